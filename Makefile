@@ -1,0 +1,79 @@
+# Everything the project needs beside Go is built from tools.mod into .bin,
+# once; `make test` and `make run` see to it by themselves.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := $(CURDIR)/.bin
+export PATH := $(BIN):$(PATH)
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BUILD := go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+TOOLS := github.com/bufbuild/buf/cmd/buf \
+	github.com/fullstorydev/grpcurl/cmd/grpcurl \
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc \
+	google.golang.org/protobuf/cmd/protoc-gen-go \
+	honnef.co/go/tools/cmd/staticcheck
+
+.PHONY: help
+help: ## Show what can be made.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: run
+run: build tools ## Build and serve on 127.0.0.1:8665; grpcurl is in .bin.
+	$(BIN)/toolserver serve
+
+.PHONY: build
+build: ## Build .bin/toolserver.
+	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
+
+.PHONY: test
+test: tools lint generated ## Run every check and test, as CI does.
+	go test -race -timeout 9m ./...
+
+.PHONY: lint
+lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
+	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
+	go vet ./...
+	go vet -tags bench ./cmd/toolserver
+	staticcheck ./...
+	buf lint
+	buf format --diff --exit-code
+	@if git cat-file -e $(BASE):buf.yaml 2>/dev/null; then \
+		buf breaking --against '.git#ref=$(BASE)'; fi
+
+# What the contract must not break: the commit before this one.
+BASE ?= HEAD~1
+
+.PHONY: generate
+generate: tools ## Generate Go code from proto/.
+	buf generate
+
+.PHONY: generated
+generated: tools ## Fail if generating would change anything.
+	@rm -rf .bin/generated && mkdir -p .bin/generated
+	@buf generate --output .bin/generated
+	@diff -r -x '*.proto' proto .bin/generated/proto || { echo "generated code is out of date: run make generate"; exit 1; }
+
+.PHONY: bench
+bench: ## Measure against a bare gRPC server; takes a few minutes.
+	go run ./bench
+
+.PHONY: soak
+soak: ## The long forms of the tests that repeat: minutes, not seconds.
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -run Soak ./...
+
+FUZZTIME ?= 2m
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME each.
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; done
+
+.PHONY: tools
+tools: $(BIN)/.tools ## Build the tools that tools.mod pins into .bin.
+
+$(BIN)/.tools: tools.mod tools.sum
+	@mkdir -p $(BIN)
+	go build -modfile=tools.mod -o $(BIN)/ $(TOOLS)
+	@touch $@
