@@ -1,0 +1,180 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A Registry holds the tools of a server, by source. Readers never wait: they
+// see one consistent set, the old or the new one.
+type Registry struct {
+	// Capabilities is what the machine offers. Set it before the first Replace.
+	Capabilities []string
+
+	mu      sync.Mutex // serialises Replace
+	current atomic.Pointer[catalog]
+}
+
+// An Entry is a tool as a registry knows it.
+type Entry struct {
+	Tool Tool
+	Spec Spec
+
+	// Unavailable says why the tool cannot be called; empty when it can.
+	Unavailable string
+
+	source string
+}
+
+// catalog is one immutable set of tools.
+type catalog struct {
+	revision uint64
+	byName   map[string]*Entry // names and aliases
+	sorted   []*Entry
+}
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// Replace makes tools the whole of what source offers. On an error nothing
+// changes.
+func (r *Registry) Replace(source string, tools ...Tool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	next := &catalog{revision: 1, byName: make(map[string]*Entry)}
+	if old := r.current.Load(); old != nil {
+		next.revision = old.revision + 1
+		for _, entry := range old.sorted {
+			if entry.source != source {
+				next.sorted = append(next.sorted, entry)
+			}
+		}
+	}
+	for _, tool := range tools {
+		spec := tool.Spec()
+		next.sorted = append(next.sorted, &Entry{
+			Tool: tool, Spec: spec, source: source, Unavailable: r.missing(spec),
+		})
+	}
+	slices.SortFunc(next.sorted, func(a, b *Entry) int { return cmp.Compare(a.Spec.Name, b.Spec.Name) })
+
+	var errs []error
+	for _, entry := range next.sorted {
+		if entry.source == source {
+			errs = append(errs, checkSpec(entry.Spec))
+		}
+		for _, name := range append([]string{entry.Spec.Name}, entry.Spec.Aliases...) {
+			if other, taken := next.byName[name]; taken {
+				errs = append(errs, fmt.Errorf("tools %s and %s both answer to %q", other.Spec.Name, entry.Spec.Name, name))
+			}
+			next.byName[name] = entry
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	r.current.Store(next)
+	return nil
+}
+
+func checkSpec(spec Spec) error {
+	switch {
+	case !nameForm.MatchString(spec.Name):
+		return fmt.Errorf("tool name %q: want a-z, 0-9 and _, beginning with a letter", spec.Name)
+	case spec.Level < ReadOnly || spec.Level > DangerFullAccess:
+		return fmt.Errorf("tool %s has no level", spec.Name)
+	case spec.Summary == "" || strings.Contains(spec.Summary, "\n"):
+		return fmt.Errorf("tool %s needs a summary of one line", spec.Name)
+	case spec.InputSchema == nil:
+		return fmt.Errorf("tool %s has no input schema", spec.Name)
+	}
+	return nil
+}
+
+func (r *Registry) missing(spec Spec) string {
+	for _, need := range spec.RequiredCapabilities {
+		if !slices.Contains(r.Capabilities, need) {
+			return fmt.Sprintf("needs %q, which this server does not offer", need)
+		}
+	}
+	return ""
+}
+
+// Lookup returns the tool with this name or alias.
+func (r *Registry) Lookup(name string) (*Entry, bool) {
+	catalog := r.current.Load()
+	if catalog == nil {
+		return nil, false
+	}
+	entry, ok := catalog.byName[name]
+	return entry, ok
+}
+
+// All returns every tool, sorted by name, and a number that changes whenever
+// the set does. The slice must not be changed.
+func (r *Registry) All() ([]*Entry, uint64) {
+	catalog := r.current.Load()
+	if catalog == nil {
+		return nil, 0
+	}
+	return catalog.sorted, catalog.revision
+}
+
+// A Selection chooses tools by pattern: a name or alias, a glob over names, or
+// a kind such as "@builtin". The zero value chooses everything.
+type Selection struct {
+	Include []string // empty means everything
+	Exclude []string // wins over Include
+}
+
+// All reports whether the selection chooses every tool there may be.
+func (s Selection) All() bool { return len(s.Include) == 0 && len(s.Exclude) == 0 }
+
+// Has reports whether the selection chooses the tool.
+func (s Selection) Has(spec *Spec) bool {
+	if len(s.Include) > 0 && !matchesAny(s.Include, spec) {
+		return false
+	}
+	return !matchesAny(s.Exclude, spec)
+}
+
+// Check reports a pattern that can never match.
+func (s Selection) Check() error {
+	for _, pattern := range slices.Concat(s.Include, s.Exclude) {
+		if kind, ok := strings.CutPrefix(pattern, "@"); ok {
+			if !slices.Contains(kindNames[:], kind) {
+				return fmt.Errorf("tool pattern %q: want @ and one of %s", pattern, strings.Join(kindNames[:], ", "))
+			}
+			continue
+		}
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			return fmt.Errorf("tool pattern %q is not a name or glob", pattern)
+		}
+	}
+	return nil
+}
+
+func matchesAny(patterns []string, spec *Spec) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return Matches(pattern, spec) })
+}
+
+// Matches reports whether one pattern of a [Selection] matches the tool.
+func Matches(pattern string, spec *Spec) bool {
+	if kind, ok := strings.CutPrefix(pattern, "@"); ok {
+		return kind == spec.Kind.String()
+	}
+	if ok, err := path.Match(pattern, spec.Name); ok && err == nil {
+		return true
+	}
+	return slices.Contains(spec.Aliases, pattern)
+}

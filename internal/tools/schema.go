@@ -1,0 +1,109 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// appendSchema appends the JSON Schema of s, in the words of draft 2020-12.
+//
+// A null that stands for an absent field is taken by the decoder but not told:
+// leaving the key out is the better way. A pointer that must be there is told
+// to be nullable.
+func (s *shape) appendSchema(b []byte) []byte {
+	null := s.pointer && !s.optional
+	words := kinds[s.kind]
+
+	b = append(b, '{')
+	if words.schema != "" {
+		b = appendSchemaKey(b, "type")
+		if null {
+			b = append(b, '[')
+		}
+		b = appendSchemaString(b, words.schema)
+		if null {
+			b = append(b, `,"null"]`...)
+		}
+	}
+	if s.description != "" {
+		b = appendSchemaKey(b, "description")
+		b = appendSchemaString(b, s.description)
+	}
+	if s.enum != nil {
+		b = appendSchemaKey(b, "enum")
+		b = appendSchemaStrings(b, s.enum)
+		if null {
+			b = append(b[:len(b)-1], `,null]`...)
+		}
+	}
+	if !math.IsInf(s.min, 0) {
+		b = appendSchemaKey(b, words.min)
+		b = strconv.AppendFloat(b, s.min, 'f', -1, 64)
+	}
+	if !math.IsInf(s.max, 0) {
+		b = appendSchemaKey(b, words.max)
+		b = strconv.AppendFloat(b, s.max, 'f', -1, 64)
+	}
+	switch s.kind {
+	case listKind:
+		b = s.item.appendSchema(appendSchemaKey(b, "items"))
+	case mapKind:
+		b = s.item.appendSchema(appendSchemaKey(b, "additionalProperties"))
+	case structKind:
+		b = s.appendProperties(b)
+	}
+	return append(b, '}')
+}
+
+func (s *shape) appendProperties(b []byte) []byte {
+	b = append(appendSchemaKey(b, "properties"), '{')
+	var required []string
+	for _, f := range s.fields {
+		b = f.shape.appendSchema(appendSchemaKey(b, f.name))
+		if !f.shape.optional {
+			required = append(required, f.name)
+		}
+	}
+	b = append(b, '}')
+	if required != nil {
+		b = appendSchemaStrings(appendSchemaKey(b, "required"), required)
+	}
+	return append(appendSchemaKey(b, "additionalProperties"), "false"...)
+}
+
+// appendSchemaKey appends a key of an object and what separates it from the
+// member before and from its value.
+func appendSchemaKey(b []byte, key string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(appendSchemaString(b, key), ':')
+}
+
+func appendSchemaStrings(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendSchemaString(b, s)
+	}
+	return append(b, ']')
+}
+
+// appendSchemaString leaves <, > and & as they are, which [json.Marshal] does
+// not: models read this.
+func appendSchemaString(b []byte, s string) []byte {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic(err) // a string always has an encoding
+	}
+	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
+}

@@ -1,0 +1,92 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Spec describes a tool to models, people and policy.
+type Spec struct {
+	// Name is what the tool is called by: a-z, 0-9 and underscores.
+	Name string
+
+	// Aliases are other names it answers to, such as those other agent systems
+	// use for the same thing.
+	Aliases []string
+
+	// Label is a name for people.
+	Label string
+
+	// Summary says in one line what the tool does.
+	Summary string
+
+	// Description is what the model is told.
+	Description string
+
+	// Help is more than a model needs up front.
+	Help string
+
+	// InputSchema is the JSON Schema of the input; [New] infers it from the
+	// input type.
+	//
+	// A struct is an object with the fields that have a json tag, in their
+	// order; no other keys are allowed. A field without omitempty or omitzero
+	// is required. The jsonschema tag describes the field; the check tag limits
+	// it: min=N and max=N bound a number, the length of a string in characters,
+	// or the number of items; enum=a|b|c lists the strings allowed.
+	InputSchema json.RawMessage
+
+	// ResultSchema is the JSON Schema of the result's JSON content, or nil where
+	// the result is text.
+	ResultSchema json.RawMessage
+
+	// Category is the family the tool belongs to.
+	Category string
+
+	// Kind is where the tool comes from; the zero value is Builtin.
+	Kind Kind
+
+	// Level is how much a session must be trusted to run the tool. The zero
+	// value is none of the three levels, and a registry refuses it.
+	Level Level
+
+	// ConcurrencySafe says that calls may run beside other calls of a session.
+	ConcurrencySafe bool
+
+	// Dangerous says that the tool can do harm that cannot be undone.
+	Dangerous bool
+
+	// RequiredCapabilities is what the machine must offer.
+	RequiredCapabilities []string
+
+	// DefaultTimeout is how long a call may run unless the caller says
+	// otherwise; 0 means the server's default.
+	DefaultTimeout time.Duration
+
+	// Examples are inputs that work.
+	Examples []Example
+}
+
+// An Example is an input that works, and what it shows.
+type Example struct {
+	Summary string
+	Input   json.RawMessage
+}
+
+// Kind is where a tool comes from.
+type Kind int
+
+const (
+	Builtin Kind = iota
+	MCP
+	OpenAPI
+	Dynamic
+)
+
+var kindNames = [...]string{"builtin", "mcp", "openapi", "dynamic"}
+
+// String returns the word that patterns use after an @.
+func (k Kind) String() string { return kindNames[k] }
