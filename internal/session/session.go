@@ -1,0 +1,154 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package session keeps the rooms callers work in: a workspace, how far the
+// caller is trusted there, and which tools it has.
+package session
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// DefaultID is the id of the session a principal has without asking.
+const DefaultID = "default"
+
+// A Session is a room of one principal. Its methods are safe for concurrent
+// use.
+type Session struct {
+	ID        string
+	Owner     string // the name of the principal
+	Workspace *workspace.Workspace
+	Created   time.Time
+
+	settings atomic.Pointer[Settings]
+
+	mu       sync.Mutex
+	uses     int // executions that have not ended
+	lastUsed time.Time
+	closed   bool
+	idle     *time.Timer // nil for a session that is kept for ever
+	scratch  bool        // the workspace was made for the session and goes with it
+}
+
+// Settings is what may change while a session lives. A value is never changed
+// after it was given to a session.
+type Settings struct {
+	Level   tools.Level
+	Mode    tools.Mode
+	Tools   tools.Selection
+	Labels  map[string]string
+	IdleTTL time.Duration // 0 keeps the session for ever
+}
+
+func (s Settings) clone() Settings {
+	s.Labels = maps.Clone(s.Labels)
+	s.Tools.Include = slices.Clone(s.Tools.Include)
+	s.Tools.Exclude = slices.Clone(s.Tools.Exclude)
+	return s
+}
+
+// Settings returns the settings of now. The caller must not change what they
+// point to.
+func (s *Session) Settings() *Settings { return s.settings.Load() }
+
+// LastUsed returns when the session was last used; a session with an
+// unfinished execution is used now.
+func (s *Session) LastUsed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses > 0 {
+		return time.Now()
+	}
+	return s.lastUsed
+}
+
+// Enter marks the session as used until Leave; it fails when the session is
+// closed.
+func (s *Session) Enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.uses++
+	return true
+}
+
+// Leave ends what Enter began.
+func (s *Session) Leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses--
+	s.lastUsed = time.Now()
+	s.releaseIfUnused()
+}
+
+// touch marks the session as used now.
+func (s *Session) touch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastUsed = time.Now()
+}
+
+// watchIdle closes the session, through expire, once it was unused for its
+// idle time. The timer is not moved with every use: when it fires early it is
+// set again for what remains.
+func (s *Session) watchIdle(expire func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+	ttl := s.Settings().IdleTTL
+	if ttl == 0 || s.closed {
+		return
+	}
+	s.idle = time.AfterFunc(ttl, func() {
+		if remaining := s.remaining(ttl); remaining > 0 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.idle != nil && !s.closed {
+				s.idle.Reset(remaining)
+			}
+			return
+		}
+		expire()
+	})
+}
+
+func (s *Session) remaining(ttl time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses > 0 {
+		return ttl
+	}
+	return ttl - time.Since(s.lastUsed)
+}
+
+// close refuses new uses; the workspace is released when the last one ended.
+func (s *Session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.releaseIfUnused()
+}
+
+func (s *Session) releaseIfUnused() {
+	if s.closed && s.uses == 0 {
+		releaseWorkspace(s.Workspace, s.scratch)
+	}
+}

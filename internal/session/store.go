@@ -1,0 +1,339 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+var (
+	// ErrNotFound says that the principal has no such session.
+	ErrNotFound = errors.New("no such session")
+	// ErrExists says that the id is taken.
+	ErrExists = errors.New("session already exists")
+	// ErrInvalid is wrapped by errors about what was asked for.
+	ErrInvalid = errors.New("invalid session")
+	// ErrForbidden is wrapped by errors about what the operator does not permit.
+	ErrForbidden = errors.New("not permitted")
+	// ErrFull says that the principal has too many sessions.
+	ErrFull = errors.New("too many sessions")
+)
+
+// Config says what sessions may be.
+type Config struct {
+	// DefaultWorkspace is the workspace of the default session of the principal
+	// it is given to, by name; others have a directory of their own below
+	// WorkspaceRoot.
+	DefaultWorkspace map[string]string
+
+	// WorkspaceRoot is where workspaces are made for sessions that ask for none.
+	// Required.
+	WorkspaceRoot string
+
+	// AllowedWorkspaces are the directories at or below which a caller may
+	// choose a workspace. None: callers cannot choose.
+	AllowedWorkspaces []string
+
+	// Default are the settings of a session that asks for nothing else.
+	Default Settings
+
+	// MaxLevel is the highest level a session may have.
+	MaxLevel tools.Level
+
+	// Modes are the modes a session may have. None: every mode.
+	Modes []tools.Mode
+
+	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
+	// 1000.
+	MaxPerPrincipal int
+}
+
+// Request is what a caller asks of a new session. Zero fields take defaults.
+type Request struct {
+	ID        string
+	Workspace string
+	Settings  Settings
+}
+
+type key struct{ owner, id string }
+
+// A Store keeps the sessions of all principals.
+type Store struct {
+	config Config
+	mu     sync.RWMutex
+	byKey  map[key]*Session
+	closed bool
+}
+
+// NewStore returns an empty store. Close it after use.
+func NewStore(config Config) *Store {
+	if config.MaxPerPrincipal == 0 {
+		config.MaxPerPrincipal = 1000
+	}
+	return &Store{config: config, byKey: make(map[key]*Session)}
+}
+
+// Get returns a session of owner and marks it as used; without an id the
+// default session, which is made when it is first asked for.
+func (s *Store) Get(owner, id string) (*Session, error) {
+	if id == "" {
+		id = DefaultID
+	}
+	s.mu.RLock()
+	session, ok := s.byKey[key{owner, id}]
+	s.mu.RUnlock()
+	if ok {
+		session.touch()
+		return session, nil
+	}
+	if id != DefaultID {
+		return nil, fmt.Errorf("%w: %q: create it, or leave the session id out to use the default session", ErrNotFound, id)
+	}
+	session, err := s.Create(owner, Request{ID: DefaultID})
+	if errors.Is(err, ErrExists) { // made by somebody else just now
+		return s.Get(owner, id)
+	}
+	return session, err
+}
+
+var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Create makes a session of owner.
+func (s *Store) Create(owner string, request Request) (*Session, error) {
+	if request.ID == "" {
+		request.ID = strings.ToLower(rand.Text()[:16])
+	}
+	if !idForm.MatchString(request.ID) {
+		return nil, fmt.Errorf("%w: id %q: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", ErrInvalid, request.ID)
+	}
+	settings, err := s.settle(request.Settings)
+	if err != nil {
+		return nil, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("%w: the server is shutting down", ErrFull)
+	}
+	k := key{owner, request.ID}
+	if _, taken := s.byKey[k]; taken {
+		return nil, fmt.Errorf("%w: %q", ErrExists, request.ID)
+	}
+	if s.countOf(owner) >= s.config.MaxPerPrincipal {
+		return nil, fmt.Errorf("%w: %s has %d, the most there may be: close some", ErrFull, owner, s.config.MaxPerPrincipal)
+	}
+	dir, scratch, err := s.workspaceFor(owner, request)
+	if err != nil {
+		return nil, err
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
+	}
+	now := time.Now()
+	session := &Session{
+		ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		lastUsed: now, scratch: scratch,
+	}
+	session.settings.Store(&settings)
+	s.byKey[k] = session
+	session.watchIdle(func() { s.forget(session) })
+	return session, nil
+}
+
+// settle fills in defaults and refuses what the operator does not permit.
+func (s *Store) settle(settings Settings) (Settings, error) {
+	settings = settings.clone()
+	settings.Level = cmp.Or(settings.Level, s.config.Default.Level)
+	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
+	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL)
+	if settings.Level > s.config.MaxLevel {
+		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
+	}
+	if len(s.config.Modes) > 0 && !slices.Contains(s.config.Modes, settings.Mode) {
+		return settings, fmt.Errorf("%w: mode %s is not among those the operator allows: %v", ErrForbidden, settings.Mode, s.config.Modes)
+	}
+	if settings.IdleTTL < 0 {
+		return settings, fmt.Errorf("%w: idle time %s is negative", ErrInvalid, settings.IdleTTL)
+	}
+	if err := settings.Tools.Check(); err != nil {
+		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(settings.Labels) > 32 {
+		return settings, fmt.Errorf("%w: %d labels: at most 32", ErrInvalid, len(settings.Labels))
+	}
+	for name, value := range settings.Labels {
+		if name == "" || len(name) > 256 || len(value) > 256 {
+			return settings, fmt.Errorf("%w: label %.32q: keys need 1 to 256 bytes, values at most 256", ErrInvalid, name)
+		}
+	}
+	return settings, nil
+}
+
+// Update changes settings of a session: change gets a copy of them.
+func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, error) {
+	session, err := s.Get(owner, id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	settings := session.Settings().clone()
+	change(&settings)
+	if settings, err = s.settle(settings); err != nil {
+		return nil, err
+	}
+	session.settings.Store(&settings)
+	session.watchIdle(func() { s.forget(session) })
+	return session, nil
+}
+
+// List returns the sessions of owner, oldest first.
+func (s *Store) List(owner string) []*Session {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []*Session
+	for k, session := range s.byKey {
+		if k.owner == owner {
+			list = append(list, session)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Session) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// Remove takes a session of owner out of the store; what uses it may end in
+// peace. It reports which session it was, or nil if there was none.
+func (s *Store) Remove(owner, id string) (*Session, error) {
+	if id == "" || id == DefaultID {
+		return nil, fmt.Errorf("%w: the default session cannot be closed", ErrInvalid)
+	}
+	s.mu.RLock()
+	session := s.byKey[key{owner, id}]
+	s.mu.RUnlock()
+	if session != nil {
+		s.forget(session)
+	}
+	return session, nil
+}
+
+// Close takes all sessions out of the store, for good.
+func (s *Store) Close() {
+	s.mu.Lock()
+	sessions := s.byKey
+	s.byKey = nil
+	s.closed = true
+	s.mu.Unlock()
+	for _, session := range sessions {
+		session.close()
+	}
+}
+
+func (s *Store) forget(session *Session) {
+	s.mu.Lock()
+	delete(s.byKey, key{session.Owner, session.ID})
+	s.mu.Unlock()
+	session.close()
+}
+
+func (s *Store) countOf(owner string) int {
+	n := 0
+	for k := range s.byKey {
+		if k.owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// workspaceFor returns the directory a new session works in, and whether it
+// was made for it.
+func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch bool, err error) {
+	if request.Workspace != "" {
+		dir, err := s.chosen(owner, request.Workspace)
+		return dir, false, err
+	}
+	if dir, ok := s.config.DefaultWorkspace[owner]; ok && request.ID == DefaultID {
+		return dir, false, nil
+	}
+	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
+		return "", false, err
+	}
+	if request.ID == DefaultID { // the same directory after a restart
+		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
+		return dir, false, os.MkdirAll(dir, 0o700)
+	}
+	dir, err = os.MkdirTemp(s.config.WorkspaceRoot, "session-")
+	return dir, true, err
+}
+
+// fileName spells a principal's name with letters that are safe in a file
+// name, one name for each principal.
+func fileName(owner string) string {
+	var b strings.Builder
+	for i := range len(owner) {
+		if c := owner[i]; c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
+
+// chosen judges a workspace that a caller chose.
+func (s *Store) chosen(owner, dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("%w: workspace %q: want an absolute path", ErrInvalid, dir)
+	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil || !s.allowed(resolved) {
+		// The same answer for both: a caller does not learn what exists elsewhere.
+		return "", fmt.Errorf("%w: workspace %q is not an existing directory below those the operator allows", ErrForbidden, dir)
+	}
+	for k, other := range s.byKey {
+		if k.owner != owner && (within(resolved, other.Workspace.Dir()) || within(other.Workspace.Dir(), resolved)) {
+			return "", fmt.Errorf("%w: workspace %q belongs to somebody else's session", ErrForbidden, dir)
+		}
+	}
+	return resolved, nil
+}
+
+func (s *Store) allowed(dir string) bool {
+	return slices.ContainsFunc(s.config.AllowedWorkspaces, func(top string) bool {
+		resolved, err := filepath.EvalSymlinks(top)
+		return err == nil && within(dir, resolved)
+	})
+}
+
+// within reports whether dir is top or below it; both are clean and absolute.
+func within(dir, top string) bool {
+	rel, err := filepath.Rel(top, dir)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// releaseWorkspace closes a workspace and removes the directory of one that
+// was made for its session.
+func releaseWorkspace(ws *workspace.Workspace, scratch bool) {
+	ws.Close()
+	if scratch {
+		os.RemoveAll(ws.Dir())
+	}
+}
