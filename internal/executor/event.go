@@ -1,0 +1,147 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"time"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// An Event is one numbered fact about an execution.
+type Event struct {
+	Seq  uint64
+	Time time.Time
+	Body Body
+}
+
+// A Body is what happened: [Accepted], [Started], [Output], [Progress],
+// [Partial], [UserMessage], [Heartbeat], [Skipped] or [Finished].
+type Body interface {
+	// weight is about how many bytes of memory the body holds.
+	weight() int
+}
+
+// Accepted says that a call may run.
+type Accepted struct {
+	SessionID, CallID, Tool string
+	Verdict                 policy.Verdict
+	Timeout                 time.Duration
+}
+
+// Started says that the tool began to run.
+type Started struct{}
+
+// Output is a chunk of output and how many bytes of its stream came before.
+type Output struct {
+	Stream tools.Stream
+	Offset uint64
+	Data   []byte // at most MaxChunk, never changed
+}
+
+// Progress tells how far the tool is.
+type Progress tools.Progress
+
+// Partial is a piece of the result that is ready before the rest.
+type Partial tools.Partial
+
+// UserMessage is something the tool says to the person behind the agent.
+type UserMessage tools.UserMessage
+
+// Heartbeat shows a reader that nothing happened for a while. It is not in the
+// log: its number is that of the event before it.
+type Heartbeat struct{}
+
+// Skipped stands in for the events from First to its own number, which are no
+// longer kept.
+type Skipped struct{ First uint64 }
+
+// Finished tells how the execution ended.
+type Finished struct {
+	Outcome Outcome
+	Result  tools.Result
+
+	// Failure is what went wrong; nil when the call succeeded.
+	Failure *Failure
+
+	// Verdict is set when Outcome is Denied.
+	Verdict *policy.Verdict
+
+	// Cancelled is set when Outcome is Cancelled.
+	Cancelled *Cancellation
+
+	// TotalBytes is the size of the content before it was cut to KeptBytes; both
+	// are 0 when nothing was cut.
+	TotalBytes, KeptBytes int
+
+	Waited, Ran time.Duration
+	OutputBytes uint64
+}
+
+// Failure says for programs what the content says for the model.
+type Failure struct {
+	Code       string
+	Message    string
+	Retryable  bool
+	RetryAfter time.Duration
+	Problems   []tools.Problem
+}
+
+// Outcome is the reason an execution ended.
+type Outcome int
+
+const (
+	Succeeded Outcome = 1 + iota
+	Failed
+	InvalidInput
+	NoSuchTool
+	Denied
+	RateLimited
+	TimedOut
+	Cancelled
+	Skip // a batch was interrupted before the call's turn
+	Lost
+)
+
+var outcomeNames = [...]string{
+	"unfinished", "succeeded", "failed", "invalid_input", "no_such_tool", "denied",
+	"rate_limited", "timed_out", "cancelled", "skipped", "lost",
+}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// MaxChunk is the most bytes of output one event carries. It is set so that a
+// message with its framing stays below 32 KiB, from where gRPC's buffers become
+// a megabyte each.
+const MaxChunk = 32_000
+
+const eventWeight = 64 // of an event without its body
+
+func (Accepted) weight() int      { return 256 }
+func (Started) weight() int       { return 0 }
+func (o Output) weight() int      { return 48 + len(o.Data) }
+func (p Progress) weight() int    { return 64 + len(p.Message) + len(p.Unit) }
+func (p Partial) weight() int     { return contentBytes(p.Content) }
+func (m UserMessage) weight() int { return 64 + len(m.Message) + 64*len(m.Attachments) }
+func (Heartbeat) weight() int     { return 0 }
+func (Skipped) weight() int       { return 0 }
+func (f Finished) weight() int    { return 256 + contentBytes(f.Result.Content) + len(f.Result.Details) }
+
+func contentBytes(content []tools.Content) int {
+	n := 0
+	for _, c := range content {
+		switch c := c.(type) {
+		case tools.Text:
+			n += len(c)
+		case tools.JSON:
+			n += len(c)
+		case tools.Image:
+			n += len(c.Data)
+		case tools.Artifact:
+			n += len(c.URI) + len(c.Name)
+		}
+	}
+	return n
+}

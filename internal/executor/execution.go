@@ -1,0 +1,332 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// An Order is a call that was judged and is to be carried out, or to be
+// recorded as refused.
+type Order struct {
+	// Owner is the principal that made the call.
+	Owner   string
+	Session *session.Session
+
+	// CallID makes the call idempotent within its session; empty: one is given.
+	CallID string
+
+	// Digest stands for tool and input: the same call id may come again with the
+	// same digest only.
+	Digest [32]byte
+
+	// Tool is the name of the tool. For an unknown one: the name asked for.
+	Tool string
+
+	// Call is what to run; nil for a refused call.
+	Call tools.Call
+
+	// Verdict is what let the call pass.
+	Verdict policy.Verdict
+
+	// Refusal is how a refused call ends; nil for one that runs.
+	Refusal *Finished
+
+	// Timeout is how long the tool may run, within the limits of the executor;
+	// 0 means the default.
+	Timeout      time.Duration
+	OnDisconnect OnDisconnect
+	Purpose      string
+}
+
+// OnDisconnect is what happens to an execution that no reader follows any more.
+// The zero value is Grace.
+type OnDisconnect int
+
+const (
+	// Grace continues for the grace period, then cancels.
+	Grace OnDisconnect = iota
+	// CancelAtOnce cancels.
+	CancelAtOnce
+	// Detach continues to the end.
+	Detach
+)
+
+// State is where an execution stands.
+type State int
+
+const (
+	Waiting State = 1 + iota
+	Running
+	Ended
+)
+
+// Cancellation is the cause of an execution that was cancelled.
+type Cancellation struct{ Reason, By string }
+
+func (c *Cancellation) Error() string {
+	if c.Reason == "" {
+		return "cancelled by " + c.By
+	}
+	return fmt.Sprintf("cancelled by %s: %s", c.By, c.Reason)
+}
+
+// byServer is who cancels when the server itself does.
+const byServer = "server"
+
+var errTimedOut = errors.New("timed out")
+
+// An Execution is one call of a tool, from acceptance to its one end. Its
+// methods are safe for concurrent use.
+type Execution struct {
+	ID      string
+	Order   Order // without Call once it runs
+	Created time.Time
+
+	executor *Executor
+	number   uint64
+	log      eventLog
+	done     chan struct{}
+	stopping <-chan struct{} // closed when the tool is told to stop
+
+	mu        sync.Mutex
+	state     State
+	started   time.Time
+	ended     time.Time
+	outcome   Outcome
+	followers int
+	cancel    context.CancelCauseFunc // nil once ended
+	told      bool                    // to stop
+
+	timeout  *time.Timer
+	grace    *time.Timer // runs while nobody follows
+	progress coalescer
+
+	emitting sync.Mutex // held over the offsets and the order of output
+	offsets  [tools.Terminal + 1]uint64
+}
+
+// run carries the call out. It is the body of the execution's own goroutine.
+func (x *Execution) run(ctx context.Context, call tools.Call) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			x.executor.config.Logger.Error("tool panicked",
+				zap.String("execution", x.ID), zap.String("tool", x.Order.Tool),
+				zap.Any("panic", reason), zap.ByteString("stack", debug.Stack()))
+			x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
+		}
+	}()
+	x.start()
+	result, err := call.Run(ctx, (*sink)(x))
+	x.finish(x.conclude(ctx, result, err))
+}
+
+func (x *Execution) start() {
+	now := time.Now()
+	x.mu.Lock()
+	x.state, x.started = Running, now
+	if !x.told {
+		x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
+	}
+	x.mu.Unlock()
+	x.log.append(Started{}, now, nil)
+}
+
+// conclude tells from what a tool returned how the execution ended. A tool
+// that did what it was asked succeeded, also when it was told to stop by then.
+func (x *Execution) conclude(ctx context.Context, result tools.Result, err error) Finished {
+	if err == nil {
+		return Finished{Outcome: Succeeded, Result: result}
+	}
+	finished := x.stopped(context.Cause(ctx))
+	if ctx.Err() == nil {
+		finished = failed("failed", err.Error())
+		if f, ok := errors.AsType[*tools.Failure](err); ok {
+			finished.Failure.Code, finished.Failure.Retryable = f.Code, f.Retryable
+		}
+	}
+	// What was produced is kept, and the reason there is no more comes last.
+	finished.Result.Content = append(result.Content, finished.Result.Content...)
+	finished.Result.Details = result.Details
+	return finished
+}
+
+// stopped returns how an execution ends that was told to stop.
+func (x *Execution) stopped(cause error) Finished {
+	if c, ok := errors.AsType[*Cancellation](cause); ok {
+		finished := withFailure(Cancelled, "cancelled", "The call was "+c.Error()+".")
+		finished.Cancelled = c
+		return finished
+	}
+	return withFailure(TimedOut, "timed_out", fmt.Sprintf(
+		"The call timed out after %s. Ask for less at once, or for a longer timeout if the server allows it.", x.Order.Timeout))
+}
+
+// failed returns the end of a call that ran and could not do it.
+func failed(code, message string) Finished { return withFailure(Failed, code, message) }
+
+func withFailure(outcome Outcome, code, message string) Finished {
+	return Finished{
+		Outcome: outcome,
+		Result:  tools.TextResult(message),
+		Failure: &Failure{Code: code, Message: message},
+	}
+}
+
+// stop tells a running call to stop, for a reason. The first reason counts. A
+// tool that does not stop in time is left behind: the execution ends, and what
+// the tool does later is nobody's business.
+func (x *Execution) stop(cause error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.cancel == nil || x.told {
+		return
+	}
+	x.told = true
+	x.cancel(cause)
+	if x.timeout != nil {
+		x.timeout.Stop()
+	}
+	x.timeout = time.AfterFunc(x.executor.config.StopGrace, func() { x.finish(x.stopped(cause)) })
+}
+
+// Cancel tells the execution to stop and why. It does not wait for the end and
+// does nothing to an execution that ended.
+func (x *Execution) Cancel(reason, by string) { x.stop(&Cancellation{Reason: reason, By: by}) }
+
+// finish ends the execution, once.
+func (x *Execution) finish(finished Finished) {
+	x.mu.Lock()
+	if x.state == Ended {
+		x.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
+	if x.timeout != nil {
+		x.timeout.Stop()
+	}
+	if x.grace != nil {
+		x.grace.Stop()
+	}
+	if x.cancel != nil {
+		x.cancel(nil)
+		x.cancel = nil
+	}
+	pending := x.progress.take()
+	ran := cmp.Or(x.started, now)
+	x.mu.Unlock()
+
+	if pending != nil {
+		x.log.append(*pending, now, nil)
+	}
+	finished.Waited, finished.Ran = ran.Sub(x.Created), now.Sub(ran)
+	x.emitting.Lock()
+	for _, n := range x.offsets {
+		finished.OutputBytes += n
+	}
+	x.emitting.Unlock()
+	trim(&finished, x.executor.config.MaxResultBytes)
+	x.log.end(finished, now)
+	close(x.done)
+	x.executor.ended(x)
+}
+
+// Done is closed when the execution has ended.
+func (x *Execution) Done() <-chan struct{} { return x.done }
+
+// Events returns the events after a number, and those to come, up to the last
+// one. The reader counts as a follower for as long as it iterates. An error is
+// about the reading, never about the call: [ErrAhead], or the cause of ctx.
+func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if _, last := x.log.bounds(); after > last {
+			yield(Event{}, fmt.Errorf("%w: event %d of %d", ErrAhead, after, last))
+			return
+		}
+		reader := x.log.follow(after)
+		x.followed(+1)
+		defer func() {
+			x.log.unfollow(reader)
+			x.followed(-1)
+		}()
+		for {
+			event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			if !ok || !yield(event, nil) {
+				return
+			}
+		}
+	}
+}
+
+// followed counts followers, and acts when the last one left before the end.
+func (x *Execution) followed(change int) {
+	x.mu.Lock()
+	x.followers += change
+	if x.grace != nil {
+		x.grace.Stop()
+		x.grace = nil
+	}
+	abandoned := x.followers == 0 && x.state != Ended
+	if abandoned && x.Order.OnDisconnect == Grace {
+		grace := x.executor.config.DisconnectGrace
+		x.grace = time.AfterFunc(grace, func() {
+			x.Cancel(fmt.Sprintf("the client was disconnected and did not come back within %s", grace), byServer)
+		})
+	}
+	x.mu.Unlock()
+	if abandoned && x.Order.OnDisconnect == CancelAtOnce {
+		x.Cancel("the client disconnected", byServer)
+	}
+}
+
+// Info is where an execution stands at one moment.
+type Info struct {
+	State             State
+	Outcome           Outcome
+	Started, Ended    time.Time
+	FirstSeq, LastSeq uint64
+	Followers         int
+}
+
+// Info returns where the execution stands.
+func (x *Execution) Info() Info {
+	first, last := x.log.bounds()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return Info{
+		State: x.state, Outcome: x.outcome, Started: x.started, Ended: x.ended,
+		FirstSeq: first, LastSeq: last, Followers: x.followers,
+	}
+}
+
+// Finished returns the end of the execution, if it has ended.
+func (x *Execution) Finished() (Finished, bool) {
+	select {
+	case <-x.done:
+		x.log.mu.Lock()
+		defer x.log.mu.Unlock()
+		finished, ok := x.log.events[len(x.log.events)-1].Body.(Finished)
+		return finished, ok
+	default:
+		return Finished{}, false
+	}
+}

@@ -1,0 +1,383 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package executor is the life of a call: it accepts, runs, streams and ends
+// each one exactly once. What happens is a numbered log that any number of
+// readers follow at their own pace; an execution outlives the caller that began
+// it, and whoever lost its stream continues where it was.
+package executor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/session"
+)
+
+var (
+	// ErrNotFound says that the principal has no such execution.
+	ErrNotFound = errors.New("no such execution")
+	// ErrConflict says that a call id was used for another call before.
+	ErrConflict = errors.New("call id was used for another call")
+	// ErrAhead says that a reader wants to begin after an event that is yet to be.
+	ErrAhead = errors.New("no such event yet")
+	// ErrFull says that too many executions are unfinished.
+	ErrFull = errors.New("server is full")
+	// ErrDraining says that the server takes no new calls.
+	ErrDraining = errors.New("server is shutting down")
+)
+
+// Config sets the limits of an executor. Zero fields take the defaults named.
+type Config struct {
+	// Logger takes what goes wrong inside tools. Required.
+	Logger *zap.Logger
+
+	// Observe, if set, is called once for each execution, after its end.
+	Observe func(*Execution)
+
+	MaxRunning       int           // unfinished executions at once; 20,000
+	DefaultTimeout   time.Duration // of a tool that names none; 2 minutes
+	MaxTimeout       time.Duration // 1 hour
+	StopGrace        time.Duration // for a tool that was told to stop; 5 seconds
+	DisconnectGrace  time.Duration // for a client to come back; 30 seconds
+	Retention        time.Duration // of ended executions; 10 minutes
+	MaxRetained      int           // ended executions kept; 10,000
+	MaxResultBytes   int           // content of a result; 1 MiB
+	MaxLogBytes      int           // events of one execution; 1 MiB
+	MaxLogEvents     int           // events of one execution; 10,000
+	LogMemory        int64         // bytes of all logs together; 256 MiB
+	ReaderPatience   time.Duration // how long a full log waits for a reader that stopped; 1 second
+	ProgressInterval time.Duration // between two reports of progress; 100 ms
+	Heartbeat        time.Duration // on a stream without events; 15 seconds
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxRunning = cmp.Or(c.MaxRunning, 20_000)
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 2*time.Minute)
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
+	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
+	c.DisconnectGrace = cmp.Or(c.DisconnectGrace, 30*time.Second)
+	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
+	c.MaxRetained = cmp.Or(c.MaxRetained, 10_000)
+	c.MaxResultBytes = cmp.Or(c.MaxResultBytes, 1<<20)
+	c.MaxLogBytes = cmp.Or(c.MaxLogBytes, 1<<20)
+	c.MaxLogEvents = cmp.Or(c.MaxLogEvents, 10_000)
+	c.LogMemory = cmp.Or(c.LogMemory, 256<<20)
+	c.ReaderPatience = cmp.Or(c.ReaderPatience, time.Second)
+	c.ProgressInterval = cmp.Or(c.ProgressInterval, 100*time.Millisecond)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 15*time.Second)
+	return c
+}
+
+// An Executor runs calls. Its methods are safe for concurrent use.
+type Executor struct {
+	config Config
+	limits logLimits
+	birth  string // tells this executor's ids from those of any other
+
+	outputBytes atomic.Uint64
+
+	mu       sync.Mutex
+	number   uint64 // of the newest execution
+	byID     map[string]*Execution
+	byCall   map[callKey]*Execution
+	running  int
+	draining bool
+	idle     chan struct{} // closed when draining and nothing runs
+	retained []*Execution  // ended, oldest end first
+	expiry   *time.Timer   // for the first of retained; nil without one
+}
+
+type callKey struct{ owner, session, call string }
+
+// New returns an executor.
+func New(config Config) *Executor {
+	config = config.withDefaults()
+	return &Executor{
+		config: config,
+		limits: logLimits{
+			events: config.MaxLogEvents, bytes: config.MaxLogBytes,
+			total: config.LogMemory, floor: 2 * MaxChunk, patience: config.ReaderPatience,
+		},
+		birth:  strings.ToLower(rand.Text()[:8]),
+		byID:   make(map[string]*Execution),
+		byCall: make(map[callKey]*Execution),
+		idle:   make(chan struct{}),
+	}
+}
+
+// Config returns the limits in force.
+func (e *Executor) Config() Config { return e.config }
+
+// Start begins to carry out an order, or to follow it: the same call id with
+// the same digest returns the execution there is. It never waits for the call.
+// ctx gives the call its identity and trace; its end means nothing.
+func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
+	call := order.Call
+	order.Call = nil
+	order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	x := &Execution{
+		Order: order, Created: time.Now(), executor: e,
+		log: eventLog{limits: &e.limits}, done: make(chan struct{}), state: Waiting,
+		cancel: cancel, stopping: ctx.Done(),
+	}
+	if existing, err := e.register(x); existing != nil || err != nil {
+		cancel(nil)
+		return existing, err
+	}
+	if order.Refusal != nil {
+		x.finish(*order.Refusal)
+		return x, nil
+	}
+	x.log.append(Accepted{
+		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
+		Verdict: order.Verdict, Timeout: order.Timeout,
+	}, x.Created, nil)
+	go x.run(ctx, call)
+	return x, nil
+}
+
+// register gives x its ids and makes it known, unless its call id is known
+// already: then it returns the execution that has it.
+func (e *Executor) register(x *Execution) (*Execution, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if existing, err := e.sameCall(x.Order); existing != nil || err != nil {
+		return existing, err
+	}
+	switch {
+	case e.draining:
+		return nil, ErrDraining
+	case e.running >= e.config.MaxRunning:
+		return nil, fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
+	case !x.Order.Session.Enter():
+		return nil, fmt.Errorf("%w: %q was closed", session.ErrNotFound, x.Order.Session.ID)
+	}
+	e.number++
+	x.number = e.number
+	x.ID = e.birth + "-" + strconv.FormatUint(e.number, 10)
+	if x.Order.CallID == "" {
+		x.Order.CallID = x.ID
+	}
+	e.byID[x.ID] = x
+	e.byCall[keyOf(x.Order)] = x
+	e.running++
+	return nil, nil
+}
+
+func keyOf(o Order) callKey { return callKey{o.Owner, o.Session.ID, o.CallID} }
+
+func (e *Executor) sameCall(order Order) (*Execution, error) {
+	if order.CallID == "" {
+		return nil, nil
+	}
+	existing := e.byCall[keyOf(order)]
+	if existing != nil && existing.Order.Digest != order.Digest {
+		return nil, fmt.Errorf("%w: %q ran %s as execution %s with another tool or input: use a new id for a new call",
+			ErrConflict, order.CallID, existing.Order.Tool, existing.ID)
+	}
+	return existing, nil
+}
+
+// Existing returns the execution that has the order's call id, or nil if there
+// is none; [ErrConflict] when it was made for another call.
+func (e *Executor) Existing(order Order) (*Execution, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sameCall(order)
+}
+
+// Find returns an execution of owner.
+func (e *Executor) Find(owner, id string) (*Execution, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x, ok := e.byID[id]
+	if !ok || x.Order.Owner != owner {
+		return nil, fmt.Errorf("%w: %q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+	}
+	return x, nil
+}
+
+// FindCall returns the execution of owner with a call id.
+func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x, ok := e.byCall[callKey{owner, cmp.Or(sessionID, session.DefaultID), callID}]
+	if !ok {
+		return nil, fmt.Errorf("%w: session %q has no call %q", ErrNotFound, cmp.Or(sessionID, session.DefaultID), callID)
+	}
+	return x, nil
+}
+
+// List returns the executions of owner that match, newest first, at most limit
+// of them. after is where to continue, 0 for the beginning; next is where the
+// next page continues, 0 on the last.
+func (e *Executor) List(owner string, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
+	e.mu.Lock()
+	var all []*Execution
+	for _, x := range e.byID {
+		if x.Order.Owner == owner && (after == 0 || x.number < after) {
+			all = append(all, x)
+		}
+	}
+	e.mu.Unlock()
+	all = slices.DeleteFunc(all, func(x *Execution) bool { return !match(x) })
+	slices.SortFunc(all, func(a, b *Execution) int { return cmp.Compare(b.number, a.number) })
+	if len(all) <= limit {
+		return all, 0
+	}
+	return all[:limit], all[limit-1].number
+}
+
+// CancelSession cancels what runs in a session, waits for it to end, and
+// returns how many executions that were.
+func (e *Executor) CancelSession(ctx context.Context, s *session.Session, reason, by string) (int, error) {
+	unfinished := e.unfinished(func(x *Execution) bool { return x.Order.Session == s })
+	for _, x := range unfinished {
+		x.Cancel(reason, by)
+	}
+	for _, x := range unfinished {
+		select {
+		case <-x.done:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	return len(unfinished), nil
+}
+
+func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []*Execution
+	for _, x := range e.byID {
+		select {
+		case <-x.done:
+		default:
+			if match(x) {
+				list = append(list, x)
+			}
+		}
+	}
+	return list
+}
+
+// ended keeps an execution that ended, for as long and as many as configured.
+func (e *Executor) ended(x *Execution) {
+	x.Order.Session.Leave()
+	e.mu.Lock()
+	e.running--
+	e.retained = append(e.retained, x)
+	for len(e.retained) > e.config.MaxRetained || len(e.retained) > 1 && e.limits.used.Load() > e.limits.total {
+		e.forgetOldest()
+	}
+	if e.expiry == nil {
+		e.expiry = time.AfterFunc(e.config.Retention, e.expire)
+	}
+	e.closeIfIdle()
+	e.mu.Unlock()
+	if e.config.Observe != nil {
+		e.config.Observe(x)
+	}
+}
+
+func (e *Executor) forgetOldest() {
+	x := e.retained[0]
+	e.retained[0] = nil // the slice still points there
+	e.retained = e.retained[1:]
+	delete(e.byID, x.ID)
+	delete(e.byCall, keyOf(x.Order))
+	x.log.forget()
+}
+
+// expire forgets what ended too long ago, and sets the timer for the next.
+func (e *Executor) expire() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.expiry = nil
+	for len(e.retained) > 0 {
+		if left := e.config.Retention - time.Since(e.retained[0].ended); left > 0 {
+			if !e.draining {
+				e.expiry = time.AfterFunc(left, e.expire)
+			}
+			return
+		}
+		e.forgetOldest()
+	}
+}
+
+func (e *Executor) closeIfIdle() {
+	if e.draining && e.running == 0 {
+		select {
+		case <-e.idle:
+		default:
+			close(e.idle)
+		}
+	}
+}
+
+// Drain takes no new calls and waits for those that run. When ctx ends, the
+// rest is cancelled, with reason. After Drain every execution has ended.
+func (e *Executor) Drain(ctx context.Context, reason string) {
+	e.mu.Lock()
+	e.draining = true
+	e.closeIfIdle()
+	e.mu.Unlock()
+	select {
+	case <-e.idle:
+		return
+	case <-ctx.Done():
+	}
+	for _, x := range e.unfinished(func(*Execution) bool { return true }) {
+		x.Cancel(reason, byServer)
+	}
+	<-e.idle
+}
+
+// Close forgets everything. Call it after Drain.
+func (e *Executor) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.expiry != nil {
+		e.expiry.Stop()
+	}
+	for len(e.retained) > 0 {
+		e.forgetOldest()
+	}
+}
+
+// Stats are counts for metrics.
+type Stats struct {
+	Running, Waiting, Retained int
+	LogBytes                   int64
+	DroppedEvents, OutputBytes uint64
+}
+
+// Stats returns the counts of now.
+func (e *Executor) Stats() Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return Stats{
+		Running: e.running, Retained: len(e.retained), LogBytes: e.limits.used.Load(),
+		DroppedEvents: e.limits.dropped.Load(), OutputBytes: e.outputBytes.Load(),
+	}
+}
+
+// Draining reports whether new calls are refused.
+func (e *Executor) Draining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.draining
+}

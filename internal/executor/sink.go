@@ -1,0 +1,91 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// sink is an execution as its tool sees it.
+type sink Execution
+
+// Emit puts a report into the log.
+func (s *sink) Emit(report tools.Report) {
+	x := (*Execution)(s)
+	if p, ok := report.(tools.Progress); ok {
+		x.reportProgress(Progress(p))
+		return
+	}
+	x.emitting.Lock()
+	defer x.emitting.Unlock()
+	x.flushProgress()
+	switch r := report.(type) {
+	case tools.Output:
+		for chunk := range slices.Chunk(r.Data, MaxChunk) {
+			x.emit(Output{Stream: r.Stream, Offset: x.offsets[r.Stream], Data: slices.Clone(chunk)})
+			x.offsets[r.Stream] += uint64(len(chunk))
+		}
+		x.executor.outputBytes.Add(uint64(len(r.Data)))
+	case tools.Partial:
+		x.emit(Partial(r))
+	case tools.UserMessage:
+		x.emit(UserMessage(r))
+	}
+}
+
+// emit appends an event at the pace of the readers.
+func (x *Execution) emit(body Body) { x.log.append(body, time.Now(), x.stopping) }
+
+// coalescer joins reports of progress that follow each other too quickly: the
+// newest one wins. It is guarded by the execution's mutex.
+type coalescer struct {
+	last    time.Time // when a report last went into the log
+	pending *Progress
+	timer   *time.Timer
+}
+
+// take returns the report that waits, if any, and stops its timer.
+func (c *coalescer) take() *Progress {
+	pending := c.pending
+	c.pending = nil
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	return pending
+}
+
+func (x *Execution) reportProgress(p Progress) {
+	now := time.Now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state != Running {
+		return
+	}
+	c := &x.progress
+	if wait := x.executor.config.ProgressInterval - now.Sub(c.last); wait > 0 {
+		if c.pending == nil {
+			c.timer = time.AfterFunc(wait, x.flushProgress)
+		}
+		c.pending = &p
+		return
+	}
+	c.take() // older than p, and its timer is late
+	c.last = now
+	x.log.append(p, now, nil)
+}
+
+// flushProgress puts the report that waits into the log, so that what comes
+// after it gets a higher number.
+func (x *Execution) flushProgress() {
+	now := time.Now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if pending := x.progress.take(); pending != nil {
+		x.progress.last = now
+		x.log.append(*pending, now, nil)
+	}
+}
