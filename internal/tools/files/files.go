@@ -1,0 +1,18 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package files is the family of tools that look at and change files of the
+// workspace. One room per tool.
+package files
+
+import "github.com/toolserver/toolserver/internal/tools"
+
+// category is the family's name in specs.
+const category = "files"
+
+// Tools returns the family.
+func Tools() []tools.Tool {
+	return []tools.Tool{
+		Read(),
+	}
+}

@@ -1,0 +1,316 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+//go:embed read.md
+var readDoc string
+
+type readInput struct {
+	Path   string `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Offset int    `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
+	Limit  int    `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+}
+
+// Read returns the tool that shows the text of a file.
+func Read() tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name:            "read_file",
+			Aliases:         []string{"read", "Read", "FileRead", "fs_read"},
+			Label:           "Read file",
+			Summary:         "Show the lines of a text file, with their numbers.",
+			Description:     readDoc,
+			Category:        category,
+			Level:           tools.ReadOnly,
+			ConcurrencySafe: true,
+			Examples: []tools.Example{
+				{Summary: "A whole file", Input: json.RawMessage(`{"path":"README.md"}`)},
+				{Summary: "Twenty lines from line 100", Input: json.RawMessage(`{"path":"main.go","offset":100,"limit":20}`)},
+				{Summary: "The last ten lines", Input: json.RawMessage(`{"path":"build.log","offset":-10}`)},
+			},
+		},
+		func(env tools.Env, in readInput) []tools.Effect {
+			if rel, err := env.Workspace.Rel(in.Path); err == nil {
+				return tools.Reads(rel)
+			}
+			return tools.Reads(in.Path) // opening it will fail
+		},
+		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
+			file, err := env.Workspace.OpenFile(in.Path)
+			if err != nil {
+				return tools.Result{}, explain(err)
+			}
+			defer file.Close()
+			in.Offset, in.Limit = cmp.Or(in.Offset, 1), cmp.Or(in.Limit, 2000)
+			page, err := readPage(ctx, file, in)
+			if err != nil {
+				return tools.Result{}, err
+			}
+			return page.result(in)
+		})
+}
+
+// explain gives failures to open a file the words agent runtimes act on.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
+	case errors.Is(err, fs.ErrPermission):
+		return tools.Failf("permission_denied", "%v", err)
+	case errors.Is(err, workspace.ErrOutside):
+		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)
+	case errors.Is(err, workspace.ErrNotRegular):
+		return tools.Failf("not_a_file", "%v", err)
+	}
+	return err
+}
+
+const (
+	maxLine  = 2000    // characters of a line that are shown
+	maxPage  = 256_000 // bytes of text that are shown
+	sniffLen = 8000    // bytes looked at to tell text from binary
+)
+
+// page is a range of lines of a file, and what was noticed on the way.
+type page struct {
+	text         strings.Builder
+	first, last  int // lines shown; last is 0 when none is
+	lines        int // lines of the file seen
+	more         bool
+	crlf, lf     int
+	badLines     int
+	firstBad     int
+	encoding     string
+	startsMarked bool // with a byte order mark
+}
+
+// readPage reads the lines that in asks for.
+func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, error) {
+	if in.Offset < 0 {
+		total, err := countLines(ctx, file)
+		if err != nil {
+			return nil, err
+		}
+		in.Offset = max(1, total+1+in.Offset)
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	p := &page{first: in.Offset}
+	r, err := p.decoder(file, in.Path)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if p.lines&1023 == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		line, ending, err := readLine(r)
+		if err == io.EOF {
+			return p, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.lines++
+		if p.lines < in.Offset {
+			continue
+		}
+		if p.lines >= in.Offset+in.Limit || p.text.Len() >= maxPage {
+			p.more = true
+			return p, nil
+		}
+		p.show(line, ending)
+	}
+}
+
+// decoder looks at the beginning of a file and returns a reader of its text as
+// UTF-8.
+func (p *page) decoder(file io.Reader, name string) (*bufio.Reader, error) {
+	r := bufio.NewReaderSize(file, 64<<10)
+	head, err := r.Peek(sniffLen)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	p.encoding = "UTF-8"
+	switch {
+	case bytes.HasPrefix(head, []byte("\xEF\xBB\xBF")):
+		p.startsMarked = true
+		_, err = r.Discard(3)
+		return r, err
+	case bytes.HasPrefix(head, []byte("\xFF\xFE")):
+		p.encoding = "UTF-16 little-endian"
+		return bufio.NewReader(&utf16Reader{in: r}), nil
+	case bytes.HasPrefix(head, []byte("\xFE\xFF")):
+		p.encoding = "UTF-16 big-endian"
+		return bufio.NewReader(&utf16Reader{in: r, big: true}), nil
+	case bytes.IndexByte(head, 0) >= 0:
+		return nil, tools.Failf("binary_file", "%s is a binary file: it has NUL bytes. Only text can be read.", name)
+	}
+	return r, nil
+}
+
+// readLine returns a line without its ending, at most a little more than can be
+// shown, and the ending. A last line without an ending counts if it has text.
+func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if room := maxLine*utf8.UTFMax + 2 - len(line); room > 0 {
+			line = append(line, part[:min(len(part), room)]...)
+		}
+		switch {
+		case err == bufio.ErrBufferFull:
+			continue
+		case err != nil && (err != io.EOF || len(line) == 0):
+			return nil, "", err
+		case bytes.HasSuffix(part, []byte("\r\n")):
+			return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), "\r\n", nil
+		case bytes.HasSuffix(part, []byte("\n")):
+			return bytes.TrimSuffix(line, []byte("\n")), "\n", nil
+		}
+		return line, "", nil
+	}
+}
+
+func (p *page) show(line []byte, ending string) {
+	switch ending {
+	case "\n":
+		p.lf++
+	case "\r\n":
+		p.crlf++
+	}
+	p.last = p.lines
+	p.text.WriteString(strconv.Itoa(p.lines))
+	p.text.WriteByte('\t')
+	shown, cut := firstRunes(line, maxLine)
+	if !utf8.Valid(shown) {
+		p.badLines++
+		p.firstBad = cmp.Or(p.firstBad, p.lines)
+		shown = bytes.ToValidUTF8(shown, []byte("\uFFFD"))
+	}
+	p.text.Write(shown)
+	if cut {
+		p.text.WriteString(" … (the line goes on)")
+	}
+	p.text.WriteByte('\n')
+}
+
+// firstRunes returns the first n characters of line and whether there are more.
+func firstRunes(line []byte, n int) ([]byte, bool) {
+	if len(line) <= n {
+		return line, false
+	}
+	i := 0
+	for ; n > 0 && i < len(line); n-- {
+		_, size := utf8.DecodeRune(line[i:])
+		i += size
+	}
+	return line[:i], i < len(line)
+}
+
+// countLines counts the lines of a file as readLine would.
+func countLines(ctx context.Context, file io.Reader) (int, error) {
+	buf := make([]byte, 256<<10)
+	lines, last := 0, byte('\n')
+	for {
+		n, err := file.Read(buf)
+		if n > 0 {
+			lines += bytes.Count(buf[:n], []byte{'\n'})
+			last = buf[n-1]
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
+	if last != '\n' {
+		lines++
+	}
+	return lines, nil
+}
+
+// readDetails is what an agent runtime may want to know beside the text.
+type readDetails struct {
+	Path        string `json:"path"`
+	FirstLine   int    `json:"first_line"`
+	LastLine    int    `json:"last_line"`
+	More        bool   `json:"more"`
+	Encoding    string `json:"encoding"`
+	LineEndings string `json:"line_endings"`
+	BadLines    int    `json:"lines_with_invalid_bytes"`
+}
+
+func (p *page) result(in readInput) (tools.Result, error) {
+	for _, note := range p.notes(in) {
+		p.text.WriteString("(" + note + ")\n")
+	}
+	details, err := json.Marshal(readDetails{
+		Path: in.Path, FirstLine: p.first, LastLine: p.last, More: p.more,
+		Encoding: p.encoding, LineEndings: p.lineEndings(), BadLines: p.badLines,
+	})
+	result := tools.TextResult(p.text.String())
+	result.Details = details
+	return result, err
+}
+
+// notes are sentences about what the text alone does not show.
+func (p *page) notes(in readInput) []string {
+	var notes []string
+	switch {
+	case p.lines == 0:
+		notes = append(notes, "the file is empty")
+	case p.last == 0:
+		notes = append(notes, fmt.Sprintf("the file has %d lines: line %d is beyond its end", p.lines, p.first))
+	case p.more:
+		notes = append(notes, fmt.Sprintf("there is more: go on with offset %d", p.last+1))
+	}
+	if p.badLines > 0 {
+		notes = append(notes, fmt.Sprintf(
+			"%d lines are not valid UTF-8, the first is line %d: the bytes in question are shown as \uFFFD", p.badLines, p.firstBad))
+	}
+	if p.encoding != "UTF-8" {
+		notes = append(notes, "the file is "+p.encoding+", shown as UTF-8")
+	}
+	if p.startsMarked {
+		notes = append(notes, "the file begins with a byte order mark")
+	}
+	if p.crlf > 0 {
+		notes = append(notes, "line endings: "+p.lineEndings())
+	}
+	return notes
+}
+
+func (p *page) lineEndings() string {
+	switch {
+	case p.crlf > 0 && p.lf > 0:
+		return "mixed"
+	case p.crlf > 0:
+		return "CRLF"
+	}
+	return "LF"
+}
