@@ -1,0 +1,53 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+
+	grpcauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/toolserver/toolserver/internal/auth"
+)
+
+type principalKey struct{}
+
+// principalOf returns who is calling; nobody before authenticate.
+func principalOf(ctx context.Context) auth.Principal {
+	principal, _ := ctx.Value(principalKey{}).(auth.Principal)
+	return principal
+}
+
+// authenticate finds out who is calling. Callers inside the process need no
+// credentials: nobody else can reach the listener they come through.
+func authenticate(authenticator auth.Authenticator) link {
+	find := func(ctx context.Context) (context.Context, error) {
+		method, _ := grpc.Method(ctx)
+		if methods[method] == anybody {
+			return ctx, nil
+		}
+		principal := auth.Local
+		if p, ok := peer.FromContext(ctx); !ok || p.Addr.Network() != localNetwork {
+			var err error
+			if principal, err = authenticator.Authenticate(header(ctx)); err != nil {
+				return nil, err
+			}
+		}
+		recordOf(ctx).principal = principal.Name
+		return context.WithValue(ctx, principalKey{}, principal), nil
+	}
+	return link{grpcauth.UnaryServerInterceptor(find), grpcauth.StreamServerInterceptor(find)}
+}
+
+// header returns the authorization header; one that was sent twice counts as
+// none, since two parties might read different ones.
+func header(ctx context.Context) string {
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}

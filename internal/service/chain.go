@@ -1,0 +1,96 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+)
+
+// A link is one step of the chain, for both kinds of call.
+type link struct {
+	unary  grpc.UnaryServerInterceptor
+	stream grpc.StreamServerInterceptor
+}
+
+// chain makes server options of links, the outermost first. Both kinds of
+// call go through the same links: they cannot drift apart.
+func chain(links ...link) []grpc.ServerOption {
+	unary := make([]grpc.UnaryServerInterceptor, len(links))
+	stream := make([]grpc.StreamServerInterceptor, len(links))
+	for i, l := range links {
+		unary[i], stream[i] = l.unary, l.stream
+	}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...)}
+}
+
+// onEntry is a link that looks at a call before its handler runs.
+func onEntry(look func(ctx context.Context, method string) error) link {
+	return link{
+		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			if err := look(ctx, info.FullMethod); err != nil {
+				return nil, err
+			}
+			return next(ctx, request)
+		},
+		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			if err := look(stream.Context(), info.FullMethod); err != nil {
+				return err
+			}
+			return next(server, stream)
+		},
+	}
+}
+
+// onMessage is a link that looks at each request message as it is received,
+// before the handler has it. What it puts into the context is there for the
+// handler. A stream interceptor alone would not see the messages.
+func onMessage(look func(ctx context.Context, message any) (context.Context, error)) link {
+	return link{
+		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			ctx, err := look(ctx, request)
+			if err != nil {
+				return nil, err
+			}
+			return next(ctx, request)
+		},
+		stream: func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			return next(server, &lookingStream{ServerStream: stream, ctx: stream.Context(), look: look})
+		},
+	}
+}
+
+type lookingStream struct {
+	grpc.ServerStream
+	ctx  context.Context // what the newest message left
+	look func(context.Context, any) (context.Context, error)
+}
+
+func (s *lookingStream) Context() context.Context { return s.ctx }
+
+func (s *lookingStream) RecvMsg(message any) error {
+	if err := s.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	ctx, err := s.look(s.ServerStream.Context(), message)
+	if err != nil {
+		return err
+	}
+	s.ctx = ctx
+	return nil
+}
+
+// onError is a link that rewrites the error a call ends with.
+func onError(rewrite func(error) error) link {
+	return link{
+		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			response, err := next(ctx, request)
+			return response, rewrite(err)
+		},
+		stream: func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			return rewrite(next(server, stream))
+		},
+	}
+}

@@ -1,0 +1,192 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package service is the gRPC face of the server: one chain of interceptors
+// that every call passes, from outside or inside, and handlers that translate
+// between messages and the floors below.
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	channelz "google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// Config is what a server is made of. Fields without a default are required.
+type Config struct {
+	Logger        *zap.Logger
+	Registry      *tools.Registry
+	Sessions      *session.Store
+	Policy        *policy.Engine
+	Authenticator auth.Authenticator
+	Metrics       prometheus.Registerer
+
+	// Executor sets the limits of executions. Its Logger and Observe are set by
+	// the server.
+	Executor executor.Config
+
+	// Wire sets the limits of connections; zero fields take their defaults.
+	Wire Wire
+
+	// TLS, if set, secures connections from outside.
+	TLS *tls.Config
+
+	// Version is what the server tells about itself.
+	Version string
+
+	// Reflection lets clients ask for the schema of the services; Channelz lets
+	// operators look at connections; Tracing makes a span of every call.
+	Reflection, Channelz, Tracing bool
+}
+
+var goVersion = runtime.Version()
+
+// A Server serves the tools of a registry over gRPC.
+type Server struct {
+	config   Config
+	grpc     *grpc.Server
+	health   *health.Server
+	executor *executor.Executor
+	local    *bufconn.Listener
+	started  time.Time
+}
+
+// New returns a server that serves callers inside the process at once, and
+// those outside once Serve was called. Shut it down after use.
+func New(config Config) *Server {
+	s := &Server{config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: health.NewServer()}
+
+	var metrics *metrics
+	config.Executor.Logger = config.Logger
+	config.Executor.Observe = func(x *executor.Execution) { metrics.observe(x) }
+	s.executor = executor.New(config.Executor)
+	metrics = newMetrics(config.Metrics, s.executor.Stats)
+
+	admission := &admission{
+		registry: config.Registry, sessions: config.Sessions,
+		policy: config.Policy, executor: s.executor,
+	}
+	options := chain(
+		recoverPanics(config.Logger),       // outermost: a panic ends one call
+		telemetry(config.Logger, metrics),  // so that refusals are counted
+		onError(toStatus),                  // all that is below speaks its own errors
+		authenticate(config.Authenticator), // who
+		onEntry(permit),                    // may they call this method at all
+		onMessage(admission.look),          // may this call run
+	)
+	options = append(options, config.Wire.options()...)
+	if config.Tracing {
+		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler()))
+	}
+	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
+
+	pb.RegisterToolServiceServer(s.grpc, &toolService{
+		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
+	})
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor})
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	if config.Reflection {
+		reflection.Register(s.grpc)
+	}
+	if config.Channelz {
+		channelz.RegisterChannelzServiceToServer(s.grpc)
+	}
+	for name := range s.grpc.GetServiceInfo() {
+		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+	}
+	go s.grpc.Serve(s.local)
+	return s
+}
+
+// Serve serves callers that come through listener until the server is shut
+// down.
+func (s *Server) Serve(listener net.Listener) error {
+	err := s.grpc.Serve(listener)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
+}
+
+// Connect returns a connection for callers inside the process. It goes through
+// the same chain as every other. Close it after use.
+func (s *Server) Connect() (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:local",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.local.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// Ready reports whether the server takes new calls.
+func (s *Server) Ready() bool { return !s.executor.Draining() }
+
+// Shutdown ends the server in peace: it stops taking calls, lets those that run
+// finish until ctx ends, cancels the rest, and sees to it that every stream gets
+// its last event.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.health.Shutdown()
+	s.executor.Drain(ctx, "the server is shutting down")
+	stopped := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(flushTime): // for readers that do not read
+		s.grpc.Stop()
+		<-stopped
+	}
+	s.executor.Close()
+	s.config.Sessions.Close()
+}
+
+// flushTime is how long streams may take to send what is left once every
+// execution has ended.
+const flushTime = 5 * time.Second
+
+// localNetwork is the name of the network that callers inside the process come
+// from.
+var localNetwork = bufconn.Listen(0).Addr().Network()
+
+// onlyOutside returns credentials that secure connections with config, if it is
+// set, and leave those inside the process alone.
+func onlyOutside(config *tls.Config) credentials.TransportCredentials {
+	if config == nil {
+		return insecure.NewCredentials()
+	}
+	return &outsideTLS{TransportCredentials: credentials.NewTLS(config), inside: insecure.NewCredentials()}
+}
+
+type outsideTLS struct {
+	credentials.TransportCredentials
+	inside credentials.TransportCredentials
+}
+
+func (c *outsideTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if conn.LocalAddr().Network() == localNetwork {
+		return c.inside.ServerHandshake(conn)
+	}
+	return c.TransportCredentials.ServerHandshake(conn)
+}

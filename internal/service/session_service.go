@@ -1,0 +1,150 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// sessionService answers SessionService.
+type sessionService struct {
+	pb.UnimplementedSessionServiceServer
+	sessions *session.Store
+	executor *executor.Executor
+}
+
+func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
+	settings, err := settingsFrom(request)
+	if err != nil {
+		return nil, err
+	}
+	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
+		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CreateSessionResponse{Session: sessionToProto(created)}, nil
+}
+
+// settingsFrom reads what requests and sessions have in common.
+func settingsFrom(message interface {
+	GetLevel() pb.Level
+	GetMode() pb.Mode
+	GetTools() *pb.ToolSelection
+	GetLabels() map[string]string
+	GetIdleTtl() *durationpb.Duration
+}) (session.Settings, error) {
+	settings := session.Settings{
+		Level:  tools.Level(message.GetLevel()),
+		Mode:   tools.Mode(message.GetMode()),
+		Tools:  tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
+		Labels: message.GetLabels(),
+	}
+	if _, known := pb.Level_name[int32(message.GetLevel())]; !known {
+		return settings, invalid("level %d is unknown", message.GetLevel())
+	}
+	if _, known := pb.Mode_name[int32(message.GetMode())]; !known {
+		return settings, invalid("mode %d is unknown", message.GetMode())
+	}
+	if ttl := message.GetIdleTtl(); ttl != nil {
+		if err := ttl.CheckValid(); err != nil {
+			return settings, invalid("idle_ttl: %v", err)
+		}
+		settings.IdleTTL = ttl.AsDuration()
+	}
+	return settings, nil
+}
+
+func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
+	found, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetSessionResponse{Session: sessionToProto(found)}, nil
+}
+
+func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
+	size, err := pageSize(request.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	// A token is the id of the last session of the page before it.
+	after := request.GetPageToken()
+	response := new(pb.ListSessionsResponse)
+	for _, found := range s.sessions.List(principalOf(ctx).Name) {
+		if after != "" {
+			if found.ID == after {
+				after = ""
+			}
+			continue
+		}
+		if len(response.Sessions) == size {
+			response.NextPageToken = response.Sessions[size-1].SessionId
+			return response, nil
+		}
+		response.Sessions = append(response.Sessions, sessionToProto(found))
+	}
+	if after != "" {
+		return nil, invalid("page_token is not one that this server gave, or its session is gone: begin again")
+	}
+	return response, nil
+}
+
+func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSessionRequest) (*pb.UpdateSessionResponse, error) {
+	wanted, err := settingsFrom(request.GetSession())
+	if err != nil {
+		return nil, err
+	}
+	paths := request.GetUpdateMask().GetPaths()
+	if len(paths) == 0 {
+		return nil, invalid("update_mask is empty: name the fields to change: %s", changeable)
+	}
+	for _, path := range paths {
+		if _, ok := changes[path]; !ok {
+			return nil, invalid("update_mask: %q cannot be changed: want some of %s", path, changeable)
+		}
+	}
+	updated, err := s.sessions.Update(principalOf(ctx).Name, request.GetSession().GetSessionId(), func(settings *session.Settings) {
+		for _, path := range paths {
+			changes[path](settings, wanted)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.UpdateSessionResponse{Session: sessionToProto(updated)}, nil
+}
+
+// changes are the fields of a session that can be changed.
+var changes = map[string]func(settings *session.Settings, wanted session.Settings){
+	"level":    func(s *session.Settings, wanted session.Settings) { s.Level = wanted.Level },
+	"mode":     func(s *session.Settings, wanted session.Settings) { s.Mode = wanted.Mode },
+	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
+	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
+	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
+}
+
+var changeable = strings.Join([]string{"level", "mode", "tools", "labels", "idle_ttl"}, ", ")
+
+func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	caller := principalOf(ctx).Name
+	removed, err := s.sessions.Remove(caller, request.GetSessionId())
+	if err != nil || removed == nil {
+		return new(pb.CloseSessionResponse), err
+	}
+	n, err := s.executor.CancelSession(ctx, removed, "the session was closed", caller)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
+}

@@ -1,0 +1,183 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func TestListTools(t *testing.T) {
+	c := serve(t).dial("")
+	names := func(request *pb.ListToolsRequest) []string {
+		t.Helper()
+		response, err := c.ListTools(timeout(t), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range response.GetTools() {
+			names = append(names, tool.GetName())
+		}
+		return names
+	}
+	all := names(&pb.ListToolsRequest{})
+	if !slices.IsSorted(all) || !slices.Contains(all, "read_file") || len(all) != 13 {
+		t.Errorf("all: %v", all)
+	}
+	if got := names(&pb.ListToolsRequest{Names: []string{"Read", "s*"}}); !slices.Equal(got, []string{"read_file", "send_user_message", "sleep", "structured_output"}) {
+		t.Errorf("by name: %v", got)
+	}
+	if got := names(&pb.ListToolsRequest{Query: "WAIT"}); !slices.Equal(got, []string{"sleep"}) {
+		t.Errorf("by word: %v", got)
+	}
+	if got := names(&pb.ListToolsRequest{Category: "files", Kind: pb.ToolKind_TOOL_KIND_BUILTIN}); !slices.Equal(got, []string{"read_file"}) {
+		t.Errorf("by category: %v", got)
+	}
+	if got := names(&pb.ListToolsRequest{Kind: pb.ToolKind_TOOL_KIND_MCP}); len(got) != 0 {
+		t.Errorf("by kind: %v", got)
+	}
+	response, err := c.ListTools(timeout(t), &pb.ListToolsRequest{Names: []string{"read_file", "needs_gpu"}, View: pb.ToolView_TOOL_VIEW_FULL})
+	if err != nil || len(response.GetTools()) != 2 {
+		t.Fatal(response, err)
+	}
+	if reason := response.GetTools()[0].GetUnavailableReason(); !strings.Contains(reason, "gpu") {
+		t.Errorf("unavailable: %q", reason)
+	}
+	tool := response.GetTools()[1]
+	if tool.GetDescription() == "" || !strings.HasPrefix(tool.GetInputSchema(), `{"type":"object"`) || len(tool.GetExamples()) == 0 ||
+		tool.GetLevel() != pb.Level_LEVEL_READ_ONLY || tool.GetKind() != pb.ToolKind_TOOL_KIND_BUILTIN {
+		t.Errorf("full view: %v", tool)
+	}
+	if response, err = c.ListTools(timeout(t), &pb.ListToolsRequest{Names: []string{"read_file"}}); err != nil || response.GetTools()[0].GetInputSchema() != "" {
+		t.Errorf("index: %v, %v", response, err)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	s := serve(t)
+	c := s.dial("")
+	ctx := timeout(t)
+	created, err := c.CreateSession(ctx, &pb.CreateSessionRequest{
+		SessionId: "work", Mode: pb.Mode_MODE_ALLOW, Labels: map[string]string{"team": "a"},
+		Tools: &pb.ToolSelection{Include: []string{"@builtin"}, Exclude: []string{"s*"}}, IdleTtl: durationpb.New(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := created.GetSession()
+	if session.GetWorkspace() == s.workspace || session.GetLevel() != pb.Level_LEVEL_WORKSPACE_WRITE || session.GetMode() != pb.Mode_MODE_ALLOW {
+		t.Errorf("created %v", session)
+	}
+	in := func(tool string) *pb.Finished {
+		t.Helper()
+		return c.run(&pb.ExecuteToolRequest{SessionId: "work", Tool: tool})
+	}
+	if end := in("writes"); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("mode allow: %v", end)
+	}
+	if end := in("sleep"); end.GetOutcome() != pb.Outcome_OUTCOME_NO_SUCH_TOOL {
+		t.Errorf("a tool that is not selected: %v", end)
+	}
+	if list, err := c.ListTools(ctx, &pb.ListToolsRequest{SessionId: "work", Names: []string{"sleep"}}); err != nil || len(list.GetTools()) != 0 {
+		t.Errorf("a tool that is not selected is listed: %v", list)
+	}
+	updated, err := c.UpdateSession(ctx, &pb.UpdateSessionRequest{
+		Session:    &pb.Session{SessionId: "work", Mode: pb.Mode_MODE_PLAN, Labels: map[string]string{"ignored": "x"}},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode", "tools"}},
+	})
+	if err != nil || updated.GetSession().GetMode() != pb.Mode_MODE_PLAN || updated.GetSession().GetLabels()["team"] != "a" {
+		t.Errorf("updated %v, %v", updated, err)
+	}
+	if end := in("writes"); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED || end.GetVerdict().GetRule() != "mode plan" {
+		t.Errorf("mode plan: %v", end)
+	}
+
+	request := asJSON("sleep", `{"duration_ms":60000}`)
+	request.SessionId = "work"
+	stream, _ := c.begin(request)
+	closed, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: "work"})
+	if err != nil || closed.GetCancelledExecutions() != 1 {
+		t.Errorf("closed %v, %v", closed, err)
+	}
+	if events, err := rest(stream); err != nil || !strings.Contains(text(events[len(events)-1].GetFinished()), "session was closed") {
+		t.Errorf("%v, %v", events, err)
+	}
+	if _, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: "work"}); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+	_, err = c.GetSession(ctx, &pb.GetSessionRequest{SessionId: "work"})
+	wantCode(t, err, codes.NotFound)
+}
+
+func TestSessionRefusals(t *testing.T) {
+	c := serve(t).dial("")
+	ctx := timeout(t)
+	for _, test := range []struct {
+		name    string
+		request *pb.CreateSessionRequest
+		code    codes.Code
+	}{
+		{"bad id", &pb.CreateSessionRequest{SessionId: "../x"}, codes.InvalidArgument},
+		{"taken id", &pb.CreateSessionRequest{SessionId: "default"}, codes.AlreadyExists},
+		{"level above the operator's", &pb.CreateSessionRequest{Level: pb.Level_LEVEL_DANGER_FULL_ACCESS}, codes.PermissionDenied},
+		{"unknown level", &pb.CreateSessionRequest{Level: 99}, codes.InvalidArgument},
+		{"unknown mode", &pb.CreateSessionRequest{Mode: 99}, codes.InvalidArgument},
+		{"negative idle time", &pb.CreateSessionRequest{IdleTtl: durationpb.New(-time.Second)}, codes.InvalidArgument},
+		{"bad pattern", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: []string{"@nope"}}}, codes.InvalidArgument},
+		{"long label", &pb.CreateSessionRequest{Labels: map[string]string{"a": strings.Repeat("x", 300)}}, codes.InvalidArgument},
+		{"relative workspace", &pb.CreateSessionRequest{Workspace: "here"}, codes.InvalidArgument},
+		{"workspace elsewhere", &pb.CreateSessionRequest{Workspace: "/etc"}, codes.PermissionDenied},
+		{"workspace that is not", &pb.CreateSessionRequest{Workspace: "/nope/nope"}, codes.PermissionDenied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := c.GetSession(ctx, &pb.GetSessionRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := c.CreateSession(ctx, test.request)
+			wantCode(t, err, test.code)
+		})
+	}
+	_, err := c.CloseSession(ctx, &pb.CloseSessionRequest{})
+	wantCode(t, err, codes.InvalidArgument, "default")
+	_, err = c.UpdateSession(ctx, &pb.UpdateSessionRequest{})
+	wantCode(t, err, codes.InvalidArgument, "update_mask")
+	_, err = c.UpdateSession(ctx, &pb.UpdateSessionRequest{UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workspace"}}})
+	wantCode(t, err, codes.InvalidArgument, "workspace")
+}
+
+func TestListSessions(t *testing.T) {
+	c := serve(t).dial("")
+	ctx := timeout(t)
+	for range 5 {
+		if _, err := c.CreateSession(ctx, &pb.CreateSessionRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ids []string
+	for token := ""; ; {
+		page, err := c.ListSessions(ctx, &pb.ListSessionsRequest{PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, session := range page.GetSessions() {
+			ids = append(ids, session.GetSessionId())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != 5 {
+		t.Errorf("sessions %v, want 5", ids)
+	}
+}

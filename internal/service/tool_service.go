@@ -1,0 +1,226 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// toolService answers ToolService. What it runs, admission has admitted.
+type toolService struct {
+	pb.UnimplementedToolServiceServer
+	server   *Server
+	registry *tools.Registry
+	sessions *session.Store
+	executor *executor.Executor
+	shown    shownTools
+}
+
+func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
+	ctx := stream.Context()
+	order, ok := orderOf(ctx)
+	if !ok {
+		return status.Error(codes.Internal, "the call was not admitted")
+	}
+	x, err := s.executor.Start(ctx, order)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, x, 0, func(event *pb.Event) error {
+		return stream.Send(&pb.ExecuteToolResponse{Event: event})
+	})
+}
+
+func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream grpc.ServerStreamingServer[pb.WatchExecutionResponse]) error {
+	ctx := stream.Context()
+	x, err := s.find(ctx, request)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, x, request.GetAfterSequence(), func(event *pb.Event) error {
+		return stream.Send(&pb.WatchExecutionResponse{Event: event})
+	})
+}
+
+// follow sends the events of an execution after a number, to the last.
+func follow(ctx context.Context, x *executor.Execution, after uint64, send func(*pb.Event) error) error {
+	record := recordOf(ctx)
+	record.follows(x)
+	for event, err := range x.Events(ctx, after) {
+		if err != nil {
+			return err
+		}
+		if finished, ok := event.Body.(executor.Finished); ok {
+			record.ended(finished.Outcome)
+		}
+		if err := send(eventToProto(x, event)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *toolService) Cancel(ctx context.Context, request *pb.CancelRequest) (*pb.CancelResponse, error) {
+	if n := len(request.GetReason()); n > maxText {
+		return nil, invalid("reason has %d bytes: at most %d", n, maxText)
+	}
+	x, err := s.find(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	x.Cancel(request.GetReason(), principalOf(ctx).Name)
+	select {
+	case <-x.Done():
+		return &pb.CancelResponse{Execution: executionWithResult(x)}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *toolService) GetExecution(ctx context.Context, request *pb.GetExecutionRequest) (*pb.GetExecutionResponse, error) {
+	x, err := s.find(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetExecutionResponse{Execution: executionWithResult(x)}, nil
+}
+
+// find returns the caller's execution that a request names, by its id or by
+// session and call id.
+func (s *toolService) find(ctx context.Context, request interface {
+	GetExecutionId() string
+	GetSessionId() string
+	GetCallId() string
+}) (x *executor.Execution, err error) {
+	id, call := request.GetExecutionId(), request.GetCallId()
+	owner := principalOf(ctx).Name
+	switch {
+	case id == "" && call == "":
+		return nil, invalid("name the execution: by execution_id, or by call_id and session_id")
+	case id != "" && (call != "" || request.GetSessionId() != ""):
+		return nil, invalid("execution_id is set together with call_id or session_id: use one way to name the execution")
+	case id != "":
+		x, err = s.executor.Find(owner, id)
+	default:
+		x, err = s.executor.FindCall(owner, request.GetSessionId(), call)
+	}
+	if err == nil {
+		recordOf(ctx).follows(x)
+	}
+	return x, err
+}
+
+func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecutionsRequest) (*pb.ListExecutionsResponse, error) {
+	size, err := pageSize(request.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	var after uint64
+	if token := request.GetPageToken(); token != "" {
+		if after, err = strconv.ParseUint(token, 10, 64); err != nil || after == 0 {
+			return nil, invalid("page_token is not one that this server gave")
+		}
+	}
+	match := func(x *executor.Execution) bool {
+		return (request.GetSessionId() == "" || x.Order.Session.ID == request.GetSessionId()) &&
+			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
+			(request.GetState() == 0 || pb.ExecutionState(x.Info().State) == request.GetState())
+	}
+	page, next := s.executor.List(principalOf(ctx).Name, match, after, size)
+	response := new(pb.ListExecutionsResponse)
+	for _, x := range page {
+		response.Executions = append(response.Executions, executionToProto(x))
+	}
+	if next != 0 {
+		response.NextPageToken = strconv.FormatUint(next, 10)
+	}
+	return response, nil
+}
+
+// pageSize returns how many items a page has.
+func pageSize(asked int32) (int, error) {
+	if asked < 0 || asked > 1000 {
+		return 0, invalid("page_size must be from 1 to 1000; leave it out for 100")
+	}
+	return int(cmp.Or(asked, 100)), nil
+}
+
+func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	selection := session.Settings().Tools
+	wanted := tools.Selection{Include: request.GetNames()}
+	if err := wanted.Check(); err != nil {
+		return nil, invalid("names: %v", err)
+	}
+	entries, shown := s.shown.of(s.registry, request.GetView())
+	if selection.All() && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
+		return &pb.ListToolsResponse{Tools: shown}, nil
+	}
+	response := new(pb.ListToolsResponse)
+	for i, entry := range entries {
+		if selection.Has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(shown[i], request) {
+			response.Tools = append(response.Tools, shown[i])
+		}
+	}
+	return response, nil
+}
+
+func matches(tool *pb.Tool, request *pb.ListToolsRequest) bool {
+	if c := request.GetCategory(); c != "" && c != tool.Category {
+		return false
+	}
+	if k := request.GetKind(); k != 0 && k != tool.Kind {
+		return false
+	}
+	query := strings.ToLower(request.GetQuery())
+	return slices.ContainsFunc([]string{tool.Name, tool.Label, tool.Summary}, func(text string) bool {
+		return strings.Contains(strings.ToLower(text), query)
+	})
+}
+
+func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequest) (*pb.GetServerInfoResponse, error) {
+	limits := s.executor.Config()
+	config := s.server.config
+	return &pb.GetServerInfoResponse{
+		Version:   config.Version,
+		GoVersion: goVersion,
+		StartTime: timestamppb.New(s.server.started),
+		Limits: &pb.Limits{
+			MaxInputBytes:       tools.MaxInputBytes,
+			MaxInputDepth:       tools.MaxDepth,
+			MaxResultBytes:      uint64(limits.MaxResultBytes),
+			MaxOutputChunkBytes: executor.MaxChunk,
+			MaxTimeout:          durationpb.New(limits.MaxTimeout),
+			DisconnectGrace:     durationpb.New(limits.DisconnectGrace),
+			MaxRunning:          uint32(limits.MaxRunning),
+			Retention:           durationpb.New(limits.Retention),
+			MaxLogBytes:         uint64(limits.MaxLogBytes),
+		},
+		Capabilities: s.registry.Capabilities,
+		Features: map[string]bool{
+			"reflection": config.Reflection, "channelz": config.Channelz,
+			"tracing": config.Tracing, "tls": config.TLS != nil,
+		},
+		Authentication: config.Authenticator.Name(),
+		Principal:      principalOf(ctx).Name,
+	}, nil
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// This file translates values of the floors below into messages.
+
+func eventToProto(x *executor.Execution, event executor.Event) *pb.Event {
+	m := &pb.Event{ExecutionId: x.ID, Sequence: event.Seq, Time: timestamppb.New(event.Time)}
+	switch body := event.Body.(type) {
+	case executor.Accepted:
+		m.Kind = &pb.Event_Accepted{Accepted: &pb.Accepted{
+			SessionId: body.SessionID, CallId: body.CallID, Tool: body.Tool,
+			Verdict: verdictToProto(&body.Verdict), Timeout: durationpb.New(body.Timeout),
+		}}
+	case executor.Started:
+		m.Kind = &pb.Event_Started{Started: &pb.Started{}}
+	case executor.Output:
+		m.Kind = &pb.Event_Output{Output: &pb.Output{
+			Stream: pb.OutputStream(body.Stream), Offset: body.Offset, Data: body.Data,
+		}}
+	case executor.Progress:
+		m.Kind = &pb.Event_Progress{Progress: &pb.Progress{
+			Message: body.Message, Done: body.Done, Total: body.Total, Unit: body.Unit,
+		}}
+	case executor.Partial:
+		m.Kind = &pb.Event_PartialResult{PartialResult: &pb.PartialResult{Content: contentToProto(body.Content)}}
+	case executor.UserMessage:
+		m.Kind = &pb.Event_UserMessage{UserMessage: userMessageToProto(body)}
+	case executor.Heartbeat:
+		m.Kind = &pb.Event_Heartbeat{Heartbeat: &pb.Heartbeat{}}
+	case executor.Skipped:
+		m.Kind = &pb.Event_Skipped{Skipped: &pb.Skipped{First: body.First}}
+	case executor.Finished:
+		m.Kind = &pb.Event_Finished{Finished: finishedToProto(&body)}
+	}
+	return m
+}
+
+func userMessageToProto(message executor.UserMessage) *pb.UserMessage {
+	m := &pb.UserMessage{Message: message.Message, Status: pb.UserMessageStatus_USER_MESSAGE_STATUS_NORMAL}
+	if message.Proactive {
+		m.Status = pb.UserMessageStatus_USER_MESSAGE_STATUS_PROACTIVE
+	}
+	for _, a := range message.Attachments {
+		m.Attachments = append(m.Attachments, &pb.Attachment{Path: a.Path, Size: a.Size, MediaType: a.MediaType})
+	}
+	return m
+}
+
+func finishedToProto(f *executor.Finished) *pb.Finished {
+	m := &pb.Finished{
+		Outcome:     outcomeToProto(f.Outcome),
+		Content:     contentToProto(f.Result.Content),
+		DetailsJson: string(f.Result.Details),
+		Verdict:     verdictToProto(f.Verdict),
+		Usage: &pb.Usage{
+			Waited: durationpb.New(f.Waited), Ran: durationpb.New(f.Ran), OutputBytes: f.OutputBytes,
+		},
+	}
+	if f.Failure != nil {
+		m.Failure = failureToProto(f.Failure)
+	}
+	if f.Cancelled != nil {
+		m.Cancellation = &pb.Cancellation{Reason: f.Cancelled.Reason, By: f.Cancelled.By}
+	}
+	if f.TotalBytes > 0 {
+		m.Truncation = &pb.Truncation{TotalBytes: uint64(f.TotalBytes), KeptBytes: uint64(f.KeptBytes)}
+	}
+	return m
+}
+
+func failureToProto(f *executor.Failure) *pb.Failure {
+	m := &pb.Failure{Code: f.Code, Message: f.Message, Retryable: f.Retryable}
+	if f.RetryAfter > 0 {
+		m.RetryAfter = durationpb.New(f.RetryAfter)
+	}
+	for _, p := range f.Problems {
+		m.Problems = append(m.Problems, &pb.Problem{Pointer: p.Pointer, Message: p.Message})
+	}
+	return m
+}
+
+// outcomeToProto relies on both enumerations having the same order, which a
+// test proves by name.
+func outcomeToProto(o executor.Outcome) pb.Outcome { return pb.Outcome(o) }
+
+func verdictToProto(v *policy.Verdict) *pb.Verdict {
+	if v == nil {
+		return nil
+	}
+	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason}
+}
+
+var actionToProto = map[policy.Action]pb.Action{
+	policy.Deny:  pb.Action_ACTION_DENY,
+	policy.Ask:   pb.Action_ACTION_ASK,
+	policy.Allow: pb.Action_ACTION_ALLOW,
+}
+
+func contentToProto(content []tools.Content) []*pb.Content {
+	list := make([]*pb.Content, len(content))
+	for i, c := range content {
+		m := new(pb.Content)
+		switch c := c.(type) {
+		case tools.Text:
+			m.Kind = &pb.Content_Text{Text: string(c)}
+		case tools.JSON:
+			m.Kind = &pb.Content_Json{Json: string(c)}
+		case tools.Image:
+			m.Kind = &pb.Content_Image{Image: &pb.Image{MediaType: c.MediaType, Data: c.Data}}
+		case tools.Artifact:
+			m.Kind = &pb.Content_Artifact{Artifact: &pb.ArtifactLink{
+				Uri: c.URI, Name: c.Name, MediaType: c.MediaType, Size: c.Size,
+			}}
+		}
+		list[i] = m
+	}
+	return list
+}
+
+func executionToProto(x *executor.Execution) *pb.Execution {
+	info := x.Info()
+	return &pb.Execution{
+		ExecutionId:   x.ID,
+		SessionId:     x.Order.Session.ID,
+		CallId:        x.Order.CallID,
+		Tool:          x.Order.Tool,
+		State:         pb.ExecutionState(info.State),
+		Outcome:       outcomeToProto(info.Outcome),
+		Purpose:       x.Order.Purpose,
+		Principal:     x.Order.Owner,
+		CreateTime:    timestamppb.New(x.Created),
+		StartTime:     timeToProto(info.Started),
+		EndTime:       timeToProto(info.Ended),
+		Timeout:       durationpb.New(x.Order.Timeout),
+		FirstSequence: info.FirstSeq,
+		LastSequence:  info.LastSeq,
+		Followers:     uint32(info.Followers),
+		OnDisconnect:  pb.OnDisconnect(x.Order.OnDisconnect + 1),
+	}
+}
+
+// executionWithResult is executionToProto and, once it ended, its end.
+func executionWithResult(x *executor.Execution) *pb.Execution {
+	m := executionToProto(x)
+	if finished, ok := x.Finished(); ok {
+		m.Finished = finishedToProto(&finished)
+	}
+	return m
+}
+
+// timeToProto returns nil for a time that has not come.
+func timeToProto(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func toolToProto(entry *tools.Entry, view pb.ToolView) *pb.Tool {
+	spec := &entry.Spec
+	m := &pb.Tool{
+		Name:                 spec.Name,
+		Aliases:              spec.Aliases,
+		Label:                spec.Label,
+		Summary:              spec.Summary,
+		Category:             spec.Category,
+		Kind:                 pb.ToolKind(spec.Kind + 1),
+		Level:                pb.Level(spec.Level),
+		ConcurrencySafe:      spec.ConcurrencySafe,
+		Dangerous:            spec.Dangerous,
+		RequiredCapabilities: spec.RequiredCapabilities,
+		UnavailableReason:    entry.Unavailable,
+	}
+	if spec.DefaultTimeout > 0 {
+		m.DefaultTimeout = durationpb.New(spec.DefaultTimeout)
+	}
+	if view != pb.ToolView_TOOL_VIEW_FULL {
+		return m
+	}
+	m.Description, m.Help = spec.Description, spec.Help
+	m.InputSchema, m.ResultSchema = string(spec.InputSchema), string(spec.ResultSchema)
+	for _, e := range spec.Examples {
+		m.Examples = append(m.Examples, &pb.ToolExample{Summary: e.Summary, InputJson: string(e.Input)})
+	}
+	return m
+}
+
+func sessionToProto(s *session.Session) *pb.Session {
+	settings := s.Settings()
+	return &pb.Session{
+		SessionId:    s.ID,
+		Principal:    s.Owner,
+		Workspace:    s.Workspace.Dir(),
+		Level:        pb.Level(settings.Level),
+		Mode:         pb.Mode(settings.Mode),
+		Tools:        &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
+		Labels:       settings.Labels,
+		IdleTtl:      durationpb.New(settings.IdleTTL),
+		CreateTime:   timestamppb.New(s.Created),
+		LastUsedTime: timestamppb.New(s.LastUsed()),
+		IsDefault:    s.ID == session.DefaultID,
+	}
+}

@@ -1,0 +1,56 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Wire sets the limits of connections. Zero fields take the defaults named.
+type Wire struct {
+	MaxMessageBytes    int           // of a request; 4 MiB
+	MaxStreams         uint32        // calls at once on one connection; 1,024
+	MaxHeaderBytes     uint32        // metadata of a call; 16 KiB
+	KeepaliveTime      time.Duration // before a silent client is asked for a sign of life; 30 s
+	KeepaliveTimeout   time.Duration // for that sign; 10 s
+	MinPingInterval    time.Duration // below which a client that pings is cut off; 10 s
+	MaxConnectionAge   time.Duration // after which a client is asked to connect anew; 2 h
+	MaxConnectionGrace time.Duration // for the streams of such a client; 10 min
+}
+
+// windows are the flow-control windows for requests, in bytes. Being set, they
+// spare each connection the pings by which gRPC would measure them.
+const windows = 1 << 20
+
+// streamWorkers is the number of goroutines that wait for calls with their
+// stacks grown. Calls beyond them get goroutines of their own.
+const streamWorkers = 128
+
+func (w Wire) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(cmp.Or(w.MaxMessageBytes, 4<<20)),
+		grpc.MaxSendMsgSize(cmp.Or(w.MaxMessageBytes, 4<<20)),
+		grpc.MaxConcurrentStreams(cmp.Or(w.MaxStreams, 1024)),
+		grpc.MaxHeaderListSize(cmp.Or(w.MaxHeaderBytes, 16<<10)),
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time:                  cmp.Or(w.KeepaliveTime, 30*time.Second),
+			Timeout:               cmp.Or(w.KeepaliveTimeout, 10*time.Second),
+			MaxConnectionAge:      cmp.Or(w.MaxConnectionAge, 2*time.Hour),
+			MaxConnectionAgeGrace: cmp.Or(w.MaxConnectionGrace, 10*time.Minute),
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             cmp.Or(w.MinPingInterval, 10*time.Second),
+			PermitWithoutStream: true,
+		}),
+		grpc.StaticStreamWindowSize(windows),
+		grpc.StaticConnWindowSize(windows),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.WaitForHandlers(true),
+	}
+}
