@@ -130,11 +130,13 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 			x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
 		}
 	}()
-	x.start()
 	result, err := call.Run(ctx, (*sink)(x))
 	x.finish(x.conclude(ctx, result, err))
 }
 
+// start notes that the tool begins to run, and gives it its time. It comes
+// before the goroutine, so that a reader finds both first events at once and is
+// woken for the end only.
 func (x *Execution) start() {
 	now := time.Now()
 	x.mu.Lock()

@@ -87,6 +87,7 @@ type Executor struct {
 	birth  string // tells this executor's ids from those of any other
 
 	outputBytes atomic.Uint64
+	runners     runners
 
 	mu       sync.Mutex
 	number   uint64 // of the newest execution
@@ -94,6 +95,7 @@ type Executor struct {
 	byCall   map[callKey]*Execution
 	running  int
 	draining bool
+	closed   bool
 	idle     chan struct{} // closed when draining and nothing runs
 	retained []*Execution  // ended, oldest end first
 	expiry   *time.Timer   // for the first of retained; nil without one
@@ -114,6 +116,8 @@ func New(config Config) *Executor {
 		byID:   make(map[string]*Execution),
 		byCall: make(map[callKey]*Execution),
 		idle:   make(chan struct{}),
+
+		runners: newRunners(),
 	}
 }
 
@@ -145,7 +149,8 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
 		Verdict: order.Verdict, Timeout: order.Timeout,
 	}, x.Created, nil)
-	go x.run(ctx, call)
+	x.start()
+	e.runners.run(func() { x.run(ctx, call) })
 	return x, nil
 }
 
@@ -346,16 +351,21 @@ func (e *Executor) Drain(ctx context.Context, reason string) {
 	<-e.idle
 }
 
-// Close forgets everything. Call it after Drain.
+// Close forgets everything. Call it after Drain; again, it does nothing.
 func (e *Executor) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.closed = true
 	if e.expiry != nil {
 		e.expiry.Stop()
 	}
 	for len(e.retained) > 0 {
 		e.forgetOldest()
 	}
+	e.runners.close()
 }
 
 // Stats are counts for metrics.

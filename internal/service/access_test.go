@@ -97,4 +97,3 @@ func TestTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-

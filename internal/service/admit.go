@@ -135,7 +135,9 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 		return order, toolInput{}, err
 	}
 	input := inputOf(request)
-	order.Digest = digest(order.Tool, input)
+	if order.CallID != "" {
+		order.Digest = digest(order.Tool, input)
+	}
 	recordOf(ctx).describe(order, len(input.json))
 	return order, input, nil
 }

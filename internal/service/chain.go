@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 )
 
@@ -82,15 +83,18 @@ func (s *lookingStream) RecvMsg(message any) error {
 	return nil
 }
 
-// onError is a link that rewrites the error a call ends with.
-func onError(rewrite func(error) error) link {
+// around is a link that sees the whole of a call: it may give the rest of the
+// chain another context, and it has the last word on the error.
+func around(begin func(ctx context.Context, method string) (context.Context, func(error) error)) link {
 	return link{
-		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			ctx, end := begin(ctx, info.FullMethod)
 			response, err := next(ctx, request)
-			return response, rewrite(err)
+			return response, end(err)
 		},
-		stream: func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			return rewrite(next(server, stream))
+		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			ctx, end := begin(stream.Context(), info.FullMethod)
+			return end(next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}))
 		},
 	}
 }

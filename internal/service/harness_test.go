@@ -166,7 +166,9 @@ func timeout(t *testing.T) context.Context {
 	return ctx
 }
 
-type eventStream interface{ Recv() (*pb.ExecuteToolResponse, error) }
+type eventStream interface {
+	Recv() (*pb.ExecuteToolResponse, error)
+}
 
 // begin starts a call and returns its stream and first event.
 func (c *client) begin(request *pb.ExecuteToolRequest) (eventStream, *pb.Event) {

@@ -69,6 +69,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	executor *executor.Executor
+	metrics  *metrics
 	local    *bufconn.Listener
 	started  time.Time
 }
@@ -84,18 +85,8 @@ func New(config Config) *Server {
 	s.executor = executor.New(config.Executor)
 	metrics = newMetrics(config.Metrics, s.executor.Stats)
 
-	admission := &admission{
-		registry: config.Registry, sessions: config.Sessions,
-		policy: config.Policy, executor: s.executor,
-	}
-	options := chain(
-		recoverPanics(config.Logger),       // outermost: a panic ends one call
-		telemetry(config.Logger, metrics),  // so that refusals are counted
-		onError(toStatus),                  // all that is below speaks its own errors
-		authenticate(config.Authenticator), // who
-		onEntry(permit),                    // may they call this method at all
-		onMessage(admission.look),          // may this call run
-	)
+	s.metrics = metrics
+	options := chain(s.links()...)
 	options = append(options, config.Wire.options()...)
 	if config.Tracing {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler()))
@@ -118,6 +109,21 @@ func New(config Config) *Server {
 	}
 	go s.grpc.Serve(s.local)
 	return s
+}
+
+// links is the chain that every call passes, the outermost link first.
+func (s *Server) links() []link {
+	admission := &admission{
+		registry: s.config.Registry, sessions: s.config.Sessions,
+		policy: s.config.Policy, executor: s.executor,
+	}
+	return []link{
+		recoverPanics(s.config.Logger),        // outermost: a panic ends one call
+		telemetry(s.config.Logger, s.metrics), // so that refusals are counted
+		authenticate(s.config.Authenticator),  // who
+		onEntry(permit),                       // may they call this method at all
+		onMessage(admission.look),             // may this call run
+	}
 }
 
 // Serve serves callers that come through listener until the server is shut

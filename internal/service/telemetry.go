@@ -5,17 +5,16 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"crypto/rand"
-
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,14 +35,16 @@ func recoverPanics(logger *zap.Logger) link {
 	return link{recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)}
 }
 
-// telemetry counts every call and writes one line about it to the log.
+// telemetry counts every call and writes one line about it to the log. What
+// the links below return as errors becomes a status here, in one place.
 func telemetry(logger *zap.Logger, metrics *metrics) link {
-	reportable := interceptors.CommonReportableFunc(
-		func(ctx context.Context, meta interceptors.CallMeta) (interceptors.Reporter, context.Context) {
-			r := &record{logger: logger, metrics: metrics, method: meta.FullMethod(), span: trace.SpanFromContext(ctx)}
-			return r, context.WithValue(ctx, recordKey{}, r)
-		})
-	return link{interceptors.UnaryServerInterceptor(reportable), interceptors.StreamServerInterceptor(reportable)}
+	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
+		r := &record{
+			logger: logger, metrics: metrics, method: method,
+			began: time.Now(), span: trace.SpanFromContext(ctx),
+		}
+		return context.WithValue(ctx, recordKey{}, r), r.close
+	})
 }
 
 type recordKey struct{}
@@ -51,10 +52,10 @@ type recordKey struct{}
 // record is what telemetry knows of one call. The links and handlers within
 // fill it as they learn more. It is used by the call's own goroutine alone.
 type record struct {
-	interceptors.NoopReporter
 	logger  *zap.Logger
 	metrics *metrics
 	span    trace.Span
+	began   time.Time
 
 	method     string
 	principal  string
@@ -62,8 +63,10 @@ type record struct {
 	tool       string
 	callID     string
 	execution  string
-	outcome    string
+	outcome    executor.Outcome
 	inputBytes int
+	code       codes.Code
+	err        error
 }
 
 // recordOf returns the record of a call.
@@ -88,44 +91,48 @@ func (r *record) follows(x *executor.Execution) {
 
 // ended notes how the execution ended.
 func (r *record) ended(outcome executor.Outcome) {
-	r.outcome = outcome.String()
+	r.outcome = outcome
 	if r.span.IsRecording() {
-		r.span.SetAttributes(attribute.String("toolserver.outcome", r.outcome))
+		r.span.SetAttributes(attribute.String("toolserver.outcome", outcome.String()))
 	}
 }
 
-// PostCall counts and logs the call.
-func (r *record) PostCall(err error, duration time.Duration) {
-	code := status.Code(err)
-	r.metrics.rpcs.WithLabelValues(r.method, code.String()).Inc()
+// close counts and logs the call, and returns the status it ends with.
+func (r *record) close(err error) error {
+	r.err = toStatus(err)
+	r.code = status.Code(r.err)
+	r.metrics.rpcs.WithLabelValues(r.method, r.code.String()).Inc()
 	level := zap.InfoLevel
-	if code == codes.Internal || code == codes.Unknown {
+	if r.code == codes.Internal || r.code == codes.Unknown {
 		level = zap.ErrorLevel
 	}
-	entry := r.logger.Check(level, "call")
-	if entry == nil {
-		return
+	if entry := r.logger.Check(level, "call"); entry != nil {
+		entry.Write(zap.Inline(r))
 	}
-	fields := make([]zap.Field, 0, 12)
-	fields = append(fields,
-		zap.String("method", r.method), zap.Stringer("code", code),
-		zap.Duration("duration", duration), zap.String("principal", r.principal))
-	for _, f := range []struct{ name, value string }{
-		{"tool", r.tool}, {"session", r.session}, {"call_id", r.callID},
-		{"execution", r.execution}, {"outcome", r.outcome},
-	} {
-		if f.value != "" {
-			fields = append(fields, zap.String(f.name, f.value))
-		}
+	return r.err
+}
+
+// MarshalLogObject writes the line about the call.
+func (r *record) MarshalLogObject(line zapcore.ObjectEncoder) error {
+	line.AddString("method", r.method)
+	line.AddString("code", r.code.String())
+	line.AddDuration("duration", time.Since(r.began))
+	line.AddString("principal", r.principal)
+	if r.tool != "" {
+		line.AddString("tool", r.tool)
+		line.AddString("session", r.session)
+		line.AddString("call_id", r.callID)
+		line.AddInt("input_bytes", r.inputBytes)
 	}
-	if r.inputBytes > 0 {
-		fields = append(fields, zap.Int("input_bytes", r.inputBytes))
+	if r.execution != "" {
+		line.AddString("execution", r.execution)
+		line.AddString("outcome", r.outcome.String())
 	}
-	if err != nil {
-		fields = append(fields, zap.Error(err))
+	if r.err != nil {
+		line.AddString("error", r.err.Error())
 	}
-	if r.span.SpanContext().HasTraceID() {
-		fields = append(fields, zap.Stringer("trace", r.span.SpanContext().TraceID()))
+	if trace := r.span.SpanContext(); trace.HasTraceID() {
+		line.AddString("trace", trace.TraceID().String())
 	}
-	entry.Write(fields...)
+	return nil
 }

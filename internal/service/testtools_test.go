@@ -40,7 +40,9 @@ func testTools() []tools.Tool {
 			func(context.Context, tools.Env, nothing, tools.Sink) (tools.Result, error) { panic("secret of run") }),
 		tools.New(spec("panics_early", tools.ReadOnly),
 			func(tools.Env, nothing) []tools.Effect { panic("secret of effects") },
-			func(context.Context, tools.Env, nothing, tools.Sink) (tools.Result, error) { return tools.Result{}, nil }),
+			func(context.Context, tools.Env, nothing, tools.Sink) (tools.Result, error) {
+				return tools.Result{}, nil
+			}),
 		tools.New(spec("flood", tools.ReadOnly), nil,
 			func(_ context.Context, _ tools.Env, in amount, out tools.Sink) (tools.Result, error) {
 				block := bytes.Repeat([]byte("0123456789abcdef"), 4000)

@@ -42,24 +42,20 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 	if err != nil {
 		return err
 	}
-	return follow(ctx, x, 0, func(event *pb.Event) error {
-		return stream.Send(&pb.ExecuteToolResponse{Event: event})
-	})
+	return follow(stream, x, 0)
 }
 
 func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream grpc.ServerStreamingServer[pb.WatchExecutionResponse]) error {
-	ctx := stream.Context()
-	x, err := s.find(ctx, request)
+	x, err := s.find(stream.Context(), request)
 	if err != nil {
 		return err
 	}
-	return follow(ctx, x, request.GetAfterSequence(), func(event *pb.Event) error {
-		return stream.Send(&pb.WatchExecutionResponse{Event: event})
-	})
+	return follow(stream, x, request.GetAfterSequence())
 }
 
 // follow sends the events of an execution after a number, to the last.
-func follow(ctx context.Context, x *executor.Execution, after uint64, send func(*pb.Event) error) error {
+func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error {
+	ctx := stream.Context()
 	record := recordOf(ctx)
 	record.follows(x)
 	for event, err := range x.Events(ctx, after) {
@@ -69,7 +65,7 @@ func follow(ctx context.Context, x *executor.Execution, after uint64, send func(
 		if finished, ok := event.Body.(executor.Finished); ok {
 			record.ended(finished.Outcome)
 		}
-		if err := send(eventToProto(x, event)); err != nil {
+		if err := stream.SendMsg(&eventMessage{x, event}); err != nil {
 			return err
 		}
 	}

@@ -52,5 +52,6 @@ func (w Wire) options() []grpc.ServerOption {
 		grpc.StaticConnWindowSize(windows),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(newCodec()),
 	}
 }

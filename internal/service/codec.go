@@ -1,0 +1,186 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"time"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// eventMessage is an event on its way to a client. It is what both
+// ExecuteToolResponse and WatchExecutionResponse are on the wire: a message
+// whose only field is an event.
+type eventMessage struct {
+	execution *executor.Execution
+	event     executor.Event
+}
+
+// codec is gRPC's own, but for events: those that every call has and those
+// that carry its output are written from the values of the log straight to the
+// wire. Output is not copied: the log never changes it.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// Marshal writes a message.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(*eventMessage)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	switch body := m.event.Body.(type) {
+	case executor.Accepted:
+		return m.accepted(&body), nil
+	case executor.Started:
+		return m.started(), nil
+	case executor.Output:
+		return m.output(&body), nil
+	case executor.Finished:
+		if body.Outcome == executor.Succeeded && body.TotalBytes == 0 && onlyText(body.Result.Content) {
+			return m.succeeded(&body), nil
+		}
+	}
+	return c.CodecV2.Marshal(&pb.ExecuteToolResponse{Event: eventToProto(m.execution, m.event)})
+}
+
+func onlyText(content []tools.Content) bool {
+	for _, c := range content {
+		if _, ok := c.(tools.Text); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// frame is the most bytes that an event needs around its own fields.
+const frame = 160
+
+func (m *eventMessage) accepted(body *executor.Accepted) mem.BufferSlice {
+	w := newBackward(frame + 64 + len(body.SessionID) + len(body.CallID) + len(body.Tool) +
+		len(body.Verdict.Rule) + len(body.Verdict.Reason))
+	w.duration(5, body.Timeout)
+	end := w.at
+	w.text(3, body.Verdict.Reason)
+	w.text(2, body.Verdict.Rule)
+	w.number(1, uint64(actionToProto[body.Verdict.Action]))
+	w.message(4, end)
+	w.text(3, body.Tool)
+	w.text(2, body.CallID)
+	w.text(1, body.SessionID)
+	return m.close(w, 4)
+}
+
+func (m *eventMessage) started() mem.BufferSlice { return m.close(newBackward(frame), 5) }
+
+func (m *eventMessage) output(body *executor.Output) mem.BufferSlice {
+	w := newBackward(frame)
+	w.behind = len(body.Data)
+	if w.behind > 0 {
+		w.varint(uint64(w.behind))
+		w.varint(protowire.EncodeTag(3, protowire.BytesType))
+	}
+	w.number(2, body.Offset)
+	w.number(1, uint64(body.Stream))
+	return append(m.close(w, 6), mem.SliceBuffer(body.Data))
+}
+
+func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
+	size := frame + 64 + len(body.Result.Details)
+	for _, c := range body.Result.Content {
+		size += len(c.(tools.Text)) + 16
+	}
+	w := newBackward(size)
+	end := w.at
+	w.number(3, body.OutputBytes)
+	w.duration(2, body.Ran)
+	w.duration(1, body.Waited)
+	w.message(8, end)
+	w.text(3, string(body.Result.Details))
+	for i := len(body.Result.Content) - 1; i >= 0; i-- {
+		end := w.at
+		w.oneofText(1, string(body.Result.Content[i].(tools.Text)))
+		w.message(2, end)
+	}
+	w.number(1, uint64(outcomeToProto(body.Outcome)))
+	return m.close(w, 12)
+}
+
+// close puts the fields that every event has around a body, whose field in
+// Event is kind.
+func (m *eventMessage) close(w *backward, kind protowire.Number) mem.BufferSlice {
+	w.message(kind, len(w.buf))
+	end := w.at
+	w.number(2, uint64(m.event.Time.Nanosecond()))
+	w.number(1, uint64(m.event.Time.Unix()))
+	w.messageOf(3, end-w.at)
+	w.number(2, m.event.Seq)
+	w.text(1, m.execution.ID)
+	w.message(1, len(w.buf))
+	return mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}
+}
+
+// backward writes protobuf from its end to its beginning, where the length of
+// a message is known when its head is written. Fields with their default value
+// are left out, as protobuf does.
+type backward struct {
+	buf    []byte
+	at     int // where what is written begins
+	behind int // bytes that follow buf, in every message that reaches its end
+}
+
+func newBackward(size int) *backward { return &backward{buf: make([]byte, size), at: size} }
+
+func (w *backward) varint(v uint64) {
+	w.at -= protowire.SizeVarint(v)
+	protowire.AppendVarint(w.buf[w.at:w.at], v)
+}
+
+func (w *backward) number(field protowire.Number, v uint64) {
+	if v != 0 {
+		w.varint(v)
+		w.varint(protowire.EncodeTag(field, protowire.VarintType))
+	}
+}
+
+func (w *backward) text(field protowire.Number, s string) {
+	if s != "" {
+		w.oneofText(field, s)
+	}
+}
+
+// oneofText writes a string that is there also when it is empty.
+func (w *backward) oneofText(field protowire.Number, s string) {
+	w.at -= len(s)
+	copy(w.buf[w.at:], s)
+	w.messageOf(field, len(s))
+}
+
+// message writes the head of a message that reaches from here to end.
+func (w *backward) message(field protowire.Number, end int) {
+	size := end - w.at
+	if end == len(w.buf) {
+		size += w.behind
+	}
+	w.messageOf(field, size)
+}
+
+func (w *backward) messageOf(field protowire.Number, size int) {
+	w.varint(uint64(size))
+	w.varint(protowire.EncodeTag(field, protowire.BytesType))
+}
+
+func (w *backward) duration(field protowire.Number, d time.Duration) {
+	end := w.at
+	w.number(2, uint64(d%time.Second))
+	w.number(1, uint64(d/time.Second))
+	w.messageOf(field, end-w.at)
+}
