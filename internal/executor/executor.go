@@ -62,7 +62,8 @@ type Config struct {
 	Heartbeat        time.Duration // on a stream without events; 15 seconds
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
 	c.MaxRunning = cmp.Or(c.MaxRunning, 20_000)
 	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 2*time.Minute)
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
@@ -105,7 +106,7 @@ type callKey struct{ owner, session, call string }
 
 // New returns an executor.
 func New(config Config) *Executor {
-	config = config.withDefaults()
+	config = config.WithDefaults()
 	return &Executor{
 		config: config,
 		limits: logLimits{

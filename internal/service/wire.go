@@ -31,21 +31,36 @@ const windows = 1 << 20
 // stacks grown. Calls beyond them get goroutines of their own.
 const streamWorkers = 128
 
+// WithDefaults returns w with its zero fields filled in.
+func (w Wire) WithDefaults() Wire {
+	return Wire{
+		MaxMessageBytes:    cmp.Or(w.MaxMessageBytes, 4<<20),
+		MaxStreams:         cmp.Or(w.MaxStreams, 1024),
+		MaxHeaderBytes:     cmp.Or(w.MaxHeaderBytes, 16<<10),
+		KeepaliveTime:      cmp.Or(w.KeepaliveTime, 30*time.Second),
+		KeepaliveTimeout:   cmp.Or(w.KeepaliveTimeout, 10*time.Second),
+		MinPingInterval:    cmp.Or(w.MinPingInterval, 10*time.Second),
+		MaxConnectionAge:   cmp.Or(w.MaxConnectionAge, 2*time.Hour),
+		MaxConnectionGrace: cmp.Or(w.MaxConnectionGrace, 10*time.Minute),
+	}
+}
+
 func (w Wire) options() []grpc.ServerOption {
+	w = w.WithDefaults()
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(cmp.Or(w.MaxMessageBytes, 4<<20)),
-		grpc.MaxSendMsgSize(cmp.Or(w.MaxMessageBytes, 4<<20)),
-		grpc.MaxConcurrentStreams(cmp.Or(w.MaxStreams, 1024)),
-		grpc.MaxHeaderListSize(cmp.Or(w.MaxHeaderBytes, 16<<10)),
+		grpc.MaxRecvMsgSize(w.MaxMessageBytes),
+		grpc.MaxSendMsgSize(w.MaxMessageBytes),
+		grpc.MaxConcurrentStreams(w.MaxStreams),
+		grpc.MaxHeaderListSize(w.MaxHeaderBytes),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time:                  cmp.Or(w.KeepaliveTime, 30*time.Second),
-			Timeout:               cmp.Or(w.KeepaliveTimeout, 10*time.Second),
-			MaxConnectionAge:      cmp.Or(w.MaxConnectionAge, 2*time.Hour),
-			MaxConnectionAgeGrace: cmp.Or(w.MaxConnectionGrace, 10*time.Minute),
+			Time:                  w.KeepaliveTime,
+			Timeout:               w.KeepaliveTimeout,
+			MaxConnectionAge:      w.MaxConnectionAge,
+			MaxConnectionAgeGrace: w.MaxConnectionGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime:             cmp.Or(w.MinPingInterval, 10*time.Second),
+			MinTime:             w.MinPingInterval,
 			PermitWithoutStream: true,
 		}),
 		grpc.StaticStreamWindowSize(windows),

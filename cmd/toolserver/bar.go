@@ -1,0 +1,190 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// A bar is the line at the bottom of a terminal that shows how far a call is.
+type bar struct {
+	to       *stream
+	begin    time.Time
+	progress *pb.Progress
+	drawn    bool
+}
+
+// patience is how long a call without progress runs before the bar shows.
+const patience = 300 * time.Millisecond
+
+// draw shows the bar, in place of what it showed before. It waits while a line
+// of output is unfinished, and for calls that may end soon.
+func (b *bar) draw(now time.Time) {
+	elapsed := now.Sub(b.begin)
+	if b.to.midline || elapsed < patience && b.progress.GetTotal() == 0 {
+		return
+	}
+	fmt.Fprintf(b.to.file, "\r%s\x1b[K", barLine(b.progress, elapsed, b.to.width()-1))
+	b.drawn = true
+}
+
+// clear takes the bar away, so that something else can be written.
+func (b *bar) clear() {
+	if b.drawn {
+		fmt.Fprint(b.to.file, "\r\x1b[K")
+		b.drawn = false
+	}
+}
+
+// barLine returns the text of a bar of at most width columns.
+func barLine(p *pb.Progress, elapsed time.Duration, width int) string {
+	tail := ""
+	if done, total := p.GetDone(), p.GetTotal(); total > 0 {
+		tail = fmt.Sprintf(" %3.0f%% %s/%s", 100*fraction(done, total), amount(done, p.GetUnit()), quantity(total, p.GetUnit()))
+	} else if done > 0 {
+		tail = " " + quantity(done, p.GetUnit())
+	}
+	tail += " " + elapsed.Round(100*time.Millisecond).String()
+
+	const least, most = 10, 40 // columns of the bar itself
+	message := oneLine(p.GetMessage())
+	room := width - columns(tail) - least - len("[] ")
+	if room < 1 {
+		return fit(strings.TrimSpace(tail), width)
+	}
+	message = fit(message, room)
+	if message != "" {
+		message += " "
+	}
+	cells := min(most, width-columns(message)-columns(tail)-len("[]"))
+	return message + "[" + gauge(p, elapsed, cells) + "]" + tail
+}
+
+// gauge returns the inside of a bar: filled as far as the call is or, where
+// that is not known, with something that moves.
+func gauge(p *pb.Progress, elapsed time.Duration, cells int) string {
+	if p.GetTotal() > 0 {
+		full := int(fraction(p.GetDone(), p.GetTotal()) * float64(cells))
+		if full == cells {
+			return strings.Repeat("=", cells)
+		}
+		return strings.Repeat("=", full) + ">" + strings.Repeat(" ", cells-full-1)
+	}
+	const mark = "<=>"
+	way := max(1, cells-len(mark))
+	step := int(elapsed/(100*time.Millisecond)) % (2 * way)
+	if step > way {
+		step = 2*way - step
+	}
+	return strings.Repeat(" ", step) + mark + strings.Repeat(" ", way-step)
+}
+
+// fraction returns done/total as a number from 0 to 1, whatever they are.
+func fraction(done, total float64) float64 {
+	f := done / total
+	if math.IsNaN(f) {
+		return 0
+	}
+	return min(max(f, 0), 1)
+}
+
+// quantity writes a number with its unit.
+func quantity(n float64, unit string) string {
+	if text, own := withOwnUnit(n, unit); own {
+		return text
+	}
+	return strings.TrimSpace(plainNumber(n) + " " + oneLine(unit))
+}
+
+// amount writes a number without its unit, unless it is one that changes with
+// the number.
+func amount(n float64, unit string) string {
+	if text, own := withOwnUnit(n, unit); own {
+		return text
+	}
+	return plainNumber(n)
+}
+
+func plainNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// withOwnUnit writes bytes and times as people read them.
+func withOwnUnit(n float64, unit string) (string, bool) {
+	switch unit {
+	case "bytes":
+		return byteCount(n), true
+	case "ms":
+		return seconds(n / 1000), true
+	case "s", "seconds":
+		return seconds(n), true
+	}
+	return "", false
+}
+
+func seconds(n float64) string {
+	if !(math.Abs(n) < 1e9) {
+		return plainNumber(n) + "s"
+	}
+	return time.Duration(n * float64(time.Second)).Round(100 * time.Millisecond).String()
+}
+
+// byteCount writes a number of bytes with a unit that leaves it short.
+func byteCount(n float64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= unit.bytes {
+			return strconv.FormatFloat(n/unit.bytes, 'f', 1, 64) + unit.name
+		}
+	}
+	return plainNumber(n) + "B"
+}
+
+// oneLine makes text harmless and fit for a line.
+func oneLine(text string) string {
+	safe, _ := harmless([]byte(text))
+	return strings.Join(strings.Fields(string(safe)), " ")
+}
+
+// columns returns how wide text is on a terminal. It knows of wide characters
+// what bars and tables need.
+func columns(text string) int {
+	n := 0
+	for _, r := range text {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+func columnsOf(r rune) int {
+	switch {
+	case r >= 0x0300 && r <= 0x036f || r >= 0x200b && r <= 0x200f || r >= 0xfe00 && r <= 0xfe0f:
+		return 0 // combines with the one before
+	case r >= 0x1100 && r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
+		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||
+		r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd:
+		return 2
+	}
+	return 1
+}
+
+// fit cuts text to at most width columns.
+func fit(text string, width int) string {
+	if columns(text) <= width {
+		return text
+	}
+	n := 0
+	for i, r := range text {
+		if n += columnsOf(r); n > width-1 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}

@@ -1,0 +1,173 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// callFlags are the flags of call.
+type callFlags struct {
+	to                       target
+	session, callID, purpose string
+	onDisconnect             string
+	timeout                  time.Duration
+	detach, json, raw        bool
+}
+
+// whenDisconnected are the values of --on-disconnect.
+var whenDisconnected = map[string]pb.OnDisconnect{
+	"grace":  pb.OnDisconnect_ON_DISCONNECT_GRACE,
+	"cancel": pb.OnDisconnect_ON_DISCONNECT_CANCEL,
+	"detach": pb.OnDisconnect_ON_DISCONNECT_DETACH,
+}
+
+func newCall() *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "call TOOL [INPUT...]",
+		Short: "Execute a tool and show what happens",
+		Long: `call executes a tool. Its output comes as it is written and its result at the
+end, both on standard output; progress and what goes wrong are on standard
+error. Without an address the server runs in this process.
+
+` + inputHelp + `
+
+The first Ctrl-C cancels the execution and waits for its end, the second leaves
+at once. When the connection breaks, the call continues on a new one.
+
+` + exitHelp(),
+		Example: `  toolserver call read_file path=README.md limit=20
+  toolserver call --address 127.0.0.1:8665 --json sleep duration_ms=3000
+  echo '{"data": {"answer": 42}}' | toolserver call structured_output -`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeCall(&f.to),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd, args[0], args[1:])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.session, "session", "", "session to run in (default: your default session)")
+	flags.StringVar(&f.callID, "call-id", "", "id that makes the call idempotent within its session (default: a new one)")
+	flags.StringVar(&f.purpose, "purpose", "", "what the call is for, in a sentence")
+	flags.DurationVar(&f.timeout, "timeout", 0, "how long the tool may run (default: the tool's own)")
+	flags.StringVar(&f.onDisconnect, "on-disconnect", "grace", "what happens to the execution when nobody follows it any more: grace, cancel or detach")
+	flags.BoolVar(&f.detach, "detach", false, "leave as soon as the call is accepted, and print the id of the execution")
+	flags.BoolVar(&f.json, "json", false, "print one event a line, as JSON")
+	flags.BoolVar(&f.raw, "raw", false, "print results as they are: no newline added, images as bytes")
+	cmd.MarkFlagsMutuallyExclusive("json", "raw")
+	cmd.MarkFlagsMutuallyExclusive("detach", "on-disconnect")
+	complete(cmd, "on-disconnect", "grace", "cancel", "detach")
+	f.to.addFlags(cmd)
+	return cmd
+}
+
+func (f *callFlags) run(cmd *cobra.Command, tool string, words []string) error {
+	if f.detach && f.to.resolve() == "" {
+		return errors.New("--detach needs a server that goes on: give its address with --address or TOOLSERVER_ADDRESS")
+	}
+	request, err := f.request(cmd, tool)
+	if err != nil {
+		return err
+	}
+	client, err := f.to.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer client.close()
+	input := inputReader{stdin: os.Stdin, properties: func() (map[string]propertySchema, error) {
+		return client.properties(cmd.Context(), f.session, tool)
+	}}
+	if request.InputJson, err = input.read(words); err != nil {
+		return err
+	}
+	v := newView(f.json, f.raw)
+	if f.detach {
+		return client.detach(cmd.Context(), v, request)
+	}
+	return client.follow(v, client.execute(request), 0, func(ctx context.Context, id string) error {
+		_, err := client.Cancel(ctx, &pb.CancelRequest{ExecutionId: id, Reason: "interrupted by the user"})
+		return err
+	})
+}
+
+func (f *callFlags) request(cmd *cobra.Command, tool string) (*pb.ExecuteToolRequest, error) {
+	request := &pb.ExecuteToolRequest{SessionId: f.session, Tool: tool, Purpose: f.purpose}
+	if !cmd.Flags().Changed("call-id") {
+		f.callID = "cli-" + strings.ToLower(rand.Text()[:16])
+	}
+	request.CallId = &f.callID
+	if cmd.Flags().Changed("timeout") {
+		if f.timeout <= 0 {
+			return nil, fmt.Errorf("--timeout %s: want more than 0", f.timeout)
+		}
+		request.Timeout = durationpb.New(f.timeout)
+	}
+	var ok bool
+	if request.OnDisconnect, ok = whenDisconnected[f.onDisconnect]; !ok {
+		return nil, fmt.Errorf("--on-disconnect %q: want grace, cancel or detach", f.onDisconnect)
+	}
+	if f.detach {
+		request.OnDisconnect = pb.OnDisconnect_ON_DISCONNECT_DETACH
+	}
+	return request, nil
+}
+
+// detach starts a call and leaves it alone. A call that ended at once, because
+// it was refused, is shown.
+func (c *client) detach(ctx context.Context, v view, request *pb.ExecuteToolRequest) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	for event, err := range c.events(ctx, c.execute(request), 0) {
+		if err != nil {
+			return err
+		}
+		if finished := event.GetFinished(); finished != nil {
+			if err := v.show(event); err != nil {
+				return err
+			}
+			return exitOf(finished.GetOutcome())
+		}
+		if _, ok := v.(*jsonView); ok {
+			return v.show(event)
+		}
+		fmt.Println(event.GetExecutionId())
+		return nil
+	}
+	return ctx.Err()
+}
+
+// properties returns the schema of each key of a tool's input; none for a tool
+// there is not, since the server says so when it is called.
+func (c *client) properties(ctx context.Context, session, name string) (map[string]propertySchema, error) {
+	response, err := c.ListTools(ctx, &pb.ListToolsRequest{
+		SessionId: session, View: pb.ToolView_TOOL_VIEW_FULL, Names: []string{name},
+	})
+	if status.Code(err) == codes.InvalidArgument { // such a name is not even a pattern
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, tool := range response.GetTools() {
+		if tool.GetName() == name || slices.Contains(tool.GetAliases(), name) {
+			return propertiesOf(tool.GetInputSchema())
+		}
+	}
+	return nil, nil
+}

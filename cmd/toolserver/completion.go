@@ -1,0 +1,107 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// completionTime is how long a shell waits for completions of a server.
+const completionTime = time.Second
+
+type completer = cobra.CompletionFunc
+
+// complete lets the shell know the values of a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	// It fails for flags there are not, and for a second time: neither is so here.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// ask connects to the target for the time a completion may take. Completions
+// that cannot be had are none: the shell has no place for errors.
+func ask(to *target, cmd *cobra.Command, get func(context.Context, *client) []string) []string {
+	client, err := to.connect(cmd)
+	if err != nil {
+		return nil
+	}
+	defer client.close()
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	return get(ctx, client)
+}
+
+// completeCall completes the name of a tool, and then the keys of its input.
+func completeCall(to *target) completer {
+	names := completeTools(to)
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return names(cmd, args, prefix)
+		}
+		if strings.ContainsAny(prefix, "=@{") {
+			return nil, cobra.ShellCompDirectiveDefault // a value, perhaps a file
+		}
+		keys := ask(to, cmd, func(ctx context.Context, client *client) []string {
+			properties, err := client.properties(ctx, "", args[0])
+			if err != nil {
+				return nil
+			}
+			var list []string
+			for _, key := range slices.Sorted(maps.Keys(properties)) {
+				if !slices.ContainsFunc(args, func(word string) bool { return strings.HasPrefix(word, key+"=") || strings.HasPrefix(word, key+":=") }) {
+					list = append(list, cobra.CompletionWithDesc(key+"=", oneLine(properties[key].Description)))
+				}
+			}
+			return list
+		})
+		return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeTools completes names of tools.
+func completeTools(to *target) completer {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		names := ask(to, cmd, func(ctx context.Context, client *client) []string {
+			response, err := client.ListTools(ctx, &pb.ListToolsRequest{})
+			if err != nil {
+				return nil
+			}
+			var list []string
+			for _, tool := range response.GetTools() {
+				list = append(list, cobra.CompletionWithDesc(tool.GetName(), oneLine(tool.GetSummary())))
+			}
+			return list
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeExecutions completes ids of executions in a state, of a server that
+// an address is given for.
+func completeExecutions(to *target, state pb.ExecutionState) completer {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || to.resolve() == "" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ids := ask(to, cmd, func(ctx context.Context, client *client) []string {
+			list, _, err := client.list(ctx, &pb.ListExecutionsRequest{State: state}, 100)
+			if err != nil {
+				return nil
+			}
+			var ids []string
+			for _, x := range list {
+				ids = append(ids, cobra.CompletionWithDesc(x.GetExecutionId(), oneLine(x.GetTool()+" "+x.GetPurpose())))
+			}
+			return ids
+		})
+		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}

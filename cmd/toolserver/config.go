@@ -1,0 +1,224 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// config is everything that can be set. Each field is a key of the YAML file;
+// deploy/toolserver.yaml explains them all.
+type config struct {
+	Listen         string               `yaml:"listen"`
+	Admin          adminConfig          `yaml:"admin"`
+	TLS            tlsConfig            `yaml:"tls"`
+	Authentication authenticationConfig `yaml:"authentication"`
+	Log            logConfig            `yaml:"log"`
+	Sessions       sessionsConfig       `yaml:"sessions"`
+	Executions     executionsConfig     `yaml:"executions"`
+	Wire           wireConfig           `yaml:"wire"`
+	Reflection     bool                 `yaml:"reflection"`
+	Channelz       bool                 `yaml:"channelz"`
+	ShutdownGrace  time.Duration        `yaml:"shutdown_grace"`
+}
+
+type adminConfig struct {
+	Address string `yaml:"address"`
+	Pprof   bool   `yaml:"pprof"`
+}
+
+// off says that there is no admin port.
+func (c adminConfig) off() bool { return c.Address == "" || c.Address == "off" }
+
+type tlsConfig struct {
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+}
+
+// off says that connections are not encrypted.
+func (c tlsConfig) off() bool { return c.Certificate == "" && c.Key == "" }
+
+type authenticationConfig struct {
+	Tokens []tokenConfig `yaml:"tokens"`
+}
+
+// off says that everybody who reaches the server is taken for its operator.
+func (c authenticationConfig) off() bool { return len(c.Tokens) == 0 }
+
+type tokenConfig struct {
+	Principal string `yaml:"principal"`
+	Operator  bool   `yaml:"operator"`
+	TokenFile string `yaml:"token_file"`
+	TokenEnv  string `yaml:"token_env"`
+	Token     string `yaml:"token"`
+}
+
+type logConfig struct {
+	Level zapcore.Level `yaml:"level"`
+}
+
+type sessionsConfig struct {
+	Workspace         string        `yaml:"workspace"`
+	WorkspaceRoot     string        `yaml:"workspace_root"`
+	AllowedWorkspaces []string      `yaml:"allowed_workspaces"`
+	Level             tools.Level   `yaml:"level"`
+	Mode              tools.Mode    `yaml:"mode"`
+	MaxLevel          tools.Level   `yaml:"max_level"`
+	Modes             []tools.Mode  `yaml:"modes"`
+	IdleTTL           time.Duration `yaml:"idle_ttl"`
+	MaxPerPrincipal   int           `yaml:"max_per_principal"`
+}
+
+type executionsConfig struct {
+	MaxRunning       int           `yaml:"max_running"`
+	DefaultTimeout   time.Duration `yaml:"default_timeout"`
+	MaxTimeout       time.Duration `yaml:"max_timeout"`
+	StopGrace        time.Duration `yaml:"stop_grace"`
+	DisconnectGrace  time.Duration `yaml:"disconnect_grace"`
+	Retention        time.Duration `yaml:"retention"`
+	MaxRetained      int           `yaml:"max_retained"`
+	MaxResultBytes   size          `yaml:"max_result_bytes"`
+	MaxLogBytes      size          `yaml:"max_log_bytes"`
+	MaxLogEvents     int           `yaml:"max_log_events"`
+	LogMemory        size          `yaml:"log_memory"`
+	ReaderPatience   time.Duration `yaml:"reader_patience"`
+	ProgressInterval time.Duration `yaml:"progress_interval"`
+	Heartbeat        time.Duration `yaml:"heartbeat"`
+}
+
+type wireConfig struct {
+	MaxMessageBytes    size          `yaml:"max_message_bytes"`
+	MaxStreams         int           `yaml:"max_streams"`
+	MaxHeaderBytes     size          `yaml:"max_header_bytes"`
+	KeepaliveTime      time.Duration `yaml:"keepalive_time"`
+	KeepaliveTimeout   time.Duration `yaml:"keepalive_timeout"`
+	MinPingInterval    time.Duration `yaml:"min_ping_interval"`
+	MaxConnectionAge   time.Duration `yaml:"max_connection_age"`
+	MaxConnectionGrace time.Duration `yaml:"max_connection_grace"`
+}
+
+// defaultConfig is the configuration of a server that was told nothing.
+func defaultConfig() *config {
+	return &config{
+		Listen: "127.0.0.1:8665",
+		Admin:  adminConfig{Address: "127.0.0.1:8666"},
+		Log:    logConfig{Level: zapcore.InfoLevel},
+		Sessions: sessionsConfig{
+			Level:           tools.WorkspaceWrite,
+			Mode:            tools.ModeAsk,
+			MaxLevel:        tools.DangerFullAccess,
+			IdleTTL:         time.Hour,
+			MaxPerPrincipal: 1000,
+		},
+		Executions: executionsConfig{
+			MaxRunning:       20_000,
+			DefaultTimeout:   2 * time.Minute,
+			MaxTimeout:       time.Hour,
+			StopGrace:        5 * time.Second,
+			DisconnectGrace:  30 * time.Second,
+			Retention:        10 * time.Minute,
+			MaxRetained:      10_000,
+			MaxResultBytes:   1 << 20,
+			MaxLogBytes:      1 << 20,
+			MaxLogEvents:     10_000,
+			LogMemory:        256 << 20,
+			ReaderPatience:   time.Second,
+			ProgressInterval: 100 * time.Millisecond,
+			Heartbeat:        15 * time.Second,
+		},
+		Wire: wireConfig{
+			MaxMessageBytes:    4 << 20,
+			MaxStreams:         1024,
+			MaxHeaderBytes:     16 << 10,
+			KeepaliveTime:      30 * time.Second,
+			KeepaliveTimeout:   10 * time.Second,
+			MinPingInterval:    10 * time.Second,
+			MaxConnectionAge:   2 * time.Hour,
+			MaxConnectionGrace: 10 * time.Minute,
+		},
+		Reflection:    true,
+		Channelz:      true,
+		ShutdownGrace: 10 * time.Second,
+	}
+}
+
+// overrides are the keys that the environment and flags set too: the
+// environment wins over the file, a flag wins over both.
+var overrides = []struct{ key, env, flag, usage string }{
+	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
+	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
+	{"sessions.workspace", "TOOLSERVER_WORKSPACE", "workspace", "workspace directory (default: the current directory)"},
+	{"log.level", "TOOLSERVER_LOG_LEVEL", "log-level", "least level to log: debug, info, warn or error"},
+}
+
+// addConfigFlags adds --config and the flags named, of those in overrides.
+func addConfigFlags(flags *pflag.FlagSet, names ...string) {
+	flags.String("config", "", "configuration file (env TOOLSERVER_CONFIG)")
+	defaults := defaultConfig()
+	for _, name := range names {
+		for _, o := range overrides {
+			if o.flag == name {
+				flags.String(name, textOf(defaults, o.key), o.usage+" (env "+o.env+")")
+			}
+		}
+	}
+}
+
+// loadConfig returns the configuration made of defaults, the file that flags or
+// environment name, the environment and flags, once validate has looked at it.
+// An error lists everything that is wrong, where that is known with its line.
+func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*config, error) {
+	file := os.Getenv("TOOLSERVER_CONFIG")
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		file = f.Value.String()
+	}
+	c, r := defaultConfig(), newConfigReader(file)
+	if file != "" {
+		if err := r.readFile(c); err != nil {
+			return nil, err
+		}
+	}
+	for _, o := range overrides {
+		if value, set := os.LookupEnv(o.env); set {
+			r.override(c, o.key, value, o.env)
+		}
+		if f := flags.Lookup(o.flag); f != nil && f.Changed {
+			r.override(c, o.key, f.Value.String(), "--"+o.flag)
+		}
+	}
+	validate(c, r.fault)
+	return c, r.err()
+}
+
+// fillIn sets what has no fixed default: directories of this machine.
+func (c *config) fillIn() error {
+	var err error
+	if c.Sessions.Workspace, err = filepath.Abs(c.Sessions.Workspace); err != nil {
+		return err
+	}
+	if c.Sessions.WorkspaceRoot == "" {
+		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")
+	}
+	c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot)
+	return err
+}
+
+// stateDir returns where programs of this user keep what outlives them.
+func stateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(os.TempDir(), "toolserver-"+strconv.Itoa(os.Getuid()))
+}

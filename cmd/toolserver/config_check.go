@@ -1,0 +1,92 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Work with configuration files",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheck())
+	return cmd
+}
+
+func newConfigCheck() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration without serving",
+		Long: `check reads a configuration file as "toolserver serve" would, with the
+environment over it, and says in short what would be served, or everything that
+is wrong, with the lines. It exits with 0 or with 2.
+
+Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if err := cmd.Flags().Set("config", args[0]); err != nil {
+					return err
+				}
+			}
+			c, err := loadConfig(cmd.Flags(), (*config).validate)
+			if err != nil {
+				return err
+			}
+			if err := c.fillIn(); err != nil {
+				return err
+			}
+			fmt.Fprintln(os.Stdout, "OK")
+			return c.summarize(newStream(os.Stdout))
+		},
+	}
+	addConfigFlags(cmd.Flags())
+	return cmd
+}
+
+// summarize writes what the configuration comes to.
+func (c *config) summarize(to io.Writer) error {
+	admin, encryption, authentication := c.Admin.Address, "TLS", "none: every caller is the operator"
+	if c.Admin.off() {
+		admin = "off"
+	}
+	if c.Admin.Pprof {
+		admin += ", with pprof"
+	}
+	if c.TLS.off() {
+		encryption = "none"
+	}
+	if !c.Authentication.off() {
+		authentication = fmt.Sprintf("tokens (%d)", len(c.Authentication.Tokens))
+	}
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	for _, row := range []struct {
+		name  string
+		value any
+	}{
+		{"listen", c.Listen},
+		{"admin", admin},
+		{"encryption", encryption},
+		{"authentication", authentication},
+		{"log level", c.Log.Level},
+		{"workspace", c.Sessions.Workspace},
+		{"other workspaces", c.Sessions.WorkspaceRoot},
+		{"level, mode", fmt.Sprintf("%s (at most %s), %s", c.Sessions.Level, c.Sessions.MaxLevel, c.Sessions.Mode)},
+		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
+			c.Executions.MaxRunning, c.Executions.DefaultTimeout, c.Executions.MaxTimeout)},
+		{"shutdown grace", c.ShutdownGrace},
+	} {
+		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+	}
+	return table.Flush()
+}

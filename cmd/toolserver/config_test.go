@@ -1,0 +1,251 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+const example = "../../deploy/toolserver.yaml"
+
+// load loads a configuration as serve does.
+func load(t *testing.T, flags ...string) (*config, error) {
+	t.Helper()
+	set := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	addConfigFlags(set, "listen", "admin", "workspace", "log-level")
+	if err := set.Parse(flags); err != nil {
+		t.Fatal(err)
+	}
+	return loadConfig(set, (*config).validate)
+}
+
+func TestExampleIsTheDefaults(t *testing.T) {
+	c, err := load(t, "--config", example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := defaultConfig(); !reflect.DeepEqual(c, want) {
+		t.Errorf("%s has other values than the defaults:\n got %+v\nwant %+v", example, c, want)
+	}
+}
+
+func TestExampleHasEveryKey(t *testing.T) {
+	r := newConfigReader(example)
+	if err := r.readFile(defaultConfig()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keysOf(reflect.TypeFor[config](), "") {
+		if _, there := r.origins[key]; !there {
+			t.Errorf("%s has no %s", example, key)
+		}
+	}
+	for _, key := range keysOf(reflect.TypeFor[tokenConfig](), "") { // in a comment
+		if !regexp.MustCompile(`(?m)^  # +(- )?` + key + `: `).Match(text) {
+			t.Errorf("%s has no authentication.tokens[].%s", example, key)
+		}
+	}
+}
+
+// keysOf returns the keys of a struct and of those in it.
+func keysOf(t reflect.Type, prefix string) []string {
+	var keys []string
+	for i := range t.NumField() {
+		field := t.Field(i)
+		key := prefix + field.Tag.Get("yaml")
+		keys = append(keys, key)
+		if field.Type.Kind() == reflect.Struct {
+			keys = append(keys, keysOf(field.Type, key+".")...)
+		}
+	}
+	return keys
+}
+
+// The token example is commented out in the file: it must work once it is not.
+func TestExampleTokenWorks(t *testing.T) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "tokens: []\n")
+	var token strings.Builder
+	for line := range strings.Lines(rest) {
+		line, commented := strings.CutPrefix(line, "  # ")
+		if !commented {
+			break
+		}
+		if !strings.Contains(line, "token_file:") && !strings.Contains(line, "token_env:") { // one of the three
+			token.WriteString("  " + line)
+		}
+	}
+	c, err := load(t, "--config", writeFile(t, "c.yaml", "authentication:\n  tokens:\n"+token.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Authentication.Tokens; len(got) != 1 || got[0].Principal != "alice" {
+		t.Errorf("tokens %+v of\n%s", got, token.String())
+	}
+}
+
+func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
+	if got, want := defaultConfig().Executions.executor(), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got, want := defaultConfig().Wire.wire(), (service.Wire{}).WithDefaults(); got != want {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+// Whatever the floors below let an operator choose is in the configuration.
+func TestEverythingCanBeConfigured(t *testing.T) {
+	c := defaultConfig()
+	c.Sessions.AllowedWorkspaces, c.Sessions.Modes = []string{"/"}, []tools.Mode{tools.ModeAsk}
+	if err := c.fillIn(); err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.Sessions.store()} {
+		v := reflect.ValueOf(made)
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if v.Field(i).IsZero() && name != "Logger" && name != "Observe" {
+				t.Errorf("%s.%s is not set", v.Type(), name)
+			}
+		}
+	}
+}
+
+func TestEnvironmentAndFlagsOverFile(t *testing.T) {
+	file := writeFile(t, "c.yaml", "listen: 127.0.0.1:1\nadmin: {address: 127.0.0.1:2}\nlog: {level: error}\n")
+	t.Setenv("TOOLSERVER_CONFIG", file)
+	t.Setenv("TOOLSERVER_LISTEN", "127.0.0.1:3")
+	t.Setenv("TOOLSERVER_ADMIN", "")
+	c, err := load(t, "--listen", "127.0.0.1:4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "127.0.0.1:4" || !c.Admin.off() || c.Log.Level.String() != "error" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	t.Setenv("SHORT_TOKEN", "short")
+	for name, test := range map[string]struct {
+		file  string
+		flags []string
+		want  []string // each with its line
+	}{
+		"unknown key":         {"listen: 127.0.0.1:0\nlistn: x\n", nil, []string{"c.yaml:2: listn: unknown key; did you mean listen?"}},
+		"unknown nested key":  {"wire:\n  max_stream: 5\n", nil, []string{"c.yaml:2: wire.max_stream: unknown key; did you mean max_streams?"}},
+		"duplicate key":       {"channelz: true\nreflection: true\nchannelz: false\n", nil, []string{"c.yaml:3: channelz: duplicate key: it is on line 1 already"}},
+		"duplicate group":     {"log:\n  level: info\nlog:\n  level: warn\n", nil, []string{"c.yaml:3: log: duplicate key"}},
+		"other case":          {"Listen: 127.0.0.1:0\n", nil, []string{"c.yaml:1: Listen: unknown key; did you mean listen?"}},
+		"all at once":         {"a: 1\nb: 2\nexecutions:\n  max_running: 0\n", nil, []string{"c.yaml:1: a:", "c.yaml:2: b:", "c.yaml:4: executions.max_running: 0 is out of bounds"}},
+		"not YAML":            {"listen: [\n", nil, []string{"c.yaml:1: "}},
+		"not a mapping":       {"- listen\n", nil, []string{"c.yaml:1: want keys with values"}},
+		"two documents":       {"listen: 127.0.0.1:0\n---\nlisten: x\n", nil, []string{"c.yaml:2: a second document"}},
+		"a list as a value":   {"listen: [a]\n", nil, []string{"c.yaml:1: listen: want a single value"}},
+		"a value as a list":   {"sessions:\n  modes: ask\n", nil, []string{"c.yaml:2: sessions.modes: want a list"}},
+		"a value as a group":  {"admin: off\n", nil, []string{"c.yaml:1: admin: want keys with values"}},
+		"no value":            {"listen:\n", nil, []string{"c.yaml:1: listen: has no value"}},
+		"a fraction":          {"wire:\n  max_streams: 1.5\n", nil, []string{`c.yaml:2: wire.max_streams: "1.5" is not a whole number`}},
+		"a truth":             {"channelz: yes\n", nil, []string{`c.yaml:1: channelz: "yes" is neither true nor false`}},
+		"seconds":             {"shutdown_grace: 10\n", nil, []string{`c.yaml:1: shutdown_grace: "10" is not a duration`}},
+		"negative time":       {"shutdown_grace: -1s\n", nil, []string{"c.yaml:1: shutdown_grace: -1s is out of bounds"}},
+		"a size":              {"wire:\n  max_message_bytes: 5MB\n", nil, []string{`c.yaml:2: wire.max_message_bytes: "5MB" is not a size`}},
+		"a large size":        {"wire:\n  max_message_bytes: 9999999999GiB\n", nil, []string{"is not a size"}},
+		"a negative size":     {"executions:\n  log_memory: -1GiB\n", nil, []string{"c.yaml:2: executions.log_memory: -1GiB is out of bounds", "max_log_bytes: 1MiB is above"}},
+		"anchors":             {"listen: &a 127.0.0.1:0\n", nil, []string{"c.yaml:1: listen: anchors"}},
+		"a level":             {"sessions:\n  level: root\n", nil, []string{`c.yaml:2: sessions.level: "root" is no level: want one of read_only`}},
+		"level above maximum": {"sessions:\n  max_level: read_only\n", nil, []string{"c.yaml:1: sessions.level: workspace_write is above"}},
+		"mode not allowed":    {"sessions:\n  mode: allow\n  modes: [ask, plan]\n", nil, []string{"c.yaml:2: sessions.mode: allow is not among"}},
+		"workspace":           {"sessions:\n  workspace: /no/such/dir\n", nil, []string{"c.yaml:2: sessions.workspace: stat /no/such/dir"}},
+		"result too large":    {"executions:\n  max_result_bytes: 4MiB\n", nil, []string{"c.yaml:2: executions.max_result_bytes: 4MiB does not fit"}},
+		"half of TLS":         {"tls:\n  key: k.pem\n", nil, []string{"c.yaml:1: tls: certificate and key belong together"}},
+		"two tokens":          {"authentication:\n  tokens:\n  - principal: a\n    token: x\n    token_env: y\n", nil, []string{"c.yaml:3: authentication.tokens[0]: want one of token_file"}},
+		"short token":         {"authentication:\n  tokens:\n  - principal: a\n    token_env: SHORT_TOKEN\n", nil, []string{"c.yaml:2: authentication.tokens: the token of a has 5 characters"}},
+		"missing variable":    {"authentication:\n  tokens:\n  - principal: a\n    token_env: NOT_THERE\n", nil, []string{"the environment has no NOT_THERE"}},
+		"open to all":         {"listen: 0.0.0.0:1\n", nil, []string{"c.yaml:1: listen: 0.0.0.0:1 can be reached from other machines and authentication is off"}},
+		"every interface":     {"", []string{"--listen", ":8665"}, []string{"--listen: listen: :8665 can be reached"}},
+		"IPv6":                {"", []string{"--listen", "[::]:8665"}, []string{"can be reached"}},
+		"a name":              {"", []string{"--listen", "example.com:8665"}, []string{"can be reached"}},
+		"no port":             {"", []string{"--listen", "127.0.0.1"}, []string{"is not an address"}},
+		"abstract socket":     {"", []string{"--listen", "unix:@x"}, []string{"want unix: and the path"}},
+		"pprof for all":       {"admin:\n  address: 0.0.0.0:1\n  pprof: true\n", nil, []string{"c.yaml:3: admin.pprof: 0.0.0.0:1 can be reached"}},
+		"the same address":    {"", []string{"--listen", "127.0.0.1:5", "--admin", "127.0.0.1:5"}, []string{"--admin: admin.address: is the same as listen"}},
+		"log level":           {"log:\n  level: loud\n", nil, []string{`c.yaml:2: log.level: "loud" is no level`}},
+		"log level too high":  {"", []string{"--log-level", "fatal"}, []string{"--log-level: log.level: \"fatal\" is too high"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, append(test.flags, "--config", writeFile(t, "c.yaml", test.file))...)
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no %q in:\n%v", want, err)
+				}
+			}
+			if lines := strings.Count(err.Error(), "\n"); lines != len(test.want) {
+				t.Errorf("%d faults, want %d:\n%v", lines, len(test.want), err)
+			}
+		})
+	}
+}
+
+func TestGoodConfigurations(t *testing.T) {
+	for name, test := range map[string]struct {
+		file  string
+		flags []string
+	}{
+		"empty":            {"", nil},
+		"comments":         {"# nothing\n", nil},
+		"empty groups":     {"admin:\nsessions:\n  modes:\nauthentication:\n  tokens:\n", nil},
+		"quoted":           {`{"listen": "127.0.0.1:0", "wire": {"max_streams": 5}}`, nil},
+		"bytes":            {"wire:\n  max_message_bytes: 4194304\n", nil},
+		"a socket":         {"", []string{"--listen", "unix:/tmp/x"}},
+		"localhost":        {"", []string{"--listen", "localhost:0", "--admin", "[::1]:0"}},
+		"no admin port":    {"admin: {address: \"off\"}\n", nil},
+		"open admin port":  {"admin: {address: 0.0.0.0:9}\n", nil},
+		"open with tokens": {"listen: 0.0.0.0:1\nauthentication:\n  tokens:\n  - {principal: a, token: 0123456789abcdef}\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := load(t, append(test.flags, "--config", writeFile(t, "c.yaml", test.file))...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func FuzzReadConfig(f *testing.F) {
+	for _, seed := range []string{
+		"listen: 127.0.0.1:0\nadmin: {address: \"off\"}\n",
+		"sessions:\n  modes: [ask]\n  idle_ttl: 1h\nlisten: |\n  x\n",
+		"a: &x {b: *x}\n<<: *x\n? [k]\n: v\n---\n!t c: d\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r := newConfigReader("c.yaml")
+		r.read(defaultConfig(), text)
+		for _, fault := range r.faults {
+			if fault.message == "" {
+				t.Errorf("a fault without a message: %+v", fault)
+			}
+		}
+	})
+}

@@ -1,0 +1,252 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/toolserver/toolserver/internal/auth"
+)
+
+// A faultFunc notes that something is wrong with the value of a key.
+type faultFunc func(key, format string, args ...any)
+
+// validate finds every value that makes no sense, alone or beside others.
+func (c *config) validate(fault faultFunc) {
+	c.validateAddresses(fault)
+	c.validateSecrets(fault)
+	c.validateInside(fault)
+}
+
+// validateInside is validate for a server that nobody reaches from outside:
+// its user may be unable to read the secrets of the one that serves.
+func (c *config) validateInside(fault faultFunc) {
+	c.validateSessions(fault)
+	c.validateLimits(fault)
+	if c.Log.Level < zapcore.DebugLevel || c.Log.Level > zapcore.ErrorLevel {
+		fault("log.level", "%q is too high: want debug, info, warn or error", c.Log.Level)
+	}
+}
+
+func (c *config) validateAddresses(fault faultFunc) {
+	if err := checkAddress(c.Listen); err != nil {
+		fault("listen", "%v", err)
+	} else if !isLocal(c.Listen) && c.Authentication.off() {
+		fault("listen", "%s can be reached from other machines and authentication is off, so anybody could run tools here: "+
+			"listen on a loopback address such as 127.0.0.1:8665 or on a socket such as unix:/run/toolserver.sock, "+
+			"or give callers tokens under authentication.tokens in the configuration file", c.Listen)
+	}
+	if c.Admin.off() {
+		return
+	}
+	if err := checkAddress(c.Admin.Address); err != nil {
+		fault("admin.address", "%v", err)
+	} else if !isLocal(c.Admin.Address) && c.Admin.Pprof {
+		fault("admin.pprof", "%s can be reached from other machines, which must not see profiles of this process: "+
+			"set admin.pprof to false, or admin.address to a loopback address", c.Admin.Address)
+	}
+	if c.Admin.Address == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		fault("admin.address", "is the same as listen: tools and admin need an address each")
+	}
+}
+
+// checkAddress reports an address nobody can listen on.
+func checkAddress(address string) error {
+	if path, ok := socketPath(address); ok {
+		if path == "" || strings.HasPrefix(path, "@") || strings.ContainsRune(path, 0) {
+			return fmt.Errorf("%q: want unix: and the path of a socket file", address)
+		}
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not an address: want host:port, such as 127.0.0.1:8665, or unix:/path", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return fmt.Errorf("%q: %q is not a port", address, port)
+	}
+	return nil
+}
+
+// socketPath returns the path of a unix socket address.
+func socketPath(address string) (string, bool) {
+	path, ok := strings.CutPrefix(address, "unix:")
+	if rest, ok := strings.CutPrefix(path, "//"); ok {
+		path = rest
+	}
+	return path, ok
+}
+
+// isLocal reports whether an address can be reached from this machine alone. A
+// name counts as local only if it is localhost: others may lead anywhere.
+func isLocal(address string) bool {
+	if _, ok := socketPath(address); ok {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+func (c *config) validateSecrets(fault faultFunc) {
+	if _, err := c.TLS.load(); err != nil {
+		fault("tls", "%v", err)
+	}
+	readable := true
+	for i, token := range c.Authentication.Tokens {
+		if _, err := token.secret(); err != nil {
+			fault(fmt.Sprintf("authentication.tokens[%d]", i), "%v", err)
+			readable = false
+		}
+	}
+	if !readable {
+		return
+	}
+	if _, err := c.Authentication.authenticator(); err != nil {
+		fault("authentication.tokens", "%v", err)
+	}
+}
+
+// load returns the certificate to serve with; nil when there is none.
+func (c tlsConfig) load() (*tls.Config, error) {
+	if c.off() {
+		return nil, nil
+	}
+	if c.Certificate == "" || c.Key == "" {
+		return nil, errors.New("certificate and key belong together: set both, or neither")
+	}
+	certificate, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// secret returns the token, from wherever it is kept.
+func (c tokenConfig) secret() (string, error) {
+	set := slices.DeleteFunc([]string{c.TokenFile, c.TokenEnv, c.Token}, func(s string) bool { return s == "" })
+	switch {
+	case len(set) != 1:
+		return "", errors.New("want one of token_file, token_env and token")
+	case c.TokenFile != "":
+		text, err := os.ReadFile(c.TokenFile)
+		return strings.TrimSpace(string(text)), err
+	case c.TokenEnv != "":
+		text, ok := os.LookupEnv(c.TokenEnv)
+		if !ok {
+			return "", fmt.Errorf("token_env: the environment has no %s", c.TokenEnv)
+		}
+		return strings.TrimSpace(text), nil
+	}
+	return c.Token, nil
+}
+
+// authenticator returns what judges credentials.
+func (c authenticationConfig) authenticator() (auth.Authenticator, error) {
+	if c.off() {
+		return auth.None{}, nil
+	}
+	var list []auth.Token
+	for _, token := range c.Tokens {
+		secret, err := token.secret()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, auth.Token{
+			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator}, Secret: secret,
+		})
+	}
+	return auth.NewTokens(list)
+}
+
+func (c *config) validateSessions(fault faultFunc) {
+	s := &c.Sessions
+	if s.Workspace != "" {
+		checkDirectory(fault, "sessions.workspace", s.Workspace)
+	}
+	for i, dir := range s.AllowedWorkspaces {
+		checkDirectory(fault, fmt.Sprintf("sessions.allowed_workspaces[%d]", i), dir)
+	}
+	if s.Level > s.MaxLevel {
+		fault("sessions.level", "%s is above sessions.max_level, %s", s.Level, s.MaxLevel)
+	}
+	if len(s.Modes) > 0 && !slices.Contains(s.Modes, s.Mode) {
+		fault("sessions.mode", "%s is not among sessions.modes, %v", s.Mode, s.Modes)
+	}
+}
+
+func checkDirectory(fault faultFunc, key, dir string) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		fault(key, "%v", err)
+	} else if !info.IsDir() {
+		fault(key, "%s is not a directory", dir)
+	}
+}
+
+const day = 24 * time.Hour
+
+func (c *config) validateLimits(fault faultFunc) {
+	within(fault, "sessions.idle_ttl", c.Sessions.IdleTTL, 0, 365*day)
+	within(fault, "sessions.max_per_principal", c.Sessions.MaxPerPrincipal, 1, 1_000_000)
+	within(fault, "shutdown_grace", c.ShutdownGrace, 0, day)
+
+	x := &c.Executions
+	within(fault, "executions.max_running", x.MaxRunning, 1, 10_000_000)
+	within(fault, "executions.default_timeout", x.DefaultTimeout, time.Millisecond, 30*day)
+	within(fault, "executions.max_timeout", x.MaxTimeout, time.Millisecond, 30*day)
+	within(fault, "executions.stop_grace", x.StopGrace, time.Millisecond, 10*time.Minute)
+	within(fault, "executions.disconnect_grace", x.DisconnectGrace, time.Millisecond, day)
+	within(fault, "executions.retention", x.Retention, time.Millisecond, 30*day)
+	within(fault, "executions.max_retained", x.MaxRetained, 1, 10_000_000)
+	within(fault, "executions.max_result_bytes", x.MaxResultBytes, 1<<10, 1<<30)
+	within(fault, "executions.max_log_bytes", x.MaxLogBytes, 64<<10, 1<<40)
+	within(fault, "executions.max_log_events", x.MaxLogEvents, 16, 1_000_000_000)
+	within(fault, "executions.log_memory", x.LogMemory, 1<<20, 1<<50)
+	within(fault, "executions.reader_patience", x.ReaderPatience, time.Millisecond, time.Minute)
+	within(fault, "executions.progress_interval", x.ProgressInterval, time.Millisecond, time.Minute)
+	within(fault, "executions.heartbeat", x.Heartbeat, 100*time.Millisecond, time.Hour)
+	if x.DefaultTimeout > x.MaxTimeout {
+		fault("executions.default_timeout", "%s is above executions.max_timeout, %s", x.DefaultTimeout, x.MaxTimeout)
+	}
+	if x.MaxLogBytes > x.LogMemory {
+		fault("executions.max_log_bytes", "%s is above executions.log_memory, %s", x.MaxLogBytes, x.LogMemory)
+	}
+
+	w := &c.Wire
+	within(fault, "wire.max_message_bytes", w.MaxMessageBytes, 64<<10, 1<<30)
+	within(fault, "wire.max_streams", w.MaxStreams, 1, 10_000_000)
+	within(fault, "wire.max_header_bytes", w.MaxHeaderBytes, 1<<10, 16<<20)
+	within(fault, "wire.keepalive_time", w.KeepaliveTime, time.Second, day)
+	within(fault, "wire.keepalive_timeout", w.KeepaliveTimeout, time.Second, time.Hour)
+	within(fault, "wire.min_ping_interval", w.MinPingInterval, time.Millisecond, day)
+	within(fault, "wire.max_connection_age", w.MaxConnectionAge, time.Second, 365*day)
+	within(fault, "wire.max_connection_grace", w.MaxConnectionGrace, time.Second, 365*day)
+	if x.MaxResultBytes > w.MaxMessageBytes-envelope {
+		fault("executions.max_result_bytes", "%s does not fit into a message: leave %s for the rest of it below wire.max_message_bytes, %s",
+			x.MaxResultBytes, size(envelope), w.MaxMessageBytes)
+	}
+}
+
+// envelope is the room a message needs besides a result's content, in bytes.
+const envelope = 32 << 10
+
+// within notes a value that is out of bounds.
+func within[T cmp.Ordered](fault faultFunc, key string, value, least, most T) {
+	if value < least || value > most {
+		fault(key, "%v is out of bounds: want %v to %v", value, least, most)
+	}
+}

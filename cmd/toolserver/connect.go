@@ -1,0 +1,181 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// A target is the server a command talks to: the one at an address, or one in
+// this process.
+type target struct {
+	address, token, ca string
+	tls, plaintext     bool
+}
+
+// addFlags adds the flags that choose the target.
+func (t *target) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&t.address, "address", "", "server to talk to: host:port or unix:/path; none: one in this process (env TOOLSERVER_ADDRESS)")
+	flags.StringVar(&t.token, "token", "", "token to show to the server; others on this machine can see flags, so better set the env TOOLSERVER_TOKEN")
+	flags.BoolVar(&t.tls, "tls", false, "encrypt the connection and check the server's certificate")
+	flags.StringVar(&t.ca, "ca", "", "file with the certificates to trust, instead of the system's; implies --tls")
+	flags.BoolVar(&t.plaintext, "plaintext", false, "send the token even though the connection is not encrypted")
+	addConfigFlags(flags, "workspace")
+	flags.Lookup("config").Usage = "configuration file of a server in this process (env TOOLSERVER_CONFIG)"
+	flags.Lookup("workspace").Usage = "workspace of a server in this process (default: the current directory) (env TOOLSERVER_WORKSPACE)"
+}
+
+// resolve returns the address, from the flag or the environment; empty means
+// this process.
+func (t *target) resolve() string {
+	if t.address == "" {
+		t.address = os.Getenv("TOOLSERVER_ADDRESS")
+	}
+	return t.address
+}
+
+// A client is a connection to a server. Close it after use.
+type client struct {
+	pb.ToolServiceClient
+	inProcess bool
+	close     func()
+}
+
+// connect returns a client of the target.
+func (t *target) connect(cmd *cobra.Command) (*client, error) {
+	if t.resolve() == "" {
+		return connectInside(cmd.Flags())
+	}
+	for _, name := range []string{"config", "workspace"} {
+		if cmd.Flags().Changed(name) {
+			return nil, fmt.Errorf("--%s is for a server in this process, --address for another one: give one of them", name)
+		}
+	}
+	return t.dial()
+}
+
+// connectOutside is connect for commands that are about executions of a server
+// that lives on.
+func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
+	if t.resolve() == "" {
+		return nil, fmt.Errorf("%s needs a server that is running: give its address with --address or TOOLSERVER_ADDRESS", cmd.CommandPath())
+	}
+	return t.connect(cmd)
+}
+
+// connectInside starts a server in this process that nobody else can reach.
+func connectInside(flags *pflag.FlagSet) (*client, error) {
+	c, err := loadConfig(flags, (*config).validateInside)
+	if err != nil {
+		return nil, err
+	}
+	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
+	logger, flush := newLogger(max(c.Log.Level, zapcore.WarnLevel))
+	server, err := newServer(c, logger, prometheus.NewRegistry(), false)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := server.Connect()
+	if err != nil {
+		return nil, err
+	}
+	return &client{pb.NewToolServiceClient(conn), true, func() {
+		conn.Close()
+		shutDown(server, 0)
+		flush()
+	}}, nil
+}
+
+// maxReceive is the largest message a client takes; the server decides what it
+// sends.
+const maxReceive = 256 << 20
+
+func (t *target) dial() (*client, error) {
+	if err := checkAddress(t.address); err != nil && !strings.Contains(t.address, "://") {
+		return nil, fmt.Errorf("--address: %w", err)
+	}
+	security, err := t.security()
+	if err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// A connection that died silently is found while a call runs.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	}
+	if secret := t.secret(); secret != "" {
+		if !t.encrypted() && !isLocal(t.address) && !t.plaintext {
+			return nil, fmt.Errorf("the token would travel to %s in clear text: use --tls, or --plaintext if that is as it should be", t.address)
+		}
+		options = append(options, grpc.WithPerRPCCredentials(bearer(secret)))
+	}
+	conn, err := grpc.NewClient(t.address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("--address: %w", err)
+	}
+	return &client{pb.NewToolServiceClient(conn), false, func() { conn.Close() }}, nil
+}
+
+func (t *target) encrypted() bool { return t.tls || t.ca != "" }
+
+func (t *target) secret() string {
+	if t.token != "" {
+		return t.token
+	}
+	return os.Getenv("TOOLSERVER_TOKEN")
+}
+
+func (t *target) security() (credentials.TransportCredentials, error) {
+	if !t.encrypted() {
+		return insecure.NewCredentials(), nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.ca != "" {
+		text, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, errors.New("--ca: the file has no certificate")
+		}
+	}
+	return credentials.NewTLS(config), nil
+}
+
+// bearer is a token that goes with every call.
+type bearer string
+
+// GetRequestMetadata returns the header with the token.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity returns false: dial has decided that already.
+func (bearer) RequireTransportSecurity() bool { return false }

@@ -1,0 +1,118 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// executionStates are the values of --state.
+var executionStates = map[string]pb.ExecutionState{
+	"":         pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED,
+	"waiting":  pb.ExecutionState_EXECUTION_STATE_WAITING,
+	"running":  pb.ExecutionState_EXECUTION_STATE_RUNNING,
+	"finished": pb.ExecutionState_EXECUTION_STATE_FINISHED,
+}
+
+func newExecutions() *cobra.Command {
+	var (
+		to                   target
+		session, state, tool string
+		asJSON               bool
+		limit                int
+	)
+	cmd := &cobra.Command{
+		Use:   "executions",
+		Short: "List executions, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			wanted, ok := executionStates[state]
+			if !ok {
+				return fmt.Errorf("--state %q: want waiting, running or finished", state)
+			}
+			if limit < 1 {
+				return fmt.Errorf("--limit %d: want at least 1", limit)
+			}
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.close()
+			list, more, err := client.list(cmd.Context(), &pb.ListExecutionsRequest{SessionId: session, State: wanted, Tool: tool}, limit)
+			if err != nil {
+				return err
+			}
+			out := newStream(os.Stdout)
+			if asJSON {
+				for _, x := range list {
+					if err := writeJSON(out, x); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if err := executionTable(out, list, time.Now()); err != nil {
+				return err
+			}
+			if more {
+				fmt.Fprintf(newStream(os.Stderr), "(there are more than %d: see --limit)\n", limit)
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&session, "session", "", "only those of this session")
+	flags.StringVar(&state, "state", "", "only those in this state: waiting, running or finished")
+	flags.StringVar(&tool, "tool", "", "only those of this tool")
+	flags.IntVar(&limit, "limit", 50, "how many at most")
+	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
+	complete(cmd, "state", "waiting", "running", "finished")
+	to.addFlags(cmd)
+	return cmd
+}
+
+// list returns at most limit executions, and whether there are more.
+func (c *client) list(ctx context.Context, request *pb.ListExecutionsRequest, limit int) (list []*pb.Execution, more bool, err error) {
+	for {
+		request.PageSize = int32(min(limit-len(list), 1000))
+		page, err := c.ListExecutions(ctx, request)
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, page.GetExecutions()...)
+		request.PageToken = page.GetNextPageToken()
+		if request.PageToken == "" || len(list) >= limit {
+			return list, request.PageToken != "", nil
+		}
+	}
+}
+
+func executionTable(to io.Writer, list []*pb.Execution, now time.Time) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "EXECUTION\tTOOL\tSTATE\tSESSION\tCALL\tBEGAN\tTOOK\tPURPOSE")
+	for _, x := range list {
+		state := strings.ToLower(strings.TrimPrefix(x.GetState().String(), "EXECUTION_STATE_"))
+		if x.GetState() == pb.ExecutionState_EXECUTION_STATE_FINISHED {
+			state = outcomeText(x.GetOutcome())
+		}
+		begin, end := x.GetCreateTime().AsTime(), now
+		if x.GetEndTime() != nil {
+			end = x.GetEndTime().AsTime()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			x.GetExecutionId(), fit(oneLine(x.GetTool()), 32), state, x.GetSessionId(), fit(oneLine(x.GetCallId()), 32),
+			begin.Local().Format(time.DateTime), max(end.Sub(begin), 0).Round(time.Millisecond), fit(oneLine(x.GetPurpose()), 60))
+	}
+	return table.Flush()
+}

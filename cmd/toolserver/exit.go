@@ -1,0 +1,132 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// The codes that commands exit with. 124 is what timeout(1) uses, 130 what
+// shells use for Ctrl-C.
+const (
+	exitSucceeded    = 0
+	exitFailed       = 1
+	exitUsage        = 2
+	exitInvalidInput = 3
+	exitNoSuchTool   = 4
+	exitDenied       = 5
+	exitRateLimited  = 6
+	exitSkipped      = 7
+	exitLost         = 8
+	exitRefused      = 9
+	exitTimedOut     = 124
+	exitCancelled    = 130
+)
+
+// exitCodes tells in one place what each code means and which outcome has it.
+var exitCodes = []struct {
+	code    int
+	meaning string
+	outcome pb.Outcome
+}{
+	{exitSucceeded, "succeeded", pb.Outcome_OUTCOME_SUCCEEDED},
+	{exitFailed, "failed", pb.Outcome_OUTCOME_FAILED},
+	{exitUsage, "wrong usage or configuration", pb.Outcome_OUTCOME_UNSPECIFIED},
+	{exitInvalidInput, "invalid input", pb.Outcome_OUTCOME_INVALID_INPUT},
+	{exitNoSuchTool, "no such tool", pb.Outcome_OUTCOME_NO_SUCH_TOOL},
+	{exitDenied, "denied", pb.Outcome_OUTCOME_DENIED},
+	{exitRateLimited, "rate limited", pb.Outcome_OUTCOME_RATE_LIMITED},
+	{exitSkipped, "skipped", pb.Outcome_OUTCOME_SKIPPED},
+	{exitLost, "lost", pb.Outcome_OUTCOME_LOST},
+	{exitRefused, "the server cannot be reached, or refused the request", pb.Outcome_OUTCOME_UNSPECIFIED},
+	{exitTimedOut, "timed out", pb.Outcome_OUTCOME_TIMED_OUT},
+	{exitCancelled, "cancelled", pb.Outcome_OUTCOME_CANCELLED},
+}
+
+// exitHelp is what --help says about exit codes.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:\n")
+	for _, e := range exitCodes {
+		fmt.Fprintf(&b, "  %3d  %s\n", e.code, e.meaning)
+	}
+	return b.String()
+}
+
+// An exitError says with which code to exit.
+type exitError struct {
+	code int
+	err  error // nil when all was said already
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitOf returns what a command returns after an execution with this outcome,
+// once it has shown how it ended.
+func exitOf(outcome pb.Outcome) error {
+	if outcome == pb.Outcome_OUTCOME_SUCCEEDED {
+		return nil
+	}
+	for _, e := range exitCodes {
+		if e.outcome == outcome && outcome != pb.Outcome_OUTCOME_UNSPECIFIED {
+			return &exitError{code: e.code}
+		}
+	}
+	return &exitError{exitFailed, fmt.Errorf("the server reports an outcome this program does not know: %s", outcome)}
+}
+
+// exitCodeOf returns the code for what a command returned. Errors that come
+// neither with a code nor from a server are about flags, arguments, files and
+// configuration.
+func exitCodeOf(err error) int {
+	if err == nil {
+		return exitSucceeded
+	}
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	if _, ok := status.FromError(err); ok {
+		return exitRefused
+	}
+	return exitUsage
+}
+
+// complain tells the user what a command returned, if that was not done yet.
+func complain(err error) {
+	if err == nil || err.Error() == "" {
+		return
+	}
+	message := err.Error()
+	if s, ok := status.FromError(err); ok {
+		message = statusText(s)
+	}
+	stderr := newStream(os.Stderr)
+	fmt.Fprintln(stderr, "toolserver: "+strings.TrimSuffix(message, "\n"))
+}
+
+// statusText tells a refusal of the server, with what helps against it.
+func statusText(s *status.Status) string {
+	switch s.Code() {
+	case codes.Unavailable:
+		return "the server cannot be reached or takes no calls: " + s.Message()
+	case codes.Unauthenticated:
+		return s.Message() + "; give the token with --token or TOOLSERVER_TOKEN"
+	}
+	return s.Message()
+}

@@ -1,0 +1,267 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// TestMain makes this test binary the command itself when it is run under the
+// name toolserver, which is in PATH for scripts and tests.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "toolserver" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0") // or each command would take a second more
+		for _, entry := range os.Environ() {
+			name, _, _ := strings.Cut(entry, "=")
+			if strings.HasPrefix(name, "TOOLSERVER_") || strings.HasPrefix(name, "OTEL_") {
+				os.Unsetenv(name)
+			}
+		}
+	}
+	testscript.Main(m, map[string]func(){"toolserver": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", os.Getenv("GORACE"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":    scriptExits,
+			"serve":    scriptServe,
+			"numbered": scriptNumbered,
+			"capture":  scriptCapture,
+		},
+	})
+}
+
+// scriptExits is "exits CODE COMMAND ARGS...": the command must exit with the
+// code.
+func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// scriptServe is "serve FLAGS...": it starts a server and sets ADDRESS, also
+// TOOLSERVER_ADDRESS.
+func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
+	cmd := exec.Command("toolserver", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, args...)...)
+	cmd.Dir = ts.MkAbs(".")
+	s, err := start(cmd)
+	ts.Check(err)
+	ts.Defer(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+	})
+	ts.Setenv("ADDRESS", s.address)
+	ts.Setenv("TOOLSERVER_ADDRESS", s.address)
+}
+
+// scriptNumbered is "numbered": standard output must be events as JSON, one a
+// line, numbered from 1 without gaps, and the last alone is finished.
+func scriptNumbered(ts *testscript.TestScript, _ bool, _ []string) {
+	lines := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\n"), "\n")
+	for i, line := range lines {
+		var event struct {
+			Sequence string
+			Finished any
+		}
+		ts.Check(json.Unmarshal([]byte(line), &event))
+		if event.Sequence != strconv.Itoa(i+1) || (event.Finished != nil) != (i == len(lines)-1) {
+			ts.Fatalf("line %d of %d: %s", i+1, len(lines), line)
+		}
+	}
+}
+
+// scriptCapture is "capture NAME": it sets a variable to standard output.
+func scriptCapture(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// A running is a server process.
+type running struct {
+	cmd     *exec.Cmd
+	address string
+	admin   string
+	log     *lines
+}
+
+// start starts a server and waits until it serves.
+func start(cmd *exec.Cmd) (*running, error) {
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &running{cmd: cmd, log: newLines(stderr)}
+	line, ok := s.log.until(`"serving"`)
+	if !ok {
+		cmd.Process.Kill()
+		return nil, fmt.Errorf("the server does not serve: %s", s.log)
+	}
+	var serving struct{ Address, Admin string }
+	if err := json.Unmarshal([]byte(line), &serving); err != nil {
+		return nil, err
+	}
+	s.address, s.admin = serving.Address, serving.Admin
+	return s, nil
+}
+
+// startServer starts a server for a test, which kills it at the end.
+func startServer(t *testing.T, flags ...string) *running {
+	t.Helper()
+	cmd := exec.Command("toolserver", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, flags...)...)
+	cmd.Dir = t.TempDir()
+	s, err := start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return s
+}
+
+// client returns a connection to the server.
+func (s *running) client(t *testing.T) pb.ToolServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return pb.NewToolServiceClient(conn)
+}
+
+// wait waits for the process to end and returns its exit code.
+func wait(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	guard := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	defer guard.Stop()
+	err := cmd.Wait()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// lines are the lines a process writes, for as long as it does.
+type lines struct {
+	mu   sync.Mutex
+	all  bytes.Buffer
+	next chan string
+}
+
+func newLines(from io.Reader) *lines {
+	l := &lines{next: make(chan string, 100_000)}
+	go func() {
+		defer close(l.next)
+		for scanner := bufio.NewScanner(from); scanner.Scan(); {
+			l.mu.Lock()
+			fmt.Fprintln(&l.all, scanner.Text())
+			l.mu.Unlock()
+			l.next <- scanner.Text()
+		}
+	}()
+	return l
+}
+
+// until waits for the next line that has text in it.
+func (l *lines) until(text string) (string, bool) {
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case line, ok := <-l.next:
+			if !ok || strings.Contains(line, text) {
+				return line, ok
+			}
+		case <-limit:
+			return "", false
+		}
+	}
+}
+
+// rest waits for the end and returns what is left.
+func (l *lines) rest() []string {
+	var rest []string
+	for line := range l.next {
+		rest = append(rest, line)
+	}
+	return rest
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// execute starts a call and returns its stream after the started event.
+func execute(t *testing.T, client pb.ToolServiceClient, tool, input string) grpc.ServerStreamingClient[pb.ExecuteToolResponse] {
+	t.Helper()
+	stream, err := client.ExecuteTool(context.Background(), &pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.GetEvent().GetStarted() != nil {
+			return stream
+		}
+	}
+}
+
+// lastEvent reads a stream to its end and returns the last event.
+func lastEvent(t *testing.T, stream grpc.ServerStreamingClient[pb.ExecuteToolResponse]) *pb.Event {
+	t.Helper()
+	var last *pb.Event
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return last
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = response.GetEvent()
+	}
+}

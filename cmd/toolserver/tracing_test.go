@@ -1,0 +1,100 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	"google.golang.org/grpc"
+)
+
+// spanCollector takes spans as OpenTelemetry's own collector would.
+type spanCollector struct {
+	collector.UnimplementedTraceServiceServer
+	requests chan *collector.ExportTraceServiceRequest
+}
+
+func (c *spanCollector) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	c.requests <- request
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+func TestTracesAreSent(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := &spanCollector{requests: make(chan *collector.ExportTraceServiceRequest, 100)}
+	receiver := grpc.NewServer()
+	collector.RegisterTraceServiceServer(receiver, spans)
+	go receiver.Serve(listener)
+	t.Cleanup(receiver.Stop)
+
+	cmd := exec.Command("toolserver", "serve", "--listen", "127.0.0.1:0", "--admin", "off")
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+listener.Addr().String())
+	server, err := start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
+	cmd.Process.Signal(syscall.SIGTERM) // sends what is left
+	server.log.rest()
+	if code := wait(t, cmd); code != 0 {
+		t.Fatalf("exit code %d: %s", code, server.log)
+	}
+
+	request := <-spans.requests
+	about := request.GetResourceSpans()[0]
+	if got := attributes(about.GetResource().GetAttributes()); got["service.name"] != "toolserver" {
+		t.Errorf("resource %v", got)
+	}
+	span := about.GetScopeSpans()[0].GetSpans()[0]
+	got := attributes(span.GetAttributes())
+	if span.GetName() != "toolserver.v1.ToolService/ExecuteTool" || got["toolserver.tool"] != "sleep" ||
+		got["toolserver.session"] != "default" || got["toolserver.execution"] == "" {
+		t.Errorf("span %s with %v", span.GetName(), got)
+	}
+}
+
+func attributes(list []*common.KeyValue) map[string]string {
+	m := make(map[string]string)
+	for _, kv := range list {
+		m[kv.GetKey()] = kv.GetValue().GetStringValue()
+	}
+	return m
+}
+
+func TestTracingIsAskedFor(t *testing.T) {
+	for _, test := range []struct {
+		env  []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x"}, true},
+		{[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://x"}, true},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_SDK_DISABLED", "true"}, false},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "none"}, false},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "otlp"}, true},
+	} {
+		t.Run("", func(t *testing.T) {
+			for pair := range slices.Chunk(test.env, 2) {
+				t.Setenv(pair[0], pair[1])
+			}
+			if got := tracingWanted(); got != test.want {
+				t.Errorf("%v: %v, want %v", test.env, got, test.want)
+			}
+		})
+	}
+}

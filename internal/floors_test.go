@@ -1,0 +1,105 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package internal_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/toolserver/toolserver/"
+
+// floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
+// package may import only packages on lower floors.
+var floors = [][]string{
+	{"cmd/toolserver", "bench", "bench/bare"},
+	{"internal/service", "bench/work"},
+	{"internal/executor"},
+	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/tools"},
+	{"internal/auth", "internal/workspace"},
+	{"proto/toolserver/v1"},
+}
+
+// reserved names imports that only some packages may have: what speaks gRPC and
+// the contract stays on the upper floors.
+var reserved = map[string][]string{
+	"google.golang.org/grpc":        {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/protobuf":    {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	module + "proto/toolserver/v1":  {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
+	"github.com/prometheus":         {"cmd/toolserver", "internal/service"},
+	"go.opentelemetry.io":           {"cmd/toolserver", "internal/service"},
+	"github.com/grpc-ecosystem":     {"internal/service"},
+	"github.com/spf13/cobra":        {"cmd/toolserver"},
+	"github.com/goccy/go-yaml":      {"cmd/toolserver"},
+	module + "internal/tools/files": {"cmd/toolserver"},
+	module + "internal/tools/turn":  {"cmd/toolserver"},
+	"github.com/santhosh-tekuri":    {"internal/tools/toolstest", "bench", "bench/work"},
+	"os/exec":                       {"bench"},
+}
+
+// TestFloors proves that imports point downwards, and that nobody imports what
+// is reserved for others.
+func TestFloors(t *testing.T) {
+	floorOf := make(map[string]int)
+	for i, floor := range floors {
+		for _, name := range floor {
+			floorOf[name] = len(floors) - i
+		}
+	}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if len(p.GoFiles) == 0 {
+			continue
+		}
+		floor, ok := floorOf[name]
+		if !ok {
+			t.Errorf("%s is on no floor: give it a place in this plan and in ARCHITECTURE.md", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if other, ours := strings.CutPrefix(imported, module); ours && floorOf[other] >= floor {
+				t.Errorf("%s imports %s, which is not on a lower floor", name, other)
+			}
+			for what, who := range reserved {
+				under := imported == what || strings.HasPrefix(imported, what+"/")
+				if under && !slices.Contains(who, name) {
+					t.Errorf("%s imports %s, which is reserved for %v", name, imported, who)
+				}
+			}
+		}
+	}
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	GoFiles    []string // empty for a folder of tests
+}
+
+// packages lists the packages of the module with what they import.
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}

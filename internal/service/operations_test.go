@@ -1,0 +1,170 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service_test
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/toolserver/toolserver/internal/service"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func TestMetrics(t *testing.T) {
+	s := serve(t)
+	c := s.dial("")
+	c.run(asJSON("count", `{}`))
+	c.run(asJSON("count", `{}`))
+	c.run(asJSON("count", `{"x":1}`))
+	c.run(asJSON("no such tool, and a name that never ends", `{}`))
+	c.run(asJSON("flood", `{"bytes":100000}`))
+	c.call(asJSON("", `{}`))
+	want := `
+		# HELP toolserver_calls_total Ended executions by tool and outcome.
+		# TYPE toolserver_calls_total counter
+		toolserver_calls_total{outcome="invalid_input",tool="count"} 1
+		toolserver_calls_total{outcome="no_such_tool",tool="(unknown)"} 1
+		toolserver_calls_total{outcome="succeeded",tool="count"} 2
+		toolserver_calls_total{outcome="succeeded",tool="flood"} 1
+		# HELP toolserver_rpcs_total RPCs by method and status code.
+		# TYPE toolserver_rpcs_total counter
+		toolserver_rpcs_total{code="InvalidArgument",method="/toolserver.v1.ToolService/ExecuteTool"} 1
+		toolserver_rpcs_total{code="OK",method="/toolserver.v1.ToolService/ExecuteTool"} 5
+		# HELP toolserver_output_bytes_total Bytes of output tools wrote.
+		# TYPE toolserver_output_bytes_total counter
+		toolserver_output_bytes_total 100000
+		# HELP toolserver_running Executions that run.
+		# TYPE toolserver_running gauge
+		toolserver_running 0
+		# HELP toolserver_queue Executions that are accepted and wait.
+		# TYPE toolserver_queue gauge
+		toolserver_queue 0
+	`
+	s.shutdown() // a call is counted after its last event was sent
+	err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want), "toolserver_calls_total", "toolserver_rpcs_total",
+		"toolserver_output_bytes_total", "toolserver_running", "toolserver_queue")
+	if err != nil {
+		t.Error(err)
+	}
+	if n, err := testutil.GatherAndCount(s.metrics, "toolserver_call_duration_seconds", "toolserver_log_dropped_events_total"); err != nil || n < 2 {
+		t.Errorf("%d other metrics, %v", n, err)
+	}
+}
+
+// TestTraces proves that a call is one span that says which tool, session and
+// execution it was, in the trace of its caller.
+func TestTraces(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	before, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	t.Cleanup(func() {
+		otel.SetTracerProvider(before)
+		otel.SetTextMapPropagator(propagator)
+		provider.Shutdown(context.Background())
+	})
+	s := serve(t, func(c *service.Config) { c.Tracing = true })
+	ctx := withHeader(timeout(t), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	stream, err := s.dial("").ExecuteTool(ctx, asJSON("count", `{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := rest(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.shutdown() // a span ends after the last event was sent
+	if n := len(spans.GetSpans()); n != 1 {
+		t.Fatalf("%d spans, want 1", n)
+	}
+	span := spans.GetSpans()[0]
+	if id := span.SpanContext.TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" {
+		t.Errorf("trace %s, want the caller's", id)
+	}
+	got := make(map[string]string)
+	for _, a := range span.Attributes {
+		got[string(a.Key)] = a.Value.AsString()
+	}
+	for key, want := range map[string]string{
+		"toolserver.tool": "count", "toolserver.session": "default",
+		"toolserver.execution": events[0].GetExecutionId(), "toolserver.outcome": "succeeded",
+	} {
+		if got[key] != want {
+			t.Errorf("attribute %s is %q, want %q", key, got[key], want)
+		}
+	}
+}
+
+// TestHealthWhileDraining proves that load balancers learn of a shutdown while
+// calls still run.
+func TestHealthWhileDraining(t *testing.T) {
+	s := serve(t)
+	c := s.dial("")
+	stream, first := c.begin(asJSON("sleep", `{"duration_ms":60000}`))
+	watch, err := grpc_health_v1.NewHealthClient(c.conn).Watch(timeout(t), &grpc_health_v1.HealthCheckRequest{Service: "toolserver.v1.ToolService"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []grpc_health_v1.HealthCheckResponse_ServingStatus{
+		grpc_health_v1.HealthCheckResponse_SERVING, grpc_health_v1.HealthCheckResponse_NOT_SERVING,
+	} {
+		response, err := watch.Recv()
+		if err != nil || response.GetStatus() != want {
+			t.Fatalf("%v, %v, want %v", response, err, want)
+		}
+		if want == grpc_health_v1.HealthCheckResponse_SERVING {
+			go s.Shutdown(timeout(t))
+		}
+	}
+	if _, err := c.Cancel(timeout(t), &pb.CancelRequest{ExecutionId: first.GetExecutionId()}); err != nil {
+		t.Errorf("cancel while draining: %v", err)
+	}
+	if _, err := rest(stream); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFrozenClient stops a client process without closing its connection: the
+// server notices by its missing signs of life and ends what the client began.
+func TestFrozenClient(t *testing.T) {
+	s := serve(t, func(c *service.Config) {
+		c.Wire.KeepaliveTime, c.Wire.KeepaliveTimeout = time.Second, time.Second
+		c.Executor.DisconnectGrace = time.Millisecond
+	})
+	cmd := exec.Command(os.Args[0], "-test.run=^TestClientProcess$")
+	cmd.Env = append(os.Environ(), clientProcess+"="+s.address)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	id, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	watchUntil(t, s.dial(""), strings.TrimSpace(id), "did not come back")
+}
