@@ -83,6 +83,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	if err != nil {
 		return order, err
 	}
+	recordOf(ctx).decoded(input.json)
 	who := policy.Subject{Level: settings.Level, Mode: settings.Mode}
 	order.Verdict = a.policy.Decide(who, entry.Spec, call.Effects())
 	if order.Verdict.Action != policy.Allow {

@@ -271,7 +271,7 @@ func TestLogsHaveNoInput(t *testing.T) {
 		if strings.Contains(line, "secret-name") {
 			t.Errorf("the log has input: %s", line)
 		}
-		found = found || entry.ContextMap()["outcome"] == "succeeded" && entry.ContextMap()["input_bytes"] == 26
+		found = found || entry.ContextMap()["outcome"] == "succeeded" && entry.ContextMap()["input_bytes"] == 26 && entry.ContextMap()["input"] == "path:string(15)"
 	}
 	if !found {
 		t.Errorf("no line about the call: %v", s.logs.All())

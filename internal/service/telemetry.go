@@ -65,6 +65,7 @@ type record struct {
 	execution  string
 	outcome    executor.Outcome
 	inputBytes int
+	input      []byte
 	code       codes.Code
 	err        error
 }
@@ -72,11 +73,13 @@ type record struct {
 // recordOf returns the record of a call.
 func recordOf(ctx context.Context) *record { return ctx.Value(recordKey{}).(*record) }
 
-// describe notes which tool is called, where, and how large its input is; the
-// input itself is never logged.
+// describe notes which tool is called, where, and how large its input is.
 func (r *record) describe(order executor.Order, inputBytes int) {
 	r.session, r.tool, r.callID, r.inputBytes = order.Session.ID, order.Tool, order.CallID, inputBytes
 }
+
+// decoded notes an input that its tool has accepted. Only its outline is logged.
+func (r *record) decoded(input []byte) { r.input = input }
 
 // follows notes which execution the call is about.
 func (r *record) follows(x *executor.Execution) {
@@ -123,6 +126,7 @@ func (r *record) MarshalLogObject(line zapcore.ObjectEncoder) error {
 		line.AddString("session", r.session)
 		line.AddString("call_id", r.callID)
 		line.AddInt("input_bytes", r.inputBytes)
+		line.AddString("input", outline(r.input))
 	}
 	if r.execution != "" {
 		line.AddString("execution", r.execution)
