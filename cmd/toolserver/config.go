@@ -115,7 +115,7 @@ func defaultConfig() *config {
 		Sessions: sessionsConfig{
 			Level:           tools.WorkspaceWrite,
 			Mode:            tools.ModeAsk,
-			MaxLevel:        tools.DangerFullAccess,
+			MaxLevel:        tools.WorkspaceWrite,
 			IdleTTL:         time.Hour,
 			MaxPerPrincipal: 1000,
 		},

@@ -65,8 +65,8 @@ func NewTokens(tokens []Token) (*Tokens, error) {
 	t := &Tokens{byDigest: make(map[[sha256.Size]byte]Principal, len(tokens))}
 	for _, token := range tokens {
 		name := token.Principal.Name
-		if name == "" || name == Local.Name {
-			return nil, fmt.Errorf("a token needs the name of a principal other than %q", Local.Name)
+		if name == "" || len(name) > 64 || name == Local.Name {
+			return nil, fmt.Errorf("a token needs the name of a principal: 1 to 64 bytes, and not %q", Local.Name)
 		}
 		if len(token.Secret) < 16 {
 			return nil, fmt.Errorf("the token of %s has %d characters: it needs at least 16", name, len(token.Secret))

@@ -51,7 +51,11 @@ func (e *Engine) Decide(who Subject, spec tools.Spec, effects []tools.Effect) Ve
 	if who.Mode == tools.ModeDeny {
 		return Verdict{Deny, "mode deny", "The session is in mode deny: no call may run."}
 	}
-	if spec.Level > who.Level {
+	noMode := Verdict{Deny, "mode none", "The session has no mode, so nothing may run."}
+	if who.Mode < tools.ModeAsk || who.Mode > tools.ModeAcceptEdits {
+		return noMode
+	}
+	if spec.Level < tools.ReadOnly || spec.Level > who.Level {
 		return Verdict{Deny, "level", fmt.Sprintf(
 			"%s needs level %s and the session has %s.", spec.Name, spec.Level, who.Level)}
 	}
@@ -71,7 +75,7 @@ func (e *Engine) Decide(who Subject, spec tools.Spec, effects []tools.Effect) Ve
 	case tools.ModeAsk:
 		return Verdict{Ask, "mode ask", "The session asks before anything is changed."}
 	}
-	return Verdict{Deny, "mode none", "The session has no mode, so nothing may be changed."}
+	return noMode
 }
 
 // mutates reports whether a call could change something. A tool above

@@ -34,6 +34,7 @@ type Session struct {
 	lastUsed time.Time
 	closed   bool
 	idle     *time.Timer // nil for a session that is kept for ever
+	watches  int         // how often idle was set
 	scratch  bool        // the workspace was made for the session and goes with it
 }
 
@@ -90,47 +91,56 @@ func (s *Session) Leave() {
 	s.releaseIfUnused()
 }
 
-// touch marks the session as used now.
-func (s *Session) touch() {
+// touch marks the session as used now; it fails when the session is closed.
+func (s *Session) touch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastUsed = time.Now()
+	return !s.closed
 }
 
-// watchIdle closes the session, through expire, once it was unused for its
-// idle time. The timer is not moved with every use: when it fires early it is
-// set again for what remains.
-func (s *Session) watchIdle(expire func()) {
+// watchIdle closes the session once it was unused for its idle time, and then
+// calls closed. The timer is not moved with every use: when it fires early it
+// is set again for what remains.
+func (s *Session) watchIdle(closed func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.idle != nil {
 		s.idle.Stop()
 		s.idle = nil
 	}
-	ttl := s.Settings().IdleTTL
+	s.watches++
+	ttl, watch := s.Settings().IdleTTL, s.watches
 	if ttl == 0 || s.closed {
 		return
 	}
 	s.idle = time.AfterFunc(ttl, func() {
-		if remaining := s.remaining(ttl); remaining > 0 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.idle != nil && !s.closed {
-				s.idle.Reset(remaining)
-			}
-			return
+		if s.closeIdle(watch, ttl) {
+			closed()
 		}
-		expire()
 	})
 }
 
-func (s *Session) remaining(ttl time.Duration) time.Duration {
+// closeIdle closes the session if it was unused for ttl. Looking and closing
+// are one step: a use comes before it or finds the session closed. A watch that
+// another has taken the place of does nothing.
+func (s *Session) closeIdle(watch int, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.uses > 0 {
-		return ttl
+	if s.closed || s.watches != watch {
+		return false
 	}
-	return ttl - time.Since(s.lastUsed)
+	remaining := ttl
+	if s.uses == 0 {
+		remaining -= time.Since(s.lastUsed)
+	}
+	if remaining > 0 {
+		s.idle.Reset(remaining)
+		return false
+	}
+	s.closed = true
+	s.releaseIfUnused()
+	return true
 }
 
 // close refuses new uses; the workspace is released when the last one ended.

@@ -96,9 +96,11 @@ func (s *Store) Get(owner, id string) (*Session, error) {
 	s.mu.RLock()
 	session, ok := s.byKey[key{owner, id}]
 	s.mu.RUnlock()
-	if ok {
-		session.touch()
+	if ok && session.touch() {
 		return session, nil
+	}
+	if ok { // closed just now
+		s.forget(session)
 	}
 	if id != DefaultID {
 		return nil, fmt.Errorf("%w: %q: create it, or leave the session id out to use the default session", ErrNotFound, id)
@@ -248,7 +250,10 @@ func (s *Store) Close() {
 
 func (s *Store) forget(session *Session) {
 	s.mu.Lock()
-	delete(s.byKey, key{session.Owner, session.ID})
+	k := key{session.Owner, session.ID}
+	if s.byKey[k] == session { // and not a later one with its id
+		delete(s.byKey, k)
+	}
 	s.mu.Unlock()
 	session.close()
 }
@@ -266,15 +271,15 @@ func (s *Store) countOf(owner string) int {
 // workspaceFor returns the directory a new session works in, and whether it
 // was made for it.
 func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch bool, err error) {
-	if request.Workspace != "" {
-		dir, err := s.chosen(owner, request.Workspace)
-		return dir, false, err
-	}
-	if dir, ok := s.config.DefaultWorkspace[owner]; ok && request.ID == DefaultID {
+	if dir, ok := s.config.DefaultWorkspace[owner]; ok && request.ID == DefaultID && request.Workspace == "" {
 		return dir, false, nil
 	}
 	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
 		return "", false, err
+	}
+	if request.Workspace != "" {
+		dir, err := s.chosen(owner, request.Workspace)
+		return dir, false, err
 	}
 	if request.ID == DefaultID { // the same directory after a restart
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
@@ -316,7 +321,13 @@ func (s *Store) chosen(owner, dir string) (string, error) {
 	return resolved, nil
 }
 
+// allowed reports whether a caller may choose dir. Below the WorkspaceRoot, or
+// above it, it would see the workspaces of others.
 func (s *Store) allowed(dir string) bool {
+	root, err := filepath.EvalSymlinks(s.config.WorkspaceRoot)
+	if err != nil || within(dir, root) || within(root, dir) {
+		return false
+	}
 	return slices.ContainsFunc(s.config.AllowedWorkspaces, func(top string) bool {
 		resolved, err := filepath.EvalSymlinks(top)
 		return err == nil && within(dir, resolved)

@@ -47,6 +47,19 @@ type Env struct {
 	Workspace *workspace.Workspace
 }
 
+// Reads returns the effects of reading paths of the workspace, each in its
+// clean form. A path that leads outside stays as it is: opening it will fail.
+func (e Env) Reads(paths ...string) []Effect { return e.clean(Reads(paths...)) }
+
+func (e Env) clean(effects []Effect) []Effect {
+	for i := range effects {
+		if rel, err := e.Workspace.Rel(effects[i].Path); err == nil {
+			effects[i].Path = rel
+		}
+	}
+	return effects
+}
+
 // New returns a tool whose input is the Go type In: it gives the JSON Schema
 // and the decoder, so that neither can say what the other does not. See
 // [Spec.InputSchema] for how a type becomes a schema. effects may be nil for a

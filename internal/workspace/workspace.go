@@ -95,6 +95,9 @@ func (w *Workspace) OpenFile(name string) (*os.File, error) {
 // [ErrOutside]. The os package does not export its error for escapes; it is the
 // only one of os.Root that is neither a system error nor a closed root.
 func explain(name string, err error) error {
+	if errors.Is(err, syscall.ENXIO) { // opened by nobody, so that its mode is not known
+		return fmt.Errorf("%s: %w but a socket or device", name, ErrNotRegular)
+	}
 	var path *fs.PathError
 	if !errors.As(err, &path) {
 		return fmt.Errorf("%s: %w", name, err)

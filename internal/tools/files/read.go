@@ -49,12 +49,7 @@ func Read() tools.Tool {
 				{Summary: "The last ten lines", Input: json.RawMessage(`{"path":"build.log","offset":-10}`)},
 			},
 		},
-		func(env tools.Env, in readInput) []tools.Effect {
-			if rel, err := env.Workspace.Rel(in.Path); err == nil {
-				return tools.Reads(rel)
-			}
-			return tools.Reads(in.Path) // opening it will fail
-		},
+		func(env tools.Env, in readInput) []tools.Effect { return env.Reads(in.Path) },
 		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
 			file, err := env.Workspace.OpenFile(in.Path)
 			if err != nil {
@@ -106,8 +101,9 @@ type page struct {
 
 // readPage reads the lines that in asks for.
 func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, error) {
+	text := stoppable(ctx, file)
 	if in.Offset < 0 {
-		total, err := countLines(ctx, file)
+		total, err := countLines(text, in.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -117,14 +113,11 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, err
 		}
 	}
 	p := &page{first: in.Offset}
-	r, err := p.decoder(file, in.Path)
+	r, err := p.decoder(text, in.Path)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		if p.lines&1023 == 0 && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
 		line, ending, err := readLine(r)
 		if err == io.EOF {
 			return p, nil
@@ -142,6 +135,21 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, err
 		}
 		p.show(line, ending)
 	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// stoppable returns a reader of file that fails when ctx is done, so that a
+// line without end can be left as well.
+func stoppable(ctx context.Context, file io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return file.Read(p)
+	})
 }
 
 // decoder looks at the beginning of a file and returns a reader of its text as
@@ -173,6 +181,7 @@ func (p *page) decoder(file io.Reader, name string) (*bufio.Reader, error) {
 // readLine returns a line without its ending, at most a little more than can be
 // shown, and the ending. A last line without an ending counts if it has text.
 func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
+	var before byte // the last byte before part
 	for {
 		part, err := r.ReadSlice('\n')
 		if room := maxLine*utf8.UTFMax + 2 - len(line); room > 0 {
@@ -180,10 +189,11 @@ func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
 		}
 		switch {
 		case err == bufio.ErrBufferFull:
+			before = part[len(part)-1]
 			continue
 		case err != nil && (err != io.EOF || len(line) == 0):
 			return nil, "", err
-		case bytes.HasSuffix(part, []byte("\r\n")):
+		case bytes.HasSuffix(part, []byte("\r\n")), before == '\r' && len(part) == 1 && err == nil:
 			return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), "\r\n", nil
 		case bytes.HasSuffix(part, []byte("\n")):
 			return bytes.TrimSuffix(line, []byte("\n")), "\n", nil
@@ -229,11 +239,15 @@ func firstRunes(line []byte, n int) ([]byte, bool) {
 }
 
 // countLines counts the lines of a file as readLine would.
-func countLines(ctx context.Context, file io.Reader) (int, error) {
+func countLines(file io.Reader, name string) (int, error) {
+	r, err := new(page).decoder(file, name)
+	if err != nil {
+		return 0, err
+	}
 	buf := make([]byte, 256<<10)
 	lines, last := 0, byte('\n')
 	for {
-		n, err := file.Read(buf)
+		n, err := r.Read(buf)
 		if n > 0 {
 			lines += bytes.Count(buf[:n], []byte{'\n'})
 			last = buf[n-1]
@@ -243,9 +257,6 @@ func countLines(ctx context.Context, file io.Reader) (int, error) {
 		}
 		if err != nil {
 			return 0, err
-		}
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
 		}
 	}
 	if last != '\n' {

@@ -46,9 +46,16 @@ func (r *utf16Reader) fill() error {
 	if r.big {
 		c = rune(binary.BigEndian.Uint16(unit[:]))
 	}
+	if r.high != 0 {
+		pair := utf16.DecodeRune(r.high, c)
+		r.high = 0
+		r.left = utf8.AppendRune(r.left, pair)
+		if pair != utf8.RuneError {
+			return nil
+		}
+		// The first half stood alone, and c stands for itself.
+	}
 	switch {
-	case r.high != 0:
-		c, r.high = utf16.DecodeRune(r.high, c), 0
 	case c >= 0xD800 && c < 0xDC00:
 		r.high = c
 		return nil

@@ -42,7 +42,7 @@ func SendUserMessage() tools.Tool {
 				{Summary: "A message", Input: json.RawMessage(`{"message":"The build is **green**."}`)},
 			},
 		},
-		func(_ tools.Env, in sendUserMessageInput) []tools.Effect { return tools.Reads(in.Attachments...) },
+		func(env tools.Env, in sendUserMessageInput) []tools.Effect { return env.Reads(in.Attachments...) },
 		func(_ context.Context, env tools.Env, in sendUserMessageInput, out tools.Sink) (tools.Result, error) {
 			said := tools.UserMessage{Message: in.Message, Proactive: in.Status == "proactive"}
 			for _, path := range in.Attachments {
