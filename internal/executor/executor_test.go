@@ -490,6 +490,16 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 }
 
 func TestReaderThatReadsGetsEverything(t *testing.T) {
+	for _, first := range []string{"the reader", "those that stop"} {
+		t.Run(first+" first", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { readsEverything(t, first == "the reader") })
+		})
+	}
+}
+
+// readsEverything reads much output beside ten readers that take one event and
+// stop.
+func readsEverything(t *testing.T, readerFirst bool) {
 	f := newFixture(t, executor.Config{MaxLogBytes: 200_000, ReaderPatience: time.Minute})
 	const chunks = 2000
 	begin := make(chan struct{})
@@ -500,36 +510,52 @@ func TestReaderThatReadsGetsEverything(t *testing.T) {
 		}
 		return tools.Result{}, nil
 	}))
-	var stopped sync.WaitGroup
+	var followers sync.WaitGroup
 	release := make(chan struct{})
-	for range 10 { // readers that stop hold nobody up
-		stopped.Go(func() {
-			for range x.Events(context.Background(), 0) {
-				<-release
+	stop := func() {
+		for range 10 {
+			followers.Go(func() {
+				for range x.Events(context.Background(), 0) {
+					<-release
+				}
+			})
+		}
+	}
+	n := 0
+	reader := func() {
+		followers.Go(func() {
+			for event, err := range x.Events(context.Background(), 0) {
+				switch body := event.Body.(type) {
+				case executor.Skipped:
+					t.Errorf("events from %d were skipped", body.First)
+				case executor.Output:
+					n += len(body.Data)
+				}
+				if err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
-	n, opened := 0, false
-	for event, err := range x.Events(context.Background(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !opened {
-			opened = true
-			close(begin)
-		}
-		switch body := event.Body.(type) {
-		case executor.Skipped:
-			t.Fatalf("events from %d were skipped", body.First)
-		case executor.Output:
-			n += len(body.Data)
-		}
+	order := []func(){stop, reader}
+	if readerFirst {
+		order = []func(){reader, stop}
 	}
+	for _, follow := range order {
+		follow()
+		synctest.Wait()
+	}
+	start := time.Now()
+	close(begin)
+	<-x.Done()
+	if held := time.Since(start); readerFirst && held != 0 || held > time.Minute {
+		t.Errorf("readers that stopped held the tool up for %s", held)
+	}
+	close(release)
+	followers.Wait()
 	if n != chunks*10_000 {
 		t.Errorf("%d bytes, want %d", n, chunks*10_000)
 	}
-	close(release)
-	stopped.Wait()
 }
 
 func TestHeartbeat(t *testing.T) {
@@ -651,4 +677,35 @@ func TestSomebodyElses(t *testing.T) {
 	if found, err := f.FindCall("alice", "", x.Order.CallID); err != nil || found != x {
 		t.Errorf("FindCall of the owner: %v", err)
 	}
+}
+
+// BenchmarkOutput measures output on its way through the log to one reader.
+func BenchmarkOutput(b *testing.B) {
+	e := executor.New(executor.Config{Logger: zap.NewNop()})
+	store := session.NewStore(session.Config{WorkspaceRoot: b.TempDir()})
+	s, err := store.Get("alice", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, executor.MaxChunk)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	x, err := e.Start(b.Context(), executor.Order{Owner: "alice", Session: s, Call: callFunc(
+		func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			for b.Loop() {
+				out.Emit(tools.Output{Stream: tools.Stdout, Data: data})
+			}
+			return tools.Result{}, nil
+		})})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for event, err := range x.Events(b.Context(), 0) {
+		if _, skipped := event.Body.(executor.Skipped); skipped || err != nil {
+			b.Fatal("skipped", err)
+		}
+	}
+	e.Drain(b.Context(), "")
+	e.Close()
+	store.Close()
 }

@@ -15,11 +15,12 @@ import (
 // any number of readers follow, each at its own pace. What no longer fits is
 // dropped from the old end, and a reader that is behind is told.
 //
-// A writer that is about to drop what nobody has read yet waits for the
-// fastest reader, but only while that reader moves: one that takes nothing for
-// limits.patience is not waited for until it moves again. So output is
-// delivered whole to a reader that keeps reading, and a reader that stopped
-// holds nobody up.
+// One reader sets the pace: the one that has followed longest, which is the
+// caller unless it hung up. A writer that is about to drop what that reader has
+// not taken yet waits until it has taken half of the log, but only while it
+// moves: one that takes nothing for limits.patience is passed over until it
+// moves again. So a caller that keeps reading gets all output, whoever else
+// watches, and one that stopped holds nobody up.
 type eventLog struct {
 	limits *logLimits
 
@@ -27,9 +28,11 @@ type eventLog struct {
 	events  []Event // numbered from first
 	first   uint64
 	bytes   int
-	ended   bool // the last event is in
-	readers []*reader
-	moved   chan struct{} // tells the waiting writer that a reader moved; nil without one
+	ended   bool          // the last event is in
+	readers []*reader     // in the order they came
+	waits   *reader       // what the writer waits for; nil when it does not
+	goal    uint64        // the event that the writer waits for it to take
+	moved   chan struct{} // tells the writer that it did
 }
 
 // logLimits is shared by all logs of an executor.
@@ -46,6 +49,7 @@ type logLimits struct {
 // reader is a place in a log.
 type reader struct {
 	seq     uint64        // the last event taken
+	before  uint64        // seq when the writer last began to wait
 	wake    chan struct{} // has room for one; filled when there is news
 	waiting bool
 	stalled bool // the writer gave up waiting for it
@@ -61,7 +65,7 @@ func (l *eventLog) append(body Body, now time.Time, stop <-chan struct{}) {
 	}
 	l.add(body, now)
 	for !l.ended && len(l.events) > 1 && l.tooLarge() {
-		if stop == nil || !l.waitForReader(stop) {
+		if stop == nil || !l.waitForPace(stop) {
 			l.dropOldest()
 		}
 	}
@@ -118,37 +122,45 @@ func (l *eventLog) release(weight int) {
 	l.limits.used.Add(-int64(weight))
 }
 
-// waitForReader waits, if there is reason to, until a reader has taken the
-// oldest event. It reports whether it waited, which unlocks the log meanwhile.
-func (l *eventLog) waitForReader(stop <-chan struct{}) bool {
-	oldest, hope := l.first, false
-	for _, r := range l.readers {
-		if r.seq >= oldest {
-			return false
-		}
-		hope = hope || !r.stalled
-	}
-	if !hope {
+// waitForPace waits, if there is reason to, for the reader that sets the pace.
+// It reports whether it waited, which unlocks the log meanwhile. When that
+// reader takes nothing, all those that took nothing either are passed over from
+// then on: readers that stopped cost one wait together.
+func (l *eventLog) waitForPace(stop <-chan struct{}) bool {
+	i := slices.IndexFunc(l.readers, func(r *reader) bool { return !r.stalled })
+	if i < 0 || l.readers[i].seq >= l.first {
 		return false
 	}
+	pace := l.readers[i]
+	for _, r := range l.readers {
+		r.before = r.seq
+	}
 	moved := make(chan struct{}, 1)
-	l.moved = moved
+	l.waits, l.goal, l.moved = pace, l.first+uint64(len(l.events)/2), moved
 	l.mu.Unlock()
 	timer := time.NewTimer(l.limits.patience)
 	defer timer.Stop()
 	select {
 	case <-moved:
-		l.mu.Lock()
-		return true
 	case <-stop:
 	case <-timer.C:
 	}
 	l.mu.Lock()
-	l.moved = nil
-	for _, r := range l.readers {
-		r.stalled = r.seq < oldest
+	l.waits = nil
+	if pace.seq == pace.before {
+		for _, r := range l.readers {
+			r.stalled = r.seq == r.before && r.seq < l.first
+		}
 	}
 	return true
+}
+
+// tellWriter ends the wait of the writer for a reader.
+func (l *eventLog) tellWriter(r *reader) {
+	if l.waits == r {
+		l.waits = nil
+		l.moved <- struct{}{}
+	}
 }
 
 // bounds returns the numbers of the oldest and the newest event kept; both are 0
@@ -176,14 +188,7 @@ func (l *eventLog) unfollow(r *reader) {
 	defer l.mu.Unlock()
 	i := slices.Index(l.readers, r)
 	l.readers = slices.Delete(l.readers, i, i+1)
-	l.tellWriter() // it may have waited for this one
-}
-
-func (l *eventLog) tellWriter() {
-	if l.moved != nil {
-		l.moved <- struct{}{}
-		l.moved = nil
-	}
+	l.tellWriter(r)
 }
 
 // next returns the event after the reader's place and moves it there. It
@@ -207,7 +212,9 @@ func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration)
 		if !r.waiting {
 			r.seq = event.Seq
 			r.stalled = false
-			l.tellWriter()
+			if r.seq >= l.goal {
+				l.tellWriter(r)
+			}
 			l.mu.Unlock()
 			return event, true, nil
 		}

@@ -1,0 +1,197 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures toolserver side by side with a bare grpc-go server
+// that sends the same messages. See README.md for how to read what it prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A figure is one thing to measure. run returns its rows.
+type figure struct {
+	title, targets string
+	run            func(context.Context, *harness) ([]row, error)
+}
+
+// figures are all there are; the first is number 1.
+var figures = []figure{
+	{"ExecuteTool of a tool that does nothing with 1 KiB of result", "calls/s at least 0.9 of bare, p99 at most 1.3", executeTool},
+	{"ListTools, index of 100 tools", "calls/s at least 0.9 of bare", listIndex},
+	{"decode and validate a 1 KiB input", "time at most 0.4 of a generic schema library", decodeInput},
+	{"10,000 executions that wait with open streams", "at most 24 KiB of RSS each", waiting},
+	{"1 GiB of output, alone and beside 100 readers that never read", "speed at least 1.0 of bare, RSS at most 64 MiB over idle", output},
+	{"start to first served call, and idle RSS", "each at most 1.5 of bare", startup},
+}
+
+// plan says how much is measured.
+type plan struct {
+	warmups, rounds int // of figures 1, 2 and 3
+	slice           time.Duration
+	concurrency     []int
+
+	waitingRounds, executions int
+	settle                    time.Duration // for a server to come to rest
+
+	outputRounds        int
+	outputSlice, output int64 // bytes
+	stopped             int   // readers that never read
+
+	startupRounds int
+
+	limit time.Duration // of the whole run
+}
+
+var full = plan{
+	warmups: 3, rounds: 20, slice: 250 * time.Millisecond, concurrency: []int{1, 16, 64},
+	waitingRounds: 3, executions: 10_000, settle: 500 * time.Millisecond,
+	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
+	startupRounds: 15, limit: 15 * time.Minute,
+}
+
+// short is only to see that everything works.
+var short = plan{
+	warmups: 1, rounds: 2, slice: 20 * time.Millisecond, concurrency: []int{1, 16, 64},
+	waitingRounds: 1, executions: 200, settle: 50 * time.Millisecond,
+	outputRounds: 2, outputSlice: 4 * mib, output: 64 * mib, stopped: 10,
+	startupRounds: 2, limit: 5 * time.Minute,
+}
+
+// harness is a run: what it measures with, and what it noticed on the way.
+type harness struct {
+	*binaries
+	plan    plan
+	foreign []float64 // cores that others kept busy, in each slice of calls
+}
+
+// options are what the command line says.
+type options struct {
+	short   bool
+	only    []int // figures to measure; empty: all
+	rounds  int   // instead of the plan's; 0: the plan's
+	profile string
+	json    string // where the report goes; empty: nowhere
+}
+
+func main() {
+	var o options
+	list := flag.Bool("list", false, "list the figures and exit")
+	only := flag.String("only", "", "measure these figures alone, such as 1,2")
+	flag.BoolVar(&o.short, "short", false, "measure next to nothing: only see that everything works")
+	flag.IntVar(&o.rounds, "rounds", 0, "rounds of each figure; 0: what each needs")
+	flag.StringVar(&o.profile, "profile", "", "also write CPU profiles of toolserver into this directory")
+	flag.StringVar(&o.json, "json", "bench/results/latest.json", "file for the results as JSON")
+	flag.Parse()
+	if *list {
+		for i, f := range figures {
+			fmt.Printf("%d  %s: %s\n", i+1, f.title, f.targets)
+		}
+		return
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	var err error
+	if o.only, err = numbers(*only); err == nil {
+		err = run(ctx, o, os.Stdout)
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// numbers reads a list of figures.
+func numbers(list string) ([]int, error) {
+	var numbers []int
+	for word := range strings.SplitSeq(list, ",") {
+		if word == "" {
+			continue
+		}
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 || n > len(figures) {
+			return nil, fmt.Errorf("%q is no figure: want 1 to %d", word, len(figures))
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+// run measures and reports. A figure that misses its target is no error: what
+// a machine is able to do today must not break a build.
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "toolserver-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	r := &report{Time: time.Now(), Short: o.short, Machine: thisMachine()}
+	fmt.Fprintln(out, r.Machine)
+	h := &harness{plan: planOf(o)}
+	ctx, cancel := context.WithTimeoutCause(ctx, h.plan.limit, errors.New("the run took too long"))
+	defer cancel()
+	if h.binaries, err = build(ctx, dir); err != nil {
+		return err
+	}
+	if err := h.recordAnswers(ctx); err != nil {
+		return err
+	}
+	for i, f := range figures {
+		if len(o.only) > 0 && !slices.Contains(o.only, i+1) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "measuring %d: %s\n", i+1, f.title)
+		rows, err := f.run(ctx, h)
+		if err != nil {
+			return fmt.Errorf("figure %d: %w", i+1, err)
+		}
+		for _, row := range rows {
+			row.Figure = i + 1
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	r.Took = time.Since(r.Time)
+	if len(h.foreign) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf(
+			"other processes kept %.2f of %d cores busy while calls were measured.", max(0, spreadOf(h.foreign).Median), r.Machine.Cores))
+	}
+	if o.short {
+		r.Notes = append(r.Notes, "this run was short: its numbers mean nothing.")
+	}
+	r.print(out)
+	if o.profile != "" {
+		if err := profile(ctx, h, o.profile, out); err != nil {
+			return err
+		}
+	}
+	if o.json == "" {
+		return nil
+	}
+	return r.save(o.json)
+}
+
+func planOf(o options) plan {
+	p := full
+	if o.short {
+		p = short
+	}
+	if o.rounds > 0 {
+		p.rounds, p.waitingRounds, p.outputRounds, p.startupRounds = o.rounds, o.rounds, o.rounds, o.rounds
+	}
+	return p
+}

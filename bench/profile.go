@@ -1,0 +1,80 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/toolserver/toolserver/bench/work"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// profile writes CPU profiles of the subject under load into a directory, each
+// of a new process. It runs after the figures, which it would disturb.
+func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	const many = 64
+	for _, p := range []struct {
+		name    string
+		call    func(*server) caller
+		workers int
+	}{
+		{"execute", func(s *server) caller { return noop(s, false) }, many},
+		{"list", listTools, many},
+		{"output", func(s *server) caller {
+			return func(ctx context.Context) error {
+				_, err := receive(ctx, s.conn, h.plan.outputSlice, func(string) {})
+				return err
+			}
+		}, 1},
+	} {
+		path := filepath.Join(dir, p.name+".pprof")
+		if err := profileLoad(ctx, h, p.call, p.workers, path); err != nil {
+			return fmt.Errorf("profile %s: %w", p.name, err)
+		}
+		fmt.Fprintf(out, "Profile: go tool pprof -top %s\n", path)
+	}
+	return nil
+}
+
+func profileLoad(ctx context.Context, h *harness, callOf func(*server) caller, workers int, path string) error {
+	s, err := h.startSubject(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	call := callOf(s)
+	length := 32 * h.plan.slice
+	if _, err := load(ctx, s, call, workers, length/8); err != nil { // to warm up
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := load(ctx, s, call, workers, length+length/8)
+		done <- err
+	}()
+	var text bytes.Buffer
+	err = follow(ctx, s.client, &pb.ExecuteToolRequest{
+		Tool:      work.Profile,
+		InputJson: work.JSON(work.ProfileInput{Milliseconds: int(length / time.Millisecond)}),
+	}, func(message *pb.ExecuteToolResponse) error {
+		text.Write(message.GetEvent().GetOutput().GetData())
+		return nil
+	})
+	if err := <-done; err != nil {
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text.Bytes(), 0o644)
+}
