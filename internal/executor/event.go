@@ -39,6 +39,7 @@ type Output struct {
 	Stream tools.Stream
 	Offset uint64
 	Data   []byte // at most MaxChunk, never changed
+	chunk  *chunk // the memory of Data; nil where it is its own
 }
 
 // Progress tells how far the tool is.

@@ -109,6 +109,7 @@ type Execution struct {
 	ended     time.Time
 	outcome   Outcome
 	followers int
+	caller    *reader                 // kept for the caller; nil once taken
 	cancel    context.CancelCauseFunc // nil once ended
 	told      bool                    // to stop
 
@@ -260,7 +261,10 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			yield(Event{}, fmt.Errorf("%w: event %d of %d", ErrAhead, after, last))
 			return
 		}
-		reader := x.log.follow(after)
+		reader := x.callersPlace(after)
+		if reader == nil {
+			reader = x.log.follow(after)
+		}
 		x.followed(+1)
 		defer func() {
 			x.log.unfollow(reader)
@@ -277,6 +281,20 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			}
 		}
 	}
+}
+
+// callersPlace returns the place in the log that was kept for the caller, once.
+// It is there before the tool runs: one that is faster than its caller would
+// otherwise fill the log before anybody is known to read.
+func (x *Execution) callersPlace(after uint64) *reader {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	place := x.caller
+	if place == nil || after != 0 {
+		return nil
+	}
+	x.caller = nil
+	return place
 }
 
 // followed counts followers, and acts when the last one left before the end.

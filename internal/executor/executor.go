@@ -92,8 +92,8 @@ type Executor struct {
 
 	mu       sync.Mutex
 	number   uint64 // of the newest execution
-	byID     map[string]*Execution
-	byCall   map[callKey]*Execution
+	byNumber map[uint64]*Execution
+	byCall   map[callKey]*Execution // by the call ids that callers gave
 	running  int
 	draining bool
 	closed   bool
@@ -113,12 +113,12 @@ func New(config Config) *Executor {
 			events: config.MaxLogEvents, bytes: config.MaxLogBytes,
 			total: config.LogMemory, floor: 2 * MaxChunk, patience: config.ReaderPatience,
 		},
-		birth:  strings.ToLower(rand.Text()[:8]),
-		byID:   make(map[string]*Execution),
-		byCall: make(map[callKey]*Execution),
-		idle:   make(chan struct{}),
+		birth:    strings.ToLower(rand.Text()[:8]),
+		byNumber: make(map[uint64]*Execution),
+		byCall:   make(map[callKey]*Execution),
+		idle:     make(chan struct{}),
 
-		runners: newRunners(),
+		runners: runners{calls: make(chan func())},
 	}
 }
 
@@ -150,6 +150,7 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
 		Verdict: order.Verdict, Timeout: order.Timeout,
 	}, x.Created, nil)
+	x.caller = x.log.follow(0)
 	x.start()
 	e.runners.run(func() { x.run(ctx, call) })
 	return x, nil
@@ -174,11 +175,12 @@ func (e *Executor) register(x *Execution) (*Execution, error) {
 	e.number++
 	x.number = e.number
 	x.ID = e.birth + "-" + strconv.FormatUint(e.number, 10)
+	e.byNumber[x.number] = x
 	if x.Order.CallID == "" {
 		x.Order.CallID = x.ID
+	} else {
+		e.byCall[keyOf(x.Order)] = x
 	}
-	e.byID[x.ID] = x
-	e.byCall[keyOf(x.Order)] = x
 	e.running++
 	return nil, nil
 }
@@ -207,24 +209,32 @@ func (e *Executor) Existing(order Order) (*Execution, error) {
 
 // Find returns an execution of owner.
 func (e *Executor) Find(owner, id string) (*Execution, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	x, ok := e.byID[id]
-	if !ok || x.Order.Owner != owner {
-		return nil, fmt.Errorf("%w: %q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+	if number, ok := strings.CutPrefix(id, e.birth+"-"); ok {
+		n, err := strconv.ParseUint(number, 10, 64)
+		e.mu.Lock()
+		x := e.byNumber[n]
+		e.mu.Unlock()
+		if err == nil && x != nil && x.Order.Owner == owner && x.ID == id {
+			return x, nil
+		}
 	}
-	return x, nil
+	return nil, fmt.Errorf("%w: %q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
 }
 
 // FindCall returns the execution of owner with a call id.
 func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error) {
+	sessionID = cmp.Or(sessionID, session.DefaultID)
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	x, ok := e.byCall[callKey{owner, cmp.Or(sessionID, session.DefaultID), callID}]
-	if !ok {
-		return nil, fmt.Errorf("%w: session %q has no call %q", ErrNotFound, cmp.Or(sessionID, session.DefaultID), callID)
+	x, ok := e.byCall[callKey{owner, sessionID, callID}]
+	e.mu.Unlock()
+	if ok {
+		return x, nil
 	}
-	return x, nil
+	// A call id that was given here is the id of its execution.
+	if x, err := e.Find(owner, callID); err == nil && x.Order.CallID == callID && x.Order.Session.ID == sessionID {
+		return x, nil
+	}
+	return nil, fmt.Errorf("%w: session %q has no call %q", ErrNotFound, sessionID, callID)
 }
 
 // List returns the executions of owner that match, newest first, at most limit
@@ -233,7 +243,7 @@ func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error)
 func (e *Executor) List(owner string, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
 	e.mu.Lock()
 	var all []*Execution
-	for _, x := range e.byID {
+	for _, x := range e.byNumber {
 		if x.Order.Owner == owner && (after == 0 || x.number < after) {
 			all = append(all, x)
 		}
@@ -268,7 +278,7 @@ func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var list []*Execution
-	for _, x := range e.byID {
+	for _, x := range e.byNumber {
 		select {
 		case <-x.done:
 		default:
@@ -303,8 +313,10 @@ func (e *Executor) forgetOldest() {
 	x := e.retained[0]
 	e.retained[0] = nil // the slice still points there
 	e.retained = e.retained[1:]
-	delete(e.byID, x.ID)
-	delete(e.byCall, keyOf(x.Order))
+	delete(e.byNumber, x.number)
+	if x.Order.CallID != x.ID {
+		delete(e.byCall, keyOf(x.Order))
+	}
 	x.log.forget()
 }
 

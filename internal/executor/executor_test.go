@@ -704,6 +704,9 @@ func BenchmarkOutput(b *testing.B) {
 		if _, skipped := event.Body.(executor.Skipped); skipped || err != nil {
 			b.Fatal("skipped", err)
 		}
+		if output, ok := event.Body.(executor.Output); ok {
+			output.Release()
+		}
 	}
 	e.Drain(b.Context(), "")
 	e.Close()

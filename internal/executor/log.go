@@ -44,6 +44,7 @@ type logLimits struct {
 
 	used    atomic.Int64 // bytes in all logs
 	dropped atomic.Uint64
+	chunks  sync.Pool // of *chunk
 }
 
 // reader is a place in a log.
@@ -64,8 +65,12 @@ func (l *eventLog) append(body Body, now time.Time, stop <-chan struct{}) {
 		return
 	}
 	l.add(body, now)
-	for !l.ended && len(l.events) > 1 && l.tooLarge() {
-		if stop == nil || !l.waitForPace(stop) {
+	for !l.ended && l.tooLarge(1) {
+		if stop == nil {
+			l.trim()
+			return
+		}
+		if !l.waitForPace(stop) {
 			l.dropOldest()
 		}
 	}
@@ -80,7 +85,13 @@ func (l *eventLog) end(body Body, now time.Time) {
 	}
 	l.add(body, now)
 	l.ended = true
-	for len(l.events) > 1 && l.tooLarge() {
+	l.trim()
+}
+
+// trim drops what is too much without waiting. What the reader that sets the
+// pace has not taken stays, up to twice the size of a log.
+func (l *eventLog) trim() {
+	for l.tooLarge(2) || l.tooLarge(1) && (l.pace() == nil || l.pace().seq >= l.first) {
 		l.dropOldest()
 	}
 }
@@ -101,16 +112,31 @@ func (l *eventLog) add(body Body, now time.Time) {
 	}
 }
 
-func (l *eventLog) tooLarge() bool {
+// tooLarge reports whether the log is more than so many times what it may be.
+// The newest event is never too much.
+func (l *eventLog) tooLarge(times int) bool {
 	limit := l.limits.bytes
 	if l.limits.used.Load() > l.limits.total {
 		limit = min(limit, l.limits.floor)
 	}
-	return l.bytes > limit || len(l.events) > l.limits.events
+	return len(l.events) > 1 && (l.bytes > times*limit || len(l.events) > times*l.limits.events)
+}
+
+// pace returns the reader that sets the pace, or nil if none does.
+func (l *eventLog) pace() *reader {
+	for _, r := range l.readers {
+		if !r.stalled {
+			return r
+		}
+	}
+	return nil
 }
 
 func (l *eventLog) dropOldest() {
 	l.release(eventWeight + l.events[0].Body.weight())
+	if o, ok := l.events[0].Body.(Output); ok {
+		o.Release()
+	}
 	l.limits.dropped.Add(1)
 	l.events[0] = Event{} // the slice still points there
 	l.events = l.events[1:]
@@ -127,11 +153,10 @@ func (l *eventLog) release(weight int) {
 // reader takes nothing, all those that took nothing either are passed over from
 // then on: readers that stopped cost one wait together.
 func (l *eventLog) waitForPace(stop <-chan struct{}) bool {
-	i := slices.IndexFunc(l.readers, func(r *reader) bool { return !r.stalled })
-	if i < 0 || l.readers[i].seq >= l.first {
+	pace := l.pace()
+	if pace == nil || pace.seq >= l.first {
 		return false
 	}
-	pace := l.readers[i]
 	for _, r := range l.readers {
 		r.before = r.seq
 	}
@@ -203,6 +228,9 @@ func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration)
 			event = Event{Seq: l.first - 1, Time: time.Now(), Body: Skipped{First: r.seq + 1}}
 		case len(l.events) > 0 && r.seq < last:
 			event = l.events[r.seq+1-l.first]
+			if o, ok := event.Body.(Output); ok {
+				o.retain()
+			}
 		case l.ended:
 			l.mu.Unlock()
 			return Event{}, false, nil

@@ -26,7 +26,9 @@ func (s *sink) Emit(report tools.Report) {
 	switch r := report.(type) {
 	case tools.Output:
 		for chunk := range slices.Chunk(r.Data, MaxChunk) {
-			x.emit(Output{Stream: r.Stream, Offset: x.offsets[r.Stream], Data: slices.Clone(chunk)})
+			output := x.log.limits.newOutput(chunk)
+			output.Stream, output.Offset = r.Stream, x.offsets[r.Stream]
+			x.emit(output)
 			x.offsets[r.Stream] += uint64(len(chunk))
 		}
 		x.executor.outputBytes.Add(uint64(len(r.Data)))

@@ -28,25 +28,19 @@ type admission struct {
 	executor *executor.Executor
 }
 
-type orderKey struct{}
-
-// orderOf returns what admission made of the newest message.
-func orderOf(ctx context.Context) (executor.Order, bool) {
-	order, ok := ctx.Value(orderKey{}).(executor.Order)
-	return order, ok
-}
-
-// look judges each message that asks for a tool to run.
-func (a *admission) look(ctx context.Context, message any) (context.Context, error) {
+// look judges each message that asks for a tool to run, and leaves the order
+// for the handler.
+func (a *admission) look(ctx context.Context, message any) error {
 	request, ok := message.(*pb.ExecuteToolRequest)
 	if !ok {
-		return ctx, nil
+		return nil
 	}
 	order, err := a.admit(ctx, request)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return context.WithValue(ctx, orderKey{}, order), nil
+	rpcOf(ctx).order = &order
+	return nil
 }
 
 // admit decides whether one call may run. What the caller did wrong is an
@@ -83,7 +77,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	if err != nil {
 		return order, err
 	}
-	recordOf(ctx).decoded(input.json)
+	rpcOf(ctx).decoded(input.json)
 	who := policy.Subject{Level: settings.Level, Mode: settings.Mode}
 	order.Verdict = a.policy.Decide(who, entry.Spec, call.Effects())
 	if order.Verdict.Action != policy.Allow {
@@ -139,7 +133,7 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 	if order.CallID != "" {
 		order.Digest = digest(order.Tool, input)
 	}
-	recordOf(ctx).describe(order, len(input.json))
+	rpcOf(ctx).describe(order, len(input.json))
 	return order, input, nil
 }
 

@@ -7,38 +7,30 @@ import (
 	"context"
 
 	grpcauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/toolserver/toolserver/internal/auth"
 )
 
-type principalKey struct{}
-
 // principalOf returns who is calling; nobody before authenticate.
-func principalOf(ctx context.Context) auth.Principal {
-	principal, _ := ctx.Value(principalKey{}).(auth.Principal)
-	return principal
-}
+func principalOf(ctx context.Context) auth.Principal { return rpcOf(ctx).principal }
 
 // authenticate finds out who is calling. Callers inside the process need no
 // credentials: nobody else can reach the listener they come through.
 func authenticate(authenticator auth.Authenticator) link {
 	find := func(ctx context.Context) (context.Context, error) {
-		method, _ := grpc.Method(ctx)
-		if methods[method] == anybody {
+		rpc := rpcOf(ctx)
+		if methods[rpc.method] == anybody {
 			return ctx, nil
 		}
-		principal := auth.Local
-		if p, ok := peer.FromContext(ctx); !ok || p.Addr.Network() != localNetwork {
-			var err error
-			if principal, err = authenticator.Authenticate(header(ctx)); err != nil {
-				return nil, err
-			}
+		if p, ok := peer.FromContext(ctx); ok && p.Addr.Network() == localNetwork {
+			rpc.principal = auth.Local
+			return ctx, nil
 		}
-		recordOf(ctx).principal = principal.Name
-		return context.WithValue(ctx, principalKey{}, principal), nil
+		var err error
+		rpc.principal, err = authenticator.Authenticate(header(ctx))
+		return ctx, err
 	}
 	return link{grpcauth.UnaryServerInterceptor(find), grpcauth.StreamServerInterceptor(find)}
 }

@@ -46,41 +46,31 @@ func onEntry(look func(ctx context.Context, method string) error) link {
 }
 
 // onMessage is a link that looks at each request message as it is received,
-// before the handler has it. What it puts into the context is there for the
-// handler. A stream interceptor alone would not see the messages.
-func onMessage(look func(ctx context.Context, message any) (context.Context, error)) link {
+// before the handler has it. A stream interceptor alone would not see them.
+func onMessage(look func(ctx context.Context, message any) error) link {
 	return link{
 		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			ctx, err := look(ctx, request)
-			if err != nil {
+			if err := look(ctx, request); err != nil {
 				return nil, err
 			}
 			return next(ctx, request)
 		},
 		stream: func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			return next(server, &lookingStream{ServerStream: stream, ctx: stream.Context(), look: look})
+			return next(server, &lookingStream{stream, look})
 		},
 	}
 }
 
 type lookingStream struct {
 	grpc.ServerStream
-	ctx  context.Context // what the newest message left
-	look func(context.Context, any) (context.Context, error)
+	look func(context.Context, any) error
 }
-
-func (s *lookingStream) Context() context.Context { return s.ctx }
 
 func (s *lookingStream) RecvMsg(message any) error {
 	if err := s.ServerStream.RecvMsg(message); err != nil {
 		return err
 	}
-	ctx, err := s.look(s.ServerStream.Context(), message)
-	if err != nil {
-		return err
-	}
-	s.ctx = ctx
-	return nil
+	return s.look(s.Context(), message)
 }
 
 // around is a link that sees the whole of a call: it may give the rest of the

@@ -90,8 +90,17 @@ func (m *eventMessage) output(body *executor.Output) mem.BufferSlice {
 	}
 	w.number(2, body.Offset)
 	w.number(1, uint64(body.Stream))
-	return append(m.close(w, 6), mem.SliceBuffer(body.Data))
+	return append(m.close(w, 6), mem.NewBuffer(&body.Data, outputPool{body}))
 }
+
+// outputPool is where the transport returns the data of an output to.
+type outputPool struct{ *executor.Output }
+
+// Get is of no use: the data comes from the log.
+func (outputPool) Get(int) *[]byte { return nil }
+
+// Put says that the transport has sent the data.
+func (p outputPool) Put(*[]byte) { p.Release() }
 
 func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
 	size := frame + 64 + len(body.Result.Details)

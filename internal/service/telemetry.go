@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 )
 
@@ -39,26 +40,28 @@ func recoverPanics(logger *zap.Logger) link {
 // the links below return as errors becomes a status here, in one place.
 func telemetry(logger *zap.Logger, metrics *metrics) link {
 	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
-		r := &record{
+		r := &rpc{
 			logger: logger, metrics: metrics, method: method,
 			began: time.Now(), span: trace.SpanFromContext(ctx),
 		}
-		return context.WithValue(ctx, recordKey{}, r), r.close
+		return context.WithValue(ctx, rpcKey{}, r), r.close
 	})
 }
 
-type recordKey struct{}
+type rpcKey struct{}
 
-// record is what telemetry knows of one call. The links and handlers within
-// fill it as they learn more. It is used by the call's own goroutine alone.
-type record struct {
+// rpc is what is known of one RPC. Telemetry makes it, the links and handlers
+// within fill it as they learn more, and when the RPC ends it becomes the line
+// in the log. It is used by the RPC's own goroutine alone.
+type rpc struct {
 	logger  *zap.Logger
 	metrics *metrics
 	span    trace.Span
 	began   time.Time
 
 	method     string
-	principal  string
+	principal  auth.Principal
+	order      *executor.Order // what admission made of the newest message
 	session    string
 	tool       string
 	callID     string
@@ -70,19 +73,27 @@ type record struct {
 	err        error
 }
 
-// recordOf returns the record of a call.
-func recordOf(ctx context.Context) *record { return ctx.Value(recordKey{}).(*record) }
+// rpcOf returns what is known of the RPC that ctx belongs to.
+func rpcOf(ctx context.Context) *rpc { return ctx.Value(rpcKey{}).(*rpc) }
+
+// takeOrder returns the order that admission left, once: what was admitted once
+// cannot run twice.
+func (r *rpc) takeOrder() *executor.Order {
+	order := r.order
+	r.order = nil
+	return order
+}
 
 // describe notes which tool is called, where, and how large its input is.
-func (r *record) describe(order executor.Order, inputBytes int) {
+func (r *rpc) describe(order executor.Order, inputBytes int) {
 	r.session, r.tool, r.callID, r.inputBytes = order.Session.ID, order.Tool, order.CallID, inputBytes
 }
 
 // decoded notes an input that its tool has accepted. Only its outline is logged.
-func (r *record) decoded(input []byte) { r.input = input }
+func (r *rpc) decoded(input []byte) { r.input = input }
 
 // follows notes which execution the call is about.
-func (r *record) follows(x *executor.Execution) {
+func (r *rpc) follows(x *executor.Execution) {
 	r.session, r.tool, r.callID, r.execution = x.Order.Session.ID, x.Order.Tool, x.Order.CallID, x.ID
 	if r.span.IsRecording() {
 		r.span.SetAttributes(
@@ -93,7 +104,7 @@ func (r *record) follows(x *executor.Execution) {
 }
 
 // ended notes how the execution ended.
-func (r *record) ended(outcome executor.Outcome) {
+func (r *rpc) ended(outcome executor.Outcome) {
 	r.outcome = outcome
 	if r.span.IsRecording() {
 		r.span.SetAttributes(attribute.String("toolserver.outcome", outcome.String()))
@@ -101,7 +112,7 @@ func (r *record) ended(outcome executor.Outcome) {
 }
 
 // close counts and logs the call, and returns the status it ends with.
-func (r *record) close(err error) error {
+func (r *rpc) close(err error) error {
 	r.err = toStatus(err)
 	r.code = status.Code(r.err)
 	r.metrics.rpcs.WithLabelValues(r.method, r.code.String()).Inc()
@@ -116,11 +127,11 @@ func (r *record) close(err error) error {
 }
 
 // MarshalLogObject writes the line about the call.
-func (r *record) MarshalLogObject(line zapcore.ObjectEncoder) error {
+func (r *rpc) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	line.AddString("method", r.method)
 	line.AddString("code", r.code.String())
 	line.AddDuration("duration", time.Since(r.began))
-	line.AddString("principal", r.principal)
+	line.AddString("principal", r.principal.Name)
 	if r.tool != "" {
 		line.AddString("tool", r.tool)
 		line.AddString("session", r.session)

@@ -34,11 +34,11 @@ type toolService struct {
 
 func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
 	ctx := stream.Context()
-	order, ok := orderOf(ctx)
-	if !ok {
+	order := rpcOf(ctx).takeOrder()
+	if order == nil {
 		return status.Error(codes.Internal, "the call was not admitted")
 	}
-	x, err := s.executor.Start(ctx, order)
+	x, err := s.executor.Start(ctx, *order)
 	if err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream g
 // follow sends the events of an execution after a number, to the last.
 func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error {
 	ctx := stream.Context()
-	record := recordOf(ctx)
-	record.follows(x)
+	rpc := rpcOf(ctx)
+	rpc.follows(x)
 	for event, err := range x.Events(ctx, after) {
 		if err != nil {
 			return err
 		}
 		if finished, ok := event.Body.(executor.Finished); ok {
-			record.ended(finished.Outcome)
+			rpc.ended(finished.Outcome)
 		}
 		if err := stream.SendMsg(&eventMessage{x, event}); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (s *toolService) find(ctx context.Context, request interface {
 		x, err = s.executor.FindCall(owner, request.GetSessionId(), call)
 	}
 	if err == nil {
-		recordOf(ctx).follows(x)
+		rpcOf(ctx).follows(x)
 	}
 	return x, err
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -112,14 +111,23 @@ func (s *Store) Get(owner, id string) (*Session, error) {
 	return session, err
 }
 
-var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+// isID reports whether a caller may name a session so.
+func isID(id string) bool {
+	for i, c := range id {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return id != "" && len(id) <= 64
+}
 
 // Create makes a session of owner.
 func (s *Store) Create(owner string, request Request) (*Session, error) {
 	if request.ID == "" {
 		request.ID = strings.ToLower(rand.Text()[:16])
 	}
-	if !idForm.MatchString(request.ID) {
+	if !isID(request.ID) {
 		return nil, fmt.Errorf("%w: id %q: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", ErrInvalid, request.ID)
 	}
 	settings, err := s.settle(request.Settings)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -42,8 +41,6 @@ type catalog struct {
 	byName   map[string]*Entry // names and aliases
 	sorted   []*Entry
 }
-
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
 // Replace makes tools the whole of what source offers. On an error nothing
 // changes.
@@ -89,8 +86,8 @@ func (r *Registry) Replace(source string, tools ...Tool) error {
 
 func checkSpec(spec Spec) error {
 	switch {
-	case !nameForm.MatchString(spec.Name):
-		return fmt.Errorf("tool name %q: want a-z, 0-9 and _, beginning with a letter", spec.Name)
+	case !isToolName(spec.Name):
+		return fmt.Errorf("tool name %q: want a-z, 0-9 and _, beginning with a letter, at most 64", spec.Name)
 	case spec.Level < ReadOnly || spec.Level > DangerFullAccess:
 		return fmt.Errorf("tool %s has no level", spec.Name)
 	case spec.Summary == "" || strings.Contains(spec.Summary, "\n"):
@@ -99,6 +96,15 @@ func checkSpec(spec Spec) error {
 		return fmt.Errorf("tool %s has no input schema", spec.Name)
 	}
 	return nil
+}
+
+func isToolName(name string) bool {
+	for i, c := range name {
+		if letter := c >= 'a' && c <= 'z'; !letter && (i == 0 || c != '_' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
 }
 
 func (r *Registry) missing(spec Spec) string {
