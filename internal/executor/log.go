@@ -5,6 +5,7 @@ package executor
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ type logLimits struct {
 type reader struct {
 	seq     uint64        // the last event taken
 	before  uint64        // seq when the writer last began to wait
-	wake    chan struct{} // has room for one; filled when there is news
+	wake    chan struct{} // has room for one; filled when there is news; nil before the first wait
 	waiting bool
 	stalled bool // the writer gave up waiting for it
 }
@@ -201,7 +202,7 @@ func (l *eventLog) bounds() (first, last uint64) {
 
 // follow returns a reader placed after an event.
 func (l *eventLog) follow(after uint64) *reader {
-	r := &reader{seq: after, wake: make(chan struct{}, 1)}
+	r := &reader{seq: after}
 	l.mu.Lock()
 	l.readers = append(l.readers, r)
 	l.mu.Unlock()
@@ -220,7 +221,7 @@ func (l *eventLog) unfollow(r *reader) {
 // returns ok false at the end of the log, and a Heartbeat when nothing happened
 // for that long.
 func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration) (event Event, ok bool, err error) {
-	for {
+	for try := 0; ; try++ {
 		l.mu.Lock()
 		last := l.first + uint64(len(l.events)) - 1
 		switch {
@@ -234,8 +235,15 @@ func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration)
 		case l.ended:
 			l.mu.Unlock()
 			return Event{}, false, nil
+		case try == 0:
+			l.mu.Unlock()
+			runtime.Gosched() // a short call ends while others run
+			continue
 		default:
 			r.waiting = true
+			if r.wake == nil {
+				r.wake = make(chan struct{}, 1)
+			}
 		}
 		if !r.waiting {
 			r.seq = event.Seq

@@ -14,6 +14,12 @@ import (
 // limit bytes is left out, which TotalBytes and KeptBytes tell. Text is cut;
 // other kinds are useless in part and go as a whole.
 func trim(f *Finished, limit int) {
+	if f.Failure != nil {
+		f.Failure.Message = valid(f.Failure.Message)
+	}
+	if fits(f.Result.Content, limit) {
+		return
+	}
 	total, kept := 0, 0
 	content := make([]tools.Content, 0, len(f.Result.Content))
 	for _, c := range f.Result.Content {
@@ -37,9 +43,16 @@ func trim(f *Finished, limit int) {
 	if kept < total {
 		f.TotalBytes, f.KeptBytes = total, kept
 	}
-	if f.Failure != nil {
-		f.Failure.Message = valid(f.Failure.Message)
+}
+
+// fits reports whether content can be sent as it is, as nearly all can.
+func fits(content []tools.Content, limit int) bool {
+	for _, c := range content {
+		if text, ok := c.(tools.Text); ok && !utf8.ValidString(string(text)) {
+			return false
+		}
 	}
+	return contentBytes(content) <= limit
 }
 
 // valid returns text as valid UTF-8. Looking first is many times faster than

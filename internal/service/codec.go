@@ -76,10 +76,13 @@ func (m *eventMessage) accepted(body *executor.Accepted) mem.BufferSlice {
 	w.text(3, body.Tool)
 	w.text(2, body.CallID)
 	w.text(1, body.SessionID)
-	return m.close(w, 4)
+	return m.close(&w, 4)
 }
 
-func (m *eventMessage) started() mem.BufferSlice { return m.close(newBackward(frame), 5) }
+func (m *eventMessage) started() mem.BufferSlice {
+	w := newBackward(frame)
+	return m.close(&w, 5)
+}
 
 func (m *eventMessage) output(body *executor.Output) mem.BufferSlice {
 	w := newBackward(frame)
@@ -90,7 +93,7 @@ func (m *eventMessage) output(body *executor.Output) mem.BufferSlice {
 	}
 	w.number(2, body.Offset)
 	w.number(1, uint64(body.Stream))
-	return append(m.close(w, 6), mem.NewBuffer(&body.Data, outputPool{body}))
+	return append(m.close(&w, 6), mem.NewBuffer(&body.Data, outputPool{body}))
 }
 
 // outputPool is where the transport returns the data of an output to.
@@ -120,7 +123,7 @@ func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
 		w.message(2, end)
 	}
 	w.number(1, uint64(outcomeToProto(body.Outcome)))
-	return m.close(w, 12)
+	return m.close(&w, 12)
 }
 
 // close puts the fields that every event has around a body, whose field in
@@ -146,7 +149,7 @@ type backward struct {
 	behind int // bytes that follow buf, in every message that reaches its end
 }
 
-func newBackward(size int) *backward { return &backward{buf: make([]byte, size), at: size} }
+func newBackward(size int) backward { return backward{buf: make([]byte, size), at: size} }
 
 func (w *backward) varint(v uint64) {
 	w.at -= protowire.SizeVarint(v)

@@ -13,7 +13,7 @@ import (
 // "path:string(9) limit:number". input must have been decoded by its tool: then
 // it is valid, and its keys are the tool's and nobody's secret.
 func outline(input []byte) string {
-	var out []byte
+	out := make([]byte, 0, 64)
 	i := 0
 	for i < len(input) && input[i] != '{' {
 		if input[i] == '"' {
