@@ -111,10 +111,11 @@ func follow(ctx context.Context, client pb.ToolServiceClient, request *pb.Execut
 	}
 }
 
-// noop calls the tool that does nothing and checks that it did. With callID the
+// noop calls a tool that does nothing and checks that it did. With callID the
 // request carries an id of its own.
-func noop(s *server, callID bool) caller {
+func noop(s *server, tool string, callID bool) caller {
 	request := noopRequest()
+	request.Tool = tool
 	var number atomic.Uint64
 	return func(ctx context.Context) error {
 		request := request
@@ -193,18 +194,21 @@ func cpuOf(s slice) float64  { return s.cpu }
 
 // executeTool is figure 1.
 func executeTool(ctx context.Context, h *harness) ([]row, error) {
-	var plain, named []*duel
+	var plain, others []*duel
 	for _, n := range h.plan.concurrency {
 		plain = append(plain, &duel{
 			name: fmt.Sprintf("ExecuteTool, %d at once", n), workers: n,
-			make: func(s *server) caller { return noop(s, false) },
+			make: func(s *server) caller { return noop(s, work.Noop, false) },
 		})
-		named = append(named, &duel{
+		others = append(others, &duel{
 			name: fmt.Sprintf("ExecuteTool with call ids, %d at once", n), workers: n,
-			make: func(s *server) caller { return noop(s, true) },
+			make: func(s *server) caller { return noop(s, work.Noop, true) },
+		}, &duel{
+			name: fmt.Sprintf("ExecuteTool of a tool that might wait, %d at once", n), workers: n,
+			make: func(s *server) caller { return noop(s, work.Task, false) },
 		})
 	}
-	if err := h.fight(ctx, slices.Concat(plain, named)); err != nil {
+	if err := h.fight(ctx, slices.Concat(plain, others)); err != nil {
 		return nil, err
 	}
 	var rows []row
@@ -215,7 +219,7 @@ func executeTool(ctx context.Context, h *harness) ([]row, error) {
 			d.row(d.name+": p99", "µs", p99Of, ratioAtMost(1.3)),
 			d.row(d.name+": server CPU", "µs/call", cpuOf, target{}))
 	}
-	for _, d := range named {
+	for _, d := range others {
 		rows = append(rows,
 			d.row(d.name, "calls/s", rateOf, target{}),
 			d.row(d.name+": server CPU", "µs/call", cpuOf, target{}))

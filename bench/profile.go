@@ -28,7 +28,7 @@ func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
 		call    func(*server) caller
 		workers int
 	}{
-		{"execute", func(s *server) caller { return noop(s, false) }, many},
+		{"execute", func(s *server) caller { return noop(s, work.Noop, false) }, many},
 		{"list", listTools, many},
 		{"output", func(s *server) caller {
 			return func(ctx context.Context) error {

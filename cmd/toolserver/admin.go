@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +16,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// newMetrics returns a registry with the metrics of the process.
+// newMetrics returns a registry with what this server was built from.
 func newMetrics() *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "toolserver_build_info", Help: "What this server was built from; always 1.",
@@ -23,19 +24,32 @@ func newMetrics() *prometheus.Registry {
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		build,
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+	registry.MustRegister(build)
 	return registry
+}
+
+// serveMetrics returns the handler of a registry. The metrics of the process and
+// of the runtime join it when it is first asked: making them takes a tenth of
+// the time this server needs to start.
+func serveMetrics(registry *prometheus.Registry, logger *zap.Logger) http.HandlerFunc {
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(logger)})
+	join := sync.OnceFunc(func() {
+		registry.MustRegister(
+			collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		)
+	})
+	return func(w http.ResponseWriter, r *http.Request) {
+		join()
+		handler.ServeHTTP(w, r)
+	}
 }
 
 // newAdmin returns the HTTP server for operators: metrics, probes and, if
 // wanted, profiles.
 func newAdmin(metrics *prometheus.Registry, ready func() bool, profiles bool, logger *zap.Logger) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(logger)}))
+	mux.HandleFunc("GET /metrics", serveMetrics(metrics, logger))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, true, "alive") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if ready() {

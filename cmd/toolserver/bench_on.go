@@ -22,7 +22,7 @@ import (
 // benchTools returns the tools that make bench measures with, and as many more
 // as make an index of work.IndexTools.
 func benchTools() []tools.Tool {
-	list := []tools.Tool{benchNoop(), benchOutput(), benchProfile()}
+	list := []tools.Tool{benchNoop(work.Noop, true), benchNoop(work.Task, false), benchOutput(), benchProfile()}
 	others := len(files.Tools()) + len(turn.Tools()) // those that builtin joins these to
 	for i := range work.IndexTools - others - len(list) {
 		list = append(list, benchFiller(i))
@@ -37,9 +37,11 @@ func benchSpec(name, summary string) tools.Spec {
 	}
 }
 
-func benchNoop() tools.Tool {
+func benchNoop(name string, quick bool) tools.Tool {
 	text := strings.Repeat("x", work.ResultBytes)
-	return tools.New(benchSpec(work.Noop, "Does nothing and returns 1 KiB of text."), nil,
+	spec := benchSpec(name, "Does nothing and returns 1 KiB of text.")
+	spec.Quick = quick
+	return tools.New(spec, nil,
 		func(context.Context, tools.Env, work.NoopInput, tools.Sink) (tools.Result, error) {
 			return tools.TextResult(text), nil
 		})

@@ -37,8 +37,10 @@ type Order struct {
 	// Tool is the name of the tool. For an unknown one: the name asked for.
 	Tool string
 
-	// Call is what to run; nil for a refused call.
-	Call tools.Call
+	// Call is what to run; nil for a refused call. A quick one has ended when
+	// Start returns.
+	Call  tools.Call
+	Quick bool
 
 	// Verdict is what let the call pass.
 	Verdict policy.Verdict

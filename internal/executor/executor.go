@@ -126,7 +126,7 @@ func New(config Config) *Executor {
 func (e *Executor) Config() Config { return e.config }
 
 // Start begins to carry out an order, or to follow it: the same call id with
-// the same digest returns the execution there is. It never waits for the call.
+// the same digest returns the execution there is. It waits for quick calls only.
 // ctx gives the call its identity and trace; its end means nothing.
 func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 	call := order.Call
@@ -152,7 +152,11 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 	}, x.Created, nil)
 	x.caller = x.log.follow(0)
 	x.start()
-	e.runners.run(func() { x.run(ctx, call) })
+	if order.Quick {
+		x.run(ctx, call)
+	} else {
+		e.runners.run(func() { x.run(ctx, call) })
+	}
 	return x, nil
 }
 

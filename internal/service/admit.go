@@ -83,7 +83,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	if order.Verdict.Action != policy.Allow {
 		return deny(order), nil
 	}
-	order.Call = call
+	order.Call, order.Quick = call, entry.Spec.Quick
 	return order, nil
 }
 
