@@ -128,7 +128,7 @@ func defaultConfig() *config {
 			Retention:        10 * time.Minute,
 			MaxRetained:      10_000,
 			MaxResultBytes:   1 << 20,
-			MaxLogBytes:      1 << 20,
+			MaxLogBytes:      256 << 10,
 			MaxLogEvents:     10_000,
 			LogMemory:        256 << 20,
 			ReaderPatience:   time.Second,

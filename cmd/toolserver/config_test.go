@@ -168,7 +168,7 @@ func TestBadConfigurations(t *testing.T) {
 		"negative time":       {"shutdown_grace: -1s\n", nil, []string{"c.yaml:1: shutdown_grace: -1s is out of bounds"}},
 		"a size":              {"wire:\n  max_message_bytes: 5MB\n", nil, []string{`c.yaml:2: wire.max_message_bytes: "5MB" is not a size`}},
 		"a large size":        {"wire:\n  max_message_bytes: 9999999999GiB\n", nil, []string{"is not a size"}},
-		"a negative size":     {"executions:\n  log_memory: -1GiB\n", nil, []string{"c.yaml:2: executions.log_memory: -1GiB is out of bounds", "max_log_bytes: 1MiB is above"}},
+		"a negative size":     {"executions:\n  log_memory: -1GiB\n", nil, []string{"c.yaml:2: executions.log_memory: -1GiB is out of bounds", "max_log_bytes: 256KiB is above"}},
 		"anchors":             {"listen: &a 127.0.0.1:0\n", nil, []string{"c.yaml:1: listen: anchors"}},
 		"a level":             {"sessions:\n  level: root\n", nil, []string{`c.yaml:2: sessions.level: "root" is no level: want one of read_only`}},
 		"level above maximum": {"sessions:\n  max_level: read_only\n", nil, []string{"c.yaml:1: sessions.level: workspace_write is above"}},

@@ -54,7 +54,7 @@ type Config struct {
 	Retention        time.Duration // of ended executions; 10 minutes
 	MaxRetained      int           // ended executions kept; 10,000
 	MaxResultBytes   int           // content of a result; 1 MiB
-	MaxLogBytes      int           // events of one execution; 1 MiB
+	MaxLogBytes      int           // events of one execution; 256 KiB
 	MaxLogEvents     int           // events of one execution; 10,000
 	LogMemory        int64         // bytes of all logs together; 256 MiB
 	ReaderPatience   time.Duration // how long a full log waits for a reader that stopped; 1 second
@@ -72,7 +72,7 @@ func (c Config) WithDefaults() Config {
 	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
 	c.MaxRetained = cmp.Or(c.MaxRetained, 10_000)
 	c.MaxResultBytes = cmp.Or(c.MaxResultBytes, 1<<20)
-	c.MaxLogBytes = cmp.Or(c.MaxLogBytes, 1<<20)
+	c.MaxLogBytes = cmp.Or(c.MaxLogBytes, 256<<10)
 	c.MaxLogEvents = cmp.Or(c.MaxLogEvents, 10_000)
 	c.LogMemory = cmp.Or(c.LogMemory, 256<<20)
 	c.ReaderPatience = cmp.Or(c.ReaderPatience, time.Second)
