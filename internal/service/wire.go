@@ -27,6 +27,10 @@ type Wire struct {
 // spare each connection the pings by which gRPC would measure them.
 const windows = 1 << 20
 
+// writeBuffer is how many bytes a connection gathers before it writes to its
+// socket. Connections borrow the buffer while they have something to write.
+const writeBuffer = 256 << 10
+
 // streamWorkers is the number of goroutines that wait for calls with their
 // stacks grown. Calls beyond them get goroutines of their own.
 const streamWorkers = 128
@@ -65,6 +69,8 @@ func (w Wire) options() []grpc.ServerOption {
 		}),
 		grpc.StaticStreamWindowSize(windows),
 		grpc.StaticConnWindowSize(windows),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.SharedWriteBuffer(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(newCodec()),
