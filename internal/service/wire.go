@@ -28,7 +28,7 @@ type Wire struct {
 const windows = 1 << 20
 
 // writeBuffer is how many bytes a connection gathers before it writes to its
-// socket. Connections borrow the buffer while they have something to write.
+// socket. gRPC lends them the buffer while they have something to write.
 const writeBuffer = 256 << 10
 
 // streamWorkers is the number of goroutines that wait for calls with their
@@ -70,7 +70,6 @@ func (w Wire) options() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(windows),
 		grpc.StaticConnWindowSize(windows),
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.SharedWriteBuffer(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(newCodec()),
