@@ -57,16 +57,21 @@ func TestServeEndsInPeace(t *testing.T) {
 			t.Parallel()
 			server := startServer(t, "--config", writeFile(t, "c.yaml", "shutdown_grace: "+test.grace+"\n"))
 			client := server.client(t)
-			stream := execute(t, client, "sleep", `{"duration_ms":`+test.duration+`}`)
+			streams := make([]grpc.ServerStreamingClient[pb.ExecuteToolResponse], 200)
+			for i := range streams {
+				streams[i] = execute(t, client, "sleep", `{"duration_ms":`+test.duration+`}`)
+			}
 			if err := server.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			finished := lastEvent(t, stream).GetFinished()
-			if finished.GetOutcome() != test.want {
-				t.Errorf("finished %v, want %s", finished, test.want)
-			}
-			if test.want == pb.Outcome_OUTCOME_CANCELLED && !strings.Contains(finished.GetCancellation().GetReason(), "shutting down") {
-				t.Errorf("cancellation %v does not tell the reason", finished.GetCancellation())
+			for _, stream := range streams {
+				finished := lastEvent(t, stream).GetFinished()
+				if finished.GetOutcome() != test.want {
+					t.Errorf("finished %v, want %s", finished, test.want)
+				}
+				if test.want == pb.Outcome_OUTCOME_CANCELLED && !strings.Contains(finished.GetCancellation().GetReason(), "shutting down") {
+					t.Errorf("cancellation %v does not tell the reason", finished.GetCancellation())
+				}
 			}
 			rest := server.log.rest()
 			if code := wait(t, server.cmd); code != 0 {
