@@ -1,0 +1,308 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+func TestEventsOfACall(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+		out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("one")})
+		out.Emit(tools.Output{Stream: tools.Stderr, Data: []byte("two")})
+		out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("three")})
+		return tools.TextResult("done"), nil
+	}))
+	events := read(t, x, 0)
+	want := "1:accepted 2:started 3:output 4:output 5:output 6:finished"
+	if got := kinds(events); got != want {
+		t.Fatalf("events %s, want %s", got, want)
+	}
+	if o := events[4].Body.(executor.Output); o.Offset != 3 || string(o.Data) != "three" {
+		t.Errorf("third chunk %+v, want offset 3", o)
+	}
+	if got := kinds(read(t, x, 4)); got != "5:output 6:finished" {
+		t.Errorf("after 4: %s", got)
+	}
+	if got := kinds(read(t, x, 6)); got != "" {
+		t.Errorf("after the last: %s", got)
+	}
+	for _, err := range x.Events(context.Background(), 7) {
+		if !errors.Is(err, executor.ErrAhead) {
+			t.Errorf("after an event yet to be: %v, want ErrAhead", err)
+		}
+	}
+}
+
+func TestOutputIsChunkedAndCopied(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	want := bytes.Repeat([]byte("0123456789abcde\n"), 6000) // 96,000 bytes
+	x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+		data := slices.Clone(want)
+		out.Emit(tools.Output{Stream: tools.Stdout, Data: data})
+		clear(data)
+		return tools.Result{}, nil
+	}))
+	var got []byte
+	for _, event := range read(t, x, 0) {
+		if o, ok := event.Body.(executor.Output); ok {
+			if len(o.Data) > executor.MaxChunk || o.Offset != uint64(len(got)) {
+				t.Errorf("chunk of %d bytes at %d, after %d", len(o.Data), o.Offset, len(got))
+			}
+			got = append(got, o.Data...)
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("output was altered")
+	}
+	if n := finished(t, x).OutputBytes; n != uint64(len(want)) {
+		t.Errorf("output bytes %d, want %d", n, len(want))
+	}
+}
+
+func TestProgressIsCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{ProgressInterval: 100 * time.Millisecond})
+		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			for i := range 1000 {
+				out.Emit(tools.Progress{Done: float64(i)})
+				time.Sleep(time.Millisecond)
+			}
+			out.Emit(tools.Progress{Done: 1000})
+			out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("x")})
+			return tools.Result{}, nil
+		}))
+		events := read(t, x, 0)
+		var last float64 = -1
+		reports := 0
+		for i, event := range events {
+			if event.Seq != uint64(i+1) {
+				t.Fatalf("event %d has number %d", i+1, event.Seq)
+			}
+			if p, ok := event.Body.(executor.Progress); ok {
+				reports++
+				if p.Done <= last {
+					t.Errorf("progress went from %v to %v", last, p.Done)
+				}
+				last = p.Done
+			}
+		}
+		if reports < 10 || reports > 13 {
+			t.Errorf("%d reports in a second, want about 11", reports)
+		}
+		if last != 1000 {
+			t.Errorf("the newest report is %v, want 1000: it must come before the output after it", last)
+		}
+	})
+}
+
+func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{MaxLogBytes: 200_000, ReaderPatience: time.Second})
+		total := 0
+		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			time.Sleep(time.Second)
+			for range 100 {
+				out.Emit(tools.Output{Stream: tools.Stdout, Data: make([]byte, 30_000)})
+				total += 30_000
+			}
+			return tools.Result{}, nil
+		}))
+		begin := time.Now()
+		var seen []uint64
+		skipped := 0
+		for event, err := range x.Events(context.Background(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, ok := event.Body.(executor.Skipped); ok {
+				skipped++
+				if s.First != seen[len(seen)-1]+1 {
+					t.Errorf("skipped from %d after %d", s.First, seen[len(seen)-1])
+				}
+			} else if len(seen) > 0 && event.Seq != seen[len(seen)-1]+1 {
+				t.Errorf("event %d after %d", event.Seq, seen[len(seen)-1])
+			}
+			seen = append(seen, event.Seq)
+			if event.Seq == 3 {
+				<-x.Done() // stops reading until the end
+				if held := time.Since(begin); held > 3*time.Second {
+					t.Errorf("a reader that stopped held the tool up for %s", held)
+				}
+			}
+		}
+		if skipped != 1 || total != 3_000_000 {
+			t.Errorf("%d notes of skipped events and %d bytes, want 1 and all", skipped, total)
+		}
+		if f.Stats().DroppedEvents == 0 {
+			t.Error("no drops were counted")
+		}
+	})
+}
+
+func TestReaderThatReadsGetsEverything(t *testing.T) {
+	for _, first := range []string{"the reader", "those that stop"} {
+		t.Run(first+" first", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { readsEverything(t, first == "the reader") })
+		})
+	}
+}
+
+// readsEverything reads much output beside ten readers that take one event and
+// stop.
+func readsEverything(t *testing.T, readerFirst bool) {
+	f := newFixture(t, executor.Config{MaxLogBytes: 200_000, ReaderPatience: time.Minute})
+	const chunks = 2000
+	begin := make(chan struct{})
+	x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+		<-begin
+		for range chunks {
+			out.Emit(tools.Output{Stream: tools.Stdout, Data: make([]byte, 10_000)})
+		}
+		return tools.Result{}, nil
+	}))
+	var followers sync.WaitGroup
+	release := make(chan struct{})
+	stop := func() {
+		for range 10 {
+			followers.Go(func() {
+				for range x.Events(context.Background(), 0) {
+					<-release
+				}
+			})
+		}
+	}
+	n := 0
+	reader := func() {
+		followers.Go(func() {
+			for event, err := range x.Events(context.Background(), 0) {
+				switch body := event.Body.(type) {
+				case executor.Skipped:
+					t.Errorf("events from %d were skipped", body.First)
+				case executor.Output:
+					n += len(body.Data)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	order := []func(){stop, reader}
+	if readerFirst {
+		order = []func(){reader, stop}
+	}
+	for _, follow := range order {
+		follow()
+		synctest.Wait()
+	}
+	start := time.Now()
+	close(begin)
+	<-x.Done()
+	if held := time.Since(start); readerFirst && held != 0 || held > time.Minute {
+		t.Errorf("readers that stopped held the tool up for %s", held)
+	}
+	close(release)
+	followers.Wait()
+	if n != chunks*10_000 {
+		t.Errorf("%d bytes, want %d", n, chunks*10_000)
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{Heartbeat: 15 * time.Second})
+		x := f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+			time.Sleep(40 * time.Second)
+			return tools.Result{}, nil
+		}))
+		want := "1:accepted 2:started 2:heartbeat 2:heartbeat 3:finished"
+		if got := kinds(read(t, x, 0)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+func TestMemoryOfAllLogsIsBounded(t *testing.T) {
+	f := newFixture(t, executor.Config{LogMemory: 1 << 20, MaxLogBytes: 1 << 20})
+	var wg sync.WaitGroup
+	for range 20 {
+		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			for range 100 {
+				out.Emit(tools.Output{Stream: tools.Stdout, Data: make([]byte, 20_000)})
+			}
+			return tools.Result{}, nil
+		}))
+		wg.Go(func() { <-x.Done() })
+	}
+	wg.Wait()
+	if used, most := f.Stats().LogBytes, int64(1<<20+20*3*executor.MaxChunk); used > most {
+		t.Errorf("%d bytes in logs, want at most %d", used, most)
+	}
+}
+
+func TestResultIsTrimmed(t *testing.T) {
+	f := newFixture(t, executor.Config{MaxResultBytes: 10})
+	x := f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+		return tools.Result{Content: []tools.Content{
+			tools.Text("ab\xffcd"), tools.JSON(`{"large":true}`), tools.Text("äöü"),
+		}}, nil
+	}))
+	end := finished(t, x)
+	want := []tools.Content{tools.Text("ab\uFFFDcd"), tools.Text("ä")}
+	if !slices.EqualFunc(end.Result.Content, want, func(a, b tools.Content) bool { return a == b }) {
+		t.Errorf("content %q, want %q", end.Result.Content, want)
+	}
+	if end.TotalBytes != 7+14+6 || end.KeptBytes != 7+2 {
+		t.Errorf("%d of %d bytes kept, want 9 of 27", end.KeptBytes, end.TotalBytes)
+	}
+}
+
+// BenchmarkOutput measures output on its way through the log to one reader.
+func BenchmarkOutput(b *testing.B) {
+	e := executor.New(executor.Config{Logger: zap.NewNop()})
+	store := session.NewStore(session.Config{WorkspaceRoot: b.TempDir()})
+	s, err := store.Get("alice", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, executor.MaxChunk)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	x, err := e.Start(b.Context(), executor.Order{Owner: "alice", Session: s, Call: callFunc(
+		func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			for b.Loop() {
+				out.Emit(tools.Output{Stream: tools.Stdout, Data: data})
+			}
+			return tools.Result{}, nil
+		})})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for event, err := range x.Events(b.Context(), 0) {
+		if _, skipped := event.Body.(executor.Skipped); skipped || err != nil {
+			b.Fatal("skipped", err)
+		}
+		if output, ok := event.Body.(executor.Output); ok {
+			output.Release()
+		}
+	}
+	e.Drain(b.Context(), "")
+	e.Close()
+	store.Close()
+}
