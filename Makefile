@@ -60,7 +60,7 @@ bench: ## Measure against a bare gRPC server; takes a few minutes.
 
 .PHONY: soak
 soak: ## The long forms of the tests that repeat: minutes, not seconds.
-	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -run Soak ./...
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 
 FUZZTIME ?= 2m
 .PHONY: fuzz
