@@ -55,7 +55,12 @@ at once. When the connection breaks, the call continues on a new one.
 		Example: `  toolserver call read_file path=README.md limit=20
   toolserver call --address 127.0.0.1:8665 --json sleep duration_ms=3000
   echo '{"data": {"answer": 42}}' | toolserver call structured_output -`,
-		Args:              cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name the tool to call; 'toolserver tools' lists them")
+			}
+			return nil
+		},
 		ValidArgsFunction: completeCall(&f.to),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd, args[0], args[1:])

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,7 +69,7 @@ func (c sessionsConfig) store() session.Config {
 		DefaultWorkspace:  map[string]string{auth.Local.Name: c.Workspace},
 		WorkspaceRoot:     c.WorkspaceRoot,
 		AllowedWorkspaces: c.AllowedWorkspaces,
-		Default:           session.Settings{Level: c.Level, Mode: c.Mode, IdleTTL: c.IdleTTL},
+		Default:           session.Settings{Level: c.Level, Mode: c.Mode, IdleTTL: cmp.Or(c.IdleTTL, session.Forever)},
 		MaxLevel:          c.MaxLevel,
 		Modes:             c.Modes,
 		MaxPerPrincipal:   c.MaxPerPrincipal,

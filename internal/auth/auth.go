@@ -28,6 +28,9 @@ type Principal struct {
 // authentication is off, of everybody who reaches the server.
 var Local = Principal{Name: "local", Operator: true}
 
+// Server is the name of the server itself where it acts: nobody else has it.
+const Server = "server"
+
 // An Authenticator judges the value of an Authorization header, which is empty
 // where there was none.
 type Authenticator interface {
@@ -65,8 +68,8 @@ func NewTokens(tokens []Token) (*Tokens, error) {
 	t := &Tokens{byDigest: make(map[[sha256.Size]byte]Principal, len(tokens))}
 	for _, token := range tokens {
 		name := token.Principal.Name
-		if name == "" || len(name) > 64 || name == Local.Name {
-			return nil, fmt.Errorf("a token needs the name of a principal: 1 to 64 bytes, and not %q", Local.Name)
+		if name == "" || len(name) > 64 || name == Local.Name || name == Server {
+			return nil, fmt.Errorf("a token needs the name of a principal: 1 to 64 bytes, and neither %q nor %q", Local.Name, Server)
 		}
 		if len(token.Secret) < 16 {
 			return nil, fmt.Errorf("the token of %s has %d characters: it needs at least 16", name, len(token.Secret))

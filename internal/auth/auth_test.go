@@ -97,7 +97,8 @@ func TestNewTokensRefuses(t *testing.T) {
 		says   string
 	}{
 		{"no name", []auth.Token{{Secret: aliceSecret}}, "needs the name"},
-		{"the local principal", []auth.Token{{Principal: auth.Local, Secret: aliceSecret}}, `not "local"`},
+		{"the local principal", []auth.Token{{Principal: auth.Local, Secret: aliceSecret}}, `neither "local"`},
+		{"the server", []auth.Token{{Principal: auth.Principal{Name: auth.Server}, Secret: aliceSecret}}, `nor "server"`},
 		{"a long name", []auth.Token{{Principal: auth.Principal{Name: strings.Repeat("x", 65)}, Secret: aliceSecret}}, "64 bytes"},
 		{"no secret", []auth.Token{{Principal: alice}}, "alice has 0 characters"},
 		{"a short secret", []auth.Token{{Principal: alice, Secret: aliceSecret[:15]}}, "at least 16"},

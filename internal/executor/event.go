@@ -38,7 +38,7 @@ type Started struct{}
 type Output struct {
 	Stream tools.Stream
 	Offset uint64
-	Data   []byte // at most MaxChunk, never changed
+	Data   []byte // at most MaxChunk; not to be changed, nor used after Release
 	chunk  *chunk // the memory of Data; nil where it is its own
 }
 
@@ -120,15 +120,38 @@ const MaxChunk = 32_000
 
 const eventWeight = 64 // of an event without its body
 
-func (Accepted) weight() int      { return 256 }
-func (Started) weight() int       { return 0 }
-func (o Output) weight() int      { return 48 + len(o.Data) }
-func (p Progress) weight() int    { return 64 + len(p.Message) + len(p.Unit) }
-func (p Partial) weight() int     { return contentBytes(p.Content) }
-func (m UserMessage) weight() int { return 64 + len(m.Message) + 64*len(m.Attachments) }
-func (Heartbeat) weight() int     { return 0 }
-func (Skipped) weight() int       { return 0 }
-func (f Finished) weight() int    { return 256 + contentBytes(f.Result.Content) + len(f.Result.Details) }
+func (a Accepted) weight() int { return 256 + len(a.CallID) }
+func (Started) weight() int    { return 0 }
+func (p Progress) weight() int { return 64 + len(p.Message) + len(p.Unit) }
+func (p Partial) weight() int  { return 64*len(p.Content) + contentBytes(p.Content) }
+func (Heartbeat) weight() int  { return 0 }
+func (Skipped) weight() int    { return 0 }
+
+func (o Output) weight() int {
+	if o.chunk != nil {
+		return 48 + MaxChunk
+	}
+	return 48 + len(o.Data)
+}
+
+func (m UserMessage) weight() int {
+	n := 64 + len(m.Message)
+	for _, a := range m.Attachments {
+		n += 64 + len(a.Path) + len(a.MediaType)
+	}
+	return n
+}
+
+func (f Finished) weight() int {
+	n := 256 + contentBytes(f.Result.Content) + len(f.Result.Details)
+	if f.Failure != nil {
+		n += len(f.Failure.Message)
+		for _, p := range f.Failure.Problems {
+			n += 64 + len(p.Pointer) + len(p.Message)
+		}
+	}
+	return n
+}
 
 func contentBytes(content []tools.Content) int {
 	n := 0

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -87,9 +89,6 @@ func (c *Cancellation) Error() string {
 	return fmt.Sprintf("cancelled by %s: %s", c.By, c.Reason)
 }
 
-// byServer is who cancels when the server itself does.
-const byServer = "server"
-
 var errTimedOut = errors.New("timed out")
 
 // An Execution is one call of a tool, from acceptance to its one end. Its
@@ -102,8 +101,8 @@ type Execution struct {
 	executor *Executor
 	number   uint64
 	log      eventLog
-	done     chan struct{}
-	stopping <-chan struct{} // closed when the tool is told to stop
+	ending   chan struct{} // closed when the end is about to be written
+	done     chan struct{} // closed when it is
 
 	mu        sync.Mutex
 	state     State
@@ -112,7 +111,7 @@ type Execution struct {
 	outcome   Outcome
 	followers int
 	caller    *reader                 // kept for the caller; nil once taken
-	cancel    context.CancelCauseFunc // nil once ended
+	cancel    context.CancelCauseFunc // nil once the end began
 	told      bool                    // to stop
 
 	timeout  *time.Timer
@@ -123,7 +122,8 @@ type Execution struct {
 	offsets  [tools.Terminal + 1]uint64
 }
 
-// run carries the call out. It is the body of the execution's own goroutine.
+// run carries the call out, on the goroutine of a runner or, if it is quick, of
+// its caller.
 func (x *Execution) run(ctx context.Context, call tools.Call) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -165,7 +165,7 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 		}
 	}
 	// What was produced is kept, and the reason there is no more comes last.
-	finished.Result.Content = append(result.Content, finished.Result.Content...)
+	finished.Result.Content = slices.Concat(result.Content, finished.Result.Content)
 	finished.Result.Details = result.Details
 	return finished
 }
@@ -213,49 +213,53 @@ func (x *Execution) stop(cause error) {
 // does nothing to an execution that ended.
 func (x *Execution) Cancel(reason, by string) { x.stop(&Cancellation{Reason: reason, By: by}) }
 
-// finish ends the execution, once.
+// finish ends the execution, once. It counts as ended when its last event is
+// in the log: nobody sees the one without the other.
 func (x *Execution) finish(finished Finished) {
 	x.mu.Lock()
-	if x.state == Ended {
+	if x.cancel == nil {
 		x.mu.Unlock()
 		return
 	}
-	now := time.Now()
-	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
+	x.cancel(nil)
+	x.cancel = nil
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}
 	if x.grace != nil {
 		x.grace.Stop()
 	}
-	if x.cancel != nil {
-		x.cancel(nil)
-		x.cancel = nil
-	}
-	pending := x.progress.take()
-	ran := cmp.Or(x.started, now)
-	x.mu.Unlock()
-
-	if pending != nil {
+	now := time.Now()
+	if pending := x.progress.take(); pending != nil {
 		x.log.append(*pending, now, nil)
 	}
+	ran := cmp.Or(x.started, now)
+	x.mu.Unlock()
+	close(x.ending)
+
 	finished.Waited, finished.Ran = ran.Sub(x.Created), now.Sub(ran)
 	x.emitting.Lock()
 	for _, n := range x.offsets {
 		finished.OutputBytes += n
 	}
 	x.emitting.Unlock()
-	trim(&finished, x.executor.config.MaxResultBytes)
+	finished = finished.sendable(x.executor.config.MaxResultBytes)
+	x.executor.leave(x, &finished) // first: who sees the end may call again
+
+	x.mu.Lock()
 	x.log.end(finished, now)
+	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
+	x.mu.Unlock()
 	close(x.done)
-	x.executor.ended(x)
+	x.executor.keep(x)
 }
 
 // Done is closed when the execution has ended.
 func (x *Execution) Done() <-chan struct{} { return x.done }
 
 // Events returns the events after a number, and those to come, up to the last
-// one. The reader counts as a follower for as long as it iterates. An error is
+// one. The reader counts as a follower for as long as it iterates; the data of an
+// [Output] is its own until it calls Release. An error is
 // about the reading, never about the call: [ErrAhead], or the cause of ctx.
 func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -311,12 +315,12 @@ func (x *Execution) followed(change int) {
 	if abandoned && x.Order.OnDisconnect == Grace {
 		grace := x.executor.config.DisconnectGrace
 		x.grace = time.AfterFunc(grace, func() {
-			x.Cancel(fmt.Sprintf("the client was disconnected and did not come back within %s", grace), byServer)
+			x.Cancel(fmt.Sprintf("the client was disconnected and did not come back within %s", grace), auth.Server)
 		})
 	}
 	x.mu.Unlock()
 	if abandoned && x.Order.OnDisconnect == CancelAtOnce {
-		x.Cancel("the client disconnected", byServer)
+		x.Cancel("the client disconnected", auth.Server)
 	}
 }
 

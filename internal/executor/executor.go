@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 )
 
@@ -43,8 +44,9 @@ type Config struct {
 	// Logger takes what goes wrong inside tools. Required.
 	Logger *zap.Logger
 
-	// Observe, if set, is called once for each execution, after its end.
-	Observe func(*Execution)
+	// Observe, if set, is called once for each execution, with its end, just
+	// before anybody sees it.
+	Observe func(*Execution, *Finished)
 
 	MaxRunning       int           // unfinished executions at once; 20,000
 	DefaultTimeout   time.Duration // of a tool that names none; 2 minutes
@@ -94,7 +96,8 @@ type Executor struct {
 	number   uint64 // of the newest execution
 	byNumber map[uint64]*Execution
 	byCall   map[callKey]*Execution // by the call ids that callers gave
-	running  int
+	running  int                    // executions whose tools have not ended
+	unended  int                    // executions without their last event
 	draining bool
 	closed   bool
 	idle     chan struct{} // closed when draining and nothing runs
@@ -135,9 +138,10 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := &Execution{
 		Order: order, Created: time.Now(), executor: e,
-		log: eventLog{limits: &e.limits}, done: make(chan struct{}), state: Waiting,
-		cancel: cancel, stopping: ctx.Done(),
+		log: eventLog{limits: &e.limits}, state: Waiting, cancel: cancel,
+		ending: make(chan struct{}), done: make(chan struct{}),
 	}
+	x.caller = x.log.follow(0)
 	if existing, err := e.register(x); existing != nil || err != nil {
 		cancel(nil)
 		return existing, err
@@ -150,7 +154,6 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
 		Verdict: order.Verdict, Timeout: order.Timeout,
 	}, x.Created, nil)
-	x.caller = x.log.follow(0)
 	x.start()
 	if order.Quick {
 		x.run(ctx, call)
@@ -186,6 +189,7 @@ func (e *Executor) register(x *Execution) (*Execution, error) {
 		e.byCall[keyOf(x.Order)] = x
 	}
 	e.running++
+	e.unended++
 	return nil, nil
 }
 
@@ -196,8 +200,11 @@ func (e *Executor) sameCall(order Order) (*Execution, error) {
 		return nil, nil
 	}
 	existing := e.byCall[keyOf(order)]
+	if existing != nil && existing.Order.Session != order.Session && order.Session.ID != session.DefaultID {
+		return nil, nil // of a session that was closed and had the same id
+	}
 	if existing != nil && existing.Order.Digest != order.Digest {
-		return nil, fmt.Errorf("%w: %q ran %s as execution %s with another tool or input: use a new id for a new call",
+		return nil, fmt.Errorf("%w: %.64q ran %s as execution %s with another tool or input: use a new id for a new call",
 			ErrConflict, order.CallID, existing.Order.Tool, existing.ID)
 	}
 	return existing, nil
@@ -222,7 +229,7 @@ func (e *Executor) Find(owner, id string) (*Execution, error) {
 			return x, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
 }
 
 // FindCall returns the execution of owner with a call id.
@@ -238,7 +245,7 @@ func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error)
 	if x, err := e.Find(owner, callID); err == nil && x.Order.CallID == callID && x.Order.Session.ID == sessionID {
 		return x, nil
 	}
-	return nil, fmt.Errorf("%w: session %q has no call %q", ErrNotFound, sessionID, callID)
+	return nil, fmt.Errorf("%w: session %.64q has no call %.64q", ErrNotFound, sessionID, callID)
 }
 
 // List returns the executions of owner that match, newest first, at most limit
@@ -294,23 +301,30 @@ func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
 	return list
 }
 
-// ended keeps an execution that ended, for as long and as many as configured.
-func (e *Executor) ended(x *Execution) {
+// leave makes room for other calls: the tool of x has ended.
+func (e *Executor) leave(x *Execution, finished *Finished) {
 	x.Order.Session.Leave()
 	e.mu.Lock()
 	e.running--
+	e.mu.Unlock()
+	if e.config.Observe != nil {
+		e.config.Observe(x, finished)
+	}
+}
+
+// keep keeps an execution that ended, for as long and as many as configured.
+func (e *Executor) keep(x *Execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unended--
 	e.retained = append(e.retained, x)
 	for len(e.retained) > e.config.MaxRetained || len(e.retained) > 1 && e.limits.used.Load() > e.limits.total {
 		e.forgetOldest()
 	}
-	if e.expiry == nil {
+	if e.expiry == nil && !e.closed {
 		e.expiry = time.AfterFunc(e.config.Retention, e.expire)
 	}
 	e.closeIfIdle()
-	e.mu.Unlock()
-	if e.config.Observe != nil {
-		e.config.Observe(x)
-	}
 }
 
 func (e *Executor) forgetOldest() {
@@ -318,8 +332,8 @@ func (e *Executor) forgetOldest() {
 	e.retained[0] = nil // the slice still points there
 	e.retained = e.retained[1:]
 	delete(e.byNumber, x.number)
-	if x.Order.CallID != x.ID {
-		delete(e.byCall, keyOf(x.Order))
+	if k := keyOf(x.Order); e.byCall[k] == x {
+		delete(e.byCall, k)
 	}
 	x.log.forget()
 }
@@ -341,7 +355,7 @@ func (e *Executor) expire() {
 }
 
 func (e *Executor) closeIfIdle() {
-	if e.draining && e.running == 0 {
+	if e.draining && e.unended == 0 {
 		select {
 		case <-e.idle:
 		default:
@@ -363,7 +377,7 @@ func (e *Executor) Drain(ctx context.Context, reason string) {
 	case <-ctx.Done():
 	}
 	for _, x := range e.unfinished(func(*Execution) bool { return true }) {
-		x.Cancel(reason, byServer)
+		x.Cancel(reason, auth.Server)
 	}
 	<-e.idle
 }

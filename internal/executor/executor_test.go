@@ -318,6 +318,30 @@ func TestSameCallID(t *testing.T) {
 	}
 }
 
+// TestEndIsSeenWhole proves that an execution that counts as ended has its end.
+func TestEndIsSeenWhole(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	var wg sync.WaitGroup
+	for i := range 200 {
+		order := f.order(says("ok"))
+		order.CallID = fmt.Sprint("call-", i)
+		for range 2 { // two clients with one call id
+			wg.Go(func() {
+				x := f.start(order)
+				for x.Info().State != executor.Ended {
+				}
+				if info := x.Info(); info.LastSeq != 3 || info.Outcome != executor.Succeeded {
+					t.Errorf("ended with %+v", info)
+				}
+				if got := kinds(read(t, x, 0)); got != "1:accepted 2:started 3:finished" {
+					t.Error(got)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, executor.Config{Retention: time.Minute, MaxRetained: 3})

@@ -7,11 +7,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -258,18 +261,81 @@ func TestMemoryOfAllLogsIsBounded(t *testing.T) {
 
 func TestResultIsTrimmed(t *testing.T) {
 	f := newFixture(t, executor.Config{MaxResultBytes: 10})
+	ends := func(content ...tools.Content) executor.Finished {
+		return finished(t, f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+			return tools.Result{Content: content}, nil
+		})))
+	}
+	end := ends(tools.Text("ab\xffcd"), tools.Text("äöü"))
+	want := []tools.Content{tools.Text("ab\uFFFDcd"), tools.Text("ä")}
+	if end.Outcome != executor.Succeeded || !slices.EqualFunc(end.Result.Content, want, func(a, b tools.Content) bool { return a == b }) {
+		t.Errorf("%v %q, want %q", end.Outcome, end.Result.Content, want)
+	}
+	if end.TotalBytes != 5+6 || end.KeptBytes != 7+2 {
+		t.Errorf("%d of %d bytes kept, want 9 of 11", end.KeptBytes, end.TotalBytes)
+	}
+	// A piece that is lost as a whole is no success.
+	end = ends(tools.JSON(`{"large":true}`))
+	if end.Outcome != executor.Failed || end.Failure.Code != "result_too_large" || len(end.Result.Content) != 1 {
+		t.Errorf("%v %+v %q, want failed: result_too_large", end.Outcome, end.Failure, end.Result.Content)
+	}
+}
+
+// TestReasonIsKept proves that a model reads why a call did not succeed, however
+// much it produced before.
+func TestReasonIsKept(t *testing.T) {
+	f := newFixture(t, executor.Config{MaxResultBytes: 1000})
 	x := f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
-		return tools.Result{Content: []tools.Content{
-			tools.Text("ab\xffcd"), tools.JSON(`{"large":true}`), tools.Text("äöü"),
-		}}, nil
+		return tools.TextResult(strings.Repeat("x", 5000)), errors.New("out of luck")
 	}))
 	end := finished(t, x)
-	want := []tools.Content{tools.Text("ab\uFFFDcd"), tools.Text("ä")}
-	if !slices.EqualFunc(end.Result.Content, want, func(a, b tools.Content) bool { return a == b }) {
-		t.Errorf("content %q, want %q", end.Result.Content, want)
+	if n := len(end.Result.Content); n != 2 || end.Result.Content[n-1] != tools.Text("out of luck") {
+		t.Errorf("content %.100q", end.Result.Content)
 	}
-	if end.TotalBytes != 7+14+6 || end.KeptBytes != 7+2 {
-		t.Errorf("%d of %d bytes kept, want 9 of 27", end.KeptBytes, end.TotalBytes)
+}
+
+// TestWhateverToolsReportCanBeSent gives events what no message could carry.
+func TestWhateverToolsReportCanBeSent(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+		out.Emit(tools.Progress{Message: "caf\xe9", Unit: strings.Repeat("u", 1000)})
+		out.Emit(tools.UserMessage{Message: "\xff" + strings.Repeat("m", 1<<20), Attachments: []tools.Attachment{{Path: "\xff"}}})
+		out.Emit(tools.Partial{Content: []tools.Content{tools.Text("\xff"), tools.JSON("\xff"), tools.Artifact{Name: "\xff"}}})
+		return tools.Result{Details: []byte("\xff")}, errors.New(strings.Repeat("e", 4<<20))
+	}))
+	for _, event := range read(t, x, 0) {
+		text := fmt.Sprintf("%s", event.Body)
+		if !utf8.ValidString(text) || len(text) > 100_000 {
+			t.Errorf("%T of %d bytes cannot be sent", event.Body, len(text))
+		}
+	}
+}
+
+// TestOutputAfterACancel proves that a caller that reads gets what a tool wrote
+// while it was stopping.
+func TestOutputAfterACancel(t *testing.T) {
+	f := newFixture(t, executor.Config{MaxLogBytes: 200_000})
+	x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
+		<-ctx.Done()
+		for range 100 {
+			out.Emit(tools.Output{Stream: tools.Stdout, Data: make([]byte, 20_000)})
+		}
+		return tools.Result{}, context.Cause(ctx)
+	}))
+	n := 0
+	for event, err := range x.Events(context.Background(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Seq == 2 {
+			x.Cancel("enough", "alice")
+		}
+		if o, ok := event.Body.(executor.Output); ok {
+			n += len(o.Data)
+		}
+	}
+	if n != 100*20_000 {
+		t.Errorf("%d bytes, want %d", n, 100*20_000)
 	}
 }
 

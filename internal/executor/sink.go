@@ -17,7 +17,7 @@ type sink Execution
 func (s *sink) Emit(report tools.Report) {
 	x := (*Execution)(s)
 	if p, ok := report.(tools.Progress); ok {
-		x.reportProgress(Progress(p))
+		x.reportProgress(Progress(p).sendable())
 		return
 	}
 	x.emitting.Lock()
@@ -33,14 +33,14 @@ func (s *sink) Emit(report tools.Report) {
 		}
 		x.executor.outputBytes.Add(uint64(len(r.Data)))
 	case tools.Partial:
-		x.emit(Partial(r))
+		x.emit(Partial(r).sendable(x.executor.config.MaxResultBytes))
 	case tools.UserMessage:
-		x.emit(UserMessage(r))
+		x.emit(UserMessage(r).sendable())
 	}
 }
 
-// emit appends an event at the pace of the readers.
-func (x *Execution) emit(body Body) { x.log.append(body, time.Now(), x.stopping) }
+// emit appends an event at the pace of the readers, until the execution ends.
+func (x *Execution) emit(body Body) { x.log.append(body, time.Now(), x.ending) }
 
 // coalescer joins reports of progress that follow each other too quickly: the
 // newest one wins. It is guarded by the execution's mutex.
@@ -64,8 +64,8 @@ func (x *Execution) reportProgress(p Progress) {
 	now := time.Now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.state != Running {
-		return
+	if x.cancel == nil {
+		return // the end began
 	}
 	c := &x.progress
 	if wait := x.executor.config.ProgressInterval - now.Sub(c.last); wait > 0 {

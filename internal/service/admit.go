@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"strings"
 
-	"unicode/utf8"
-
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
@@ -100,6 +98,7 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 		Owner: principalOf(ctx).Name, Tool: request.GetTool(),
 		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
 	}
+	rpcOf(ctx).asks(request)
 	switch {
 	case order.Tool == "":
 		return order, toolInput{}, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
@@ -130,10 +129,10 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 		return order, toolInput{}, err
 	}
 	input := inputOf(request)
+	rpcOf(ctx).inputBytes = len(input.json)
 	if order.CallID != "" {
 		order.Digest = digest(order.Tool, input)
 	}
-	rpcOf(ctx).describe(order, len(input.json))
 	return order, input, nil
 }
 
@@ -155,9 +154,6 @@ func (a *admission) unknown(name string, selection tools.Selection) string {
 		if selection.Has(&entry.Spec) {
 			names = append(names, entry.Spec.Name)
 		}
-	}
-	if !utf8.ValidString(name) {
-		name = strings.ToValidUTF8(name, "\uFFFD")
 	}
 	message := fmt.Sprintf("There is no tool %q in this session.", name)
 	if near := tools.Nearest(name, names); len(near) > 0 {

@@ -8,6 +8,8 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // A link is one step of the chain, for both kinds of call.
@@ -79,12 +81,29 @@ func around(begin func(ctx context.Context, method string) (context.Context, fun
 	return link{
 		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			ctx, end := begin(ctx, info.FullMethod)
+			defer endPanicked(&end)
 			response, err := next(ctx, request)
-			return response, end(err)
+			return response, take(&end)(err)
 		},
 		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 			ctx, end := begin(stream.Context(), info.FullMethod)
-			return end(next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}))
+			defer endPanicked(&end)
+			err := next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx})
+			return take(&end)(err)
 		},
+	}
+}
+
+// take returns the end of a call, which is then nobody else's to call.
+func take(end *func(error) error) func(error) error {
+	taken := *end
+	*end = nil
+	return taken
+}
+
+// endPanicked ends a call whose handler did not return.
+func endPanicked(end *func(error) error) {
+	if *end != nil {
+		(*end)(status.Error(codes.Internal, "panic"))
 	}
 }

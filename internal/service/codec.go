@@ -26,7 +26,7 @@ type eventMessage struct {
 
 // codec is gRPC's own, but for events: those that every call has and those
 // that carry its output are written from the values of the log straight to the
-// wire. Output is not copied: the log never changes it.
+// wire. Output is not copied: it is released when it was sent.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }

@@ -10,15 +10,17 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// toolInput is the input of a call as JSON text. problem says why a Struct has
-// no such text.
+// toolInput is the input of a call as JSON text. A Struct that has no such text
+// has a problem, and bytes that stand for it instead.
 type toolInput struct {
 	json    []byte
 	problem *tools.InputError
@@ -30,9 +32,10 @@ func inputOf(request *pb.ExecuteToolRequest) toolInput {
 		return toolInput{json: request.InputJson}
 	}
 	w := structWriter{}
-	w.object(request.Input, "")
+	w.object(request.Input)
 	if len(w.problems) > 0 {
-		return toolInput{json: w.out, problem: &tools.InputError{Problems: w.problems}}
+		standIn, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request.Input)
+		return toolInput{json: standIn, problem: &tools.InputError{Problems: w.problems}}
 	}
 	return toolInput{json: w.out}
 }
@@ -42,14 +45,11 @@ func inputOf(request *pb.ExecuteToolRequest) toolInput {
 // output on purpose and writes large integers as if they were exact.
 type structWriter struct {
 	out      []byte
+	path     []string // where it is
 	problems []tools.Problem
-	depth    int
 }
 
-func (w *structWriter) object(s *structpb.Struct, pointer string) {
-	if !w.enter(pointer) {
-		return
-	}
+func (w *structWriter) object(s *structpb.Struct) {
 	w.out = append(w.out, '{')
 	for i, key := range slices.Sorted(maps.Keys(s.GetFields())) {
 		if i > 0 {
@@ -57,52 +57,57 @@ func (w *structWriter) object(s *structpb.Struct, pointer string) {
 		}
 		w.text(key)
 		w.out = append(w.out, ':')
-		w.value(s.Fields[key], pointer+"/"+key)
+		if !w.value(s.Fields[key], key) {
+			return
+		}
 	}
 	w.out = append(w.out, '}')
-	w.depth--
 }
 
-func (w *structWriter) list(l *structpb.ListValue, pointer string) {
-	if !w.enter(pointer) {
-		return
-	}
+func (w *structWriter) list(l *structpb.ListValue) {
 	w.out = append(w.out, '[')
 	for i, item := range l.GetValues() {
 		if i > 0 {
 			w.out = append(w.out, ',')
 		}
-		w.value(item, pointer+"/"+strconv.Itoa(i))
+		if !w.value(item, strconv.Itoa(i)) {
+			return
+		}
 	}
 	w.out = append(w.out, ']')
-	w.depth--
 }
 
-// enter goes one level down, unless that is too deep.
-func (w *structWriter) enter(pointer string) bool {
-	if w.depth == tools.MaxDepth {
-		w.problem(pointer, fmt.Sprintf("is nested too deeply: at most %d levels", tools.MaxDepth))
+// maxStructProblems is how many problems of a Struct are told at most.
+const maxStructProblems = 20
+
+// value writes a value that is at step below where the writer is. It reports
+// whether to go on.
+func (w *structWriter) value(v *structpb.Value, step string) bool {
+	w.path = append(w.path, step)
+	defer func() { w.path = w.path[:len(w.path)-1] }()
+	switch {
+	case len(w.path) > tools.MaxDepth:
+		w.problem(fmt.Sprintf("is nested too deeply: at most %d levels", tools.MaxDepth))
+		return false
+	case len(w.out) > tools.MaxInputBytes:
+		w.problem(fmt.Sprintf("the input is too large: at most %d bytes", tools.MaxInputBytes))
 		return false
 	}
-	w.depth++
-	return true
-}
-
-func (w *structWriter) value(v *structpb.Value, pointer string) {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_StringValue:
 		w.text(kind.StringValue)
 	case *structpb.Value_NumberValue:
-		w.number(kind.NumberValue, pointer)
+		w.number(kind.NumberValue)
 	case *structpb.Value_BoolValue:
 		w.out = strconv.AppendBool(w.out, kind.BoolValue)
 	case *structpb.Value_StructValue:
-		w.object(kind.StructValue, pointer)
+		w.object(kind.StructValue)
 	case *structpb.Value_ListValue:
-		w.list(kind.ListValue, pointer)
+		w.list(kind.ListValue)
 	default: // null, or a value that was never set
 		w.out = append(w.out, "null"...)
 	}
+	return len(w.problems) < maxStructProblems
 }
 
 func (w *structWriter) text(s string) {
@@ -115,12 +120,12 @@ func (w *structWriter) text(s string) {
 
 // number writes integers without exponent or fraction. Those beyond 2^53 are
 // refused: a Struct may have rounded them on the way.
-func (w *structWriter) number(f float64, pointer string) {
+func (w *structWriter) number(f float64) {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):
-		w.problem(pointer, "is not a finite number")
+		w.problem("is not a finite number")
 	case f == math.Trunc(f) && math.Abs(f) > 1<<53:
-		w.problem(pointer, fmt.Sprintf("%.0f is beyond 2^53, where a Struct rounds integers: send it in input_json", f))
+		w.problem(fmt.Sprintf("%.0f is beyond 2^53, where a Struct rounds integers: send it in input_json", f))
 	case f == math.Trunc(f):
 		w.out = strconv.AppendInt(w.out, int64(f), 10)
 	default:
@@ -128,6 +133,16 @@ func (w *structWriter) number(f float64, pointer string) {
 	}
 }
 
-func (w *structWriter) problem(pointer, message string) {
-	w.problems = append(w.problems, tools.Problem{Pointer: pointer, Message: message})
+// problem notes a problem with the value where the writer is. Keys are cut: they
+// come from outside.
+func (w *structWriter) problem(message string) {
+	if len(w.problems) == maxStructProblems {
+		return
+	}
+	var pointer strings.Builder
+	for _, step := range w.path {
+		step = strings.NewReplacer("~", "~0", "/", "~1").Replace(step[:min(len(step), 60)])
+		pointer.WriteString("/" + strings.ToValidUTF8(step, "\uFFFD"))
+	}
+	w.problems = append(w.problems, tools.Problem{Pointer: pointer.String(), Message: message})
 }

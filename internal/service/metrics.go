@@ -59,15 +59,14 @@ func newMetrics(registerer prometheus.Registerer, stats func() executor.Stats) *
 	return m
 }
 
-// observe counts an execution that ended.
-func (m *metrics) observe(x *executor.Execution) {
-	info := x.Info()
+// observe counts an execution that ends.
+func (m *metrics) observe(x *executor.Execution, end *executor.Finished) {
 	tool := x.Order.Tool
-	if info.Outcome == executor.NoSuchTool {
+	if end.Outcome == executor.NoSuchTool {
 		tool = unknownTool
 	}
-	m.calls.WithLabelValues(tool, info.Outcome.String()).Inc()
-	if !info.Started.IsZero() {
-		m.durations.WithLabelValues(tool).Observe(info.Ended.Sub(info.Started).Seconds())
+	m.calls.WithLabelValues(tool, end.Outcome.String()).Inc()
+	if x.Info().State == executor.Running { // a refused call never was
+		m.durations.WithLabelValues(tool).Observe(end.Ran.Seconds())
 	}
 }

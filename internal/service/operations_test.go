@@ -18,7 +18,9 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -136,6 +138,9 @@ func TestHealthWhileDraining(t *testing.T) {
 	}
 	if _, err := rest(stream); err != nil {
 		t.Error(err)
+	}
+	if _, err := watch.Recv(); status.Code(err) != codes.Canceled {
+		t.Errorf("a watch of the health ended with %v, want that it ends with the server", err)
 	}
 }
 

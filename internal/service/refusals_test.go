@@ -121,7 +121,7 @@ func TestRefusedByStatus(t *testing.T) {
 		{"long name", asJSON(strings.Repeat("x", 200), `{}`), codes.InvalidArgument, "128"},
 		{"both inputs", &pb.ExecuteToolRequest{Tool: "count", Input: mustStruct(t, nil), InputJson: []byte(`{}`)}, codes.InvalidArgument, "both"},
 		{"5 MiB", asJSON("count", `{"x":"`+strings.Repeat("x", 5<<20)+`"}`), codes.ResourceExhausted, "larger"},
-		{"Struct of 20,000 levels", &pb.ExecuteToolRequest{Tool: "count", Input: &structpb.Struct{Fields: map[string]*structpb.Value{"a": nested}}}, codes.Internal, ""},
+		{"Struct of 20,000 levels", &pb.ExecuteToolRequest{Tool: "count", Input: &structpb.Struct{Fields: map[string]*structpb.Value{"a": nested}}}, codes.Internal, "recursion"},
 		{"timeout 0", seconds(0), codes.InvalidArgument, "more than 0"},
 		{"timeout -1", seconds(-1), codes.InvalidArgument, "more than 0"},
 		{"timeout of a year", seconds(365 * 24 * 3600), codes.InvalidArgument, "1h0m0s"},
@@ -147,6 +147,50 @@ func TestRefusedByStatus(t *testing.T) {
 	}
 	if n := s.logs.FilterMessage("panic").Len(); n != 1 {
 		t.Errorf("%d panics in the log, want 1", n)
+	}
+	counted := false
+	for _, entry := range s.logs.FilterMessage("call").All() {
+		counted = counted || entry.ContextMap()["tool"] == "panics_early" && entry.ContextMap()["code"] == "Internal"
+	}
+	if !counted {
+		t.Error("the call that panicked has no line of its own")
+	}
+}
+
+// TestHugeNamesStaySmall sends names of megabytes: neither answers nor the log
+// repeat them.
+func TestHugeNamesStaySmall(t *testing.T) {
+	s := serve(t)
+	c := s.dial("")
+	huge := strings.Repeat("x", 3<<20)
+	_, err := c.GetSession(timeout(t), &pb.GetSessionRequest{SessionId: huge})
+	wantCode(t, err, codes.NotFound)
+	_, err2 := c.GetExecution(timeout(t), &pb.GetExecutionRequest{ExecutionId: huge})
+	_, err3 := c.call(&pb.ExecuteToolRequest{Tool: "count", SessionId: huge})
+	_, err4 := c.Cancel(timeout(t), &pb.CancelRequest{CallId: huge, SessionId: huge})
+	for _, err := range []error{err, err2, err3, err4} {
+		if n := len(err.Error()); n > 1000 {
+			t.Errorf("an error of %d bytes: %.80s", n, err)
+		}
+	}
+	for _, entry := range s.logs.All() {
+		if n := len(fmt.Sprint(entry.ContextMap())); n > 4000 {
+			t.Errorf("a line of %d bytes", n)
+		}
+	}
+}
+
+// TestManyProblemsOfAStruct sends a small request that has thousands of
+// problems below a long key.
+func TestManyProblemsOfAStruct(t *testing.T) {
+	c := serve(t).dial("")
+	numbers := make([]any, 5000)
+	for i := range numbers {
+		numbers[i] = math.NaN()
+	}
+	end := c.run(&pb.ExecuteToolRequest{Tool: "count", Input: mustStruct(t, map[string]any{strings.Repeat("k", 1<<20): numbers})})
+	if n := len(end.GetFailure().GetProblems()); end.GetOutcome() != pb.Outcome_OUTCOME_INVALID_INPUT || n != 20 || proto.Size(end) > 20_000 {
+		t.Errorf("%v with %d problems in %d bytes", end.GetOutcome(), n, proto.Size(end))
 	}
 }
 

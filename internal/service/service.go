@@ -21,7 +21,6 @@ import (
 	channelz "google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
@@ -67,7 +66,7 @@ var goVersion = runtime.Version()
 type Server struct {
 	config   Config
 	grpc     *grpc.Server
-	health   *health.Server
+	health   *healthServer
 	executor *executor.Executor
 	metrics  *metrics
 	local    *bufconn.Listener
@@ -77,11 +76,11 @@ type Server struct {
 // New returns a server that serves callers inside the process at once, and
 // those outside once Serve was called. Shut it down after use.
 func New(config Config) *Server {
-	s := &Server{config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: health.NewServer()}
+	s := &Server{config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer()}
 
 	var metrics *metrics
 	config.Executor.Logger = config.Logger
-	config.Executor.Observe = func(x *executor.Execution) { metrics.observe(x) }
+	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) { metrics.observe(x, end) }
 	s.executor = executor.New(config.Executor)
 	metrics = newMetrics(config.Metrics, s.executor.Stats)
 
@@ -153,6 +152,7 @@ func (s *Server) Ready() bool { return !s.executor.Draining() }
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.executor.Drain(ctx, "the server is shutting down")
+	s.health.close()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

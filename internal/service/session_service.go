@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -60,7 +61,7 @@ func settingsFrom(message interface {
 		if err := ttl.CheckValid(); err != nil {
 			return settings, invalid("idle_ttl: %v", err)
 		}
-		settings.IdleTTL = ttl.AsDuration()
+		settings.IdleTTL = cmp.Or(ttl.AsDuration(), session.Forever)
 	}
 	return settings, nil
 }

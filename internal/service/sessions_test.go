@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -119,6 +120,42 @@ func TestSessions(t *testing.T) {
 	wantCode(t, err, codes.NotFound)
 }
 
+// TestSessionOfTheSameName proves that a session that was closed leaves its call
+// ids to nobody.
+func TestSessionOfTheSameName(t *testing.T) {
+	c := serve(t).dial("")
+	ctx := timeout(t)
+	var ids []string
+	for range 2 {
+		if _, err := c.CreateSession(ctx, &pb.CreateSessionRequest{SessionId: "again"}); err != nil {
+			t.Fatal(err)
+		}
+		events, err := c.call(&pb.ExecuteToolRequest{SessionId: "again", CallId: proto.String("1"), Tool: "count", InputJson: []byte(`{}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, events[0].GetExecutionId())
+		if _, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: "again"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids[0] == ids[1] {
+		t.Error("the second session has the call of the first")
+	}
+}
+
+func TestIdleTime(t *testing.T) {
+	c := serve(t).dial("")
+	for asked, want := range map[*durationpb.Duration]time.Duration{
+		nil: 0, durationpb.New(0): 0, durationpb.New(time.Minute): time.Minute,
+	} {
+		created, err := c.CreateSession(timeout(t), &pb.CreateSessionRequest{IdleTtl: asked})
+		if err != nil || created.GetSession().GetIdleTtl().AsDuration() != want {
+			t.Errorf("asked for %v: %v, %v, want %s", asked, created, err, want)
+		}
+	}
+}
+
 func TestSessionRefusals(t *testing.T) {
 	c := serve(t).dial("")
 	ctx := timeout(t)
@@ -133,6 +170,7 @@ func TestSessionRefusals(t *testing.T) {
 		{"unknown level", &pb.CreateSessionRequest{Level: 99}, codes.InvalidArgument},
 		{"unknown mode", &pb.CreateSessionRequest{Mode: 99}, codes.InvalidArgument},
 		{"negative idle time", &pb.CreateSessionRequest{IdleTtl: durationpb.New(-time.Second)}, codes.InvalidArgument},
+		{"too many patterns", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: slices.Repeat([]string{"x"}, 300)}}, codes.InvalidArgument},
 		{"bad pattern", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: []string{"@nope"}}}, codes.InvalidArgument},
 		{"long label", &pb.CreateSessionRequest{Labels: map[string]string{"a": strings.Repeat("x", 300)}}, codes.InvalidArgument},
 		{"relative workspace", &pb.CreateSessionRequest{Workspace: "here"}, codes.InvalidArgument},

@@ -56,16 +56,7 @@ func toStatus(err error) error {
 		}
 		return s.Err()
 	}
-	return &internalError{err}
-}
-
-// internalError is INTERNAL to clients and keeps the cause for the log.
-type internalError struct{ cause error }
-
-func (e *internalError) Error() string { return e.cause.Error() }
-
-func (e *internalError) GRPCStatus() *status.Status {
-	return status.New(codes.Internal, "internal error")
+	return status.Error(codes.Internal, "internal error")
 }
 
 func withRetryInfo(s *status.Status, after time.Duration) *status.Status {

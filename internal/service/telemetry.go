@@ -21,6 +21,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // recoverPanics ends a call that panics with INTERNAL and an id. The stack goes
@@ -70,7 +71,7 @@ type rpc struct {
 	inputBytes int
 	input      []byte
 	code       codes.Code
-	err        error
+	cause      error // of the status
 }
 
 // rpcOf returns what is known of the RPC that ctx belongs to.
@@ -84,9 +85,10 @@ func (r *rpc) takeOrder() *executor.Order {
 	return order
 }
 
-// describe notes which tool is called, where, and how large its input is.
-func (r *rpc) describe(order executor.Order, inputBytes int) {
-	r.session, r.tool, r.callID, r.inputBytes = order.Session.ID, order.Tool, order.CallID, inputBytes
+// asks notes what the caller asks for, which may be anything.
+func (r *rpc) asks(request *pb.ExecuteToolRequest) {
+	cut := func(s string) string { return s[:min(len(s), maxCallID)] }
+	r.session, r.tool, r.callID = cut(request.GetSessionId()), cut(request.GetTool()), cut(request.GetCallId())
 }
 
 // decoded notes an input that its tool has accepted. Only its outline is logged.
@@ -113,8 +115,8 @@ func (r *rpc) ended(outcome executor.Outcome) {
 
 // close counts and logs the call, and returns the status it ends with.
 func (r *rpc) close(err error) error {
-	r.err = toStatus(err)
-	r.code = status.Code(r.err)
+	s, _ := status.FromError(toStatus(err))
+	r.cause, r.code = err, s.Code()
 	r.metrics.rpcs.WithLabelValues(r.method, r.code.String()).Inc()
 	level := zap.InfoLevel
 	if r.code == codes.Internal || r.code == codes.Unknown {
@@ -123,7 +125,7 @@ func (r *rpc) close(err error) error {
 	if entry := r.logger.Check(level, "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}
-	return r.err
+	return s.Err()
 }
 
 // MarshalLogObject writes the line about the call.
@@ -143,8 +145,8 @@ func (r *rpc) MarshalLogObject(line zapcore.ObjectEncoder) error {
 		line.AddString("execution", r.execution)
 		line.AddString("outcome", r.outcome.String())
 	}
-	if r.err != nil {
-		line.AddString("error", r.err.Error())
+	if r.cause != nil {
+		line.AddString("error", r.cause.Error())
 	}
 	if trace := r.span.SpanContext(); trace.HasTraceID() {
 		line.AddString("trace", trace.TraceID().String())

@@ -200,6 +200,14 @@ func toolToProto(entry *tools.Entry, view pb.ToolView) *pb.Tool {
 	return m
 }
 
+// idleToProto writes for ever as 0.
+func idleToProto(ttl time.Duration) *durationpb.Duration {
+	if ttl == session.Forever {
+		ttl = 0
+	}
+	return durationpb.New(ttl)
+}
+
 func sessionToProto(s *session.Session) *pb.Session {
 	settings := s.Settings()
 	return &pb.Session{
@@ -210,7 +218,7 @@ func sessionToProto(s *session.Session) *pb.Session {
 		Mode:         pb.Mode(settings.Mode),
 		Tools:        &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
 		Labels:       settings.Labels,
-		IdleTtl:      durationpb.New(settings.IdleTTL),
+		IdleTtl:      idleToProto(settings.IdleTTL),
 		CreateTime:   timestamppb.New(s.Created),
 		LastUsedTime: timestamppb.New(s.LastUsed()),
 		IsDefault:    s.ID == session.DefaultID,

@@ -13,7 +13,7 @@ import (
 
 // Wire sets the limits of connections. Zero fields take the defaults named.
 type Wire struct {
-	MaxMessageBytes    int           // of a request; 4 MiB
+	MaxMessageBytes    int           // of a request or an answer; 4 MiB
 	MaxStreams         uint32        // calls at once on one connection; 1,024
 	MaxHeaderBytes     uint32        // metadata of a call; 16 KiB
 	KeepaliveTime      time.Duration // before a silent client is asked for a sign of life; 30 s

@@ -7,6 +7,8 @@ package session
 
 import (
 	"maps"
+	"math"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,8 +47,11 @@ type Settings struct {
 	Mode    tools.Mode
 	Tools   tools.Selection
 	Labels  map[string]string
-	IdleTTL time.Duration // 0 keeps the session for ever
+	IdleTTL time.Duration // how long the session is kept unused, or Forever
 }
+
+// Forever is the idle time of a session that is kept for ever.
+const Forever time.Duration = math.MaxInt64
 
 func (s Settings) clone() Settings {
 	s.Labels = maps.Clone(s.Labels)
@@ -85,10 +90,13 @@ func (s *Session) Enter() bool {
 // Leave ends what Enter began.
 func (s *Session) Leave() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.uses--
 	s.lastUsed = time.Now()
-	s.releaseIfUnused()
+	last := s.closed && s.uses == 0
+	s.mu.Unlock()
+	if last {
+		s.release()
+	}
 }
 
 // touch marks the session as used now; it fails when the session is closed.
@@ -111,11 +119,12 @@ func (s *Session) watchIdle(closed func()) {
 	}
 	s.watches++
 	ttl, watch := s.Settings().IdleTTL, s.watches
-	if ttl == 0 || s.closed {
+	if ttl == Forever || s.closed {
 		return
 	}
 	s.idle = time.AfterFunc(ttl, func() {
 		if s.closeIdle(watch, ttl) {
+			s.release()
 			closed()
 		}
 	})
@@ -139,26 +148,28 @@ func (s *Session) closeIdle(watch int, ttl time.Duration) bool {
 		return false
 	}
 	s.closed = true
-	s.releaseIfUnused()
 	return true
 }
 
 // close refuses new uses; the workspace is released when the last one ended.
 func (s *Session) close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
+	unused := !s.closed && s.uses == 0
 	s.closed = true
 	if s.idle != nil {
 		s.idle.Stop()
 	}
-	s.releaseIfUnused()
+	s.mu.Unlock()
+	if unused {
+		s.release()
+	}
 }
 
-func (s *Session) releaseIfUnused() {
-	if s.closed && s.uses == 0 {
-		releaseWorkspace(s.Workspace, s.scratch)
+// release gives the workspace back, once the session is closed and unused.
+// Nobody may hold a lock meanwhile: removing a directory can take its time.
+func (s *Session) release() {
+	s.Workspace.Close()
+	if s.scratch {
+		os.RemoveAll(s.Workspace.Dir())
 	}
 }

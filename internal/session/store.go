@@ -102,7 +102,7 @@ func (s *Store) Get(owner, id string) (*Session, error) {
 		s.forget(session)
 	}
 	if id != DefaultID {
-		return nil, fmt.Errorf("%w: %q: create it, or leave the session id out to use the default session", ErrNotFound, id)
+		return nil, fmt.Errorf("%w: %.64q: create it, or leave the session id out to use the default session", ErrNotFound, id)
 	}
 	session, err := s.Create(owner, Request{ID: DefaultID})
 	if errors.Is(err, ErrExists) { // made by somebody else just now
@@ -128,7 +128,7 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 		request.ID = strings.ToLower(rand.Text()[:16])
 	}
 	if !isID(request.ID) {
-		return nil, fmt.Errorf("%w: id %q: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", ErrInvalid, request.ID)
+		return nil, fmt.Errorf("%w: id %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", ErrInvalid, request.ID)
 	}
 	settings, err := s.settle(request.Settings)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	settings = settings.clone()
 	settings.Level = cmp.Or(settings.Level, s.config.Default.Level)
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
-	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL)
+	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL, Forever)
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
 	}
@@ -314,12 +314,12 @@ func fileName(owner string) string {
 // chosen judges a workspace that a caller chose.
 func (s *Store) chosen(owner, dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
-		return "", fmt.Errorf("%w: workspace %q: want an absolute path", ErrInvalid, dir)
+		return "", fmt.Errorf("%w: workspace %.256q: want an absolute path", ErrInvalid, dir)
 	}
 	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil || !s.allowed(resolved) {
 		// The same answer for both: a caller does not learn what exists elsewhere.
-		return "", fmt.Errorf("%w: workspace %q is not an existing directory below those the operator allows", ErrForbidden, dir)
+		return "", fmt.Errorf("%w: workspace %.256q is not an existing directory below those the operator allows", ErrForbidden, dir)
 	}
 	for k, other := range s.byKey {
 		if k.owner != owner && (within(resolved, other.Workspace.Dir()) || within(other.Workspace.Dir(), resolved)) {
@@ -346,13 +346,4 @@ func (s *Store) allowed(dir string) bool {
 func within(dir, top string) bool {
 	rel, err := filepath.Rel(top, dir)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// releaseWorkspace closes a workspace and removes the directory of one that
-// was made for its session.
-func releaseWorkspace(ws *workspace.Workspace, scratch bool) {
-	ws.Close()
-	if scratch {
-		os.RemoveAll(ws.Dir())
-	}
 }

@@ -154,9 +154,16 @@ func (s Selection) Has(spec *Spec) bool {
 	return !matchesAny(s.Exclude, spec)
 }
 
-// Check reports a pattern that can never match.
+// Check reports patterns that can never match, or that are too many or too long.
 func (s Selection) Check() error {
-	for _, pattern := range slices.Concat(s.Include, s.Exclude) {
+	patterns := slices.Concat(s.Include, s.Exclude)
+	if len(patterns) > 256 {
+		return fmt.Errorf("%d tool patterns: at most 256", len(patterns))
+	}
+	for _, pattern := range patterns {
+		if len(pattern) > 128 {
+			return fmt.Errorf("tool pattern %.32q has %d bytes: at most 128", pattern, len(pattern))
+		}
 		if kind, ok := strings.CutPrefix(pattern, "@"); ok {
 			if !slices.Contains(kindNames[:], kind) {
 				return fmt.Errorf("tool pattern %q: want @ and one of %s", pattern, strings.Join(kindNames[:], ", "))

@@ -6,9 +6,9 @@ package tools
 // A Sink takes what a running call reports. There is nothing to check: the
 // call's context says when to stop.
 type Sink interface {
-	// Emit reports one thing. It is safe for concurrent use and keeps nothing of
-	// r that the caller could change: bytes are copied. Emit may wait a little
-	// while readers that follow the output keep up, never for one that stopped.
+	// Emit reports one thing. It is safe for concurrent use. The bytes of an
+	// Output are copied; what else a report points to must not be changed later.
+	// Emit may wait while the caller reads the output, never for one that stopped.
 	Emit(r Report)
 }
 

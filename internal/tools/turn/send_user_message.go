@@ -68,7 +68,11 @@ func attach(ws *workspace.Workspace, path string) (tools.Attachment, error) {
 	if err != nil {
 		return tools.Attachment{}, err
 	}
-	a := tools.Attachment{Path: path, Size: uint64(info.Size()), MediaType: mime.TypeByExtension(filepath.Ext(path))}
+	rel, err := ws.Rel(path)
+	if err != nil {
+		return tools.Attachment{}, err
+	}
+	a := tools.Attachment{Path: rel, Size: uint64(info.Size()), MediaType: mime.TypeByExtension(filepath.Ext(path))}
 	if a.MediaType == "" {
 		head := make([]byte, 512)
 		n, err := io.ReadFull(file, head)

@@ -41,7 +41,7 @@ func TestSendUserMessage(t *testing.T) {
 		{"by extension", `{"message":"see","attachments":["out/chart.png","./short.json"]}`,
 			tools.UserMessage{Message: "see", Attachments: []tools.Attachment{
 				{Path: "out/chart.png", MediaType: "image/png", Size: 20},
-				{Path: "./short.json", MediaType: "application/json", Size: 2},
+				{Path: "short.json", MediaType: "application/json", Size: 2},
 			}}, "with 2 attachments"},
 		{"by content", `{"message":"see","attachments":["picture","notes","odd.thingthing","empty"]}`,
 			tools.UserMessage{Message: "see", Attachments: []tools.Attachment{

@@ -43,7 +43,7 @@ type CreateSessionRequest struct {
 	Tools *ToolSelection `protobuf:"bytes,5,opt,name=tools,proto3" json:"tools,omitempty"`
 	// Free words; at most 32, keys and values at most 256 bytes.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// How long to keep it unused; not set: the server's default.
+	// How long to keep it unused; 0: for ever; not set: the server's default.
 	IdleTtl       *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -380,7 +380,8 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 type UpdateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session to change by its session_id (empty: the default session), with
-	// the new values.
+	// the new values. A field that the mask names and that is not set takes the
+	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The fields to change: mode, level, tools, labels, idle_ttl.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
