@@ -6,7 +6,9 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -151,8 +153,8 @@ func defaultConfig() *config {
 	}
 }
 
-// overrides are the keys that the environment and flags set too: the
-// environment wins over the file, a flag wins over both.
+// overrides are the keys that have a flag, and a short variable beside the one
+// that every key has: the environment wins over the file, a flag wins over both.
 var overrides = []struct{ key, env, flag, usage string }{
 	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
 	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
@@ -187,6 +189,11 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 			return nil, err
 		}
 	}
+	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
+		if name := envOf(key); os.Getenv(name) != "" {
+			r.override(c, key, os.Getenv(name), name)
+		}
+	}
 	for _, o := range overrides {
 		if value, set := os.LookupEnv(o.env); set {
 			r.override(c, o.key, value, o.env)
@@ -197,6 +204,28 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 	}
 	validate(c, r.fault)
 	return c, r.err()
+}
+
+// envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,
+// such as TOOLSERVER_EXECUTIONS_MAX_RUNNING.
+func envOf(key string) string {
+	return "TOOLSERVER_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// scalarKeys returns the keys of a struct that have a single value.
+func scalarKeys(t reflect.Type, prefix string) []string {
+	var keys []string
+	for field := range t.Fields() {
+		key := prefix + field.Tag.Get("yaml")
+		switch field.Type.Kind() {
+		case reflect.Struct:
+			keys = append(keys, scalarKeys(field.Type, key+".")...)
+		case reflect.Slice:
+		default:
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // fillIn sets what has no fixed default: directories of this machine.

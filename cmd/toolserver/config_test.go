@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -133,12 +134,19 @@ func TestEnvironmentAndFlagsOverFile(t *testing.T) {
 	t.Setenv("TOOLSERVER_CONFIG", file)
 	t.Setenv("TOOLSERVER_LISTEN", "127.0.0.1:3")
 	t.Setenv("TOOLSERVER_ADMIN", "")
+	t.Setenv("TOOLSERVER_EXECUTIONS_MAX_RUNNING", "7")
+	t.Setenv("TOOLSERVER_WIRE_KEEPALIVE_TIME", "77s")
 	c, err := load(t, "--listen", "127.0.0.1:4")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Listen != "127.0.0.1:4" || !c.Admin.off() || c.Log.Level.String() != "error" {
+	if c.Listen != "127.0.0.1:4" || !c.Admin.off() || c.Log.Level.String() != "error" ||
+		c.Executions.MaxRunning != 7 || c.Wire.KeepaliveTime != 77*time.Second {
 		t.Errorf("got %+v", c)
+	}
+	t.Setenv("TOOLSERVER_REFLECTION", "perhaps")
+	if _, err := load(t); err == nil || !strings.Contains(err.Error(), "TOOLSERVER_REFLECTION") {
+		t.Errorf("%v, want that it names the variable", err)
 	}
 }
 

@@ -76,6 +76,8 @@ type Store struct {
 	mu     sync.RWMutex
 	byKey  map[key]*Session
 	closed bool
+
+	scratch *scratch // nil before it is needed
 }
 
 // NewStore returns an empty store. Close it after use.
@@ -247,12 +249,14 @@ func (s *Store) Remove(owner, id string) (*Session, error) {
 // Close takes all sessions out of the store, for good.
 func (s *Store) Close() {
 	s.mu.Lock()
-	sessions := s.byKey
-	s.byKey = nil
-	s.closed = true
+	sessions, scratch := s.byKey, s.scratch
+	s.byKey, s.scratch, s.closed = nil, nil, true
 	s.mu.Unlock()
 	for _, session := range sessions {
 		session.close()
+	}
+	if scratch != nil {
+		scratch.close()
 	}
 }
 
@@ -293,7 +297,12 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
 		return dir, false, os.MkdirAll(dir, 0o700)
 	}
-	dir, err = os.MkdirTemp(s.config.WorkspaceRoot, "session-")
+	if s.scratch == nil {
+		if s.scratch, err = openScratch(s.config.WorkspaceRoot); err != nil {
+			return "", false, err
+		}
+	}
+	dir, err = s.scratch.newWorkspace()
 	return dir, true, err
 }
 

@@ -629,6 +629,34 @@ func TestAWorkspaceIsFreeAgain(t *testing.T) {
 	create(t, store, "bob", session.Request{Workspace: dir})
 }
 
+// TestLeftovers proves that a server removes what a killed one left behind, and
+// nothing that another one uses.
+func TestLeftovers(t *testing.T) {
+	root := t.TempDir()
+	dead := filepath.Join(root, "scratch-1")
+	if err := os.MkdirAll(filepath.Join(dead, "session-1", "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dead+".lock", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := newStore(t, session.Config{WorkspaceRoot: root})
+	alive := create(t, first, "alice", session.Request{})
+	if exists(dead) || exists(dead+".lock") {
+		t.Error("what a killed server left is still there")
+	}
+	second := newStore(t, session.Config{WorkspaceRoot: root})
+	create(t, second, "bob", session.Request{})
+	if !exists(alive.Workspace.Dir()) {
+		t.Error("the workspace of another server was removed")
+	}
+	second.Close()
+	first.Close()
+	if left, err := os.ReadDir(root); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v left", left, err)
+	}
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, session.Config{Default: session.Settings{IdleTTL: time.Minute}})
