@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 
@@ -22,12 +23,30 @@ func tracingWanted() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || os.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return false
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	return os.Getenv("OTEL_TRACES_EXPORTER") != "" ||
+		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// checkTracing refuses variables that ask for what this server does not speak,
+// instead of sending traces to where nobody understands them.
+func checkTracing() error {
+	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
+		return fmt.Errorf("OTEL_TRACES_EXPORTER=%s: want otlp or none", exporter)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if protocol := os.Getenv(name); protocol != "" && protocol != "grpc" {
+			return fmt.Errorf("%s=%s: only grpc is spoken", name, protocol)
+		}
+	}
+	return nil
 }
 
 // startTracing sends spans to where the OTEL variables say. stop sends what is
 // left.
 func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Context) error, err error) {
+	if err := checkTracing(); err != nil {
+		return nil, err
+	}
 	exporter, err := otlptracegrpc.New(ctx) // reads the variables itself
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -94,6 +95,19 @@ func TestTracingIsAskedFor(t *testing.T) {
 			}
 			if got := tracingWanted(); got != test.want {
 				t.Errorf("%v: %v, want %v", test.env, got, test.want)
+			}
+		})
+	}
+}
+
+func TestTracingThatIsNotSpoken(t *testing.T) {
+	for name, value := range map[string]string{
+		"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			if err := checkTracing(); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%v, want that it names the variable", err)
 			}
 		})
 	}

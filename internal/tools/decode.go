@@ -86,7 +86,7 @@ func newDecoder(text string) decoder {
 // value reads a value of shape s into v.
 func (d *decoder) value(s *shape, v reflect.Value) bool {
 	c := d.peek()
-	if c == 'n' && (s.pointer || s.optional) && s.kind != rawKind {
+	if (s.pointer || s.optional) && s.kind != rawKind && strings.HasPrefix(d.text[d.pos:], "null") {
 		return d.literal("null")
 	}
 	if s.pointer {
