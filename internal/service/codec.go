@@ -24,19 +24,30 @@ type eventMessage struct {
 	event     executor.Event
 }
 
-// codec is gRPC's own, but for events: those that every call has and those
-// that carry its output are written from the values of the log straight to the
-// wire. Output is not copied: it is released when it was sent.
-type codec struct{ encoding.CodecV2 }
+// codec is gRPC's own, but for the list of all tools, which is written once, and
+// for events: those that every call has and those that carry its output are
+// written from the values of the log straight to the wire. Output is not copied: it is released when it was sent.
+type codec struct {
+	encoding.CodecV2
+	shown *shownTools
+}
 
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec(shown *shownTools) codec { return codec{encoding.GetCodecV2(proto.Name), shown} }
 
 // Marshal writes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(*eventMessage)
-	if !ok {
-		return c.CodecV2.Marshal(v)
+	switch m := v.(type) {
+	case *eventMessage:
+		return c.event(m)
+	case *pb.ListToolsResponse:
+		if wire := c.shown.wireOf(m); wire != nil {
+			return mem.BufferSlice{mem.SliceBuffer(wire)}, nil
+		}
 	}
+	return c.CodecV2.Marshal(v)
+}
+
+func (c codec) event(m *eventMessage) (mem.BufferSlice, error) {
 	switch body := m.event.Body.(type) {
 	case executor.Accepted:
 		return m.accepted(&body), nil

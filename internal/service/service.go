@@ -69,6 +69,7 @@ type Server struct {
 	health   *healthServer
 	executor *executor.Executor
 	metrics  *metrics
+	shown    shownTools
 	local    *bufconn.Listener
 	started  time.Time
 }
@@ -86,7 +87,7 @@ func New(config Config) *Server {
 
 	s.metrics = metrics
 	options := chain(s.links()...)
-	options = append(options, config.Wire.options()...)
+	options = append(options, config.Wire.options(newCodec(&s.shown))...)
 	if config.Tracing {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler()))
 	}

@@ -67,7 +67,7 @@ func BenchmarkExecuteTool(b *testing.B) {
 	stream := &memoryStream{
 		ctx:     grpc.NewContextWithServerTransportStream(b.Context(), transportStream{}),
 		request: []byte(`{"text":"` + strings.Repeat("x", 200) + `"}`),
-		codec:   newCodec(),
+		codec:   newCodec(&s.shown),
 	}
 	b.ReportAllocs()
 	for b.Loop() {

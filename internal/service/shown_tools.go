@@ -6,35 +6,69 @@ package service
 import (
 	"sync/atomic"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // shownTools keeps the messages that describe a registry's tools until the
-// registry changes: they are the same for everybody.
+// registry changes: they are the same for everybody. Nothing it returns must be
+// changed.
 type shownTools struct{ current atomic.Pointer[shown] }
 
 type shown struct {
 	revision    uint64
 	entries     []*tools.Entry
-	index, full []*pb.Tool
+	index, full shownView
 }
 
-// of returns the tools and, in the same order, the messages of a view. Neither
-// must be changed.
-func (s *shownTools) of(registry *tools.Registry, view pb.ToolView) ([]*tools.Entry, []*pb.Tool) {
+// shownView is the list of all tools in one view, as a message and as its bytes.
+type shownView struct {
+	list *pb.ListToolsResponse
+	wire []byte
+}
+
+// of returns the tools and, in the same order, the messages of a view.
+func (s *shownTools) of(registry *tools.Registry, view pb.ToolView) ([]*tools.Entry, *pb.ListToolsResponse) {
 	entries, revision := registry.All()
 	now := s.current.Load()
 	if now == nil || now.revision != revision {
-		now = &shown{revision: revision, entries: entries}
-		for _, entry := range entries {
-			now.index = append(now.index, toolToProto(entry, pb.ToolView_TOOL_VIEW_INDEX))
-			now.full = append(now.full, toolToProto(entry, pb.ToolView_TOOL_VIEW_FULL))
+		now = &shown{
+			revision: revision, entries: entries,
+			index: newShownView(entries, pb.ToolView_TOOL_VIEW_INDEX),
+			full:  newShownView(entries, pb.ToolView_TOOL_VIEW_FULL),
 		}
 		s.current.Store(now)
 	}
 	if view == pb.ToolView_TOOL_VIEW_FULL {
-		return now.entries, now.full
+		return now.entries, now.full.list
 	}
-	return now.entries, now.index
+	return now.entries, now.index.list
+}
+
+func newShownView(entries []*tools.Entry, view pb.ToolView) shownView {
+	list := new(pb.ListToolsResponse)
+	for _, entry := range entries {
+		list.Tools = append(list.Tools, toolToProto(entry, view))
+	}
+	bytes, err := proto.Marshal(list)
+	if err != nil { // a text that is not UTF-8: gRPC will say so when it is asked for
+		return shownView{list: list}
+	}
+	return shownView{list, bytes}
+}
+
+// wireOf returns the bytes of a list that of has returned; nil for others.
+func (s *shownTools) wireOf(list *pb.ListToolsResponse) []byte {
+	now := s.current.Load()
+	switch {
+	case now == nil:
+		return nil
+	case list == now.index.list:
+		return now.index.wire
+	case list == now.full.list:
+		return now.full.wire
+	}
+	return nil
 }

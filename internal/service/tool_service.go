@@ -29,7 +29,6 @@ type toolService struct {
 	registry *tools.Registry
 	sessions *session.Store
 	executor *executor.Executor
-	shown    shownTools
 }
 
 func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
@@ -167,17 +166,17 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
 	}
-	entries, shown := s.shown.of(s.registry, request.GetView())
+	entries, all := s.server.shown.of(s.registry, request.GetView())
 	if selection.All() && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
-		return &pb.ListToolsResponse{Tools: shown}, nil
+		return all, nil
 	}
-	response := new(pb.ListToolsResponse)
+	some := new(pb.ListToolsResponse)
 	for i, entry := range entries {
-		if selection.Has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(shown[i], request) {
-			response.Tools = append(response.Tools, shown[i])
+		if tool := all.Tools[i]; selection.Has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
+			some.Tools = append(some.Tools, tool)
 		}
 	}
-	return response, nil
+	return some, nil
 }
 
 func matches(tool *pb.Tool, request *pb.ListToolsRequest) bool {

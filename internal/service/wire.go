@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -49,7 +50,7 @@ func (w Wire) WithDefaults() Wire {
 	}
 }
 
-func (w Wire) options() []grpc.ServerOption {
+func (w Wire) options(codec encoding.CodecV2) []grpc.ServerOption {
 	w = w.WithDefaults()
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(w.MaxMessageBytes),
@@ -72,6 +73,6 @@ func (w Wire) options() []grpc.ServerOption {
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.WaitForHandlers(true),
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(codec),
 	}
 }
