@@ -44,20 +44,19 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 		release: filepath.Join(dir, "toolserver"),
 		bare:    filepath.Join(dir, "bare"),
 	}
-	build := func(environment []string, arguments ...string) error {
+	build := func(arguments ...string) error {
 		command := exec.CommandContext(ctx, "go", append([]string{"build"}, arguments...)...)
 		command.Dir = string(bytes.TrimSpace(root))
-		command.Env = append(os.Environ(), environment...)
+		command.Env = append(os.Environ(), "CGO_ENABLED=0") // for all alike: libc has memory of its own
 		if out, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", command, err, out)
 		}
 		return nil
 	}
-	static := []string{"CGO_ENABLED=0"}
 	return b, errors.Join(
-		build(static, "-trimpath", "-ldflags", "-s -w", "-tags", "grpcnotrace,bench", "-o", b.subject, "./cmd/toolserver"),
-		build(static, "-trimpath", "-ldflags", "-s -w", "-tags", "grpcnotrace", "-o", b.release, "./cmd/toolserver"),
-		build(nil, "-o", b.bare, "./bench/bare"))
+		build("-trimpath", "-ldflags", "-s -w", "-tags", "grpcnotrace,bench", "-o", b.subject, "./cmd/toolserver"),
+		build("-trimpath", "-ldflags", "-s -w", "-tags", "grpcnotrace", "-o", b.release, "./cmd/toolserver"),
+		build("-o", b.bare, "./bench/bare"))
 }
 
 // A server is a running process and a stock client of it. Stop it after use.

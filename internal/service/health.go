@@ -5,6 +5,7 @@ package service
 
 import (
 	"context"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -15,20 +16,26 @@ import (
 // them open for good, and a shutdown would wait for them in vain.
 type healthServer struct {
 	*health.Server
-	closing context.Context
-	close   context.CancelFunc // ends all watches
+	closing chan struct{}
+	close   func() // ends all watches
 }
 
 func newHealthServer() *healthServer {
-	closing, cancel := context.WithCancel(context.Background())
-	return &healthServer{health.NewServer(), closing, cancel}
+	closing := make(chan struct{})
+	return &healthServer{health.NewServer(), closing, sync.OnceFunc(func() { close(closing) })}
 }
 
 // Watch tells how a service is, now and whenever that changes.
 func (h *healthServer) Watch(request *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	defer context.AfterFunc(h.closing, cancel)()
+	go func() { // until the watch ends, or the server does
+		select {
+		case <-h.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	return h.Server.Watch(request, &healthWatch{stream, ctx})
 }
 
