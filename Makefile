@@ -1,5 +1,6 @@
 # Everything the project needs beside Go is built from tools.mod into .bin,
-# once; `make test` and `make run` see to it by themselves.
+# once; `make test` and `make run` see to it by themselves. A C compiler, for
+# the race detector, is installed where Debian's packages can be.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -28,7 +29,7 @@ build: ## Build .bin/toolserver.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: tools lint generated ## Run every check and test, as CI does.
+test: compiler tools lint generated ## Run every check and test, as CI does.
 	go test -race -timeout 9m ./...
 
 .PHONY: lint
@@ -59,17 +60,24 @@ bench: ## Measure against a bare gRPC server; takes a few minutes.
 	go run ./bench
 
 .PHONY: soak
-soak: ## The long forms of the tests that repeat: minutes, not seconds.
+soak: compiler ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 
 FUZZTIME ?= 2m
 .PHONY: fuzz
-fuzz: ## Fuzz every target for FUZZTIME each.
+fuzz: compiler ## Fuzz every target for FUZZTIME each.
 	@for package in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			echo "$$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; done
+
+# The race detector is linked by a C compiler, the one thing Go does not bring.
+.PHONY: compiler
+compiler:
+	@command -v $$(go env CC) >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev; } || \
+		{ echo "go test -race needs a C compiler and none could be installed: install gcc, or set CC"; exit 1; }
 
 .PHONY: tools
 tools: $(BIN)/.tools ## Build the tools that tools.mod pins into .bin.
