@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -37,6 +38,11 @@ func (s *sink) Emit(report tools.Report) {
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())
 	}
+}
+
+// Ask finds nobody to ask.
+func (s *sink) Ask(context.Context, []tools.Question) ([]tools.Answer, error) {
+	return nil, tools.Failf("unanswered", "Nobody can be asked on this server.")
 }
 
 // emit appends an event at the pace of the readers, until the execution ends.

@@ -8,20 +8,50 @@ package tools
 type Effect struct {
 	Kind EffectKind
 
-	// Path is what is read or written.
+	// Path is what is read or written, with symbolic links resolved: relative to
+	// the workspace where it lies inside, absolute where it lies outside.
 	Path string
 
-	// Program and Argv are what is run.
+	// Named is how the call named the path, where resolving it changed it.
+	Named string
+
+	// Tree says that everything below Path is meant too.
+	Tree bool
+
+	// Glob says that Path is a pattern a shell will expand.
+	Glob bool
+
+	// Rooted says that the path is opened through the workspace, from where
+	// nothing leads outside.
+	Rooted bool
+
+	// Program is what is run, as it was written. Argv are its words, Program the
+	// first; a word that only running the command would tell is [UnknownWord].
 	Program string
 	Argv    []string
 
-	// Host and Port are what is reached.
+	// ReadOnly says that running the program with these words provably changes
+	// nothing.
+	ReadOnly bool
+
+	// Host and Port are what is reached; port 0 means any.
 	Host string
 	Port int
 
 	// Tool is what is used.
 	Tool string
+
+	// Mode is what the session is changed to.
+	Mode Mode
+
+	// Unclear says why it cannot be told in full what is touched; empty where it
+	// can. What is unclear is never allowed without a person.
+	Unclear string
 }
+
+// UnknownWord stands in for a word of a command that only running it would
+// tell. No real word contains a NUL.
+const UnknownWord = "\x00"
 
 // EffectKind is the verb of an effect.
 type EffectKind int
@@ -32,7 +62,12 @@ const (
 	RunsProgram
 	ReachesHost
 	UsesTool
+	ChangesMode
 )
+
+var effectNames = [...]string{"unknown", "reads", "writes", "runs", "reaches", "uses", "changes_mode"}
+
+func (k EffectKind) String() string { return effectNames[k] }
 
 // Reads returns the effects of reading paths.
 func Reads(paths ...string) []Effect { return onPaths(ReadsPath, paths) }

@@ -3,6 +3,8 @@
 
 package tools
 
+import "context"
+
 // A Sink takes what a running call reports. There is nothing to check: the
 // call's context says when to stop.
 type Sink interface {
@@ -10,6 +12,32 @@ type Sink interface {
 	// Output are copied; what else a report points to must not be changed later.
 	// Emit may wait while the caller reads the output, never for one that stopped.
 	Emit(r Report)
+
+	// Ask puts questions to the person behind the agent and waits for the
+	// answers. An error that is no failure of ctx is a [*Failure] for the model:
+	// nobody answered in time, or somebody declined.
+	Ask(ctx context.Context, questions []Question) ([]Answer, error)
+}
+
+// A Question is put to a person.
+type Question struct {
+	Header      string   `json:"header,omitempty"` // a word or two to tell questions apart
+	Text        string   `json:"text"`
+	Options     []Option `json:"options,omitempty"`      // none: free text
+	Multiple    bool     `json:"multiple,omitempty"`     // several options may be chosen
+	OptionsOnly bool     `json:"options_only,omitempty"` // no free text beside the options
+}
+
+// An Option is an answer that is offered.
+type Option struct {
+	Label       string `json:"label"`
+	Description string `json:"description,omitempty"`
+}
+
+// An Answer is what a person said to one question.
+type Answer struct {
+	Chosen []string `json:"chosen,omitempty"` // labels of options
+	Text   string   `json:"text,omitempty"`   // free text
 }
 
 // A Report is [Output], [Progress], [Partial] or [UserMessage].

@@ -38,6 +38,28 @@ type Call interface {
 	Run(ctx context.Context, out Sink) (Result, error)
 }
 
+// A Previewer is a call that can show a person what it would do.
+type Previewer interface {
+	// Preview returns what the call would do, for the person who is asked
+	// whether it may. It changes nothing.
+	Preview(ctx context.Context) Preview
+}
+
+// Preview shows what a call would do.
+type Preview struct {
+	Kind PreviewKind
+	Text string
+}
+
+// PreviewKind is how a preview is to be read.
+type PreviewKind int
+
+const (
+	PreviewText    PreviewKind = 1 + iota // Markdown
+	PreviewDiff                           // a unified diff
+	PreviewCommand                        // a shell command
+)
+
 // Env is where a call happens.
 type Env struct {
 	// SessionID and CallID name the call.
@@ -45,6 +67,23 @@ type Env struct {
 
 	// Workspace holds the files of the session.
 	Workspace *workspace.Workspace
+
+	// Session is what a call may change of its session.
+	Session Session
+}
+
+// A Session is what a call may know and change of the session it runs in.
+type Session interface {
+	// Mode returns the mode of now.
+	Mode() Mode
+
+	// SetMode changes the mode. The error, if any, says in a sentence what the
+	// operator does not permit.
+	SetMode(Mode) error
+
+	// PlanEnd returns the mode the session had before it entered plan mode, or
+	// the operator's default where that is not known.
+	PlanEnd() Mode
 }
 
 // Reads returns the effects of reading paths of the workspace, each in its

@@ -313,9 +313,18 @@ type sinkFunc func(tools.Report)
 
 func (f sinkFunc) Emit(r tools.Report) { f(r) }
 
+// Ask reports nothing and waits for an answer that never comes.
+func (f sinkFunc) Ask(ctx context.Context, _ []tools.Question) ([]tools.Answer, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
 // A Recorder is a sink that keeps everything. The zero value is ready, and safe
 // for concurrent use.
 type Recorder struct {
+	// Answer, if set, answers questions. Without it nobody does.
+	Answer func([]tools.Question) ([]tools.Answer, error)
+
 	mu      sync.Mutex
 	reports []tools.Report
 }
@@ -329,6 +338,14 @@ func (r *Recorder) Emit(report tools.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports = append(r.reports, report)
+}
+
+// Ask answers with r.Answer.
+func (r *Recorder) Ask(_ context.Context, questions []tools.Question) ([]tools.Answer, error) {
+	if r.Answer == nil {
+		return nil, tools.Failf("unanswered", "Nobody answered.")
+	}
+	return r.Answer(questions)
 }
 
 // Reports returns what was reported so far.

@@ -1,0 +1,82 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A Call is what is judged: who asks for what.
+type Call struct {
+	// Principal made the call, in a session with these labels, level and mode.
+	Principal string
+	SessionID string
+	Labels    map[string]string
+	Level     tools.Level
+	Mode      tools.Mode
+
+	// Spec is the tool, Input what it was given, Effects what it would touch,
+	// with resolved paths.
+	Spec    *tools.Spec
+	Input   json.RawMessage
+	Effects []tools.Effect
+
+	// Digest stands for tool and canonical input, so that a grant may be for
+	// this exact call.
+	Digest [32]byte
+}
+
+// A Decision is the verdict on a call and how it came about.
+type Decision struct {
+	Verdict
+
+	// Policy is the version of the policy that decided.
+	Policy string
+
+	// Effects are those of the call, each with its own verdict. The most severe
+	// is the decision.
+	Effects []Judged
+}
+
+// Judged is an effect and what was decided about it.
+type Judged struct {
+	Effect  tools.Effect
+	Verdict Verdict
+}
+
+// A Tier is how far trust may go: what "always" could mean for a call.
+type Tier struct {
+	// Kind and Pattern tell what the tier covers: see the kinds.
+	Kind    TierKind
+	Pattern string
+
+	// Label says it to a person, such as `git pull *`.
+	Label string
+}
+
+// TierKind is what a tier is measured by. A greater kind covers more.
+type TierKind int
+
+const (
+	TierCall      TierKind = 1 + iota // this exact call; Pattern is its digest in hex
+	TierFile                          // this file; Pattern is its path
+	TierDirectory                     // everything below a directory; Pattern is its path
+	TierCommand                       // commands that begin with these words; Pattern is them, quoted
+	TierProgram                       // every command of a program; Pattern is its name
+	TierTool                          // every call of the tool
+)
+
+// A Grant is a lasting answer: what a person allowed or forbade for the rest of
+// a session.
+type Grant struct {
+	ID     string
+	Action Action // Allow or Deny
+	Tool   string // the tool it was given for
+	Tier   Tier
+	By     string // the principal that gave it
+	Given  time.Time
+}
