@@ -6,6 +6,7 @@ package tools
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -20,6 +21,10 @@ type Env struct {
 
 	// Session is what a call may change of its session.
 	Session Session
+
+	// Protected reports whether a path is one that no call may write; nil where
+	// nothing is protected.
+	Protected func(path string) bool
 
 	judged *judged // by the call that was decoded for this env
 }
@@ -47,6 +52,41 @@ func (e Env) touch(kind EffectKind, names []string) []Effect {
 			}
 			e.judged.paths[name] = path
 		}
+	}
+	return effects
+}
+
+// Resolve returns the effects of a program that is not kept in the workspace,
+// with every path as it is once links are followed.
+func (e Env) Resolve(effects []Effect) []Effect {
+	resolved := make([]Effect, 0, len(effects))
+	for _, effect := range effects {
+		if isPath := effect.Kind == ReadsPath || effect.Kind == WritesPath; isPath && !effect.Glob && effect.Path != "" {
+			if path, _ := e.Workspace.ResolveAnywhere(effect.Path); path != effect.Path {
+				effect.Named, effect.Path = effect.Path, path
+			}
+		}
+		resolved = append(resolved, e.within(effect)...)
+	}
+	return resolved
+}
+
+// maxTree is how many files are looked at to know what is in a tree.
+const maxTree = 20_000
+
+// within adds to the effect of changing a whole tree that of changing what is
+// protected in it.
+func (e Env) within(effect Effect) []Effect {
+	effects := []Effect{effect}
+	if effect.Kind != WritesPath || !effect.Tree || e.Protected == nil || !filepath.IsLocal(effect.Path) {
+		return effects
+	}
+	found, all := e.Workspace.Find(effect.Path, maxTree, e.Protected)
+	switch {
+	case found != "":
+		effects = append(effects, Effect{Kind: WritesPath, Path: found, Named: effect.Path, Rooted: effect.Rooted})
+	case !all:
+		effects[0].Unclear = fmt.Sprintf("there is more below %s than can be looked at", effect.Path)
 	}
 	return effects
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -74,6 +75,37 @@ func TestJudgedAsRun(t *testing.T) {
 			result, err := call.Run(t.Context(), new(toolstest.Recorder))
 			if toolstest.Text(result) != test.want || !errors.Is(err, test.err) {
 				t.Errorf("%q, %v, want %q, %v", toolstest.Text(result), err, test.want, test.err)
+			}
+		})
+	}
+}
+
+func TestResolve(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"dir/f": "", "deep/er/.git/config": "", "plain/g": ""})
+	dir := env.Workspace.Dir()
+	if err := os.Symlink("dir", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	env.Protected = func(path string) bool { return filepath.Base(path) == ".git" }
+	tree := func(path string) tools.Effect { return tools.Effect{Kind: tools.WritesPath, Path: path, Tree: true} }
+	for _, test := range []struct {
+		name string
+		give tools.Effect
+		want []tools.Effect
+	}{
+		{"a link", tools.Reads("link/f")[0], []tools.Effect{{Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
+		{"what is there", tools.Reads("dir/f")[0], tools.Reads("dir/f")},
+		{"outside", tools.Writes("/etc/x")[0], tools.Writes("/etc/x")},
+		{"a pattern", tools.Effect{Kind: tools.ReadsPath, Path: "link/*", Glob: true}, []tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true}}},
+		{"a program", tools.Effect{Kind: tools.RunsProgram, Program: "link/f"}, []tools.Effect{{Kind: tools.RunsProgram, Program: "link/f"}}},
+		{"a tree", tree("plain"), []tools.Effect{tree("plain")}},
+		{"a tree that is not there", tree("gone"), []tools.Effect{tree("gone")}},
+		{"a tree with something protected", tree("deep"),
+			[]tools.Effect{tree("deep"), {Kind: tools.WritesPath, Path: "deep/er/.git", Named: "deep"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := env.Resolve([]tools.Effect{test.give}); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v\nwant %+v", got, test.want)
 			}
 		})
 	}

@@ -99,3 +99,26 @@ func (w *Workspace) readlink(path string, anywhere bool) (string, bool) {
 	target, err := readlink(path)
 	return target, err == nil
 }
+
+// Find returns the first path at or below top for which match says so, looking
+// at no more than limit of them. Where there are more, it reports that it did
+// not see them all. Links are not followed.
+func (w *Workspace) Find(top string, limit int, match func(path string) bool) (found string, all bool) {
+	all = true
+	_ = fs.WalkDir(w.root.FS(), top, func(path string, _ fs.DirEntry, err error) error {
+		if limit--; limit < 0 {
+			all = false
+			return fs.SkipAll
+		}
+		if match(path) {
+			found = path
+			return fs.SkipAll
+		}
+		if err != nil {
+			all = all && os.IsNotExist(err)
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return found, all
+}
