@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"internal/executor"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/tools"},
-	{"internal/auth", "internal/workspace"},
+	{"internal/auth", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
@@ -33,7 +33,7 @@ var reserved = map[string][]string{
 	"google.golang.org/grpc":        {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
 	"google.golang.org/protobuf":    {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
 	module + "proto/toolserver/v1":  {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
-	"github.com/prometheus":         {"cmd/toolserver", "internal/service"},
+	"github.com/prometheus":         {}, // tests alone
 	"go.opentelemetry.io":           {"cmd/toolserver", "internal/service"},
 	"github.com/grpc-ecosystem":     {"internal/service"},
 	"github.com/spf13/cobra":        {"cmd/toolserver"},

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/toolserver/toolserver/internal/metrics"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -92,7 +92,7 @@ func connectInside(flags *pflag.FlagSet) (*client, error) {
 	}
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
 	logger, flush := newLogger(max(c.Log.Level, zapcore.WarnLevel))
-	server, err := newServer(c, logger, prometheus.NewRegistry(), false)
+	server, err := newServer(c, logger, new(metrics.Registry), false)
 	if err != nil {
 		return nil, err
 	}

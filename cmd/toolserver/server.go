@@ -7,11 +7,11 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -31,7 +31,7 @@ func builtin() []tools.Tool {
 
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
-func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tracing bool) (*service.Server, error) {
+func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}

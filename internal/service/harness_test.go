@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -27,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -45,7 +45,7 @@ type testServer struct {
 	address   string
 	workspace string
 	logs      *observer.ObservedLogs
-	metrics   *prometheus.Registry
+	metrics   *metrics.Registry
 }
 
 // tokens are the principals of a server with authentication.
@@ -67,7 +67,7 @@ func withTokens(c *service.Config) {
 // tools it has those of testTools.
 func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, workspace: t.TempDir(), metrics: prometheus.NewRegistry()}
+	s := &testServer{t: t, workspace: t.TempDir(), metrics: new(metrics.Registry)}
 	registry := new(tools.Registry)
 	if err := registry.Replace("builtin", slices.Concat(files.Tools(), turn.Tools(), testTools())...); err != nil {
 		t.Fatal(err)

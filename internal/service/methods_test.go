@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -30,7 +30,7 @@ import (
 func TestEveryMethodHasARow(t *testing.T) {
 	s := New(Config{
 		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.New(), Authenticator: auth.None{},
-		Metrics: prometheus.NewRegistry(), Reflection: true, Channelz: true,
+		Metrics: new(metrics.Registry), Reflection: true, Channelz: true,
 		Sessions: session.NewStore(session.Config{WorkspaceRoot: t.TempDir()}),
 	})
 	defer s.Shutdown(t.Context())

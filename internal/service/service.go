@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -40,7 +40,7 @@ type Config struct {
 	Sessions      *session.Store
 	Policy        *policy.Engine
 	Authenticator auth.Authenticator
-	Metrics       prometheus.Registerer
+	Metrics       *metrics.Registry
 
 	// Executor sets the limits of executions. Its Logger and Observe are set by
 	// the server.
@@ -68,7 +68,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *healthServer
 	executor *executor.Executor
-	metrics  *metrics
+	meters   *meters
 	shown    shownTools
 	local    *bufconn.Listener
 	started  time.Time
@@ -79,13 +79,13 @@ type Server struct {
 func New(config Config) *Server {
 	s := &Server{config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer()}
 
-	var metrics *metrics
+	var meters *meters
 	config.Executor.Logger = config.Logger
-	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) { metrics.observe(x, end) }
+	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) { meters.observe(x, end) }
 	s.executor = executor.New(config.Executor)
-	metrics = newMetrics(config.Metrics, s.executor.Stats)
+	meters = newMeters(config.Metrics, s.executor.Stats)
 
-	s.metrics = metrics
+	s.meters = meters
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec(&s.shown))...)
 	if config.Tracing {
@@ -118,11 +118,11 @@ func (s *Server) links() []link {
 		policy: s.config.Policy, executor: s.executor,
 	}
 	return []link{
-		recoverPanics(s.config.Logger),        // outermost: a panic ends one call
-		telemetry(s.config.Logger, s.metrics), // so that refusals are counted
-		authenticate(s.config.Authenticator),  // who
-		onEntry(permit),                       // may they call this method at all
-		onMessage(admission.look),             // may this call run
+		recoverPanics(s.config.Logger),       // outermost: a panic ends one call
+		telemetry(s.config.Logger, s.meters), // so that refusals are counted
+		authenticate(s.config.Authenticator), // who
+		onEntry(permit),                      // may they call this method at all
+		onMessage(admission.look),            // may this call run
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -47,7 +47,7 @@ func BenchmarkExecuteTool(b *testing.B) {
 	})
 	s := New(Config{
 		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.New(),
-		Authenticator: auth.None{}, Metrics: prometheus.NewRegistry(),
+		Authenticator: auth.None{}, Metrics: new(metrics.Registry),
 	})
 	defer s.Shutdown(b.Context())
 	handler := &toolService{server: s, registry: registry, sessions: sessions, executor: s.executor}
