@@ -42,6 +42,10 @@ var reserved = map[string][]string{
 	module + "internal/tools/turn":  {"cmd/toolserver"},
 	"github.com/santhosh-tekuri":    {"internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                       {"bench"},
+
+	// Nobody: either links an HTTP gateway (decision 12).
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc": nil,
+	"go.opentelemetry.io/proto/otlp/collector":                        nil,
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

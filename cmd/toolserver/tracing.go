@@ -11,7 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -33,10 +33,8 @@ func checkTracing() error {
 	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
 		return fmt.Errorf("OTEL_TRACES_EXPORTER=%s: want otlp or none", exporter)
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if protocol := os.Getenv(name); protocol != "" && protocol != "grpc" {
-			return fmt.Errorf("%s=%s: only grpc is spoken", name, protocol)
-		}
+	if name, protocol := otlpVariable("PROTOCOL"); protocol != "" && protocol != "grpc" {
+		return fmt.Errorf("%s=%s: only grpc is spoken", name, protocol)
 	}
 	return nil
 }
@@ -47,7 +45,11 @@ func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Co
 	if err := checkTracing(); err != nil {
 		return nil, err
 	}
-	exporter, err := otlptracegrpc.New(ctx) // reads the variables itself
+	config, err := otlpFromEnv()
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := otlptrace.New(ctx, &traceClient{config: config})
 	if err != nil {
 		return nil, err
 	}
