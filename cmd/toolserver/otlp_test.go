@@ -237,6 +237,16 @@ func TestTracesWaitForTheCollector(t *testing.T) {
 	}
 }
 
+// TestTracesThatAreLost proves that a collector out of reach does not keep the
+// server from ending, and that the log tells what was lost.
+func TestTracesThatAreLost(t *testing.T) {
+	t.Parallel()
+	log := traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT=unix:"+t.TempDir()+"/nobody")
+	if want := "the last spans may be lost"; !strings.Contains(log, want) {
+		t.Errorf("no %q in the log:\n%s", want, log)
+	}
+}
+
 // TestTracesThatAreNotTaken proves that the log tells of spans that a collector
 // does not want, and that it is not asked again.
 func TestTracesThatAreNotTaken(t *testing.T) {

@@ -122,7 +122,7 @@ func shutDown(server *service.Server, grace time.Duration) {
 }
 
 // stopWithin calls stop and gives it some time.
-func stopWithin(limit time.Duration, stop func(context.Context) error) {
+func stopWithin(limit time.Duration, stop func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	stop(ctx)

@@ -40,8 +40,8 @@ func checkTracing() error {
 }
 
 // startTracing sends spans to where the OTEL variables say. stop sends what is
-// left.
-func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Context) error, err error) {
+// left, and tells the log if it could not.
+func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Context), err error) {
 	if err := checkTracing(); err != nil {
 		return nil, err
 	}
@@ -66,5 +66,9 @@ func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Co
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("tracing", zap.Error(err)) }))
-	return provider.Shutdown, nil
+	return func(ctx context.Context) {
+		if err := provider.Shutdown(ctx); err != nil {
+			logger.Warn("tracing: the last spans may be lost", zap.Error(err))
+		}
+	}, nil
 }
