@@ -198,7 +198,8 @@ func (a Answer) same(b Answer) bool {
 		})
 }
 
-func (a Answer) weight() int {
+// Weight is about how many bytes of memory the answer holds.
+func (a Answer) Weight() int {
 	n := 256 + len(a.Comment) + len(a.From)
 	for _, answer := range a.Answers {
 		n += 48 + len(answer.Text)

@@ -334,12 +334,12 @@ const (
 func (e *endings) add(last *ending) {
 	e.byID[last.id] = last
 	e.order = append(e.order, last)
-	e.bytes += last.answer.weight()
+	e.bytes += last.answer.Weight()
 	for len(e.order) > maxEndings || len(e.order) > 1 && e.bytes > maxEndingBytes {
 		first := e.order[0]
 		e.order[0] = nil // the slice still points there
 		e.order = e.order[1:]
-		e.bytes -= first.answer.weight()
+		e.bytes -= first.answer.Weight()
 		delete(e.byID, first.id)
 	}
 }
