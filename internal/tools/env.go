@@ -116,9 +116,10 @@ type Session interface {
 	// Mode returns the mode of now.
 	Mode() Mode
 
-	// SetMode changes the mode. The error, if any, says in a sentence what the
-	// operator does not permit.
-	SetMode(Mode) error
+	// ChangeMode changes the mode, if it still is from. The error, if any, is a
+	// [*Failure]: the operator does not permit it, or somebody else changed the
+	// mode meanwhile.
+	ChangeMode(from, to Mode) error
 
 	// PlanEnd returns the mode the session had before it entered plan mode, or
 	// the operator's default where that is not known.
