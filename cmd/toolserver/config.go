@@ -59,6 +59,7 @@ func (c authenticationConfig) off() bool { return len(c.Tokens) == 0 }
 type tokenConfig struct {
 	Principal string `yaml:"principal"`
 	Operator  bool   `yaml:"operator"`
+	Approver  bool   `yaml:"approver"`
 	TokenFile string `yaml:"token_file"`
 	TokenEnv  string `yaml:"token_env"`
 	Token     string `yaml:"token"`

@@ -166,7 +166,8 @@ func (c authenticationConfig) authenticator() (auth.Authenticator, error) {
 			return nil, err
 		}
 		list = append(list, auth.Token{
-			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator}, Secret: secret,
+			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator, Approver: token.Approver},
+			Secret:    secret,
 		})
 	}
 	return auth.NewTokens(list)

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
@@ -42,9 +43,12 @@ type Config struct {
 	Authenticator auth.Authenticator
 	Metrics       *metrics.Registry
 
-	// Executor sets the limits of executions. Its Logger and Observe are set by
-	// the server.
+	// Executor sets the limits of executions. What it tells, and whom it asks, is
+	// set by the server.
 	Executor executor.Config
+
+	// Approvals sets the rules and limits of questions to people.
+	Approvals approval.Config
 
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
@@ -68,6 +72,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *healthServer
 	executor *executor.Executor
+	desk     *approval.Desk
 	meters   *meters
 	shown    shownTools
 	local    *bufconn.Listener
@@ -82,6 +87,8 @@ func New(config Config) *Server {
 	var meters *meters
 	config.Executor.Logger = config.Logger
 	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) { meters.observe(x, end) }
+	s.desk = approval.NewDesk(config.Approvals)
+	config.Executor.Desk = s.desk
 	s.executor = executor.New(config.Executor)
 	meters = newMeters(config.Metrics, s.executor.Stats)
 
@@ -97,6 +104,7 @@ func New(config Config) *Server {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor})
+	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
 		reflection.Register(s.grpc)
@@ -154,6 +162,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.executor.Drain(ctx, "the server is shutting down")
 	s.health.close()
+	s.desk.Close() // so that those who watch it leave
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
