@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"cmd/toolserver", "bench", "bench/bare"},
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
-	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/tools"},
 	{"internal/auth", "internal/workspace"},
 	{"proto/toolserver/v1"},
