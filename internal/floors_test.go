@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"internal/executor"},
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/tools"},
-	{"internal/auth", "internal/workspace"},
+	{"internal/audit", "internal/auth", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
