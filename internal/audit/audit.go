@@ -48,7 +48,7 @@ var (
 // Options is how a log is kept.
 type Options struct {
 	// Copy gets every record that was written, such as standard output. An error
-	// of it is logged, and nothing else.
+	// of it is logged, and nothing else; but where it blocks, the log waits.
 	Copy io.Writer
 
 	// Sync is when records are forced to the disk.

@@ -69,6 +69,7 @@ func (l *look) look(call *Call, now int64) (fits bool) {
 		if l.after, l.wait = at.next(now, c.interval, c.depth); l.wait > 0 {
 			return false
 		}
+		l.wait = 0
 	}
 	return c.rule.Concurrent == 0 || c.running.count(c.key(call)) < c.rule.Concurrent
 }

@@ -150,59 +150,73 @@ func (s *limits) of(spec *tools.Spec) []*counter {
 // be told to try again later.
 func (l *Limiter) Take(call Call) (*Permit, *Refusal) {
 	current := l.current.Load()
-	rules, guarded := current.of(call.Spec), current.guard != Guard{}
-	if len(rules) == 0 && !guarded {
+	rules := current.of(call.Spec)
+	if len(rules) == 0 && current.guard == (Guard{}) {
 		return nil, nil
 	}
-	now := int64(time.Since(l.began))
+	var verdict verdict
+	l.take(&verdict, rules, current.guard, &call, int64(time.Since(l.began)))
+	// What is said about it is put into words without the lock.
+	if verdict.loop != nil {
+		return nil, verdict.loop
+	}
+	if verdict.worst.counter != nil {
+		refusal := verdict.worst.refusal(call.Spec)
+		return nil, &refusal
+	}
+	for i := range verdict.shadows {
+		verdict.permit.shadows = append(verdict.permit.shadows, verdict.shadows[i].refusal(call.Spec))
+	}
+	return verdict.permit, nil
+}
+
+// verdict is what becomes of a call: it loops, or the worst of the rules that
+// refuse it, or its permit and the shadow rules that would have refused it.
+type verdict struct {
+	loop    *Refusal
+	worst   look
+	permit  *Permit
+	shadows []look
+}
+
+// take counts a call, unless the guard or a rule refuses it.
+func (l *Limiter) take(v *verdict, rules []*counter, guard Guard, call *Call, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var turn turn
+	guarded := guard != Guard{}
 	if guarded {
-		var refusal *Refusal
-		if turn, refusal = l.loops.look(current.guard, &call, now); refusal != nil {
-			return nil, refusal
+		if turn, v.loop = l.loops.look(guard, call, now); v.loop != nil {
+			return
 		}
 	}
-	permit, refusal := l.count(rules, &call, now)
-	if guarded && refusal == nil {
-		l.loops.take(turn, now)
-	}
-	return permit, refusal
-}
-
-// count takes a call from all of the rules, or from none.
-func (l *Limiter) count(rules []*counter, call *Call, now int64) (*Permit, *Refusal) {
 	var few [3]look
 	looks := few[:0]
-	var worst *Refusal
-	var shadows []Refusal
 	held := false
 	for _, c := range rules {
 		look := look{counter: c}
-		if look.look(call, now) {
+		switch {
+		case look.look(call, now):
 			looks = append(looks, look)
 			held = held || c.rule.Concurrent > 0
-			continue
-		}
-		refusal := look.refusal(call.Spec)
-		if refusal.Shadow {
-			shadows = append(shadows, refusal)
-		} else if worst == nil || refusal.RetryAfter > worst.RetryAfter {
-			worst = &refusal
+		case c.rule.Shadow:
+			v.shadows = append(v.shadows, look)
+		case v.worst.counter == nil || look.wait > v.worst.wait:
+			v.worst = look
 		}
 	}
-	if worst != nil {
-		return nil, worst
+	if v.worst.counter != nil {
+		return
 	}
-	var permit *Permit
-	if held || shadows != nil {
-		permit = &Permit{limiter: l, shadows: shadows}
+	if guarded {
+		l.loops.take(turn, now)
+	}
+	if held || v.shadows != nil {
+		v.permit = &Permit{limiter: l}
 	}
 	for i := range looks {
-		looks[i].take(call, now, permit)
+		looks[i].take(call, now, v.permit)
 	}
-	return permit, nil
 }
 
 // Forget drops what the guard against loops remembers of a session. Buckets are
