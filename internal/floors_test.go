@@ -22,9 +22,9 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/tools"},
-	{"internal/auth", "internal/metrics", "internal/workspace"},
+	{"internal/audit", "internal/auth", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
