@@ -42,8 +42,9 @@ var (
 // Config sets the rules and limits of a desk. Zero fields take the defaults
 // named.
 type Config struct {
-	// SelfApproval lets a principal approve its own calls. Where everybody is the
-	// same principal, because authentication is off, nobody else could.
+	// SelfApproval lets a principal approve its own calls, whatever
+	// [Desk.SetSelfApproval] says later. Where everybody is the same principal,
+	// because authentication is off, nobody else could.
 	SelfApproval bool
 
 	// Observe, if set, is called with the end of each question, once, before
@@ -82,7 +83,7 @@ type Question struct {
 	Tool        string
 	Purpose     string
 
-	// Digest stands for tool and canonical input.
+	// Digest stands for exactly this call.
 	Digest [32]byte
 
 	// Decision is why a person is asked: the verdict, the version of the policy,
@@ -227,7 +228,7 @@ func (d *Desk) mayApprove(v Viewer, owner string) error {
 	switch {
 	case !v.sees(owner):
 		return ErrNotFound
-	case v.Name == owner && !d.config.SelfApproval:
+	case v.Name == owner && !d.config.SelfApproval && !d.selfApproval.Load():
 		return ErrSelf
 	}
 	return nil

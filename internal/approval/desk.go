@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/policy"
@@ -22,7 +23,8 @@ import (
 // Nobody waits on a goroutine here: whoever asks leaves a function that is
 // called with the answer, so that a call that waits costs memory alone.
 type Desk struct {
-	config Config
+	config       Config
+	selfApproval atomic.Bool
 
 	// grants has a []policy.Grant for each *session.Session that has some. A
 	// slice is never changed: the map is read without the lock below.
@@ -50,6 +52,10 @@ func NewDesk(config Config) *Desk {
 		granted:    make(map[string]*session.Session),
 	}
 }
+
+// SetSelfApproval says whether a principal may approve its own calls from now
+// on.
+func (d *Desk) SetSelfApproval(may bool) { d.selfApproval.Store(may) }
 
 // A Ticket is a question on the desk, in the hands of its asker.
 type Ticket struct {

@@ -48,7 +48,7 @@ func (x *Execution) ask(ctx context.Context, question approval.Question, call to
 func (x *Execution) about(q approval.Question) approval.Question {
 	q.Owner, q.Session = x.Order.Owner, x.Order.Session
 	q.ExecutionID, q.CallID, q.Tool = x.ID, x.Order.CallID, x.Order.Tool
-	q.Purpose, q.Digest = x.Order.Purpose, x.Order.Digest
+	q.Purpose = x.Order.Purpose
 	return sendableQuestion(q)
 }
 

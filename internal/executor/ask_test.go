@@ -45,9 +45,9 @@ var asks = policy.Verdict{Action: policy.Ask, Rule: "mode ask", Reason: "The ses
 func (f *desked) asking(call callFunc) executor.Order {
 	order := f.order(call)
 	order.Verdict = asks
-	order.Digest = [32]byte{7}
 	order.Purpose = "to see"
 	order.Ask = &approval.Question{
+		Digest: [32]byte{7},
 		Decision: policy.Decision{Verdict: asks, Policy: "v1", Effects: []policy.Judged{
 			{Effect: tools.Effect{Kind: tools.WritesPath, Path: "a"}, Verdict: asks},
 		}},

@@ -30,6 +30,7 @@ type Body interface {
 type Accepted struct {
 	SessionID, CallID, Tool string
 	Verdict                 policy.Verdict
+	Policy                  string // the version that judged
 	Timeout                 time.Duration
 }
 

@@ -52,14 +52,31 @@ type Order struct {
 	// at once. The executor fills in whose call it is.
 	Ask *approval.Question
 
+	// Policy is the version of the policy that judged.
+	Policy string
+
 	// Refusal is how a refused call ends; nil for one that runs.
 	Refusal *Finished
+
+	// Record, if set, is told of the execution before anything of it happens.
+	// What it returns, if anything, is how it ends at once.
+	Record func(*Execution) *Finished
+
+	// Release, if set, is called once the call has ended, or did not become an
+	// execution.
+	Release func()
 
 	// Timeout is how long the tool may run, within the limits of the executor;
 	// 0 means the default.
 	Timeout      time.Duration
 	OnDisconnect OnDisconnect
 	Purpose      string
+}
+
+func (o *Order) release() {
+	if o.Release != nil {
+		o.Release()
+	}
 }
 
 // OnDisconnect is what happens to an execution that no reader follows any more.
@@ -100,7 +117,7 @@ var errTimedOut = errors.New("timed out")
 // methods are safe for concurrent use.
 type Execution struct {
 	ID      string
-	Order   Order // without Call and Ask
+	Order   Order // without what only its beginning needs
 	Created time.Time
 
 	executor *Executor

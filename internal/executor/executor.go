@@ -141,8 +141,8 @@ func (e *Executor) Config() Config { return e.config }
 // and never for the answer to a question.
 // ctx gives the call its identity and trace; its end means nothing.
 func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
-	call, question := order.Call, order.Ask
-	order.Call, order.Ask = nil, nil
+	call, question, record := order.Call, order.Ask, order.Record
+	order.Call, order.Ask, order.Record = nil, nil, nil
 	order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := &Execution{
@@ -153,15 +153,20 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 	x.caller = x.log.follow(0)
 	if existing, err := e.register(x); existing != nil || err != nil {
 		cancel(nil)
+		order.release()
 		return existing, err
 	}
-	if order.Refusal != nil {
-		x.finish(*order.Refusal)
+	refusal := order.Refusal
+	if record != nil {
+		refusal = cmp.Or(record(x), refusal)
+	}
+	if refusal != nil {
+		x.finish(*refusal)
 		return x, nil
 	}
 	x.log.append(Accepted{
 		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
-		Verdict: order.Verdict, Timeout: order.Timeout,
+		Verdict: order.Verdict, Policy: order.Policy, Timeout: order.Timeout,
 	}, x.Created, nil)
 	if question != nil {
 		x.ask(ctx, *question, call)
@@ -317,6 +322,7 @@ func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
 // leave makes room for other calls: the tool of x has ended.
 func (e *Executor) leave(x *Execution, finished *Finished) {
 	x.Order.Session.Leave()
+	x.Order.release()
 	e.mu.Lock()
 	e.running--
 	e.mu.Unlock()
