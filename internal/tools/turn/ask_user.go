@@ -40,7 +40,7 @@ func AskUser() tools.Tool {
 			Name:            "ask_user",
 			Aliases:         []string{"AskUserQuestion", "AskUser"},
 			Label:           "Ask the user",
-			Summary:         "Ask the user one or more questions and wait for the answers.",
+			Summary:         "Ask the user one or more questions and hand back the answers.",
 			Description:     askUserDoc,
 			Category:        category,
 			Level:           tools.ReadOnly,
