@@ -37,8 +37,11 @@ func (a *aging[V]) find(k key) *V {
 
 // add makes a value for k, which has none.
 func (a *aging[V]) add(k key, now int64) *V {
-	if len(a.young.values) >= minGeneration && a.old.until <= now {
-		a.old, a.young = a.young, generation[V]{}
+	if a.old.until <= now {
+		a.old = generation[V]{}
+		if len(a.young.values) >= minGeneration {
+			a.old, a.young = a.young, generation[V]{}
+		}
 	}
 	if a.young.values == nil {
 		a.young.values = make(map[key]*V)

@@ -182,12 +182,24 @@ func TestIdleIsForgotten(t *testing.T) {
 			t.Errorf("%d sessions run still", n)
 		}
 		time.Sleep(time.Hour)
+		for range 2 { // the busy one keeps those of its age for a while
+			l.Take(busy)
+			l.Take(Call{Spec: spec, Principal: "after a pause", Session: time.Now().String(), Digest: [32]byte{1}})
+			time.Sleep(time.Hour)
+		}
+		l.Take(Call{Spec: spec, Principal: "after a pause", Session: time.Now().String(), Digest: [32]byte{1}})
+		if n, m := counter.buckets.size(), l.loops.sessions.size(); n > minGeneration || m > minGeneration {
+			t.Errorf("%d buckets and %d histories are left after a pause", n, m)
+		}
 		for i := range 3 * minGeneration {
 			l.Take(Call{Spec: spec, Principal: "q", Session: fmt.Sprint(i), Digest: [32]byte{1}})
 			time.Sleep(10 * time.Second)
 		}
 		if n := counter.buckets.size(); n > 2*minGeneration {
 			t.Errorf("%d buckets are left", n)
+		}
+		if n := l.loops.sessions.size(); n > 3*minGeneration {
+			t.Errorf("%d histories are left", n)
 		}
 	})
 }
