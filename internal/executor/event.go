@@ -81,8 +81,10 @@ type Finished struct {
 	// Failure is what went wrong; nil when the call succeeded.
 	Failure *Failure
 
-	// Verdict is set when Outcome is Denied.
+	// Verdict is set when Outcome is Denied, and Policy is the version that
+	// denied.
 	Verdict *policy.Verdict
+	Policy  string
 
 	// Cancelled is set when Outcome is Cancelled.
 	Cancelled *Cancellation

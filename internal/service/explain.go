@@ -15,11 +15,13 @@ import (
 
 // This file translates what the policy says into messages.
 
-func verdictToProto(v *policy.Verdict) *pb.Verdict {
+// verdictToProto names the version of the policy with a verdict on a whole
+// call; one on an effect has none of its own.
+func verdictToProto(v *policy.Verdict, version string) *pb.Verdict {
 	if v == nil {
 		return nil
 	}
-	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason}
+	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason, PolicyVersion: version}
 }
 
 var actionToProto = map[policy.Action]pb.Action{
@@ -31,7 +33,7 @@ var actionToProto = map[policy.Action]pb.Action{
 func judgedToProto(judged []policy.Judged) []*pb.JudgedEffect {
 	list := make([]*pb.JudgedEffect, len(judged))
 	for i, j := range judged {
-		list[i] = &pb.JudgedEffect{Effect: effectToProto(&j.Effect), Verdict: verdictToProto(&j.Verdict)}
+		list[i] = &pb.JudgedEffect{Effect: effectToProto(&j.Effect), Verdict: verdictToProto(&j.Verdict, "")}
 	}
 	return list
 }

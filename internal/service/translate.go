@@ -23,7 +23,7 @@ func eventToProto(x *executor.Execution, event executor.Event) *pb.Event {
 	case executor.Accepted:
 		m.Kind = &pb.Event_Accepted{Accepted: &pb.Accepted{
 			SessionId: body.SessionID, CallId: body.CallID, Tool: body.Tool,
-			Verdict: verdictToProto(&body.Verdict), Timeout: durationpb.New(body.Timeout),
+			Verdict: verdictToProto(&body.Verdict, body.Policy), Timeout: durationpb.New(body.Timeout),
 		}}
 	case executor.ApprovalRequested:
 		m.Kind = &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{Approval: approvalToProto(body.Question)}}
@@ -71,7 +71,7 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 		Outcome:     outcomeToProto(f.Outcome),
 		Content:     contentToProto(f.Result.Content),
 		DetailsJson: string(f.Result.Details),
-		Verdict:     verdictToProto(f.Verdict),
+		Verdict:     verdictToProto(f.Verdict, f.Policy),
 		Usage: &pb.Usage{
 			Waited: durationpb.New(f.Waited), Ran: durationpb.New(f.Ran), OutputBytes: f.OutputBytes,
 		},
