@@ -65,7 +65,7 @@ type tokenConfig struct {
 }
 
 type logConfig struct {
-	Level zapcore.Level `yaml:"level"`
+	Level logLevel `yaml:"level"`
 }
 
 type sessionsConfig struct {
@@ -113,7 +113,7 @@ func defaultConfig() *config {
 	return &config{
 		Listen: "127.0.0.1:8665",
 		Admin:  adminConfig{Address: "127.0.0.1:8666"},
-		Log:    logConfig{Level: zapcore.InfoLevel},
+		Log:    logConfig{Level: logLevel(zapcore.InfoLevel)},
 		Sessions: sessionsConfig{
 			Level:           tools.WorkspaceWrite,
 			Mode:            tools.ModeAsk,
@@ -185,25 +185,25 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 	}
 	c, r := defaultConfig(), newConfigReader(file)
 	if file != "" {
-		if err := r.readFile(c); err != nil {
+		if err := readConfig(r, file, c); err != nil {
 			return nil, err
 		}
 	}
 	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
 		if name := envOf(key); os.Getenv(name) != "" {
-			r.override(c, key, os.Getenv(name), name)
+			r.Override(fieldAt(c, key), key, os.Getenv(name), name)
 		}
 	}
 	for _, o := range overrides {
 		if value, set := os.LookupEnv(o.env); set {
-			r.override(c, o.key, value, o.env)
+			r.Override(fieldAt(c, o.key), o.key, value, o.env)
 		}
 		if f := flags.Lookup(o.flag); f != nil && f.Changed {
-			r.override(c, o.key, f.Value.String(), "--"+o.flag)
+			r.Override(fieldAt(c, o.key), o.key, f.Value.String(), "--"+o.flag)
 		}
 	}
-	validate(c, r.fault)
-	return c, r.err()
+	validate(c, r.Fault)
+	return c, r.Err()
 }
 
 // envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,

@@ -43,7 +43,7 @@ func TestExampleIsTheDefaults(t *testing.T) {
 
 func TestExampleHasEveryKey(t *testing.T) {
 	r := newConfigReader(example)
-	if err := r.readFile(defaultConfig()); err != nil {
+	if err := readConfig(r, example, defaultConfig()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(example)
@@ -51,7 +51,7 @@ func TestExampleHasEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range keysOf(reflect.TypeFor[config](), "") {
-		if _, there := r.origins[key]; !there {
+		if !r.Has(key) {
 			t.Errorf("%s has no %s", example, key)
 		}
 	}
@@ -237,23 +237,4 @@ func TestGoodConfigurations(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzReadConfig(f *testing.F) {
-	for _, seed := range []string{
-		"listen: 127.0.0.1:0\nadmin: {address: \"off\"}\n",
-		"sessions:\n  modes: [ask]\n  idle_ttl: 1h\nlisten: |\n  x\n",
-		"a: &x {b: *x}\n<<: *x\n? [k]\n: v\n---\n!t c: d\n",
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		r := newConfigReader("c.yaml")
-		r.read(defaultConfig(), text)
-		for _, fault := range r.faults {
-			if fault.message == "" {
-				t.Errorf("a fault without a message: %+v", fault)
-			}
-		}
-	})
 }

@@ -34,8 +34,8 @@ func (c *config) validate(fault faultFunc) {
 func (c *config) validateInside(fault faultFunc) {
 	c.validateSessions(fault)
 	c.validateLimits(fault)
-	if c.Log.Level < zapcore.DebugLevel || c.Log.Level > zapcore.ErrorLevel {
-		fault("log.level", "%q is too high: want debug, info, warn or error", c.Log.Level)
+	if level := zapcore.Level(c.Log.Level); level < zapcore.DebugLevel || level > zapcore.ErrorLevel {
+		fault("log.level", "%q is too high: want debug, info, warn or error", level)
 	}
 }
 

@@ -91,7 +91,7 @@ func connectInside(flags *pflag.FlagSet) (*client, error) {
 		return nil, err
 	}
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
-	logger, flush := newLogger(max(c.Log.Level, zapcore.WarnLevel))
+	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
 	server, err := newServer(c, logger, prometheus.NewRegistry(), false)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
 	"github.com/toolserver/toolserver/internal/service"
@@ -56,7 +57,7 @@ func serve(c *config) error {
 	tuneGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	logger, flush := newLogger(c.Log.Level)
+	logger, flush := newLogger(zapcore.Level(c.Log.Level))
 	defer flush()
 
 	listener, err := listen(c.Listen)
