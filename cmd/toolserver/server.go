@@ -51,7 +51,7 @@ func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tra
 		Logger:        logger,
 		Registry:      registry,
 		Sessions:      session.NewStore(c.Sessions.store()),
-		Policy:        policy.New(),
+		Policy:        policy.NewEngine(policy.Builtin()),
 		Authenticator: authenticator,
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),

@@ -76,8 +76,10 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 		return order, err
 	}
 	rpcOf(ctx).decoded(input.json)
-	who := policy.Subject{Level: settings.Level, Mode: settings.Mode}
-	order.Verdict = a.policy.Decide(who, entry.Spec, call.Effects())
+	order.Verdict = a.policy.Current().Decide(&policy.Call{
+		Principal: order.Owner, SessionID: order.Session.ID, Level: settings.Level, Mode: settings.Mode,
+		Spec: &entry.Spec, Input: input.json, Effects: call.Effects(),
+	}, nil).Verdict
 	if order.Verdict.Action != policy.Allow {
 		return deny(order), nil
 	}

@@ -79,7 +79,7 @@ func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 	config := service.Config{
 		Logger:        zap.New(core),
 		Registry:      registry,
-		Policy:        policy.New(),
+		Policy:        policy.NewEngine(policy.Builtin()),
 		Authenticator: auth.None{},
 		Metrics:       s.metrics,
 		Version:       "test",

@@ -29,7 +29,7 @@ import (
 // row for what does not exist.
 func TestEveryMethodHasARow(t *testing.T) {
 	s := New(Config{
-		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.New(), Authenticator: auth.None{},
+		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.NewEngine(policy.Builtin()), Authenticator: auth.None{},
 		Metrics: prometheus.NewRegistry(), Reflection: true, Channelz: true,
 		Sessions: session.NewStore(session.Config{WorkspaceRoot: t.TempDir()}),
 	})

@@ -69,7 +69,7 @@ func TestRefusedByResult(t *testing.T) {
 		{"above the session's level", asJSON("dangerous", `{}`), pb.Outcome_OUTCOME_DENIED, []string{"danger_full_access"}},
 		{"nobody to ask", asJSON("writes", `{}`), pb.Outcome_OUTCOME_DENIED, []string{"approval"}},
 		{"a file that is not there", asJSON("read_file", `{"path":"none.txt"}`), pb.Outcome_OUTCOME_FAILED, []string{"none.txt", "no such file"}},
-		{"a file outside", asJSON("read_file", `{"path":"../../etc/passwd"}`), pb.Outcome_OUTCOME_FAILED, []string{"outside"}},
+		{"a file outside", asJSON("read_file", `{"path":"../../etc/passwd"}`), pb.Outcome_OUTCOME_DENIED, []string{"outside"}},
 		{"a panic", asJSON("panics", `{}`), pb.Outcome_OUTCOME_FAILED, []string{"log"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func BenchmarkExecuteTool(b *testing.B) {
 		Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
 	})
 	s := New(Config{
-		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.New(),
+		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.NewEngine(policy.Builtin()),
 		Authenticator: auth.None{}, Metrics: prometheus.NewRegistry(),
 	})
 	defer s.Shutdown(b.Context())

@@ -171,7 +171,7 @@ func TestSessionRefusals(t *testing.T) {
 		{"unknown mode", &pb.CreateSessionRequest{Mode: 99}, codes.InvalidArgument},
 		{"negative idle time", &pb.CreateSessionRequest{IdleTtl: durationpb.New(-time.Second)}, codes.InvalidArgument},
 		{"too many patterns", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: slices.Repeat([]string{"x"}, 300)}}, codes.InvalidArgument},
-		{"bad pattern", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: []string{"@nope"}}}, codes.InvalidArgument},
+		{"bad pattern", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: []string{"@no pe"}}}, codes.InvalidArgument},
 		{"long label", &pb.CreateSessionRequest{Labels: map[string]string{"a": strings.Repeat("x", 300)}}, codes.InvalidArgument},
 		{"relative workspace", &pb.CreateSessionRequest{Workspace: "here"}, codes.InvalidArgument},
 		{"workspace elsewhere", &pb.CreateSessionRequest{Workspace: "/etc"}, codes.PermissionDenied},

@@ -101,6 +101,9 @@ func (r *Reader) set(node ast.Node, target reflect.Value, key string) {
 	}
 	_, isNull := node.(*ast.NullNode)
 	kind := target.Kind()
+	if _, single := target.Addr().Interface().(encoding.TextUnmarshaler); single {
+		kind = reflect.Invalid
+	}
 	group := kind == reflect.Struct || kind == reflect.Slice || kind == reflect.Map
 	switch {
 	case kind == reflect.Interface:
@@ -307,6 +310,11 @@ func (r *Reader) Fault(key, format string, args ...any) {
 		f.line, _ = strconv.Atoi(text)
 	}
 	r.faults = append(r.faults, f)
+}
+
+// FaultAt notes what is wrong on a line.
+func (r *Reader) FaultAt(line int, key, message string) {
+	r.faults = append(r.faults, fault{line: line, where: fmt.Sprintf("%s:%d", r.file, line), key: key, message: message})
 }
 
 // Err returns everything that is wrong, in the order of lines, or nil.

@@ -87,11 +87,12 @@ type Session interface {
 }
 
 // Reads returns the effects of reading paths of the workspace, each in its
-// clean form. A path that leads outside stays as it is: opening it will fail.
+// clean form. A path that leads outside stays as it is: opening it would fail.
 func (e Env) Reads(paths ...string) []Effect { return e.clean(Reads(paths...)) }
 
 func (e Env) clean(effects []Effect) []Effect {
 	for i := range effects {
+		effects[i].Rooted = true
 		if rel, err := e.Workspace.Rel(effects[i].Path); err == nil {
 			effects[i].Path = rel
 		}
