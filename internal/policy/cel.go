@@ -28,7 +28,10 @@ const (
 	maxCondition = 4096    // bytes of an expression
 	maxJudged    = 1 << 20 // bytes of an input that conditions look at
 	maxRegexp    = 1000    // instructions
+	maxMemory    = 1 << 19 // elements, of which 10 bytes of a string are one
 )
+
+var sizes = types.NewSizeCalculator(types.SizeCalculatorMaxTraversal(maxMemory), types.SizeCalculatorMaxDepth(100))
 
 // A condition is a compiled CEL expression over a call and one of its effects.
 type condition struct{ program cel.Program }
@@ -85,7 +88,10 @@ func compileCondition(text string) (*condition, error) {
 		return nil, fmt.Errorf("gives %s: want true or false", out)
 	}
 	program, err := env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(64))
+		cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(64),
+		// The cost of what is done with values of unknown type is not known: this
+		// bounds what they can grow to.
+		cel.MemoryLimit(maxMemory), cel.MemoryTracking(types.MemoryTrackerSizeCalculator(sizes)))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"sync"
+
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -37,10 +39,11 @@ func (p *Policy) Decide(call *Call, grants []Grant) Decision {
 		d.Verdict = refusal
 		return d
 	}
-	var shared facts
+	among := buffers.Get().(*shared)
+	defer among.release()
 	worst := verdict{}
 	for i := range d.Effects {
-		s := subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), facts: &shared}
+		s := subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: among}
 		v := s.judge(grants)
 		d.Effects[i].Verdict = v.Verdict
 		if i == 0 || v.outweighs(&worst) {
@@ -105,28 +108,43 @@ type subject struct {
 	call   *Call
 	effect *tools.Effect
 	own    bool // it stands for the call itself
-	facts  *facts
+	shared *shared
 	doubt  verdict // whether it is protected; without weight where there is none
 
-	at, named sight
-	glob      *shellGlob
-	foldGlob  *shellGlob
-	atKnown   bool
-	nameKnown bool
+	at, named      sight
+	seen, seenName bool
+	glob, foldGlob *shellGlob
 }
 
+// shared is what the effects of a call share while they are judged.
+type shared struct {
+	names [24]string
+	facts *facts // for conditions
+}
+
+// buffers keeps what calls shared, since the compiler cannot tell that it does
+// not outlive them.
+var buffers = sync.Pool{New: func() any { return new(shared) }}
+
+func (s *shared) release() {
+	*s = shared{}
+	buffers.Put(s)
+}
+
+func (s *subject) place() place { return place{s.call.Workspace, s.call.Home} }
+
 func (s *subject) sight() *sight {
-	if !s.atKnown {
-		s.at = newSight(newSpot(s.effect.Path, s.call.Workspace, s.call.Home))
-		s.atKnown = true
+	if !s.seen {
+		s.at = s.place().sightAt(s.effect.Path, s.shared.names[:])
+		s.seen = true
 	}
 	return &s.at
 }
 
 func (s *subject) namedSight() *sight {
-	if !s.nameKnown {
-		s.named = newSight(newSpot(s.effect.Named, s.call.Workspace, s.call.Home))
-		s.nameKnown = true
+	if !s.seenName {
+		s.named = s.place().sightAt(s.effect.Named, nil)
+		s.seenName = true
 	}
 	return &s.named
 }
@@ -150,10 +168,10 @@ func (s *subject) globCaughtBy(p *pathPattern) bool {
 		return false
 	}
 	if s.foldGlob == nil {
-		g := parseShellGlob(&at.folded)
+		g := parseShellGlob(at.folded())
 		s.foldGlob = &g
 	}
-	return s.foldGlob.caughtBy(p.folded, &at.folded, s.effect.Tree)
+	return s.foldGlob.caughtBy(p.folded, at.folded(), s.effect.Tree)
 }
 
 // alone reports whether the call names no effects, so that it is judged by its
@@ -219,9 +237,7 @@ func (s *subject) byLaw() (verdict, bool) {
 // byRules takes the first rule that matches. What rules touched on the way is
 // returned beside it; a verdict without weight says that none matched.
 func (s *subject) byRules() (v, touched verdict) {
-	rules := s.policy.rules
-	for i := range rules {
-		r := &rules[i]
+	for _, r := range s.policy.rulesFor(s.effect.Kind) {
 		if !r.forCaller(s.call.Principal, s.call.Labels, s.call.Spec) {
 			continue
 		}
@@ -230,7 +246,10 @@ func (s *subject) byRules() (v, touched verdict) {
 			continue
 		}
 		if r.when != nil {
-			holds, err := r.when.holds(s.facts, *s.call, *s.effect)
+			if s.shared.facts == nil {
+				s.shared.facts = new(facts)
+			}
+			holds, err := r.when.holds(s.shared.facts, *s.call, *s.effect)
 			if err != nil {
 				return verdict{Verdict: Verdict{Deny, r.label, "The condition of " + r.label +
 					" could not be evaluated, so the call is refused: " + err.Error() + "."}, weight: byRule}, touched

@@ -73,16 +73,15 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 	if !given.forCaller(call.Principal, call.Labels, call.Spec) {
 		return false, nil
 	}
-	var shared facts
 	for i := range call.Effects {
-		s := subject{call: call, effect: &call.Effects[i], facts: &shared}
+		s := subject{call: call, effect: &call.Effects[i], shared: new(shared)}
 		if given.fits(&s) == misses {
 			continue
 		}
 		if r.when == nil {
 			return true, nil
 		}
-		holds, err := r.when.holds(&shared, *call, *s.effect)
+		holds, err := r.when.holds(new(facts), *call, *s.effect)
 		if err != nil {
 			return false, fmt.Errorf("the condition of rule %s cannot be evaluated for this example: %w", r.name, err)
 		}

@@ -155,6 +155,13 @@ func (c *compiler) compile(f *policyFile) *Policy {
 		}
 		p.rules = append(p.rules, c.rule(key, &f.Rules[i]))
 	}
+	for _, kind := range kinds {
+		for i := range p.rules {
+			if r := &p.rules[i]; r.could(kind) {
+				p.byKind[kind] = append(p.byKind[kind], r)
+			}
+		}
+	}
 	for i := range f.Limits {
 		p.limits = append(p.limits, c.limit(fmt.Sprintf("limits[%d]", i), i, &f.Limits[i]))
 	}

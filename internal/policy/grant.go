@@ -112,7 +112,7 @@ func (s *subject) caughtBy(tier *Tier) bool {
 	caught := func(at string) bool {
 		return at == forbidden || tier.Kind == TierDirectory && below(forbidden, at) || s.effect.Tree && below(at, forbidden)
 	}
-	return caught(s.sight().folded.path) || s.effect.Named != "" && caught(s.namedSight().folded.path)
+	return caught(s.sight().folded().path) || s.effect.Named != "" && caught(s.namedSight().folded().path)
 }
 
 // below reports whether a clean path is dir or below it.
@@ -133,7 +133,7 @@ func (p *Policy) Tiers(call *Call, d Decision) []Tier {
 	var asked []subject
 	for i := range d.Effects {
 		if d.Effects[i].Verdict.Action == Ask {
-			asked = append(asked, subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), facts: new(facts)})
+			asked = append(asked, subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: new(shared)})
 		}
 	}
 	candidates := []Tier{{Kind: TierCall, Pattern: hex.EncodeToString(call.Digest[:]), Label: "this exact call"}}
@@ -185,9 +185,8 @@ func fileTiers(asked []subject) []Tier {
 	if file != "" {
 		tiers = append(tiers, Tier{Kind: TierFile, Pattern: file, Effect: verb, Label: word + file})
 	}
-	where := spot{dir, at.workspace, at.home}
-	shallow := dir == "." || !where.inside() && (strings.Count(dir, "/") < 2 ||
-		where.workspace != "" && where.above(where.workspace) || where.home != "" && where.above(where.home))
+	where := at.spotAt(dir, nil)
+	shallow := dir == "." || !where.inside() && (len(where.names) < 2 || where.above(where.workspace) || where.above(where.home))
 	if !shallow {
 		tiers = append(tiers, Tier{Kind: TierDirectory, Pattern: dir, Effect: verb, Label: word + "everything below " + dir + "/"})
 	}

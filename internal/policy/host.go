@@ -32,6 +32,9 @@ func compileHost(text string) (hostPattern, error) {
 		h.prefix = prefix.Masked()
 		return h, nil
 	}
+	if strings.Contains(text, "/") {
+		return h, errors.New("has a / in it: want a host such as example.com, without scheme and path, or addresses such as 10.0.0.0/8")
+	}
 	name := text
 	if host, port, err := net.SplitHostPort(text); err == nil {
 		if h.port, err = strconv.Atoi(port); port != "*" && (err != nil || h.port < 1 || h.port > 65535) {
@@ -56,7 +59,7 @@ func compileHost(text string) (hostPattern, error) {
 	}
 	for _, c := range bare {
 		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_') {
-			return h, fmt.Errorf("has %q in it: want a host such as example.com, without scheme and path", c)
+			return h, fmt.Errorf("has %q in it: want a host such as example.com", c)
 		}
 	}
 	return h, nil

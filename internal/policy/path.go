@@ -208,220 +208,218 @@ func splitNames(text string) ([]string, error) {
 	return names, nil
 }
 
-// A location is a path in two parts, the second below the first, so that a path
-// of the workspace can be seen from / without joining anything. Neither part
-// begins with a slash.
-type location struct{ above, below string }
-
-// next takes the first name off; ok is false where there is none.
-func (l location) next() (name string, rest location, ok bool) {
-	if l.above != "" {
-		name, rest.above, _ = strings.Cut(l.above, "/")
-		rest.below = l.below
-		return name, rest, true
-	}
-	if l.below != "" {
-		name, rest.below, _ = strings.Cut(l.below, "/")
-		return name, rest, true
-	}
-	return "", l, false
-}
-
-// after returns what of the location is below dir.
-func (l location) after(dir string) (location, bool) {
-	for dir = strings.TrimPrefix(dir, "/"); dir != ""; {
-		var want string
-		want, dir, _ = strings.Cut(dir, "/")
-		name, rest, ok := l.next()
-		if !ok || name != want {
-			return l, false
-		}
-		l = rest
-	}
-	return l, true
-}
-
-// match reports whether the pattern matches a location, seen from where the
-// pattern begins. No run ever has to be tried again: what follows the last one
-// is covered, and of a run in the middle the first place it fits is the best.
-func (p *pathPattern) match(at location) bool {
+// match reports whether the pattern matches names, from where it begins. No run
+// ever has to be tried again: what follows the last one is covered, and of a run
+// in the middle the first place it fits is the best.
+func (p *pathPattern) match(names []string) bool {
 	for i, run := range p.runs {
-		rest, ok := cutRun(run, at)
-		for !ok && (i > 0 || p.open) {
-			var more bool
-			if _, at, more = at.next(); !more {
+		for ; ; names = names[1:] {
+			if len(names) < len(run) {
 				return false
 			}
-			rest, ok = cutRun(run, at)
+			if fits(run, names) {
+				break
+			}
+			if i == 0 && !p.open {
+				return false
+			}
 		}
-		if !ok {
-			return false
-		}
-		at = rest
+		names = names[len(run):]
 	}
 	return true
 }
 
-func cutRun(run []glob, at location) (location, bool) {
-	for i := range run {
-		name, rest, ok := at.next()
-		if !ok || !run[i].match(name) {
-			return at, false
-		}
-		at = rest
-	}
-	return at, true
-}
-
-// matchBelow reports whether the pattern could match something below the
-// location, though it does not match the location.
-func (p *pathPattern) matchBelow(at location) bool {
-	if p.open || len(p.runs) == 0 {
-		return true
-	}
-	for i := range p.runs[0] {
-		name, rest, ok := at.next()
-		if !ok {
-			return true
-		}
-		if !p.runs[0][i].match(name) {
+// fits reports whether a run fits the names as far as both go.
+func fits(run []glob, names []string) bool {
+	for i := range min(len(run), len(names)) {
+		if !run[i].match(names[i]) {
 			return false
 		}
-		at = rest
 	}
-	return len(p.runs) > 1
+	return true
 }
 
-// A spot is a path of an effect, and what paths are seen from.
+// matchBelow reports whether the pattern could match something below names.
+func (p *pathPattern) matchBelow(names []string) bool {
+	return p.open || len(p.runs) == 0 || fits(p.runs[0], names) && (len(p.runs) > 1 || len(names) < len(p.runs[0]))
+}
+
+// A place is what paths are seen from: absolute, or "" where it is not known.
+type place struct{ workspace, home string }
+
+func (p place) folded() place { return place{fold(p.workspace), fold(p.home)} }
+
+// A spot is a path as patterns see it.
 type spot struct {
-	path            string // clean: relative inside the workspace, absolute outside
-	workspace, home string // absolute, or unknown
+	place
+	path  string   // clean: relative inside the workspace, absolute outside
+	names []string // of the path, those of the workspace before them if known
+
+	// Where the names begin that a pattern sees, or -1: from /, inside the
+	// workspace, inside the home, and inside the home of anybody.
+	root, inner, own, anybody int
 }
 
-// newSpot makes a spot of a path, whichever way it leads into the workspace or
-// out of it.
-func newSpot(p, workspace, home string) spot {
-	p = cleanPath(p)
-	if workspace != "" {
-		if p == ".." || strings.HasPrefix(p, "../") {
-			p = path.Join(workspace, p)
+// spotAt makes a spot of a path, whichever way it leads into the workspace or
+// out of it. The names are written to buffer as long as they fit.
+func (p place) spotAt(text string, buffer []string) spot {
+	text = cleanPath(text)
+	if p.workspace != "" {
+		if text == ".." || strings.HasPrefix(text, "../") {
+			text = path.Join(p.workspace, text)
 		}
-		if below, ok := strings.CutPrefix(p, workspace); ok {
+		if below, ok := strings.CutPrefix(text, p.workspace); ok {
 			if below == "" {
-				p = "."
+				text = "."
 			} else if below[0] == '/' {
-				p = below[1:]
+				text = below[1:]
 			}
 		}
 	}
-	return spot{p, workspace, home}
+	s := spot{place: p, path: text, names: buffer[:0], inner: -1, own: -1, anybody: -1}
+	if outside(text) {
+		s.names = appendNames(s.names, text)
+	} else {
+		s.names = appendNames(s.names, p.workspace)
+		s.inner = len(s.names)
+		s.names = appendNames(s.names, text)
+	}
+	if s.inner == 0 || !strings.HasPrefix(text, "/") && s.inner < 0 {
+		s.root = -1 // nobody knows where that is
+		return s
+	}
+	if p.home != "" {
+		s.own = after(s.names, p.home)
+	}
+	if len(s.names) > 0 {
+		switch s.names[0] {
+		case "root":
+			s.anybody = 1
+		case "home", "Users", "users":
+			s.anybody = min(2, len(s.names))
+		}
+	}
+	return s
 }
-
-func (s *spot) inside() bool { return !outside(s.path) }
 
 // outside reports whether a clean path leads out of the workspace.
 func outside(p string) bool {
 	return strings.HasPrefix(p, "/") || p == ".." || strings.HasPrefix(p, "../")
 }
 
-// relative is a path of the workspace as a location.
-func relative(p string) location {
-	if p == "." {
-		return location{}
+func (s *spot) inside() bool { return s.inner >= 0 }
+
+// appendNames appends the names of a clean path.
+func appendNames(names []string, p string) []string {
+	if p == "." || p == "" {
+		return names
 	}
-	return location{below: p}
+	start := 0
+	for i := range len(p) {
+		if p[i] == '/' {
+			if i > start {
+				names = append(names, p[start:i])
+			}
+			start = i + 1
+		}
+	}
+	if start < len(p) {
+		names = append(names, p[start:])
+	}
+	return names
 }
 
-// absolute is the spot seen from /; ok is false where that is not known.
-func (s *spot) absolute() (at location, ok bool) {
-	if strings.HasPrefix(s.path, "/") {
-		return location{below: strings.TrimPrefix(s.path, "/")}, true
+// after returns how many names lead to dir, or -1 where they do not.
+func after(names []string, dir string) int {
+	n := 0
+	for dir = strings.TrimPrefix(dir, "/"); dir != ""; n++ {
+		var name string
+		name, dir, _ = strings.Cut(dir, "/")
+		if n == len(names) || names[n] != name {
+			return -1
+		}
 	}
-	at = relative(s.path)
-	at.above = strings.TrimPrefix(s.workspace, "/")
-	return at, s.workspace != "" && s.inside()
+	return n
 }
 
 // above reports whether dir, which is absolute, lies at or below the spot.
 func (s *spot) above(dir string) bool {
-	at, ok := s.absolute()
-	for dir = strings.TrimPrefix(dir, "/"); ok; {
-		var want, name string
-		if name, at, ok = at.next(); !ok {
-			return true
-		}
-		if want, dir, _ = strings.Cut(dir, "/"); want != name {
+	if s.root < 0 || dir == "" {
+		return false
+	}
+	for _, name := range s.names {
+		var first string
+		first, dir, _ = strings.Cut(strings.TrimPrefix(dir, "/"), "/")
+		if first != name {
 			return false
 		}
 	}
-	return false
+	return true
 }
 
-// A sight is a spot as it is written and folded.
+// A sight is a spot as it is written and, when it is needed, folded.
 type sight struct {
 	spot
-	folded spot
-	same   bool // folding changes nothing
+	same     bool // folding changes nothing of the path
+	lazy     bool // the folded spot was not needed yet
+	foldedAs spot
 }
 
-func newSight(s spot) sight {
-	folded := spot{fold(s.path), s.workspace, s.home}
-	if folded.workspace != "" {
-		folded.workspace = fold(s.workspace)
-	}
-	if folded.home != "" {
-		folded.home = fold(s.home)
-	}
-	return sight{spot: s, folded: folded, same: folded == s}
+func (p place) sightAt(text string, buffer []string) sight {
+	s := sight{spot: p.spotAt(text, buffer), lazy: true}
+	s.same = isFolded(s.path)
+	return s
 }
 
-// locate calls test with each location the pattern could see the spot at, until
-// it says yes. A pattern that allows sees fewer.
-func (p *pathPattern) locate(s *spot, allows bool, test func(*pathPattern, location) bool) bool {
-	if p.from == fromWorkspace {
-		if s.inside() {
-			return test(p, relative(s.path))
-		}
-		// What is forbidden by name is forbidden everywhere.
-		return !allows && p.open && test(p, location{below: strings.TrimPrefix(s.path, "/")})
+func (s *sight) folded() *spot {
+	if s.lazy {
+		s.foldedAs = s.place.folded().spotAt(fold(s.path), nil)
+		s.lazy = false
 	}
-	at, known := s.absolute()
-	if !known {
-		return false
-	}
-	if p.from == fromSlash {
-		return test(p, at)
-	}
-	if s.home != "" {
-		if below, ok := at.after(s.home); ok && test(p, below) {
-			return true
-		}
-	}
-	if allows {
-		return false
-	}
-	if below, ok := at.after("root"); ok && test(p, below) {
-		return true
-	}
-	for _, homes := range []string{"home", "Users", "users"} {
-		if below, ok := at.after(homes); ok {
-			_, below, _ = below.next()
-			return test(p, below)
-		}
-	}
-	return false
+	return &s.foldedAs
 }
 
 // covers reports whether a pattern that allows matches the spot.
-func (p *pathPattern) covers(s *spot) bool { return p.locate(s, true, (*pathPattern).match) }
+func (p *pathPattern) covers(s *spot) bool {
+	at := s.root
+	switch p.from {
+	case fromWorkspace:
+		at = s.inner
+	case fromHome:
+		at = s.own
+	}
+	return at >= 0 && p.match(s.names[at:])
+}
+
+// sees returns the names that a pattern that forbids sees of a spot, from its
+// workspace or from /.
+func (p *pathPattern) sees(s *spot) (names []string, ok bool) {
+	switch {
+	case p.from == fromSlash:
+		return s.names, s.root >= 0
+	case p.from == fromHome && s.own >= 0:
+		return s.names[s.own:], true
+	case p.from == fromHome && s.anybody >= 0:
+		return s.names[s.anybody:], true
+	case p.from == fromHome:
+		return nil, false
+	case s.inner >= 0:
+		return s.names[s.inner:], true
+	}
+	return s.names, p.open // what is forbidden by name is so everywhere
+}
 
 // catches reports whether a pattern that forbids matches the path, as it is
 // written or folded.
 func (p *pathPattern) catches(s *sight) bool {
-	if p.locate(&s.spot, false, (*pathPattern).match) {
+	if names, ok := p.sees(&s.spot); ok && p.match(names) {
 		return true
 	}
-	return !(p.same && s.same) && p.folded.locate(&s.folded, false, (*pathPattern).match)
+	if p.same && s.same && (p.from == fromWorkspace || isFolded(s.workspace) && isFolded(s.home)) {
+		return false
+	}
+	names, ok := p.folded.sees(s.folded())
+	return ok && p.folded.match(names)
 }
 
 // catchesBelow reports whether a pattern that forbids could match something
@@ -433,14 +431,15 @@ func (p *pathPattern) catchesBelow(s *sight) bool {
 			return true
 		}
 	case fromHome:
-		if s.home != "" && s.above(s.home) || s.above("/root") || s.above("/home") || s.above("/Users") {
+		if s.above(s.home) || s.above("/root") || s.above("/home") || s.above("/Users") {
 			return true
 		}
 	}
-	if p.locate(&s.spot, false, (*pathPattern).matchBelow) {
+	if names, ok := p.sees(&s.spot); ok && p.matchBelow(names) {
 		return true
 	}
-	return !(p.same && s.same) && p.folded.locate(&s.folded, false, (*pathPattern).matchBelow)
+	names, ok := p.folded.sees(s.folded())
+	return ok && p.folded.matchBelow(names)
 }
 
 // cleanPath returns the shortest form of a path. Most have it already.

@@ -51,7 +51,7 @@ func TestPathPatterns(t *testing.T) {
 			continue
 		}
 		matches := func(p string) bool {
-			s := newSpot(p, "/ws", "/home/u")
+			s := place{"/ws", "/home/u"}.spotAt(p, nil)
 			for i := range patterns {
 				if patterns[i].covers(&s) {
 					return true
@@ -192,7 +192,7 @@ func FuzzPathPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := newSight(newSpot(path, "", ""))
+		s := place{}.sightAt(path, nil)
 		got := compiled[0].covers(&s.spot)
 		if want := slowMatch(pattern, path); got != want {
 			t.Errorf("%q on %q: %t, want %t (%s)", pattern, path, got, want, regexpOf(pattern))
@@ -207,7 +207,7 @@ func FuzzPathPattern(f *testing.F) {
 		dir := path
 		for strings.Contains(dir, "/") {
 			dir = dir[:strings.LastIndexByte(dir, '/')]
-			at := newSight(newSpot(dir, "", ""))
+			at := place{}.sightAt(dir, nil)
 			if got && !compiled[0].catches(&at) && !compiled[0].catchesBelow(&at) {
 				t.Errorf("%q matches %q and is not seen from %q", pattern, path, dir)
 			}
@@ -235,7 +235,7 @@ func FuzzShellGlob(f *testing.F) {
 		if err != nil {
 			return
 		}
-		at := newSpot(shell, "/ws", "")
+		at := place{workspace: "/ws"}.spotAt(shell, nil)
 		glob := parseShellGlob(&at)
 		// What the shell could expand to: the names of the path, one by one.
 		expands := false
@@ -250,7 +250,7 @@ func FuzzShellGlob(f *testing.F) {
 			}
 			expands = expands || fits
 		}
-		s := newSight(newSpot(path, "/ws", ""))
+		s := place{workspace: "/ws"}.sightAt(path, nil)
 		for i := range rules {
 			matches := rules[i].catches(&s)
 			if expands && matches && !glob.caughtBy(&rules[i], &at, false) {
@@ -273,7 +273,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		if patterns, err := compilePath(text, true); err == nil {
 			for _, path := range []string{".", text, "a/b", "/etc/x", "/home/u/x"} {
-				s := newSight(newSpot(path, "/ws", "/home/u"))
+				s := place{"/ws", "/home/u"}.sightAt(path, nil)
 				for i := range patterns {
 					covers, catches := patterns[i].covers(&s.spot), patterns[i].catches(&s)
 					if covers && !catches {
@@ -282,10 +282,11 @@ func FuzzCompile(f *testing.F) {
 					patterns[i].catchesBelow(&s)
 				}
 			}
-			g := parseShellGlob(&spot{text, "/ws", ""})
+			at := place{workspace: "/ws"}.spotAt(text, nil)
+			g := parseShellGlob(&at)
 			for i := range patterns {
-				g.caughtBy(&patterns[i], &spot{text, "/ws", ""}, true)
-				g.coveredBy(&patterns[i], &spot{text, "/ws", ""})
+				g.caughtBy(&patterns[i], &at, true)
+				g.coveredBy(&patterns[i], &at)
 			}
 		}
 		if words, err := compileCommand(text); err == nil && len(words) > 0 {

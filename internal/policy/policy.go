@@ -52,6 +52,7 @@ type Verdict struct {
 type Policy struct {
 	version      string
 	rules        []rule
+	byKind       [len(kinds)][]*rule // those that could match an effect of a kind, in order
 	protected    []pathPattern
 	explicitOnly []toolPattern
 	limits       []Limit

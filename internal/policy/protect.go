@@ -17,15 +17,18 @@ var protectedNames = [...]string{".git", ".husky", "node_modules", "git~1"}
 // Protected reports whether nothing may be written at path, which is clean and
 // relative to the workspace, or absolute outside it.
 func (p *Policy) Protected(path string) bool {
-	at := newSight(newSpot(path, "", ""))
+	at := place{}.sightAt(path, nil)
 	return p.protects(&at) != ""
 }
 
 // protects returns what protects a path, or "".
 func (p *Policy) protects(at *sight) string {
-	for rest := at.folded.path; rest != ""; {
-		var name string
-		name, rest, _ = strings.Cut(rest, "/")
+	names := at.names[max(at.inner, 0):]
+	if !at.same {
+		folded := at.folded()
+		names = folded.names[max(folded.inner, 0):]
+	}
+	for _, name := range names {
 		if i := protectedName(name); i >= 0 {
 			return protectedNames[i] + "/"
 		}
@@ -44,9 +47,15 @@ func (p *Policy) protects(at *sight) string {
 // protectedName returns the place of a folded name in protectedNames, or -1.
 // What other systems take for the end of a name or a separator ends one here.
 func protectedName(name string) int {
-	for rest, more := name, true; more; {
-		var part string
-		part, rest, more = strings.Cut(rest, `\`)
+	for i, protected := range protectedNames {
+		if name == protected {
+			return i
+		}
+	}
+	if strings.IndexByte(name, '\\') < 0 && strings.IndexByte(name, ':') < 0 {
+		return -1
+	}
+	for part := range strings.SplitSeq(name, `\`) {
 		part, _, _ = strings.Cut(part, ":")
 		for i, protected := range protectedNames {
 			if part == protected {
@@ -90,7 +99,7 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 // pattern counts as what it could be, unless it could be anything.
 func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 	at := s.sight()
-	fixed := newSight(newSpot(staticPart(at.path), at.workspace, at.home))
+	fixed := at.sightAt(staticPart(at.path), nil)
 	if place := p.protects(&fixed); place != "" {
 		return place, true
 	}

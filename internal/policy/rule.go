@@ -32,6 +32,39 @@ type rule struct {
 	when *condition
 }
 
+// kinds are those of effects; the first stands for all that are not known.
+var kinds = [...]tools.EffectKind{
+	0, tools.ReadsPath, tools.WritesPath, tools.RunsProgram, tools.ReachesHost, tools.UsesTool, tools.ChangesMode,
+}
+
+// could reports whether the rule could match effects of a kind.
+func (r *rule) could(kind tools.EffectKind) bool {
+	if !r.selective {
+		return true
+	}
+	switch kind {
+	case tools.ReadsPath:
+		return len(r.reads) > 0
+	case tools.WritesPath:
+		return len(r.writes) > 0
+	case tools.RunsProgram:
+		return len(r.commands) > 0
+	case tools.ReachesHost:
+		return len(r.hosts) > 0
+	case tools.UsesTool:
+		return len(r.uses) > 0
+	}
+	return false
+}
+
+// rulesFor returns the rules that could match effects of a kind.
+func (p *Policy) rulesFor(kind tools.EffectKind) []*rule {
+	if kind < 0 || int(kind) >= len(kinds) {
+		kind = 0
+	}
+	return p.byKind[kind]
+}
+
 type labelPattern struct {
 	key   string
 	value glob
@@ -102,9 +135,6 @@ func (r *rule) fits(s *subject) fit {
 	case tools.WritesPath:
 		return r.fitsPath(r.writes, s)
 	case tools.RunsProgram:
-		if len(r.commands) == 0 {
-			return misses
-		}
 		words := argv(e)
 		for _, c := range r.commands {
 			if r.action == Allow && c.covers(words) || r.action != Allow && c.catches(words) {
@@ -132,9 +162,6 @@ func (r *rule) fits(s *subject) fit {
 // fitsPath judges the path of an effect: what is allowed must be all of what
 // the path leads to, what is forbidden may be any of it.
 func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
-	if len(patterns) == 0 {
-		return misses
-	}
 	at := s.sight()
 	if r.action == Allow {
 		for i := range patterns {

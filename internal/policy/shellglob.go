@@ -149,8 +149,7 @@ func (g *shellGlob) coveredBy(p *pathPattern, s *spot) bool {
 	if g.unknown || len(g.alternatives) == 0 {
 		return false
 	}
-	fixed := *s
-	fixed.path = staticPart(s.path)
+	fixed := s.spotAt(staticPart(s.path), nil)
 	if p.covers(&fixed) {
 		return true
 	}

@@ -101,6 +101,9 @@ func (r *Reader) set(node ast.Node, target reflect.Value, key string) {
 	}
 	_, isNull := node.(*ast.NullNode)
 	kind := target.Kind()
+	if _, single := target.Addr().Interface().(encoding.TextUnmarshaler); single {
+		kind = reflect.Invalid
+	}
 	group := kind == reflect.Struct || kind == reflect.Slice || kind == reflect.Map
 	switch {
 	case kind == reflect.Interface:
