@@ -15,13 +15,33 @@ import (
 
 // A command is the first words of a command, the program before all. Without
 // words it is every command.
-type command []string
+type command struct {
+	words []string
+	name  string // of the program, folded
+}
+
+// programName returns the name of a program wherever it is, folded.
+func programName(word string) string {
+	if i := strings.LastIndexByte(word, '/'); i >= 0 && i+1 < len(word) {
+		word = word[i+1:]
+	}
+	return fold(word)
+}
 
 // compileCommand compiles a pattern for commands: words, quoted where a shell
 // would need it. A * at the end stands for whatever follows, and may be left
 // out.
 func compileCommand(text string) (command, error) {
-	var words command
+	words, err := splitCommand(text)
+	if err != nil || len(words) == 0 {
+		return command{}, err
+	}
+	return command{words, programName(words[0])}, nil
+}
+
+// splitCommand returns the words of a pattern for commands.
+func splitCommand(text string) ([]string, error) {
+	var words []string
 	for rest := strings.TrimSpace(text); rest != ""; {
 		word, after, err := cutWord(rest)
 		if err != nil {
@@ -104,11 +124,9 @@ func argv(e *tools.Effect) []string {
 
 // covers reports whether a command that is allowed is this one: the same words,
 // the program by its name or from where the system keeps programs.
-func (c command) covers(words []string) bool {
-	if len(c) == 0 {
-		return true
-	}
-	return len(words) >= len(c) && sameProgram(c[0], words[0]) && slices.Equal(c[1:], words[1:len(c)])
+func (c *command) covers(words []string) bool {
+	n := len(c.words)
+	return n == 0 || len(words) >= n && sameProgram(c.words[0], words[0]) && slices.Equal(c.words[1:], words[1:n])
 }
 
 var systemPrograms = []string{"/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/"}
@@ -121,17 +139,18 @@ func sameProgram(want, word string) bool {
 	return name == want && slices.Contains(systemPrograms, dir)
 }
 
-// catches reports whether a command that is forbidden is this one: wherever the
-// program comes from, and with whatever options between the words.
-func (c command) catches(words []string) bool {
-	if len(c) == 0 {
+// catches reports whether a command that is forbidden is this one, with that name
+// for its program: wherever the program comes from, and with whatever options
+// between the words.
+func (c *command) catches(words []string, name string) bool {
+	if len(c.words) == 0 {
 		return true
 	}
-	if !strings.EqualFold(c[0], words[0]) && !strings.EqualFold(path.Base(c[0]), path.Base(words[0])) {
+	if c.name != name {
 		return false
 	}
 	words = words[1:]
-	for _, want := range c[1:] {
+	for _, want := range c.words[1:] {
 		i := 0
 		for i < len(words) && words[i] != want {
 			// An option may be between, and what may be the option's value.

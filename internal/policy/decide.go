@@ -39,8 +39,11 @@ func (p *Policy) Decide(call *Call, grants []Grant) Decision {
 		d.Verdict = refusal
 		return d
 	}
-	among := buffers.Get().(*shared)
-	defer among.release()
+	var among *shared
+	if len(call.Effects) > 0 {
+		among = buffers.Get().(*shared)
+		defer among.release()
+	}
 	worst := verdict{}
 	for i := range d.Effects {
 		s := subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: among}
@@ -107,13 +110,23 @@ type subject struct {
 	policy *Policy
 	call   *Call
 	effect *tools.Effect
-	own    bool // it stands for the call itself
-	shared *shared
+	own    bool    // it stands for the call itself
+	shared *shared // nil where there is nothing to share
 	doubt  verdict // whether it is protected; without weight where there is none
 
-	at, named      sight
-	seen, seenName bool
+	at             sight
+	seen           bool
+	named          *sight
 	glob, foldGlob *shellGlob
+	name           string // of the program, once it was needed
+}
+
+// program returns the name of the program that is run.
+func (s *subject) program() string {
+	if s.name == "" {
+		s.name = programName(argv(s.effect)[0])
+	}
+	return s.name
 }
 
 // shared is what the effects of a call share while they are judged.
@@ -125,6 +138,17 @@ type shared struct {
 // buffers keeps what calls shared, since the compiler cannot tell that it does
 // not outlive them.
 var buffers = sync.Pool{New: func() any { return new(shared) }}
+
+// facts returns what conditions know of the call.
+func (s *subject) facts() *facts {
+	if s.shared == nil {
+		return new(facts)
+	}
+	if s.shared.facts == nil {
+		s.shared.facts = new(facts)
+	}
+	return s.shared.facts
+}
 
 func (s *shared) release() {
 	*s = shared{}
@@ -142,11 +166,11 @@ func (s *subject) sight() *sight {
 }
 
 func (s *subject) namedSight() *sight {
-	if !s.seenName {
-		s.named = s.place().sightAt(s.effect.Named, nil)
-		s.seenName = true
+	if s.named == nil {
+		named := s.place().sightAt(s.effect.Named, nil)
+		s.named = &named
 	}
-	return &s.named
+	return s.named
 }
 
 func (s *subject) shellGlob() *shellGlob {
@@ -246,10 +270,7 @@ func (s *subject) byRules() (v, touched verdict) {
 			continue
 		}
 		if r.when != nil {
-			if s.shared.facts == nil {
-				s.shared.facts = new(facts)
-			}
-			holds, err := r.when.holds(s.shared.facts, *s.call, *s.effect)
+			holds, err := r.when.holds(s.facts(), *s.call, *s.effect)
 			if err != nil {
 				return verdict{Verdict: Verdict{Deny, r.label, "The condition of " + r.label +
 					" could not be evaluated, so the call is refused: " + err.Error() + "."}, weight: byRule}, touched

@@ -125,7 +125,7 @@ func (f *exampleFile) call() (*Call, error) {
 		add(tools.Effect{Kind: tools.WritesPath, Path: homePath(f.Writes)})
 	}
 	if f.Command != "" {
-		words, err := compileCommand(f.Command)
+		words, err := splitCommand(f.Command)
 		if err != nil {
 			return nil, fmt.Errorf("command %q %w", f.Command, err)
 		}

@@ -51,14 +51,14 @@ func (s *subject) matchedBy(g *Grant) bool {
 		if e.Kind != tools.RunsProgram {
 			return false
 		}
-		words, err := compileCommand(tier.Pattern)
-		if err != nil || len(words) == 0 {
+		granted, err := compileCommand(tier.Pattern)
+		if err != nil || len(granted.words) == 0 {
 			return false
 		}
 		if g.Action == Allow {
-			return words.covers(argv(e))
+			return granted.covers(argv(e))
 		}
-		return words.catches(argv(e))
+		return granted.catches(argv(e), s.program())
 	}
 	return false
 }

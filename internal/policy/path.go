@@ -232,7 +232,11 @@ func (p *pathPattern) match(names []string) bool {
 // fits reports whether a run fits the names as far as both go.
 func fits(run []glob, names []string) bool {
 	for i := range min(len(run), len(names)) {
-		if !run[i].match(names[i]) {
+		if g := &run[i]; g.form == isText {
+			if g.text != names[i] {
+				return false
+			}
+		} else if !g.match(names[i]) {
 			return false
 		}
 	}
@@ -361,22 +365,22 @@ func (s *spot) above(dir string) bool {
 type sight struct {
 	spot
 	same     bool // folding changes nothing of the path
-	lazy     bool // the folded spot was not needed yet
-	foldedAs spot
+	sameRoot bool // nor of where it is seen from
+	foldedAs *spot
 }
 
 func (p place) sightAt(text string, buffer []string) sight {
-	s := sight{spot: p.spotAt(text, buffer), lazy: true}
-	s.same = isFolded(s.path)
+	s := sight{spot: p.spotAt(text, buffer)}
+	s.same, s.sameRoot = isFolded(s.path), isFolded(p.workspace) && isFolded(p.home)
 	return s
 }
 
 func (s *sight) folded() *spot {
-	if s.lazy {
-		s.foldedAs = s.place.folded().spotAt(fold(s.path), nil)
-		s.lazy = false
+	if s.foldedAs == nil {
+		folded := s.place.folded().spotAt(fold(s.path), nil)
+		s.foldedAs = &folded
 	}
-	return &s.foldedAs
+	return s.foldedAs
 }
 
 // covers reports whether a pattern that allows matches the spot.
@@ -415,7 +419,7 @@ func (p *pathPattern) catches(s *sight) bool {
 	if names, ok := p.sees(&s.spot); ok && p.match(names) {
 		return true
 	}
-	if p.same && s.same && (p.from == fromWorkspace || isFolded(s.workspace) && isFolded(s.home)) {
+	if p.same && s.same && (p.from == fromWorkspace || s.sameRoot) {
 		return false
 	}
 	names, ok := p.folded.sees(s.folded())

@@ -136,8 +136,8 @@ func (r *rule) fits(s *subject) fit {
 		return r.fitsPath(r.writes, s)
 	case tools.RunsProgram:
 		words := argv(e)
-		for _, c := range r.commands {
-			if r.action == Allow && c.covers(words) || r.action != Allow && c.catches(words) {
+		for i := range r.commands {
+			if c := &r.commands[i]; r.action == Allow && c.covers(words) || r.action != Allow && c.catches(words, s.program()) {
 				return matches
 			}
 		}
