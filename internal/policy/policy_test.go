@@ -273,6 +273,21 @@ func TestVerdictsExplain(t *testing.T) {
 	}
 }
 
+// What no part of the server gives is refused, not a crash.
+func TestStrangeValues(t *testing.T) {
+	p := must("version: 1\nrules:\n- {name: c, action: allow, when: 'effect.kind == \"unknown\" && effect.mode == \"none\" && tool.level != \"\"'}\n")
+	for _, kind := range []tools.EffectKind{-1, 0, 99} {
+		list := []tools.Effect{{Kind: kind, Mode: 99}}
+		check(t, p.Decide(call(tools.DangerFullAccess, tools.ModeAsk, tools.ReadOnly, list), nil), "allow")
+		check(t, empty.Decide(call(tools.DangerFullAccess, tools.ModeAsk, tools.ReadOnly, list), nil), "ask")
+		check(t, empty.Decide(call(-1, tools.ModeAllow, tools.ReadOnly, list), nil), "deny")
+	}
+	root := call(tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, tools.Writes("/etc/x"))
+	root.Workspace = "/"
+	check(t, must("version: 1\nrules:\n- {name: c, action: deny, writes: [/etc/]}\n").Decide(root, nil), "deny")
+	check(t, empty.Decide(root, nil), "allow") // the workspace is everything
+}
+
 // ruleCase is a call and what a policy says of it.
 type ruleCase struct {
 	effect string // as parseEffect reads it

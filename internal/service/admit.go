@@ -77,8 +77,8 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	}
 	rpcOf(ctx).decoded(input.json)
 	order.Verdict = a.policy.Current().Decide(&policy.Call{
-		Principal: order.Owner, SessionID: order.Session.ID, Level: settings.Level, Mode: settings.Mode,
-		Spec: &entry.Spec, Input: input.json, Effects: call.Effects(),
+		Principal: order.Owner, SessionID: order.Session.ID, Labels: settings.Labels, Level: settings.Level, Mode: settings.Mode,
+		Workspace: order.Session.Workspace.Dir(), Spec: &entry.Spec, Input: input.json, Effects: call.Effects(),
 	}, nil).Verdict
 	if order.Verdict.Action != policy.Allow {
 		return deny(order), nil
