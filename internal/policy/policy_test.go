@@ -589,6 +589,23 @@ func TestAskPermitsNothing(t *testing.T) {
 	verify(t, p, tools.ModeAllow, []ruleCase{{"runs git push", "ask: rule a"}})
 }
 
+// A rule that allows a tool does not lift the level of the session; one that
+// names the path does.
+func TestAllowedToolsStayInside(t *testing.T) {
+	p := must("version: 1\nrules:\n- {name: scratch, action: allow, writes: [/tmp/scratch/]}\n- {name: all, action: allow, tools: ['*']}\n")
+	verify(t, p, tools.ModeAsk, []ruleCase{
+		{"writes a", "allow: rule all"},
+		{"writes /tmp/x", "deny: level"},
+		{"writes /tmp/scratch/x", "allow: rule scratch"},
+		{"reads /etc/hosts", "allow: rule all"},
+		{"unclear writes a", "ask: unclear"},
+		{"glob reads src/{a,../../../etc}/x", "ask: unclear"},
+		{"glob reads [", "ask: unclear"},
+		{"glob reads " + strings.Repeat("*a", 600), "ask: unclear"},
+	})
+	verify(t, empty, tools.ModeAllow, []ruleCase{{"glob reads src/{a,../b}/x", "ask: unclear"}, {"glob reads src/{a,b}/x", "allow"}})
+}
+
 func TestLeavingPlan(t *testing.T) {
 	p := must("version: 1\nrules:\n- {name: a, action: allow, tools: ['*']}\n")
 	c := call(tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, effects["to_allow"])
