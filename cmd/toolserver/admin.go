@@ -7,49 +7,28 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"runtime"
-	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/metrics"
 )
 
-// newMetrics returns a registry with what this server was built from.
-func newMetrics() *prometheus.Registry {
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "toolserver_build_info", Help: "What this server was built from; always 1.",
-		ConstLabels: prometheus.Labels{"version": versionText(), "go_version": runtime.Version()},
-	})
-	build.Set(1)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(build)
+// newMetrics returns a registry with what this server was built from and what
+// the system tells about it.
+func newMetrics() *metrics.Registry {
+	registry := new(metrics.Registry)
+	registry.Info("toolserver_build_info", "What this server was built from; always 1.",
+		map[string]string{"version": versionText(), "go_version": runtime.Version()})
+	registry.AddProcess()
 	return registry
-}
-
-// serveMetrics returns the handler of a registry. The metrics of the process and
-// of the runtime join it when it is first asked: making them takes a tenth of
-// the time this server needs to start.
-func serveMetrics(registry *prometheus.Registry, logger *zap.Logger) http.HandlerFunc {
-	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(logger)})
-	join := sync.OnceFunc(func() {
-		registry.MustRegister(
-			collectors.NewGoCollector(),
-			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		)
-	})
-	return func(w http.ResponseWriter, r *http.Request) {
-		join()
-		handler.ServeHTTP(w, r)
-	}
 }
 
 // newAdmin returns the HTTP server for operators: metrics, probes and, if
 // wanted, profiles.
-func newAdmin(metrics *prometheus.Registry, ready func() bool, profiles bool, logger *zap.Logger) *http.Server {
+func newAdmin(metrics http.Handler, ready func() bool, profiles bool, logger *zap.Logger) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", serveMetrics(metrics, logger))
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, true, "alive") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if ready() {

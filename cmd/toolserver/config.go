@@ -26,6 +26,8 @@ type config struct {
 	Authentication authenticationConfig `yaml:"authentication"`
 	Log            logConfig            `yaml:"log"`
 	Sessions       sessionsConfig       `yaml:"sessions"`
+	Policy         policyConfig         `yaml:"policy"`
+	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Wire           wireConfig           `yaml:"wire"`
 	Reflection     bool                 `yaml:"reflection"`
@@ -59,6 +61,7 @@ func (c authenticationConfig) off() bool { return len(c.Tokens) == 0 }
 type tokenConfig struct {
 	Principal string `yaml:"principal"`
 	Operator  bool   `yaml:"operator"`
+	Approver  bool   `yaml:"approver"`
 	TokenFile string `yaml:"token_file"`
 	TokenEnv  string `yaml:"token_env"`
 	Token     string `yaml:"token"`
@@ -79,6 +82,23 @@ type sessionsConfig struct {
 	IdleTTL           time.Duration `yaml:"idle_ttl"`
 	MaxPerPrincipal   int           `yaml:"max_per_principal"`
 }
+
+type policyConfig struct {
+	File string `yaml:"file"`
+}
+
+type auditConfig struct {
+	File     string   `yaml:"file"`
+	Stdout   bool     `yaml:"stdout"`
+	Inputs   bool     `yaml:"inputs"`
+	Required bool     `yaml:"required"`
+	Sync     syncMode `yaml:"sync"`
+	MaxBytes size     `yaml:"max_bytes"`
+	Keep     int      `yaml:"keep"`
+}
+
+// off says that no audit log is kept.
+func (c auditConfig) off() bool { return c.File == "" && !c.Stdout }
 
 type executionsConfig struct {
 	MaxRunning       int           `yaml:"max_running"`
@@ -159,6 +179,7 @@ var overrides = []struct{ key, env, flag, usage string }{
 	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
 	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
 	{"sessions.workspace", "TOOLSERVER_WORKSPACE", "workspace", "workspace directory (default: the current directory)"},
+	{"policy.file", "TOOLSERVER_POLICY", "policy", "policy file (default: the built-in policy)"},
 	{"log.level", "TOOLSERVER_LOG_LEVEL", "log-level", "least level to log: debug, info, warn or error"},
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/toolserver/toolserver/internal/metrics"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -58,8 +58,16 @@ func (t *target) resolve() string {
 // A client is a connection to a server. Close it after use.
 type client struct {
 	pb.ToolServiceClient
+	pb.ApprovalServiceClient
+	pb.PolicyServiceClient
 	inProcess bool
 	close     func()
+}
+
+func newClient(conn *grpc.ClientConn, inProcess bool, end func()) *client {
+	return &client{
+		pb.NewToolServiceClient(conn), pb.NewApprovalServiceClient(conn), pb.NewPolicyServiceClient(conn), inProcess, end,
+	}
 }
 
 // connect returns a client of the target.
@@ -92,7 +100,7 @@ func connectInside(flags *pflag.FlagSet) (*client, error) {
 	}
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newServer(c, logger, prometheus.NewRegistry(), false)
+	server, err := newServer(c, logger, new(metrics.Registry), false)
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +108,11 @@ func connectInside(flags *pflag.FlagSet) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{pb.NewToolServiceClient(conn), true, func() {
+	return newClient(conn, true, func() {
 		conn.Close()
 		shutDown(server, 0)
 		flush()
-	}}, nil
+	}), nil
 }
 
 // maxReceive is the largest message a client takes; the server decides what it
@@ -139,7 +147,7 @@ func (t *target) dial() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
-	return &client{pb.NewToolServiceClient(conn), false, func() { conn.Close() }}, nil
+	return newClient(conn, false, func() { conn.Close() }), nil
 }
 
 func (t *target) encrypted() bool { return t.tls || t.ca != "" }

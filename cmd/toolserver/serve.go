@@ -47,7 +47,7 @@ file, a flag wins over both.`,
 			return nil
 		},
 	}
-	addConfigFlags(cmd.Flags(), "listen", "admin", "workspace", "log-level")
+	addConfigFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	return cmd
 }
@@ -77,6 +77,12 @@ func serve(c *config) error {
 	server, err := newServer(c, logger, metrics, tracing)
 	if err != nil {
 		return err
+	}
+	if c.Policy.File != "" {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		file := newPolicyFile(c.Policy.File, server, metrics, logger)
+		go file.watch(ctx, reloadInterval)
 	}
 	admin, err := serveAdmin(c.Admin, newAdmin(metrics, server.Ready, c.Admin.Pprof, logger), logger)
 	if err != nil {
@@ -123,7 +129,7 @@ func shutDown(server *service.Server, grace time.Duration) {
 }
 
 // stopWithin calls stop and gives it some time.
-func stopWithin(limit time.Duration, stop func(context.Context) error) {
+func stopWithin(limit time.Duration, stop func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	stop(ctx)

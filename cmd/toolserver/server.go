@@ -5,13 +5,16 @@ package main
 
 import (
 	"cmp"
+	"os"
 	"slices"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -31,7 +34,7 @@ func builtin() []tools.Tool {
 
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
-func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tracing bool) (*service.Server, error) {
+func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
@@ -47,11 +50,22 @@ func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tra
 	if err != nil {
 		return nil, err
 	}
-	return service.New(service.Config{
+	policy, err := loadPolicy(c.Policy.File)
+	if err != nil {
+		return nil, err
+	}
+	records, err := c.Audit.open(logger)
+	if err != nil {
+		return nil, err
+	}
+	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
 		Sessions:      session.NewStore(c.Sessions.store()),
-		Policy:        policy.NewEngine(policy.Builtin()),
+		Policy:        policy,
+		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
+		Audit:         records,
+		AuditInputs:   c.Audit.Inputs,
 		Authenticator: authenticator,
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),
@@ -61,7 +75,38 @@ func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tra
 		Reflection:    c.Reflection,
 		Channelz:      c.Channelz,
 		Tracing:       tracing,
-	}), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	warnAbout(policy, registry, logger)
+	return server, nil
+}
+
+// warnAbout tells an operator of tools that a policy names and nobody has.
+func warnAbout(p *policy.Policy, registry *tools.Registry, logger *zap.Logger) {
+	entries, _ := registry.All()
+	specs := make([]*tools.Spec, len(entries))
+	for i, entry := range entries {
+		specs[i] = &entry.Spec
+	}
+	if err := p.Check(specs); err != nil {
+		logger.Warn("the policy names tools that do not exist", zap.Error(err))
+	}
+}
+
+// open opens the audit log; nil where none is kept.
+func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
+	if c.off() {
+		return nil, nil
+	}
+	options := audit.Options{
+		Sync: audit.Sync(c.Sync), Required: c.Required, MaxBytes: int64(c.MaxBytes), Keep: c.Keep, Logger: logger,
+	}
+	if c.Stdout {
+		options.Copy = os.Stdout
+	}
+	return audit.Open(c.File, options)
 }
 
 func (c sessionsConfig) store() session.Config {

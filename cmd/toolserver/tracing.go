@@ -11,7 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -33,21 +33,23 @@ func checkTracing() error {
 	if exporter := os.Getenv("OTEL_TRACES_EXPORTER"); exporter != "" && exporter != "otlp" {
 		return fmt.Errorf("OTEL_TRACES_EXPORTER=%s: want otlp or none", exporter)
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if protocol := os.Getenv(name); protocol != "" && protocol != "grpc" {
-			return fmt.Errorf("%s=%s: only grpc is spoken", name, protocol)
-		}
+	if name, protocol := otlpVariable("PROTOCOL"); protocol != "" && protocol != "grpc" {
+		return fmt.Errorf("%s=%s: only grpc is spoken", name, protocol)
 	}
 	return nil
 }
 
 // startTracing sends spans to where the OTEL variables say. stop sends what is
-// left.
-func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Context) error, err error) {
+// left, and tells the log if it could not.
+func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Context), err error) {
 	if err := checkTracing(); err != nil {
 		return nil, err
 	}
-	exporter, err := otlptracegrpc.New(ctx) // reads the variables itself
+	config, err := otlpFromEnv()
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := otlptrace.New(ctx, &traceClient{config: config})
 	if err != nil {
 		return nil, err
 	}
@@ -64,5 +66,9 @@ func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Co
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("tracing", zap.Error(err)) }))
-	return provider.Shutdown, nil
+	return func(ctx context.Context) {
+		if err := provider.Shutdown(ctx); err != nil {
+			logger.Warn("tracing: the last spans may be lost", zap.Error(err))
+		}
+	}, nil
 }

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"context"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -13,51 +11,17 @@ import (
 	"syscall"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
-	"google.golang.org/grpc"
 )
 
-// spanCollector takes spans as OpenTelemetry's own collector would.
-type spanCollector struct {
-	collector.UnimplementedTraceServiceServer
-	requests chan *collector.ExportTraceServiceRequest
-}
-
-func (c *spanCollector) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
-	c.requests <- request
-	return &collector.ExportTraceServiceResponse{}, nil
-}
-
+// TestTracesAreSent proves that a call of a real server arrives at a collector
+// as one span.
 func TestTracesAreSent(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	spans := &spanCollector{requests: make(chan *collector.ExportTraceServiceRequest, 100)}
-	receiver := grpc.NewServer()
-	collector.RegisterTraceServiceServer(receiver, spans)
-	go receiver.Serve(listener)
-	t.Cleanup(receiver.Stop)
+	spans := collect(t, nil)
+	traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+spans.address)
 
-	cmd := exec.Command("toolserver", "serve", "--listen", "127.0.0.1:0", "--admin", "off")
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+listener.Addr().String())
-	server, err := start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
-	cmd.Process.Signal(syscall.SIGTERM) // sends what is left
-	server.log.rest()
-	if code := wait(t, cmd); code != 0 {
-		t.Fatalf("exit code %d: %s", code, server.log)
-	}
-
-	request := <-spans.requests
-	about := request.GetResourceSpans()[0]
+	about := (<-spans.requests).GetResourceSpans()[0]
 	if got := attributes(about.GetResource().GetAttributes()); got["service.name"] != "toolserver" {
 		t.Errorf("resource %v", got)
 	}
@@ -67,6 +31,27 @@ func TestTracesAreSent(t *testing.T) {
 		got["toolserver.session"] != "default" || got["toolserver.execution"] == "" {
 		t.Errorf("span %s with %v", span.GetName(), got)
 	}
+}
+
+// traceCall runs a server with variables, calls it once, and ends it, so that
+// it sends what it has. It returns the log.
+func traceCall(t *testing.T, variables ...string) string {
+	t.Helper()
+	cmd := exec.Command("toolserver", "serve", "--listen", "127.0.0.1:0", "--admin", "off")
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), variables...)
+	server, err := start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
+	cmd.Process.Signal(syscall.SIGTERM)
+	server.log.rest()
+	if code := wait(t, cmd); code != 0 {
+		t.Fatalf("exit code %d: %s", code, server.log)
+	}
+	return server.log.String()
 }
 
 func attributes(list []*common.KeyValue) map[string]string {
@@ -111,4 +96,11 @@ func TestTracingThatIsNotSpoken(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the one for traces wins", func(t *testing.T) {
+		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
+		if err := checkTracing(); err != nil {
+			t.Error(err)
+		}
+	})
 }

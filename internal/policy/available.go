@@ -66,3 +66,11 @@ func (p *Policy) Check(specs []*tools.Spec) error {
 	}
 	return r.Err()
 }
+
+// Hides reports whether there is any tool that some caller does not see: where
+// there is none, nobody needs to be asked about each.
+func (p *Policy) Hides() bool {
+	return p == nil || len(p.explicitOnly) > 0 || slices.ContainsFunc(p.rules, func(r rule) bool {
+		return r.action == Deny && r.when == nil && (!r.selective || len(r.uses) > 0)
+	})
+}

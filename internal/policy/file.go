@@ -111,7 +111,7 @@ const (
 // error lists everything that is wrong, with the lines.
 func Parse(file string, data []byte) (*Policy, error) {
 	c := &compiler{Reader: strictyaml.NewReader(file, "policy")}
-	f := policyFile{LoopGuard: LoopGuard{Repeat: 5, Alternate: 3}, Approvals: Approvals{Expire: 2 * time.Minute}}
+	f := policyFile{Approvals: Approvals{Expire: 2 * time.Minute}}
 	if len(data) > maxFileSize {
 		c.Fault("", "it has %d bytes: at most %d", len(data), maxFileSize)
 		return nil, c.Err()

@@ -83,7 +83,7 @@ limits:
   - {name: web, tools: ['web_*', '@mcp'], rate: 30/m, burst: 10, concurrent: 4, per: principal, shadow: true}
   - {rate: 100/m}
   - {concurrent: 2, per: server}
-loop_guard: {repeat: 0}
+loop_guard: {alternate: 3}
 approvals: {self: true}
 `
 	p := must(text)

@@ -8,7 +8,6 @@ package policy
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -158,26 +157,3 @@ type Approvals struct {
 	// Self lets the principal that made a call answer for it.
 	Self bool `yaml:"self"`
 }
-
-// An Engine holds the policy in force. Its zero value has none, and so denies
-// everything.
-type Engine struct{ current atomic.Pointer[Policy] }
-
-// NewEngine returns an engine in which p is in force.
-func NewEngine(p *Policy) *Engine {
-	e := new(Engine)
-	e.Replace(p)
-	return e
-}
-
-// Current returns the policy in force. A call is judged by one policy from
-// beginning to end: ask for it once.
-func (e *Engine) Current() *Policy {
-	if e == nil {
-		return nil
-	}
-	return e.current.Load()
-}
-
-// Replace puts p in force for every call that is judged from now on.
-func (e *Engine) Replace(p *Policy) { e.current.Store(p) }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/policy"
@@ -208,23 +208,21 @@ func TestLevels(t *testing.T) {
 func TestZeroValuesDeny(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		engine *policy.Engine
+		policy *policy.Policy
 		level  tools.Level
 		mode   tools.Mode
 		tool   tools.Level
 	}{
-		{"no engine", nil, tools.DangerFullAccess, tools.ModeAllow, tools.ReadOnly},
-		{"zero engine", new(policy.Engine), tools.DangerFullAccess, tools.ModeAllow, tools.ReadOnly},
-		{"engine without a policy", policy.NewEngine(nil), tools.DangerFullAccess, tools.ModeAllow, tools.ReadOnly},
-		{"zero session", policy.NewEngine(empty), 0, 0, tools.ReadOnly},
-		{"no level", policy.NewEngine(empty), 0, tools.ModeAllow, tools.ReadOnly},
-		{"no mode", policy.NewEngine(empty), tools.DangerFullAccess, 0, tools.ReadOnly},
-		{"zero tool", policy.NewEngine(empty), tools.DangerFullAccess, tools.ModeAllow, 0},
-		{"zero everything", new(policy.Engine), 0, 0, 0},
+		{"no policy", nil, tools.DangerFullAccess, tools.ModeAllow, tools.ReadOnly},
+		{"zero session", empty, 0, 0, tools.ReadOnly},
+		{"no level", empty, 0, tools.ModeAllow, tools.ReadOnly},
+		{"no mode", empty, tools.DangerFullAccess, 0, tools.ReadOnly},
+		{"zero tool", empty, tools.DangerFullAccess, tools.ModeAllow, 0},
+		{"zero everything", nil, 0, 0, 0},
 	} {
 		for does := range effects {
 			t.Run(test.name+"/"+does, func(t *testing.T) {
-				check(t, test.engine.Current().Decide(call(test.level, test.mode, test.tool, effects[does]), nil), "deny")
+				check(t, test.policy.Decide(call(test.level, test.mode, test.tool, effects[does]), nil), "deny")
 			})
 		}
 	}
@@ -722,44 +720,4 @@ func TestBuiltin(t *testing.T) {
 	verify(t, p, tools.ModeAcceptEdits, []ruleCase{
 		{"rooted writes ../out/x", "deny: workspace"}, {"writes ../out/x", "deny: level"}, {"writes .gitignore", "allow"}, // P-157, P-203
 	})
-}
-
-// TestReplace proves that each call is judged by one policy: 1,000 changes while
-// others judge.
-func TestReplace(t *testing.T) {
-	versions := [2]*policy.Policy{
-		must("version: 1\nrules:\n- {name: a, action: deny, reads: [x], writes: [y]}\n"),
-		must("version: 1\nrules:\n- {name: b, action: ask, reads: [x], writes: [y]}\n"),
-	}
-	engine := policy.NewEngine(versions[0])
-	stop := make(chan struct{})
-	var judges sync.WaitGroup
-	for range 4 {
-		judges.Go(func() {
-			c := call(tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, append(tools.Reads("x"), tools.Writes("y")...))
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				d := engine.Current().Decide(c, nil)
-				want := "rule a"
-				if d.Policy == versions[1].Version() {
-					want = "rule b"
-				}
-				for _, judged := range d.Effects[:2] {
-					if judged.Verdict.Rule != want {
-						t.Errorf("policy %s: %+v", d.Policy, judged.Verdict)
-						return
-					}
-				}
-			}
-		})
-	}
-	for i := range 1000 {
-		engine.Replace(versions[i%2])
-	}
-	close(stop)
-	judges.Wait()
 }

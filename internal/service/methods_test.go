@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -28,11 +28,14 @@ import (
 // TestEveryMethodHasARow proves that the method table is complete and has no
 // row for what does not exist.
 func TestEveryMethodHasARow(t *testing.T) {
-	s := New(Config{
-		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.NewEngine(policy.Builtin()), Authenticator: auth.None{},
-		Metrics: prometheus.NewRegistry(), Reflection: true, Channelz: true,
+	s, err := New(Config{
+		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.Builtin(), Authenticator: auth.None{},
+		Metrics: new(metrics.Registry), Reflection: true, Channelz: true,
 		Sessions: session.NewStore(session.Config{WorkspaceRoot: t.TempDir()}),
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Shutdown(t.Context())
 	known := make(map[string]bool)
 	for name, info := range s.grpc.GetServiceInfo() {

@@ -4,45 +4,42 @@
 package service
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/metrics"
 )
 
-// metrics are what Prometheus sees of a server.
-type metrics struct {
-	rpcs      *prometheus.CounterVec
-	calls     *prometheus.CounterVec
-	durations *prometheus.HistogramVec
+// meters are what Prometheus sees of a server.
+type meters struct {
+	rpcs          *metrics.Counter
+	calls         *metrics.Counter
+	limited       *metrics.Counter
+	shadowLimited *metrics.Counter
+	durations     *metrics.Histogram
 }
 
 // unknownTool is the label of calls of tools that do not exist: their names
 // come from outside and would never end.
 const unknownTool = "(unknown)"
 
-// newMetrics registers the metrics of a server. stats is asked at each scrape.
-func newMetrics(registerer prometheus.Registerer, stats func() executor.Stats) *metrics {
-	m := &metrics{
-		rpcs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "toolserver_rpcs_total", Help: "RPCs by method and status code.",
-		}, []string{"method", "code"}),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "toolserver_calls_total", Help: "Ended executions by tool and outcome.",
-		}, []string{"tool", "outcome"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "toolserver_call_duration_seconds", Help: "Time tools ran.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 12),
-		}, []string{"tool"}),
-	}
-	registerer.MustRegister(m.rpcs, m.calls, m.durations)
+// durationBounds are in seconds, each four times the one before: from what a
+// tool needs that only computes to half an hour.
+var durationBounds = []float64{0.0005, 0.002, 0.008, 0.032, 0.128, 0.512, 2.048, 8.192, 32.768, 131.072, 524.288, 2097.152}
 
+// newMeters registers the metrics of a server. stats is asked at each scrape.
+func newMeters(registry *metrics.Registry, stats func() executor.Stats) *meters {
+	m := &meters{
+		rpcs:    registry.Counter("toolserver_rpcs_total", "RPCs by method and status code.", "method", "code"),
+		calls:   registry.Counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
+		limited: registry.Counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
+		shadowLimited: registry.Counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.",
+			"limit", "tool"),
+		durations: registry.Histogram("toolserver_call_duration_seconds", "Time tools ran.", durationBounds, "tool"),
+	}
 	gauge := func(name, help string, value func(executor.Stats) float64) {
-		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return value(stats()) }))
+		registry.GaugeFunc(name, help, func() float64 { return value(stats()) })
 	}
 	counter := func(name, help string, value func(executor.Stats) float64) {
-		registerer.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
-			func() float64 { return value(stats()) }))
+		registry.CounterFunc(name, help, func() float64 { return value(stats()) })
 	}
 	gauge("toolserver_running", "Executions that run.",
 		func(s executor.Stats) float64 { return float64(s.Running) })
@@ -60,13 +57,13 @@ func newMetrics(registerer prometheus.Registerer, stats func() executor.Stats) *
 }
 
 // observe counts an execution that ends.
-func (m *metrics) observe(x *executor.Execution, end *executor.Finished) {
+func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	tool := x.Order.Tool
 	if end.Outcome == executor.NoSuchTool {
 		tool = unknownTool
 	}
-	m.calls.WithLabelValues(tool, end.Outcome.String()).Inc()
+	m.calls.Inc(tool, end.Outcome.String())
 	if x.Info().State == executor.Running { // a refused call never was
-		m.durations.WithLabelValues(tool).Observe(end.Ran.Seconds())
+		m.durations.Observe(end.Ran.Seconds(), tool)
 	}
 }

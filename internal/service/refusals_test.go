@@ -67,7 +67,6 @@ func TestRefusedByResult(t *testing.T) {
 		{"not a number in a Struct", &pb.ExecuteToolRequest{Tool: "echo_number",
 			Input: mustStruct(t, map[string]any{"n": math.NaN()})}, pb.Outcome_OUTCOME_INVALID_INPUT, []string{"/n"}},
 		{"above the session's level", asJSON("dangerous", `{}`), pb.Outcome_OUTCOME_DENIED, []string{"danger_full_access"}},
-		{"nobody to ask", asJSON("writes", `{}`), pb.Outcome_OUTCOME_DENIED, []string{"approval"}},
 		{"a file that is not there", asJSON("read_file", `{"path":"none.txt"}`), pb.Outcome_OUTCOME_FAILED, []string{"none.txt", "no such file"}},
 		{"a file outside", asJSON("read_file", `{"path":"../../etc/passwd"}`), pb.Outcome_OUTCOME_DENIED, []string{"outside"}},
 		{"a panic", asJSON("panics", `{}`), pb.Outcome_OUTCOME_FAILED, []string{"log"}},

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -45,10 +45,13 @@ func BenchmarkExecuteTool(b *testing.B) {
 		WorkspaceRoot: b.TempDir(), MaxLevel: tools.ReadOnly,
 		Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
 	})
-	s := New(Config{
-		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.NewEngine(policy.Builtin()),
-		Authenticator: auth.None{}, Metrics: prometheus.NewRegistry(),
+	s, err := New(Config{
+		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.Builtin(),
+		Authenticator: auth.None{}, Metrics: new(metrics.Registry),
 	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	defer s.Shutdown(b.Context())
 	handler := &toolService{server: s, registry: registry, sessions: sessions, executor: s.executor}
 	links := s.links()

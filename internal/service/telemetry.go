@@ -39,10 +39,10 @@ func recoverPanics(logger *zap.Logger) link {
 
 // telemetry counts every call and writes one line about it to the log. What
 // the links below return as errors becomes a status here, in one place.
-func telemetry(logger *zap.Logger, metrics *metrics) link {
+func telemetry(logger *zap.Logger, meters *meters) link {
 	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
 		r := &rpc{
-			logger: logger, metrics: metrics, method: method,
+			logger: logger, meters: meters, method: method,
 			began: time.Now(), span: trace.SpanFromContext(ctx),
 		}
 		return context.WithValue(ctx, rpcKey{}, r), r.close
@@ -55,10 +55,10 @@ type rpcKey struct{}
 // within fill it as they learn more, and when the RPC ends it becomes the line
 // in the log. It is used by the RPC's own goroutine alone.
 type rpc struct {
-	logger  *zap.Logger
-	metrics *metrics
-	span    trace.Span
-	began   time.Time
+	logger *zap.Logger
+	meters *meters
+	span   trace.Span
+	began  time.Time
 
 	method     string
 	principal  auth.Principal
@@ -117,7 +117,7 @@ func (r *rpc) ended(outcome executor.Outcome) {
 func (r *rpc) close(err error) error {
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
-	r.metrics.rpcs.WithLabelValues(r.method, r.code.String()).Inc()
+	r.meters.rpcs.Inc(r.method, r.code.String())
 	level := zap.InfoLevel
 	if r.code == codes.Internal || r.code == codes.Unknown {
 		level = zap.ErrorLevel

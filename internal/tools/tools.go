@@ -9,8 +9,6 @@ package tools
 import (
 	"context"
 	"encoding/json"
-
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // A Tool is one thing a caller may ask the server to do. Its methods are safe
@@ -60,46 +58,6 @@ const (
 	PreviewCommand                        // a shell command
 )
 
-// Env is where a call happens.
-type Env struct {
-	// SessionID and CallID name the call.
-	SessionID, CallID string
-
-	// Workspace holds the files of the session.
-	Workspace *workspace.Workspace
-
-	// Session is what a call may change of its session.
-	Session Session
-}
-
-// A Session is what a call may know and change of the session it runs in.
-type Session interface {
-	// Mode returns the mode of now.
-	Mode() Mode
-
-	// SetMode changes the mode. The error, if any, says in a sentence what the
-	// operator does not permit.
-	SetMode(Mode) error
-
-	// PlanEnd returns the mode the session had before it entered plan mode, or
-	// the operator's default where that is not known.
-	PlanEnd() Mode
-}
-
-// Reads returns the effects of reading paths of the workspace, each in its
-// clean form. A path that leads outside stays as it is: opening it would fail.
-func (e Env) Reads(paths ...string) []Effect { return e.clean(Reads(paths...)) }
-
-func (e Env) clean(effects []Effect) []Effect {
-	for i := range effects {
-		effects[i].Rooted = true
-		if rel, err := e.Workspace.Rel(effects[i].Path); err == nil {
-			effects[i].Path = rel
-		}
-	}
-	return effects
-}
-
 // New returns a tool whose input is the Go type In: it gives the JSON Schema
 // and the decoder, so that neither can say what the other does not. See
 // [Spec.InputSchema] for how a type becomes a schema. effects may be nil for a
@@ -116,19 +74,33 @@ func New[In any](
 	return &typed[In]{spec: spec, shape: shape, effects: effects, run: run}
 }
 
+// WithPreview returns tool, which [New] made for the same In, with calls that
+// are a [Previewer]. It panics if it is another tool: that is a mistake in the
+// program.
+func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, in In) Preview) Tool {
+	shown := *tool.(*typed[In])
+	shown.preview = preview
+	return &shown
+}
+
 type typed[In any] struct {
 	spec    Spec
 	shape   *shape
 	effects func(Env, In) []Effect
 	run     func(context.Context, Env, In, Sink) (Result, error)
+	preview func(context.Context, Env, In) Preview // nil where there is none
 }
 
 func (t *typed[In]) Spec() Spec { return t.spec }
 
 func (t *typed[In]) Decode(env Env, input json.RawMessage) (Call, error) {
+	env.judged = new(judged)
 	c := &typedCall[In]{tool: t, env: env}
 	if err := t.shape.decode(input, &c.in); err != nil {
 		return nil, err
+	}
+	if t.preview != nil {
+		return shownCall[In]{c}, nil
 	}
 	return c, nil
 }
@@ -137,15 +109,30 @@ type typedCall[In any] struct {
 	tool *typed[In]
 	env  Env
 	in   In
+
+	told    bool
+	effects []Effect
 }
 
+// Effects tells the same whenever it is asked: what the first answer resolved
+// is what Run opens.
 func (c *typedCall[In]) Effects() []Effect {
-	if c.tool.effects == nil {
-		return nil
+	if !c.told && c.tool.effects != nil {
+		c.effects = c.tool.effects(c.env, c.in)
 	}
-	return c.tool.effects(c.env, c.in)
+	c.told = true
+	return c.effects
 }
 
 func (c *typedCall[In]) Run(ctx context.Context, out Sink) (Result, error) {
+	c.Effects()
 	return c.tool.run(ctx, c.env, c.in, out)
+}
+
+// shownCall is a typedCall that has a preview.
+type shownCall[In any] struct{ *typedCall[In] }
+
+func (c shownCall[In]) Preview(ctx context.Context) Preview {
+	c.Effects() // it opens what they name
+	return c.tool.preview(ctx, c.env, c.in)
 }

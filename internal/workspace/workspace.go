@@ -22,12 +22,17 @@ var (
 	// ErrNotRegular is wrapped by errors about what cannot be read as a file:
 	// directories, pipes, sockets and devices.
 	ErrNotRegular = errors.New("not a regular file")
+
+	// ErrMoved is wrapped by errors about paths that lead elsewhere than when
+	// they were judged.
+	ErrMoved = errors.New("path leads elsewhere than when it was judged")
 )
 
 // A Workspace is an open directory. Its methods are safe for concurrent use.
 type Workspace struct {
 	dir  string
 	root *os.Root
+	top  *os.File // the same directory
 }
 
 // Open opens the directory dir as a workspace. Close it after use.
@@ -43,46 +48,34 @@ func Open(dir string) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Workspace{dir: dir, root: root}, nil
+	top, err := root.Open(".")
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return &Workspace{dir: dir, root: root, top: top}, nil
 }
 
 // Dir returns the absolute path of the workspace, free of symbolic links.
 func (w *Workspace) Dir() string { return w.dir }
 
 // Close releases the directory. Files opened before stay usable.
-func (w *Workspace) Close() error { return w.root.Close() }
+func (w *Workspace) Close() error { return errors.Join(w.top.Close(), w.root.Close()) }
 
-// Rel returns name as a clean path relative to the workspace. It looks at the
-// name only: what it leads to is judged when it is opened.
-func (w *Workspace) Rel(name string) (string, error) {
-	rel := filepath.Clean(name)
-	if filepath.IsAbs(rel) {
-		inside, err := filepath.Rel(w.dir, rel)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", name, ErrOutside)
-		}
-		rel = inside
+// OpenFile opens a regular file for reading, by a path that [Workspace.Resolve]
+// returned: a link that has appeared in it since is [ErrMoved]. It never
+// blocks: a pipe or a device is refused, not waited for.
+func (w *Workspace) OpenFile(path string) (*os.File, error) {
+	if !filepath.IsLocal(path) {
+		return nil, fmt.Errorf("%s: %w", path, ErrOutside)
 	}
-	if !filepath.IsLocal(rel) {
-		return "", fmt.Errorf("%s: %w", name, ErrOutside)
-	}
-	return rel, nil
-}
-
-// OpenFile opens a regular file for reading. It never blocks: a pipe or a
-// device is refused, not waited for.
-func (w *Workspace) OpenFile(name string) (*os.File, error) {
-	rel, err := w.Rel(name)
+	f, err := w.openExactly(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, err
-	}
-	f, err := w.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, explain(name, err)
+		return nil, explain(path, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: %w but a %s", name, ErrNotRegular, kindOf(info.Mode()))
+		err = fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, kindOf(info.Mode()))
 	}
 	if err != nil {
 		f.Close()
@@ -91,21 +84,12 @@ func (w *Workspace) OpenFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-// explain names the file as the caller did and turns an escape into
-// [ErrOutside]. The os package does not export its error for escapes; it is the
-// only one of os.Root that is neither a system error nor a closed root.
-func explain(name string, err error) error {
+// explain tells what stood in the way of opening a file.
+func explain(path string, err error) error {
 	if errors.Is(err, syscall.ENXIO) { // opened by nobody, so that its mode is not known
-		return fmt.Errorf("%s: %w but a socket or device", name, ErrNotRegular)
+		return fmt.Errorf("%s: %w but a socket or device", path, ErrNotRegular)
 	}
-	var path *fs.PathError
-	if !errors.As(err, &path) {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if errno := syscall.Errno(0); !errors.As(err, &errno) && !errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("%s: %w", name, ErrOutside)
-	}
-	return fmt.Errorf("%s: %w", name, path.Err)
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 func kindOf(mode fs.FileMode) string {

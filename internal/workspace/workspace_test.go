@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,7 +77,8 @@ func (f *fixture) link(target, name string) {
 
 // read returns the text of a file.
 func read(ws *workspace.Workspace, name string) (string, error) {
-	file, err := ws.OpenFile(name)
+	path, _ := ws.Resolve(name)
+	file, err := ws.OpenFile(path)
 	if err != nil {
 		return "", err
 	}
@@ -85,9 +87,21 @@ func read(ws *workspace.Workspace, name string) (string, error) {
 	return string(text), err
 }
 
-func TestRel(t *testing.T) {
+func TestResolve(t *testing.T) {
 	f := newFixture(t)
-	dir := f.Dir()
+	dir, top := f.Dir(), filepath.Dir(f.Dir())
+	f.write("dir/b")
+	f.link("dir", "to-dir")
+	f.link("to-dir/b", "to-b")
+	f.link("../new/file", "dir/unborn")
+	f.link("loop", "loop")
+	f.link(dir+"/dir", "absolute")
+	f.link("..", "up")
+	f.link("/etc", "etc")
+	f.link(f.outside+"/back", "far")
+	if err := os.Symlink(dir+"/dir", f.outside+"/back"); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct{ name, want string }{
 		{"a", "a"},
 		{"a/b.txt", "a/b.txt"},
@@ -112,62 +126,95 @@ func TestRel(t *testing.T) {
 		{dir + "/a/b", "a/b"},
 		{dir + "/../ws/a", "a"},
 		{"/../" + dir + "/a", "a"},
+		{"../ws/a", "a"},
 
-		{"..", ""},
-		{"../", ""},
-		{"../ws/a", ""},
-		{"a/../..", ""},
-		{"a/../../ws-outside/f", ""},
-		{"../../../../../../../../etc/passwd", ""},
-		{"../\n", ""},
-		{"/", ""},
-		{"//", ""},
-		{"/etc/passwd", ""},
-		{dir + "-outside/f", ""},
-		{dir + "/..", ""},
-		{dir + "/../ws-outside/f", ""},
-		{filepath.Dir(dir), ""},
-		{"/proc/self/root" + dir + "/a", ""},
+		{"to-dir", "dir"},
+		{"to-dir/b", "dir/b"},
+		{"to-dir/new/file", "dir/new/file"},
+		{"to-dir/../a", "a"},
+		{"to-b", "dir/b"},
+		{"dir/unborn", "new/file"},
+		{"absolute/b", "dir/b"},
+		{"up/ws/to-dir", "dir"},
+		{"loop", "loop"},
+		{"loop/x", "loop/x"},
+		{"dir/b/c", "dir/b/c"},
+
+		{"..", top},
+		{"../", top},
+		{"a/../..", top},
+		{"a/../../ws-outside/f", f.outside + "/f"},
+		{"../../../../../../../../../../etc/passwd", "/etc/passwd"},
+		{"../\n", top + "/\n"},
+		{"/", "/"},
+		{"//", "/"},
+		{"/etc/passwd", "/etc/passwd"},
+		{"etc/passwd", "/etc/passwd"},
+		{dir + "-outside/f", f.outside + "/f"},
+		{dir + "/..", top},
+		{"up", top},
+		{"far", f.outside + "/back"}, // what is outside is not looked at
+		{"/proc/self/root" + dir + "/a", "/proc/self/root" + dir + "/a"},
 	} {
-		got, err := f.Rel(test.name)
-		if test.want == "" {
-			if !errors.Is(err, workspace.ErrOutside) || !strings.Contains(err.Error(), test.name) {
-				t.Errorf("Rel(%q) = %q, %v, want ErrOutside", test.name, got, err)
-			}
-		} else if got != test.want || err != nil {
-			t.Errorf("Rel(%q) = %q, %v, want %q", test.name, got, err, test.want)
+		got, inside := f.Resolve(test.name)
+		if got != test.want || inside == filepath.IsAbs(test.want) {
+			t.Errorf("Resolve(%q) = %q, %t, want %q", test.name, got, inside, test.want)
+		}
+	}
+	for _, test := range []struct{ name, want string }{
+		{"far", "dir"},
+		{f.outside + "/back/b", "dir/b"},
+		{f.outside + "/f", f.outside + "/f"},
+		{"/proc/self/root" + dir + "/a", "a"},
+	} {
+		if got, inside := f.ResolveAnywhere(test.name); got != test.want || inside == filepath.IsAbs(test.want) {
+			t.Errorf("ResolveAnywhere(%q) = %q, %t, want %q", test.name, got, inside, test.want)
 		}
 	}
 }
 
-func FuzzRel(f *testing.F) {
-	ws, err := workspace.Open(f.TempDir())
+// FuzzResolve holds what Resolve says against what the kernel opens.
+func FuzzResolve(f *testing.F) {
+	dir := f.TempDir()
+	for _, name := range []string{"a/b/c", "d/e"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"l": "a/b", "a/m": "../d", "d/n": "../l/../m/e", "up": "..", "loop": "loop", "abs": dir + "/d"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	ws, err := workspace.Open(dir)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { ws.Close() })
-	for _, name := range []string{"a", "..", "../..", "/", "/etc", "", ".", "a/../..", "\x00", "\xff/..", ws.Dir(), ws.Dir() + "/../x", ws.Dir() + "x"} {
+	for _, name := range []string{"a", "l/..", "d/n", "l/c/../../m/e", "up", "..", "abs/n", "loop/x", "/", "", ".", "a/../..", "\x00", "\xff/..", dir, dir + "/../x", dir + "x"} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		rel, err := ws.Rel(name)
-		if err != nil {
-			if !errors.Is(err, workspace.ErrOutside) || rel != "" {
-				t.Errorf("Rel(%q) = %q, %v", name, rel, err)
-			}
-			return
+		path, inside := ws.Resolve(name)
+		if inside != filepath.IsLocal(path) || path != filepath.Clean(path) {
+			t.Fatalf("Resolve(%q) = %q, %t", name, path, inside)
 		}
-		full := filepath.Join(ws.Dir(), rel)
-		if !filepath.IsLocal(rel) || rel != filepath.Clean(rel) || full != ws.Dir() && !strings.HasPrefix(full, ws.Dir()+"/") {
-			t.Errorf("Rel(%q) = %q, which leaves the workspace", name, rel)
+		if again, _ := ws.Resolve(path); inside && again != path {
+			t.Errorf("Resolve(%q) = %q, but Resolve(%q) = %q", name, path, path, again)
 		}
-		for _, same := range []string{rel, full} {
-			if again, err := ws.Rel(same); again != rel || err != nil {
-				t.Errorf("Rel(%q) = %q, but Rel(%q) = %q, %v", name, rel, same, again, err)
-			}
+		full := name
+		if !filepath.IsAbs(full) {
+			full = dir + "/" + name
 		}
-		if file, err := ws.OpenFile(name); err == nil {
-			t.Errorf("there is a file in an empty workspace: %s", file.Name())
+		real, err := filepath.EvalSymlinks(full)
+		if err == nil && name != "" && inside && filepath.Join(dir, path) != real {
+			t.Errorf("Resolve(%q) = %q, but it leads to %q", name, path, real)
+		}
+		if err == nil && !inside && (real == dir || strings.HasPrefix(real, dir+"/")) && !strings.HasPrefix(full, "/proc") {
+			t.Errorf("Resolve(%q) = %q, but it leads to %q, which is inside", name, path, real)
+		}
+		if file, err := ws.OpenFile(path); err == nil {
+			t.Errorf("there is a file in a workspace of directories: %s", file.Name())
 		}
 	})
 }
@@ -216,6 +263,7 @@ func TestOpenFile(t *testing.T) {
 		{"dir/up", "a", nil},
 		{"through", "a", nil},
 		{"self/self/self/a", "a", nil},
+		{"absolute", "a", nil},
 
 		{"gone", "", fs.ErrNotExist},
 		{"gone/a", "", fs.ErrNotExist},
@@ -224,7 +272,7 @@ func TestOpenFile(t *testing.T) {
 		{"a\x00b", "", syscall.EINVAL},
 		{strings.Repeat("x", 300), "", syscall.ENAMETOOLONG},
 		{"loop-1", "", syscall.ELOOP},
-		{"loop-1/a", "", syscall.ELOOP},
+		{"loop-1/a", "", syscall.ENOTDIR},
 		{"endless", "", syscall.ELOOP},
 
 		{"", "", workspace.ErrNotRegular},
@@ -244,7 +292,6 @@ func TestOpenFile(t *testing.T) {
 		{"out-dir", "", workspace.ErrOutside},
 		{"out-dir/f", "", workspace.ErrOutside},
 		{"out-dir/gone", "", workspace.ErrOutside},
-		{"absolute", "", workspace.ErrOutside}, // absolute links are not followed, wherever they lead
 		{"top/etc/passwd", "", workspace.ErrOutside},
 		{"up/ws-outside/f", "", workspace.ErrOutside},
 		{"process-root/etc/passwd", "", workspace.ErrOutside},
@@ -261,8 +308,8 @@ func TestOpenFile(t *testing.T) {
 			if test.err == nil {
 				return
 			}
-			if !strings.HasPrefix(err.Error(), test.name+": ") {
-				t.Errorf("%q does not name the file as the caller did", err)
+			if path, _ := f.Resolve(test.name); !strings.HasPrefix(err.Error(), path+": ") {
+				t.Errorf("%q does not name the file", err)
 			}
 			for _, other := range []error{workspace.ErrOutside, workspace.ErrNotRegular, fs.ErrNotExist} {
 				if errors.Is(err, other) && !errors.Is(test.err, other) {
@@ -297,7 +344,7 @@ func TestOpenFileRefusesWhatIsNoFile(t *testing.T) {
 			}
 			f.link(name, "to-"+name)
 			for _, name := range []string{name, "to-" + name} {
-				_, err := f.OpenFile(name)
+				_, err := read(f.Workspace, name)
 				if !errors.Is(err, workspace.ErrNotRegular) || !strings.Contains(err.Error(), kind) {
 					t.Errorf("%s: %v, want that it is a %s", name, err, kind)
 				}
@@ -343,6 +390,7 @@ func TestOpenFileWhileLinksChange(t *testing.T) {
 			swap("dir-away", "dir")
 		}
 	})
+	expected := []error{workspace.ErrOutside, workspace.ErrMoved, fs.ErrNotExist, syscall.ENOTDIR, syscall.ELOOP}
 	var good int
 	opens.Go(func() {
 		for {
@@ -353,7 +401,7 @@ func TestOpenFileWhileLinksChange(t *testing.T) {
 				}
 				if err == nil {
 					good++
-				} else if !errors.Is(err, workspace.ErrOutside) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+				} else if !slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -444,5 +492,28 @@ func TestDirMoved(t *testing.T) {
 	}
 	if text, err := read(f.Workspace, f.Dir()+"/f"); text != "f" || err != nil {
 		t.Errorf("by absolute path: %q, %v", text, err)
+	}
+}
+
+// TestMoved opens what was judged, or nothing.
+func TestMoved(t *testing.T) {
+	f := newFixture(t)
+	f.write("dir/f")
+	f.write("other/f")
+	path, _ := f.Resolve("dir/f")
+	if err := os.RemoveAll(filepath.Join(f.Dir(), "dir")); err != nil {
+		t.Fatal(err)
+	}
+	f.link("other", "dir")
+	if _, err := f.OpenFile(path); !errors.Is(err, workspace.ErrMoved) {
+		t.Errorf("a directory became a link: %v", err)
+	}
+	path, _ = f.Resolve("other/f")
+	if err := os.Rename(filepath.Join(f.Dir(), "other/f"), filepath.Join(f.Dir(), "g")); err != nil {
+		t.Fatal(err)
+	}
+	f.link("../g", "other/f")
+	if _, err := f.OpenFile(path); !errors.Is(err, workspace.ErrMoved) {
+		t.Errorf("a file became a link: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func Read() tools.Tool {
 		},
 		func(env tools.Env, in readInput) []tools.Effect { return env.Reads(in.Path) },
 		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
-			file, err := env.Workspace.OpenFile(in.Path)
+			file, err := env.Open(in.Path)
 			if err != nil {
 				return tools.Result{}, explain(err)
 			}

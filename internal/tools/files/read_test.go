@@ -305,7 +305,7 @@ func TestReadEffects(t *testing.T) {
 		{"a.txt", "a.txt"},
 		{"./b/../a.txt", "a.txt"},
 		{env.Workspace.Dir() + "/a.txt", "a.txt"},
-		{"../a.txt", "../a.txt"},
+		{"../a.txt", filepath.Dir(env.Workspace.Dir()) + "/a.txt"},
 		{"/etc/passwd", "/etc/passwd"},
 	} {
 		call, err := files.Read().Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))

@@ -235,6 +235,11 @@ func decode(tool tools.Tool, env tools.Env, input string) (effects []tools.Effec
 	if err != nil {
 		return nil, err
 	}
+	if shown, ok := first.(tools.Previewer); ok {
+		if preview := shown.Preview(context.Background()); preview.Kind < tools.PreviewText || preview.Kind > tools.PreviewCommand || preview.Text == "" {
+			return nil, fmt.Errorf("preview %+v shows nothing", preview)
+		}
+	}
 	effects = first.Effects()
 	if again := again.Effects(); !reflect.DeepEqual(effects, again) {
 		return nil, fmt.Errorf("one input, two effects: %v, then %v", effects, again)
@@ -243,7 +248,7 @@ func decode(tool tools.Tool, env tools.Env, input string) (effects []tools.Effec
 		return nil, fmt.Errorf("one call, two effects: %v, then %v", effects, again)
 	}
 	for _, effect := range effects {
-		if effect.Kind < tools.ReadsPath || effect.Kind > tools.UsesTool {
+		if effect.Kind < tools.ReadsPath || effect.Kind > tools.ChangesMode {
 			return nil, fmt.Errorf("effect %+v has no verb", effect)
 		}
 	}
@@ -374,7 +379,50 @@ func Env(t *testing.T, files map[string]string) tools.Env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ws.Close() })
-	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws}
+	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: NewSession(tools.ModeAsk)}
+}
+
+// A Session is a session for calls to change. It is safe for concurrent use.
+type Session struct {
+	// Forbidden are the modes it does not permit.
+	Forbidden []tools.Mode
+
+	mu           sync.Mutex
+	mode, before tools.Mode
+}
+
+// NewSession returns a session in a mode.
+func NewSession(mode tools.Mode) *Session { return &Session{mode: mode, before: tools.ModeAsk} }
+
+// Mode returns the mode of now.
+func (s *Session) Mode() tools.Mode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mode
+}
+
+// ChangeMode changes the mode if it still is from and the new one is permitted.
+func (s *Session) ChangeMode(from, to tools.Mode) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != from {
+		return tools.Failf("mode_changed", "The session is in mode %s by now.", s.mode)
+	}
+	if slices.Contains(s.Forbidden, to) {
+		return tools.Failf("mode_not_permitted", "Mode %s is not permitted.", to)
+	}
+	if to == tools.ModePlan && from != to {
+		s.before = from
+	}
+	s.mode = to
+	return nil
+}
+
+// PlanEnd returns the mode before plan mode.
+func (s *Session) PlanEnd() tools.Mode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.before
 }
 
 // Run runs one call to its end. An input that does not decode ends the test.

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 //go:embed send_user_message.md
@@ -46,7 +45,7 @@ func SendUserMessage() tools.Tool {
 		func(_ context.Context, env tools.Env, in sendUserMessageInput, out tools.Sink) (tools.Result, error) {
 			said := tools.UserMessage{Message: in.Message, Proactive: in.Status == "proactive"}
 			for _, path := range in.Attachments {
-				a, err := attach(env.Workspace, path)
+				a, err := attach(env, path)
 				if err != nil {
 					return tools.Result{}, tools.Failf("bad_attachment", "The message was not sent: attachment %v", err)
 				}
@@ -58,8 +57,8 @@ func SendUserMessage() tools.Tool {
 }
 
 // attach looks at a file that goes with a message.
-func attach(ws *workspace.Workspace, path string) (tools.Attachment, error) {
-	file, err := ws.OpenFile(path)
+func attach(env tools.Env, name string) (tools.Attachment, error) {
+	file, err := env.Open(name)
 	if err != nil {
 		return tools.Attachment{}, err
 	}
@@ -68,11 +67,7 @@ func attach(ws *workspace.Workspace, path string) (tools.Attachment, error) {
 	if err != nil {
 		return tools.Attachment{}, err
 	}
-	rel, err := ws.Rel(path)
-	if err != nil {
-		return tools.Attachment{}, err
-	}
-	a := tools.Attachment{Path: rel, Size: uint64(info.Size()), MediaType: mime.TypeByExtension(filepath.Ext(path))}
+	a := tools.Attachment{Path: file.Name(), Size: uint64(info.Size()), MediaType: mime.TypeByExtension(filepath.Ext(name))}
 	if a.MediaType == "" {
 		head := make([]byte, 512)
 		n, err := io.ReadFull(file, head)

@@ -26,63 +26,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Action is what a verdict does with a call.
-type Action int32
-
-const (
-	// Not set.
-	Action_ACTION_UNSPECIFIED Action = 0
-	// The call may run.
-	Action_ACTION_ALLOW Action = 1
-	// A person must answer first.
-	Action_ACTION_ASK Action = 2
-	// The call does not run.
-	Action_ACTION_DENY Action = 3
-)
-
-// Enum value maps for Action.
-var (
-	Action_name = map[int32]string{
-		0: "ACTION_UNSPECIFIED",
-		1: "ACTION_ALLOW",
-		2: "ACTION_ASK",
-		3: "ACTION_DENY",
-	}
-	Action_value = map[string]int32{
-		"ACTION_UNSPECIFIED": 0,
-		"ACTION_ALLOW":       1,
-		"ACTION_ASK":         2,
-		"ACTION_DENY":        3,
-	}
-)
-
-func (x Action) Enum() *Action {
-	p := new(Action)
-	*p = x
-	return p
-}
-
-func (x Action) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[0].Descriptor()
-}
-
-func (Action) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[0]
-}
-
-func (x Action) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Action.Descriptor instead.
-func (Action) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{0}
-}
-
 // OutputStream names a stream of output.
 type OutputStream int32
 
@@ -124,11 +67,11 @@ func (x OutputStream) String() string {
 }
 
 func (OutputStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[1].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[0].Descriptor()
 }
 
 func (OutputStream) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[1]
+	return &file_toolserver_v1_event_proto_enumTypes[0]
 }
 
 func (x OutputStream) Number() protoreflect.EnumNumber {
@@ -137,7 +80,7 @@ func (x OutputStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OutputStream.Descriptor instead.
 func (OutputStream) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
 // UserMessageStatus tells how a message to the user came about.
@@ -177,11 +120,11 @@ func (x UserMessageStatus) String() string {
 }
 
 func (UserMessageStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[1].Descriptor()
 }
 
 func (UserMessageStatus) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[2]
+	return &file_toolserver_v1_event_proto_enumTypes[1]
 }
 
 func (x UserMessageStatus) Number() protoreflect.EnumNumber {
@@ -190,7 +133,7 @@ func (x UserMessageStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UserMessageStatus.Descriptor instead.
 func (UserMessageStatus) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
 // Outcome is the reason an execution ended.
@@ -263,11 +206,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[3].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[3]
+	return &file_toolserver_v1_event_proto_enumTypes[2]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -276,7 +219,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 // Event is one numbered fact about an execution.
@@ -308,6 +251,8 @@ type Event struct {
 	//	*Event_Heartbeat
 	//	*Event_Skipped
 	//	*Event_Finished
+	//	*Event_ApprovalRequested
+	//	*Event_ApprovalResolved
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,12 +397,31 @@ func (x *Event) GetFinished() *Finished {
 	return nil
 }
 
+func (x *Event) GetApprovalRequested() *ApprovalRequested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApprovalRequested); ok {
+			return x.ApprovalRequested
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetApprovalResolved() *ApprovalResolved {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ApprovalResolved); ok {
+			return x.ApprovalResolved
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
 
 type Event_Accepted struct {
-	// The call may run. Always the first event of a call that was not refused.
+	// The call may run, or may be asked for. Always the first event of a call
+	// that was not refused.
 	Accepted *Accepted `protobuf:"bytes,4,opt,name=accepted,proto3,oneof"`
 }
 
@@ -501,6 +465,16 @@ type Event_Finished struct {
 	Finished *Finished `protobuf:"bytes,12,opt,name=finished,proto3,oneof"`
 }
 
+type Event_ApprovalRequested struct {
+	// A person must answer before the call goes on.
+	ApprovalRequested *ApprovalRequested `protobuf:"bytes,13,opt,name=approval_requested,json=approvalRequested,proto3,oneof"`
+}
+
+type Event_ApprovalResolved struct {
+	// The answer came, or its time was over.
+	ApprovalResolved *ApprovalResolved `protobuf:"bytes,14,opt,name=approval_resolved,json=approvalResolved,proto3,oneof"`
+}
+
 func (*Event_Accepted) isEvent_Kind() {}
 
 func (*Event_Started) isEvent_Kind() {}
@@ -519,7 +493,114 @@ func (*Event_Skipped) isEvent_Kind() {}
 
 func (*Event_Finished) isEvent_Kind() {}
 
-// Accepted says that a call was judged and may run.
+func (*Event_ApprovalRequested) isEvent_Kind() {}
+
+func (*Event_ApprovalResolved) isEvent_Kind() {}
+
+// ApprovalRequested says that the call waits for a person. Nothing runs before
+// the answer, and no answer in time is a denial.
+type ApprovalRequested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is asked. ApprovalService answers it by its id.
+	Approval      *Approval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalRequested) Reset() {
+	*x = ApprovalRequested{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalRequested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalRequested) ProtoMessage() {}
+
+func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
+func (*ApprovalRequested) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ApprovalRequested) GetApproval() *Approval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
+// ApprovalResolved tells what came of an approval.
+type ApprovalResolved struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the approval.
+	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	// The answer.
+	Answer        *ApprovalAnswer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalResolved) Reset() {
+	*x = ApprovalResolved{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalResolved) ProtoMessage() {}
+
+func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalResolved.ProtoReflect.Descriptor instead.
+func (*ApprovalResolved) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ApprovalResolved) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ApprovalResolved) GetAnswer() *ApprovalAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+// Accepted says that a call was judged and may run, at once or once a person
+// has said so: the verdict's action tells which.
 type Accepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session the call runs in.
@@ -538,7 +619,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	mi := &file_toolserver_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +631,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	mi := &file_toolserver_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +644,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Accepted) GetSessionId() string {
@@ -601,71 +682,6 @@ func (x *Accepted) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// Verdict is what the policy says about a call, and why.
-type Verdict struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was decided.
-	Action Action `protobuf:"varint,1,opt,name=action,proto3,enum=toolserver.v1.Action" json:"action,omitempty"`
-	// The rule, mode, level or grant that decided, such as "level" or
-	// "mode plan".
-	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Why, in a sentence for the model and for people.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Verdict) Reset() {
-	*x = Verdict{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Verdict) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Verdict) ProtoMessage() {}
-
-func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
-func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Verdict) GetAction() Action {
-	if x != nil {
-		return x.Action
-	}
-	return Action_ACTION_UNSPECIFIED
-}
-
-func (x *Verdict) GetRule() string {
-	if x != nil {
-		return x.Rule
-	}
-	return ""
-}
-
-func (x *Verdict) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
 // Started says that the tool began to run. Its time is the event's time.
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -675,7 +691,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	mi := &file_toolserver_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +703,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	mi := &file_toolserver_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +716,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // Output is a chunk of what the tool wrote, exactly as written.
@@ -719,7 +735,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	mi := &file_toolserver_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +747,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	mi := &file_toolserver_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +760,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Output) GetStream() OutputStream {
@@ -786,7 +802,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	mi := &file_toolserver_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +814,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	mi := &file_toolserver_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +827,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Progress) GetMessage() string {
@@ -854,7 +870,7 @@ type PartialResult struct {
 
 func (x *PartialResult) Reset() {
 	*x = PartialResult{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	mi := &file_toolserver_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +882,7 @@ func (x *PartialResult) String() string {
 func (*PartialResult) ProtoMessage() {}
 
 func (x *PartialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	mi := &file_toolserver_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +895,7 @@ func (x *PartialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartialResult.ProtoReflect.Descriptor instead.
 func (*PartialResult) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PartialResult) GetContent() []*Content {
@@ -904,7 +920,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[7]
+	mi := &file_toolserver_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +932,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[7]
+	mi := &file_toolserver_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +945,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UserMessage) GetMessage() string {
@@ -968,7 +984,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[8]
+	mi := &file_toolserver_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +996,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[8]
+	mi := &file_toolserver_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1009,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Attachment) GetPath() string {
@@ -1027,7 +1043,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[9]
+	mi := &file_toolserver_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1055,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[9]
+	mi := &file_toolserver_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1068,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 // Skipped stands in for events that are no longer kept: because the reader
@@ -1068,7 +1084,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[10]
+	mi := &file_toolserver_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1096,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[10]
+	mi := &file_toolserver_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1109,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Skipped) GetFirst() uint64 {
@@ -1129,7 +1145,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[11]
+	mi := &file_toolserver_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1157,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[11]
+	mi := &file_toolserver_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1170,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Finished) GetOutcome() Outcome {
@@ -1232,7 +1248,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[12]
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1260,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[12]
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1273,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Failure) GetCode() string {
@@ -1308,7 +1324,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1336,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1349,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Problem) GetPointer() string {
@@ -1363,7 +1379,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1391,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1404,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Cancellation) GetReason() string {
@@ -1418,7 +1434,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1446,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1459,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Truncation) GetTotalBytes() uint64 {
@@ -1475,7 +1491,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1503,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1516,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Usage) GetWaited() *durationpb.Duration {
@@ -1528,7 +1544,7 @@ var File_toolserver_v1_event_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x19toolserver/v1/event.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoolserver/v1/content.proto\"\xfe\x04\n" +
+	"\x19toolserver/v1/event.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoolserver/v1/approval.proto\x1a\x1btoolserver/v1/content.proto\x1a\x1atoolserver/v1/policy.proto\"\xa1\x06\n" +
 	"\x05Event\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -1542,19 +1558,23 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\theartbeat\x18\n" +
 	" \x01(\v2\x18.toolserver.v1.HeartbeatH\x00R\theartbeat\x122\n" +
 	"\askipped\x18\v \x01(\v2\x16.toolserver.v1.SkippedH\x00R\askipped\x125\n" +
-	"\bfinished\x18\f \x01(\v2\x17.toolserver.v1.FinishedH\x00R\bfinishedB\x06\n" +
-	"\x04kind\"\xbd\x01\n" +
+	"\bfinished\x18\f \x01(\v2\x17.toolserver.v1.FinishedH\x00R\bfinished\x12Q\n" +
+	"\x12approval_requested\x18\r \x01(\v2 .toolserver.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12N\n" +
+	"\x11approval_resolved\x18\x0e \x01(\v2\x1f.toolserver.v1.ApprovalResolvedH\x00R\x10approvalResolvedB\x06\n" +
+	"\x04kind\"H\n" +
+	"\x11ApprovalRequested\x123\n" +
+	"\bapproval\x18\x01 \x01(\v2\x17.toolserver.v1.ApprovalR\bapproval\"j\n" +
+	"\x10ApprovalResolved\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x125\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1d.toolserver.v1.ApprovalAnswerR\x06answer\"\xbd\x01\n" +
 	"\bAccepted\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x120\n" +
 	"\averdict\x18\x04 \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"d\n" +
-	"\aVerdict\x12-\n" +
-	"\x06action\x18\x01 \x01(\x0e2\x15.toolserver.v1.ActionR\x06action\x12\x12\n" +
-	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\t\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\t\n" +
 	"\aStarted\"i\n" +
 	"\x06Output\x123\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x1b.toolserver.v1.OutputStreamR\x06stream\x12\x16\n" +
@@ -1613,13 +1633,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x05Usage\x121\n" +
 	"\x06waited\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
 	"\x03ran\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ran\x12!\n" +
-	"\foutput_bytes\x18\x03 \x01(\x04R\voutputBytes*S\n" +
-	"\x06Action\x12\x16\n" +
-	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x10\n" +
-	"\fACTION_ALLOW\x10\x01\x12\x0e\n" +
-	"\n" +
-	"ACTION_ASK\x10\x02\x12\x0f\n" +
-	"\vACTION_DENY\x10\x03*}\n" +
+	"\foutput_bytes\x18\x03 \x01(\x04R\voutputBytes*}\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
@@ -1655,16 +1669,16 @@ func file_toolserver_v1_event_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_event_proto_rawDescData
 }
 
-var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_toolserver_v1_event_proto_goTypes = []any{
-	(Action)(0),                   // 0: toolserver.v1.Action
-	(OutputStream)(0),             // 1: toolserver.v1.OutputStream
-	(UserMessageStatus)(0),        // 2: toolserver.v1.UserMessageStatus
-	(Outcome)(0),                  // 3: toolserver.v1.Outcome
-	(*Event)(nil),                 // 4: toolserver.v1.Event
-	(*Accepted)(nil),              // 5: toolserver.v1.Accepted
-	(*Verdict)(nil),               // 6: toolserver.v1.Verdict
+	(OutputStream)(0),             // 0: toolserver.v1.OutputStream
+	(UserMessageStatus)(0),        // 1: toolserver.v1.UserMessageStatus
+	(Outcome)(0),                  // 2: toolserver.v1.Outcome
+	(*Event)(nil),                 // 3: toolserver.v1.Event
+	(*ApprovalRequested)(nil),     // 4: toolserver.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 5: toolserver.v1.ApprovalResolved
+	(*Accepted)(nil),              // 6: toolserver.v1.Accepted
 	(*Started)(nil),               // 7: toolserver.v1.Started
 	(*Output)(nil),                // 8: toolserver.v1.Output
 	(*Progress)(nil),              // 9: toolserver.v1.Progress
@@ -1680,12 +1694,15 @@ var file_toolserver_v1_event_proto_goTypes = []any{
 	(*Truncation)(nil),            // 19: toolserver.v1.Truncation
 	(*Usage)(nil),                 // 20: toolserver.v1.Usage
 	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*Content)(nil),               // 23: toolserver.v1.Content
+	(*Approval)(nil),              // 22: toolserver.v1.Approval
+	(*ApprovalAnswer)(nil),        // 23: toolserver.v1.ApprovalAnswer
+	(*Verdict)(nil),               // 24: toolserver.v1.Verdict
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*Content)(nil),               // 26: toolserver.v1.Content
 }
 var file_toolserver_v1_event_proto_depIdxs = []int32{
 	21, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
-	5,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
+	6,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
 	7,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
 	8,  // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
 	9,  // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
@@ -1694,29 +1711,32 @@ var file_toolserver_v1_event_proto_depIdxs = []int32{
 	13, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
 	14, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
 	15, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
-	6,  // 10: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
-	22, // 11: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
-	0,  // 12: toolserver.v1.Verdict.action:type_name -> toolserver.v1.Action
-	1,  // 13: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
-	23, // 14: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
-	2,  // 15: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
-	12, // 16: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
-	3,  // 17: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
-	23, // 18: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
-	16, // 19: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
-	6,  // 20: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
-	18, // 21: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
-	19, // 22: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
-	20, // 23: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
-	22, // 24: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	17, // 25: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
-	22, // 26: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
-	22, // 27: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	4,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
+	5,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
+	22, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
+	23, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
+	24, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
+	25, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
+	0,  // 16: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
+	26, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
+	1,  // 18: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
+	12, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
+	2,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
+	26, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
+	16, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
+	24, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
+	18, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
+	19, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
+	20, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
+	25, // 27: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	17, // 28: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
+	25, // 29: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
+	25, // 30: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_event_proto_init() }
@@ -1724,7 +1744,9 @@ func file_toolserver_v1_event_proto_init() {
 	if File_toolserver_v1_event_proto != nil {
 		return
 	}
+	file_toolserver_v1_approval_proto_init()
 	file_toolserver_v1_content_proto_init()
+	file_toolserver_v1_policy_proto_init()
 	file_toolserver_v1_event_proto_msgTypes[0].OneofWrappers = []any{
 		(*Event_Accepted)(nil),
 		(*Event_Started)(nil),
@@ -1735,14 +1757,16 @@ func file_toolserver_v1_event_proto_init() {
 		(*Event_Heartbeat)(nil),
 		(*Event_Skipped)(nil),
 		(*Event_Finished)(nil),
+		(*Event_ApprovalRequested)(nil),
+		(*Event_ApprovalResolved)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_event_proto_rawDesc), len(file_toolserver_v1_event_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   17,
+			NumEnums:      3,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
