@@ -198,6 +198,14 @@ func (s *subject) globCaughtBy(p *pathPattern) bool {
 	return s.foldGlob.caughtBy(p.folded, at.folded(), s.effect.Tree)
 }
 
+// unclear says why it cannot be told what the effect touches, or "".
+func (s *subject) unclear() string {
+	if s.effect.Unclear == "" && s.effect.Glob && s.shellGlob().unknown {
+		return "its pattern is not understood"
+	}
+	return s.effect.Unclear
+}
+
 // alone reports whether the call names no effects, so that it is judged by its
 // tool only.
 func (s *subject) alone() bool { return len(s.call.Effects) == 0 }
@@ -266,7 +274,7 @@ func (s *subject) byRules() (v, touched verdict) {
 			continue
 		}
 		how := r.fits(s)
-		if how == misses {
+		if how == misses || r.action == Allow && !r.selective && s.aboveLevel() {
 			continue
 		}
 		if r.when != nil {
@@ -314,13 +322,13 @@ func (s *subject) severer(v, touched verdict) verdict {
 	if s.leavesPlan() && v.Action == Allow {
 		v = leavePlan
 	}
-	if s.effect.Unclear != "" {
+	if why := s.unclear(); why != "" {
 		switch {
 		case v.Action == Deny:
 		case s.call.Mode == tools.ModePlan:
 			v = verdict{Verdict: planVerdict, weight: byMode}
 		case v.Action == Allow:
-			v = verdict{Verdict: Verdict{Ask, "unclear", "It cannot be told what this would do (" + s.effect.Unclear +
+			v = verdict{Verdict: Verdict{Ask, "unclear", "It cannot be told what this would do (" + why +
 				"), so a person has to approve it: say it in a simpler way."}, weight: byLaw, grantable: exactCall}
 		default:
 			v.grantable = min(v.grantable, exactCall)

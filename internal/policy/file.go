@@ -92,7 +92,9 @@ const BuiltinName = "default.yaml"
 func BuiltinText() string { return string(defaultText) }
 
 // Builtin returns the policy that is part of the server.
-var Builtin = sync.OnceValue(func() *Policy {
+func Builtin() *Policy { return builtin() }
+
+var builtin = sync.OnceValue(func() *Policy {
 	p, err := Parse(BuiltinName, defaultText)
 	if err != nil {
 		panic(err)

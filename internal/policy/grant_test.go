@@ -202,7 +202,7 @@ func TestTiersAllowWhatTheyAreFor(t *testing.T) {
 		return pick("reaches example.com 1", "uses other", "changes plan", "changes allow", "looks ls")
 	}
 	offered := 0
-	for range 20_000 {
+	for range 5_000 {
 		var list []string
 		for range random.IntN(4) {
 			list = append(list, effect())

@@ -17,6 +17,12 @@ func (s *subject) leavesPlan() bool {
 	return s.effect.Kind == tools.ChangesMode && s.call.Mode == tools.ModePlan && s.effect.Mode != tools.ModePlan
 }
 
+// aboveLevel reports whether the effect writes outside the workspace and the
+// session is not trusted to. A rule that allows it must name the path.
+func (s *subject) aboveLevel() bool {
+	return s.effect.Kind == tools.WritesPath && s.call.Level < tools.DangerFullAccess && !s.sight().inside()
+}
+
 // byDefault judges an effect by mode and level, as where no rule says anything.
 func (s *subject) byDefault() verdict {
 	allow := func(v Verdict) verdict { return verdict{Verdict: v} }
@@ -31,7 +37,7 @@ func (s *subject) byDefault() verdict {
 			weight: byMode, grantable: everyTier}
 	case tools.WritesPath:
 		edits = s.sight().inside()
-		if !edits && s.call.Level < tools.DangerFullAccess {
+		if s.aboveLevel() {
 			return verdict{Verdict: Verdict{Deny, "level", e.Path + " is outside the workspace: writing it needs level danger_full_access and the session has " +
 				s.call.Level.String() + ". Write inside the workspace."}, weight: byMode}
 		}

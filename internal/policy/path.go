@@ -272,7 +272,7 @@ func (p place) spotAt(text string, buffer []string) spot {
 		if text == ".." || strings.HasPrefix(text, "../") {
 			text = path.Join(p.workspace, text)
 		}
-		if below, ok := strings.CutPrefix(text, p.workspace); ok {
+		if below, ok := strings.CutPrefix(text, strings.TrimSuffix(p.workspace, "/")); ok {
 			if below == "" {
 				text = "."
 			} else if below[0] == '/' {
@@ -288,7 +288,7 @@ func (p place) spotAt(text string, buffer []string) spot {
 		s.inner = len(s.names)
 		s.names = appendNames(s.names, text)
 	}
-	if s.inner == 0 || !strings.HasPrefix(text, "/") && s.inner < 0 {
+	if inside := s.inner >= 0; inside && p.workspace == "" || !inside && !strings.HasPrefix(text, "/") {
 		s.root = -1 // nobody knows where that is
 		return s
 	}

@@ -271,6 +271,21 @@ func TestVerdictsExplain(t *testing.T) {
 	}
 }
 
+// What no part of the server gives is refused, not a crash.
+func TestStrangeValues(t *testing.T) {
+	p := must("version: 1\nrules:\n- {name: c, action: allow, when: 'effect.kind == \"unknown\" && effect.mode == \"none\" && tool.level != \"\"'}\n")
+	for _, kind := range []tools.EffectKind{-1, 0, 99} {
+		list := []tools.Effect{{Kind: kind, Mode: 99}}
+		check(t, p.Decide(call(tools.DangerFullAccess, tools.ModeAsk, tools.ReadOnly, list), nil), "allow")
+		check(t, empty.Decide(call(tools.DangerFullAccess, tools.ModeAsk, tools.ReadOnly, list), nil), "ask")
+		check(t, empty.Decide(call(-1, tools.ModeAllow, tools.ReadOnly, list), nil), "deny")
+	}
+	root := call(tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, tools.Writes("/etc/x"))
+	root.Workspace = "/"
+	check(t, must("version: 1\nrules:\n- {name: c, action: deny, writes: [/etc/]}\n").Decide(root, nil), "deny")
+	check(t, empty.Decide(root, nil), "allow") // the workspace is everything
+}
+
 // ruleCase is a call and what a policy says of it.
 type ruleCase struct {
 	effect string // as parseEffect reads it
@@ -570,6 +585,23 @@ func TestAskPermitsNothing(t *testing.T) {
 		{"writes /tmp/x", "deny: level"},
 	})
 	verify(t, p, tools.ModeAllow, []ruleCase{{"runs git push", "ask: rule a"}})
+}
+
+// A rule that allows a tool does not lift the level of the session; one that
+// names the path does.
+func TestAllowedToolsStayInside(t *testing.T) {
+	p := must("version: 1\nrules:\n- {name: scratch, action: allow, writes: [/tmp/scratch/]}\n- {name: all, action: allow, tools: ['*']}\n")
+	verify(t, p, tools.ModeAsk, []ruleCase{
+		{"writes a", "allow: rule all"},
+		{"writes /tmp/x", "deny: level"},
+		{"writes /tmp/scratch/x", "allow: rule scratch"},
+		{"reads /etc/hosts", "allow: rule all"},
+		{"unclear writes a", "ask: unclear"},
+		{"glob reads src/{a,../../../etc}/x", "ask: unclear"},
+		{"glob reads [", "ask: unclear"},
+		{"glob reads " + strings.Repeat("*a", 600), "ask: unclear"},
+	})
+	verify(t, empty, tools.ModeAllow, []ruleCase{{"glob reads src/{a,../b}/x", "ask: unclear"}, {"glob reads src/{a,b}/x", "allow"}})
 }
 
 func TestLeavingPlan(t *testing.T) {

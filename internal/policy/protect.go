@@ -23,14 +23,12 @@ func (p *Policy) Protected(path string) bool {
 
 // protects returns what protects a path, or "".
 func (p *Policy) protects(at *sight) string {
-	names := at.names[max(at.inner, 0):]
-	if !at.same {
-		folded := at.folded()
-		names = folded.names[max(folded.inner, 0):]
+	if place := at.protectedName(); place != "" {
+		return place
 	}
-	for _, name := range names {
-		if i := protectedName(name); i >= 0 {
-			return protectedNames[i] + "/"
+	if !at.same {
+		if place := at.folded().protectedName(); place != "" {
+			return place
 		}
 	}
 	if p == nil {
@@ -39,6 +37,17 @@ func (p *Policy) protects(at *sight) string {
 	for i := range p.protected {
 		if p.protected[i].catches(at) {
 			return p.protected[i].text
+		}
+	}
+	return ""
+}
+
+// protectedName returns the first name on the way to the spot that is protected,
+// as verdicts call it, or "".
+func (s *spot) protectedName() string {
+	for _, name := range s.names[max(s.inner, 0):] {
+		if i := protectedName(name); i >= 0 {
+			return protectedNames[i] + "/"
 		}
 	}
 	return ""

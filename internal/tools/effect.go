@@ -65,9 +65,9 @@ const (
 	ChangesMode
 )
 
-var effectNames = [...]string{"unknown", "reads", "writes", "runs", "reaches", "uses", "changes_mode"}
+var effectNames = []string{"unknown", "reads", "writes", "runs", "reaches", "uses", "changes_mode"}
 
-func (k EffectKind) String() string { return effectNames[k] }
+func (k EffectKind) String() string { return nameOf(effectNames, int(k)) }
 
 // Reads returns the effects of reading paths.
 func Reads(paths ...string) []Effect { return onPaths(ReadsPath, paths) }
