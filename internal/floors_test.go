@@ -22,6 +22,7 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/shell"},
 	{"internal/tools"},
 	{"internal/auth", "internal/workspace"},
 	{"proto/toolserver/v1"},
@@ -42,6 +43,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/turn":  {"cmd/toolserver"},
 	"github.com/santhosh-tekuri":    {"internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                       {"bench"},
+	"mvdan.cc/sh":                   {"internal/shell"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what
