@@ -44,7 +44,7 @@ type analysis struct {
 }
 
 func newAnalysis(place Place) *analysis {
-	return &analysis{place: place, visited: make(map[syntax.Node]bool, 8)}
+	return &analysis{place: place, visited: make(map[syntax.Node]bool, 8), effects: make([]tools.Effect, 0, 8)}
 }
 
 // begin is the state a shell starts with.

@@ -149,6 +149,7 @@ func exit(c *call) {
 
 func cd(c *call) {
 	operands := skipFlags(c.words[1:], "-L", "-P", "-e", "-@", "-n")
+	c.expect(c.a.survey.move)
 	fail := c.s.fork()
 	var to []string
 	switch {
@@ -176,6 +177,7 @@ func cd(c *call) {
 }
 
 func popd(c *call) {
+	c.expect(c.a.survey.move)
 	fail := c.s.fork()
 	c.s.old = c.s.dirs
 	if n := len(c.s.stack); n > 0 && len(c.words) == 1 {

@@ -41,14 +41,13 @@ func guess(text, reason string) []tools.Effect {
 	var words []string
 	flush := func() {
 		words = skipWords(words, func(w string) bool { return slices.Contains(keywords, w) || isAssignment(w) })
-		for range 8 {
-			add(words)
-			if len(words) < 2 || !startsOthers(table[base(words[0])]) {
-				break
+		add(words)
+		if len(words) > 0 && startsOthers(table[base(words[0])]) {
+			for i, w := range words[1:] {
+				if !strings.HasPrefix(w, "-") && !isAssignment(w) && !isNumber(w) {
+					add(words[1+i:])
+				}
 			}
-			words = skipWords(words[1:], func(w string) bool {
-				return strings.HasPrefix(w, "-") || isAssignment(w) || w[0] >= '0' && w[0] <= '9'
-			})
 		}
 		words = words[:0]
 	}

@@ -19,7 +19,6 @@ package shell
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -71,22 +70,23 @@ func analyse(command string, place Place) []tools.Effect {
 
 // distinct drops effects that were named before.
 func distinct(effects []tools.Effect) []tools.Effect {
-	if len(effects) < 2 {
-		return effects
+	seen := make(map[string][]int)
+	n := 0
+	for _, e := range effects {
+		name := e.Path + e.Program + e.Host
+		same := func(i int) bool { return equal(effects[i], e) }
+		if slices.ContainsFunc(seen[name], same) {
+			continue
+		}
+		seen[name] = append(seen[name], n)
+		effects[n] = e
+		n++
 	}
-	seen := make(map[string]bool, len(effects))
-	var key strings.Builder
-	return slices.DeleteFunc(effects, func(e tools.Effect) bool {
-		key.Reset()
-		fmt.Fprintf(&key, "%d\x01%s\x01%s\x01%t%t%t\x01%s\x01%d\x01%s", e.Kind, e.Path, e.Named, e.Tree, e.Glob, e.ReadOnly, e.Host, e.Port, e.Unclear)
-		for _, word := range e.Argv {
-			key.WriteByte(1)
-			key.WriteString(word)
-		}
-		if seen[key.String()] {
-			return true
-		}
-		seen[key.String()] = true
-		return false
-	})
+	return effects[:n]
+}
+
+func equal(a, b tools.Effect) bool {
+	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob &&
+		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Host == b.Host && a.Port == b.Port &&
+		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
 }

@@ -117,6 +117,8 @@ func join(a, b *state) *state {
 		return a
 	case a.dead:
 		return b
+	case a.plain() && b.plain() && slices.Equal(a.dirs, b.dirs) && (a.dirs == nil) == (b.dirs == nil) && a.stdin == b.stdin:
+		return a
 	}
 	j := a.fork()
 	j.own()
@@ -147,6 +149,11 @@ func join(a, b *state) *state {
 		j.stdin = input{}
 	}
 	return j
+}
+
+// plain reports whether nothing but the directory is known.
+func (s *state) plain() bool {
+	return len(s.vars)+len(s.funcs)+len(s.stack)+len(s.old)+len(s.params) == 0 && !s.paramsKnow
 }
 
 func either(f, g function) function {

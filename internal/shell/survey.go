@@ -21,11 +21,11 @@ type survey struct {
 	blind bool // variables may change in ways that cannot be followed
 	shift bool // positional parameters change
 	stray bool // the directory changes in a loop
+	move  bool // the directory changes
 }
 
 // changers are commands that run text, or change variables in ways that are not
-// followed. A script that has one of them as a word of a command is not followed
-// as far as variables go.
+// followed. A script that has one of them is not followed as far as variables go.
 var changers = []string{"eval", ".", "source", "trap", "alias", "nameref", "shopt", "enable", "let", "compgen", "complete", "coproc", "fc", "bind"}
 
 // takers are commands that give a value to variables named by their words.
@@ -38,7 +38,7 @@ var movers = []string{"cd", "pushd", "popd"}
 func look(file *syntax.File, text string) *survey {
 	v := &survey{}
 	if !strings.ContainsAny(text, "={") && !strings.Contains(text, "do") {
-		v.blind, v.shift = true, true // no assignment, no loop: nothing to follow
+		v.blind, v.shift, v.move = true, true, true // no assignment, no loop: nothing to follow
 		return v
 	}
 	v.sites, v.numeric = make(map[string]int), make(map[string]bool)
@@ -228,20 +228,23 @@ func (l *looker) declare(n *syntax.DeclClause) {
 }
 
 func (l *looker) call(n *syntax.CallExpr) {
+	first := true // the word may name a command of the shell
 	for i, w := range n.Args {
 		text, static := staticText(w)
+		if slices.Contains(movers, text) {
+			l.moves[l.dir], l.move = true, true
+		}
+		if text == "shift" || text == "set" {
+			l.shift = true
+		}
 		switch {
-		case !static && i == 0:
-			// Whatever it turns out to be is unclear by then.
+		case !static || !first:
 		case slices.Contains(changers, text):
 			l.blind = true
-		case text == "shift" || text == "set":
-			l.shift = true
 		case slices.Contains(takers, text):
 			l.takes(n.Args[i+1:])
-		case slices.Contains(movers, text):
-			l.moves[l.dir] = true
 		}
+		first = first && (text == "command" || text == "builtin" || text == "-p" || text == "--")
 	}
 }
 

@@ -307,7 +307,12 @@ func (a *analysis) redirects(list []*syntax.Redirect, s *state) {
 		case syntax.Hdoc, syntax.DashHdoc:
 			text := a.hereDoc(r.Hdoc, s, hasQuotes(r.Word))
 			if input0 {
-				s.stdin = input{text: text.text, known: text.known() && r.Op == syntax.Hdoc}
+				s.stdin = input{text: text.text, known: text.known()}
+				if r.Op == syntax.DashHdoc { // tabs at the beginning of lines are dropped
+					s.stdin.known = text.known() && !strings.Contains(text.text, "\\\n")
+					s.stdin.text = strings.ReplaceAll(strings.TrimLeft(text.text, "\t"), "\n\t", "\n")
+					s.stdin.known = s.stdin.known && !strings.Contains(s.stdin.text, "\n\t")
+				}
 			}
 		case syntax.WordHdoc:
 			text := a.single(r.Word, s)
