@@ -45,6 +45,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/turn":  {"cmd/toolserver"},
 	"github.com/santhosh-tekuri":    {"internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                       {"bench"},
+	"mvdan.cc/sh":                   {"internal/shell"},
 
 	// Nobody: either links an HTTP gateway (decision 12).
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc": nil,

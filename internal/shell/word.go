@@ -1,0 +1,118 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A word is what is known of one word of a command, after the shell expanded it.
+type word struct {
+	// text is the word, with its quotes gone. Of an unknown word it is the known
+	// beginning, of a glob the pattern, in which a backslash quotes.
+	text string
+
+	unknown bool // only running the command would tell
+	number  bool // unknown, but a number
+	glob    bool // a pattern of file names
+	many    bool // stands for any number of words
+	pipe    bool // names the end of a process substitution
+	equals  bool // begins with an unquoted =, as zsh's =program does
+}
+
+// lit is a known word.
+func lit(text string) word { return word{text: text} }
+
+// anything is a word, or none, or several, that nobody knows.
+var anything = word{unknown: true, many: true}
+
+func (w word) known() bool { return !w.unknown && !w.glob && !w.pipe }
+
+// is reports whether the word is known to be text.
+func (w word) is(text string) bool { return w.known() && w.text == text }
+
+// arg is the word as it stands in an effect.
+func (w word) arg() string {
+	if !w.known() {
+		return tools.UnknownWord
+	}
+	return w.text
+}
+
+// mayBeOption reports whether a program could take the word for an option. The
+// files that a pattern finds may have any name.
+func (w word) mayBeOption() bool {
+	switch {
+	case w.pipe, w.number:
+		return false
+	case w.glob && w.text != "":
+		return strings.ContainsRune("-*?[!@+", rune(w.text[0]))
+	case w.unknown && !w.many && w.text != "", w.known():
+		return len(w.text) > 1 && w.text[0] == '-'
+	}
+	return true
+}
+
+// hidesOption reports whether the word could turn out to be an option that
+// cannot be seen.
+func (w word) hidesOption() bool { return !w.known() && w.mayBeOption() }
+
+// args turns words into what stands in an effect.
+func args(words []word) []string {
+	argv := make([]string, len(words))
+	for i, w := range words {
+		argv[i] = w.arg()
+	}
+	return argv
+}
+
+// lits turns texts into known words.
+func lits(texts []string) []word {
+	words := make([]word, len(texts))
+	for i, text := range texts {
+		words[i] = lit(text)
+	}
+	return words
+}
+
+// quoteGlob quotes what would be special in a pattern.
+func quoteGlob(s string) string {
+	if !strings.ContainsAny(s, `*?[\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if strings.IndexByte(`*?[\`, s[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// joined is the word whose text is a and then b.
+func joined(a, b word) word {
+	w := word{glob: a.glob || b.glob, many: a.many || b.many, unknown: a.unknown || b.unknown}
+	switch {
+	case a.pipe || b.pipe:
+		return word{unknown: true}
+	case a.unknown:
+		w.text = a.text
+	case w.glob:
+		w.text = pattern(a) + pattern(b)
+	default:
+		w.text = a.text + b.text
+	}
+	return w
+}
+
+// pattern is the text of a word as a pattern.
+func pattern(w word) string {
+	if w.glob {
+		return w.text
+	}
+	return quoteGlob(w.text)
+}
