@@ -299,7 +299,7 @@ func TestRateLimit(t *testing.T) {
 	s := serve(t, withPolicy(t, `
 limits:
   - {name: few, tools: [count], rate: 1/h, burst: 2}
-  - {name: seen, tools: [count], rate: 1/h, burst: 1, shadow: true}
+  - {name: seen, rate: 1/h, burst: 1, shadow: true}
 rules:
   - {name: never, action: deny, tools: [echo_number], when: 'input.n == 1'}
 `))

@@ -51,6 +51,9 @@ func limitsOf(p *policy.Policy) limit.Config {
 	guard := p.LoopGuard()
 	config := limit.Config{Guard: limit.Guard{Repeat: guard.Repeat, Alternate: guard.Alternate}}
 	for _, l := range p.Limits() {
+		if len(l.Tools) == 0 {
+			l.Tools = []string{"*"}
+		}
 		config.Rules = append(config.Rules, limit.Rule{
 			Name: l.Name, Tools: l.Tools, Rate: l.Rate, Burst: l.Burst,
 			Concurrent: l.Concurrent, Per: scopes[l.Per], Shadow: l.Shadow,
