@@ -72,7 +72,7 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 		return err
 	}
 	if d == posix && speaksBash(file) {
-		a.unclear("it is written for bash, and sh may read it in another way")
+		a.effects = append(a.effects, guess(text, "it is written for bash, and sh may read it in another way")...)
 	}
 	survey, source := a.survey, a.source
 	a.survey, a.source = look(file, text), text
@@ -89,18 +89,20 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 func (a *analysis) remaining(file *syntax.File) {
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if st, ok := n.(*syntax.Stmt); ok && !a.visited[st] {
-			a.stmt(st, a.anywhere())
+			a.stmt(st, a.anywhere(nil))
 			return false
 		}
 		return true
 	})
 }
 
-// anywhere is a state in which nothing is known but what was ever defined.
-func (a *analysis) anywhere() *state {
+// anywhere is a state in which nothing is known but what was ever defined: for
+// certain, where it is so in s.
+func (a *analysis) anywhere(s *state) *state {
 	funcs := make(map[string]function, len(a.funcs))
 	for name, f := range a.funcs {
-		funcs[name] = function{bodies: f.bodies, maybe: true}
+		certain := s != nil && len(s.funcs[name].bodies) > 0 && !s.funcs[name].maybe
+		funcs[name] = function{bodies: f.bodies, maybe: !certain}
 	}
 	return &state{funcs: funcs, dirs: a.dirs}
 }
@@ -108,7 +110,7 @@ func (a *analysis) anywhere() *state {
 // finish follows what a trap would run, when all functions are known.
 func (a *analysis) finish() {
 	for i := 0; i < len(a.traps); i++ {
-		if err := a.script(a.traps[i], a.anywhere(), bash); err != nil {
+		if err := a.script(a.traps[i], a.anywhere(nil), bash); err != nil {
 			a.effects = append(a.effects, guess(a.traps[i], "a trap runs a text that cannot be followed: "+err.Error())...)
 		}
 	}
@@ -162,7 +164,7 @@ func (a *analysis) body(decl *syntax.FuncDecl, words []word, s *state) *state {
 				a.general = make(map[*syntax.FuncDecl]bool)
 			}
 			a.general[decl] = true
-			a.again(decl, a.anywhere())
+			a.again(decl, a.anywhere(s))
 		}
 		s.forgetAll()
 		s.dirs = nil

@@ -148,7 +148,7 @@ func exit(c *call) {
 }
 
 func cd(c *call) {
-	operands := skipFlags(c.words[1:], "-L", "-P", "-e", "-@", "-n")
+	operands := skipFlags(c.words[1:], "-L")
 	c.expect(c.a.survey.move)
 	fail := c.s.fork()
 	var to []string
@@ -160,7 +160,7 @@ func cd(c *call) {
 		if c.a.place.Home == "" || c.a.assigns("HOME") {
 			to = nil
 		}
-	case len(operands) > 1 || operands[0].is(""):
+	case len(operands) > 1 || operands[0].is(""): // -P among them: links would have to be followed
 	case operands[0].is("-"):
 		to = c.s.old
 	case c.words[0].is("pushd") && (operands[0].mayBeOption() || strings.HasPrefix(operands[0].text, "+")):
@@ -225,7 +225,7 @@ func declare(c *call) {
 
 func (c *call) declares(w word) {
 	if w.known() && len(w.text) > 1 && (w.text[0] == '-' || w.text[0] == '+') {
-		if strings.Trim(w.text[1:], "xgrpF") != "" {
+		if strings.Trim(w.text[1:], "xgrpFaA") != "" {
 			c.doubt(c.words[0].text + " " + clip(w.text) + " changes how variables and functions work")
 		}
 		return
@@ -381,6 +381,9 @@ func unset(c *call) {
 			}
 		}
 		c.s.forget(w.text)
+		if w.is("PATH") {
+			c.doubt("without PATH the shell runs programs of the directory it is in")
+		}
 		if f, ok := c.s.funcs[w.text]; ok {
 			c.s.own()
 			f.maybe = true
@@ -416,7 +419,7 @@ func test(c *call) {
 		}
 		isUnary := w.known() && len(w.text) == 2 && w.text[0] == '-' && strings.Contains(fileTests, w.text[1:])
 		switch {
-		case isUnary && !(len(words) > i+2 && isBinary(next)):
+		case isUnary && !(len(words) > i+2 && isBinary(next)) && !(i > 0 && isBinary(w)):
 			c.reads(next, false)
 		case w.is("-nt") || w.is("-ot") || w.is("-ef"):
 			c.reads(next, false)
@@ -468,6 +471,9 @@ func source(c *call) {
 // trap keeps a text that is run at some time from now on.
 func trap(c *call) {
 	words := skipFlags(c.words[1:])
+	if slices.ContainsFunc(words, func(w word) bool { return w.many }) {
+		c.doubt("it runs a text that is not known")
+	}
 	if len(words) < 2 || words[0].is("-l") || words[0].is("-p") || words[0].is("-") || words[0].is("") {
 		return
 	}

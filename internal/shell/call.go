@@ -102,6 +102,9 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 		if first.many && len(words) > 1 {
 			a.run(words[1:], s.child(), "the word before it may be nothing", as)
 		}
+		if first.likely != "" {
+			a.run(append([]word{lit(first.likely)}, words[1:]...), s.child(), "it may be this program", as)
+		}
 		return s, s
 	}
 	if f, found := s.funcs[first.text]; found && as == asWritten {

@@ -204,11 +204,7 @@ func (f *field) unknown(w word) {
 
 // join adds w to the word at hand.
 func (f *field) join(w word) {
-	if !f.started && f.cur == (word{}) {
-		f.cur = w
-		return
-	}
-	if f.cur == (word{}) && w.number {
+	if f.cur == (word{}) {
 		f.cur = w
 		return
 	}
@@ -302,7 +298,11 @@ func (f *field) param(p *syntax.ParamExp, quoted bool) {
 	split := f.splits && !quoted
 	if !ok {
 		list := p.Param != nil && (p.Param.Value == "@" || p.Param.Value == "*") || p.Index != nil || p.Names != 0 || p.Excl
-		f.unknown(word{unknown: true, many: split || f.splits && list})
+		w := word{unknown: true, many: split || f.splits && list}
+		if p.Exp != nil && p.Exp.Word != nil {
+			w.likely, _ = staticText(p.Exp.Word)
+		}
+		f.unknown(w)
 		return
 	}
 	for i, value := range values {

@@ -115,7 +115,14 @@ func gitHandler(name string) func(*call, parsed) {
 	case "worktree":
 		return gitWorktree
 	case "shellrun":
-		return func(c *call, _ parsed) { c.doubt("it runs commands for every revision") }
+		return func(c *call, out parsed) {
+			c.doubt("it runs commands of its own")
+			for _, w := range c.words[2:] {
+				if w.known() {
+					c.a.effects = append(c.a.effects, guess(w.text, "git may run it")[1:]...)
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -163,7 +170,7 @@ func gitListing(c *call, out parsed) {
 		return
 	}
 	operands := out.operands
-	if len(operands) > 0 && (operands[0].is("show") || operands[0].is("get-url") || operands[0].is("list")) {
+	if len(operands) > 0 && (operands[0].is("get-url") || operands[0].is("list")) {
 		return
 	}
 	if len(operands) > 0 {

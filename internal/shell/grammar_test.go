@@ -255,7 +255,9 @@ func (g *grammar) program() string {
 }
 
 // plainWord makes a word without anything special.
-func (g *grammar) plainWord() string { return g.pick("a", "b.txt", "-x", "--long=1", "dir/file", "a=b", "3") }
+func (g *grammar) plainWord() string {
+	return g.pick("a", "b.txt", "-x", "--long=1", "dir/file", "a=b", "3")
+}
 
 // word makes a word.
 func (g *grammar) word() string {

@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -241,9 +242,11 @@ func writeFiles(c *call, p *program) {
 	}
 }
 
+// writeTrees writes what is below its operands too, with -r or with a word that
+// could be that.
 func writeTrees(c *call, p *program) {
 	words := c.begin(p)
-	tree := words.flag("recursive")
+	tree := words.flag("recursive") || slices.ContainsFunc(words.operands, word.hidesOption)
 	for _, w := range words.operands {
 		c.writes(w, tree)
 	}
@@ -255,18 +258,26 @@ func writeFirst(c *call, p *program) {
 	}
 }
 
-// changeModes takes a mode or an owner, and then files.
+// changeModes takes a mode or an owner, and then files. A mode such as -x looks
+// like an option.
 func changeModes(c *call, p *program) {
-	words := c.begin(p)
-	files := words.operands
-	if w, ok := words.has("reference"); ok {
-		c.reads(w, false)
-	} else if !words.flag("acl") && len(files) > 0 {
-		// A mode like -x looks like an option.
-		files = files[1:]
+	var rest []word
+	given := false
+	for i, w := range c.words[1:] {
+		if w.is("--") {
+			rest = append(rest, c.words[1+i:]...)
+			break
+		}
+		if w.known() && len(w.text) > 1 && w.text[0] == '-' && strings.Trim(w.text[1:], "rwxXstugoa,+=-") == "" && w.text[1] != '-' {
+			given = true
+			continue
+		}
+		rest = append(rest, w)
 	}
-	if len(files) == 0 {
-		files = words.operands
+	words := c.parse(p, rest)
+	files := words.operands
+	if !given && !words.flag("read") && len(files) > 0 && !files[0].many {
+		files = files[1:]
 	}
 	for _, w := range files {
 		c.writes(w, words.flag("recursive"))
@@ -352,6 +363,7 @@ func dd(c *call, _ *program) {
 		switch {
 		case w.many || w.unknown && !strings.Contains(w.text, "="):
 			c.doubt("a word that is not known may name a file to write")
+			c.writes(word{unknown: true}, false)
 		case key == "if":
 			c.reads(file, false)
 		case key == "of":
@@ -386,11 +398,6 @@ func mktemp(c *call, p *program) {
 	}
 	if len(words.operands) == 0 {
 		c.add(tools.WritesPath, "/tmp")
-	}
-	for _, o := range words.given {
-		if (o.name == "p" || o.name == "tmpdir") && (o.value.text != "" || o.value.unknown) {
-			c.writes(o.value, false)
-		}
 	}
 }
 

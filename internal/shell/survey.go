@@ -37,7 +37,7 @@ var movers = []string{"cd", "pushd", "popd"}
 // look surveys a script.
 func look(file *syntax.File, text string) *survey {
 	v := &survey{}
-	if !strings.ContainsAny(text, "={") && !strings.Contains(text, "do") {
+	if !strings.ContainsAny(text, "={$") && !strings.Contains(text, "do") {
 		v.blind, v.shift, v.move = true, true, true // no assignment, no loop: nothing to follow
 		return v
 	}
@@ -197,7 +197,7 @@ func (l *looker) assign(n *syntax.Assign) {
 		}
 	}
 	l.assigned(n.Name.Value, number && times == 1, times)
-	if l.loop == inLoop && !static {
+	if l.loop == inLoop && !static && !number {
 		l.loopVars = append(l.loopVars, n.Name.Value)
 	}
 }
@@ -214,7 +214,7 @@ func (l *looker) declare(n *syntax.DeclClause) {
 			if arg.Value != nil {
 				text, _ = plainText(arg.Value)
 			}
-			if strings.Trim(text, "-xgr") != "" || text == "" || strings.Contains(text, "g") {
+			if strings.Trim(text, "-xgraA") != "" || text == "" || strings.Contains(text, "g") {
 				l.blind = true
 			}
 		case local:

@@ -99,8 +99,14 @@ func (a *analysis) command(cmd syntax.Command, s *state) (ok, fail *state) {
 			return a.stmt(cmd.Stmt, s)
 		}
 	case *syntax.CoprocClause:
+		name := lit("COPROC")
 		if cmd.Name != nil {
-			a.single(cmd.Name, s)
+			name = a.single(cmd.Name, s)
+		}
+		if !name.known() {
+			a.unclear("which variable coproc sets is not known")
+		} else if why := danger(name.text, word{unknown: true}); why != "" {
+			a.unclear(why)
 		}
 		a.stmt(cmd.Stmt, s.child())
 	default:
@@ -300,7 +306,9 @@ func (a *analysis) escapes(cmd *syntax.CmdSubst) bool {
 func (a *analysis) redirects(list []*syntax.Redirect, s *state) {
 	for _, r := range list {
 		if r.N != nil && len(r.N.Value) > 2 && r.N.Value[0] == '{' {
-			a.takesName(lit(r.N.Value[1:len(r.N.Value)-1]), s)
+			if why := a.takesName(lit(r.N.Value[1:len(r.N.Value)-1]), s); why != "" {
+				a.unclear(why)
+			}
 		}
 		input0 := r.N == nil || r.N.Value == "0"
 		switch r.Op {

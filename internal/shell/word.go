@@ -15,12 +15,13 @@ type word struct {
 	// beginning, of a glob the pattern, in which a backslash quotes.
 	text string
 
-	unknown bool // only running the command would tell
-	number  bool // unknown, but a number
-	glob    bool // a pattern of file names
-	many    bool // stands for any number of words
-	pipe    bool // names the end of a process substitution
-	equals  bool // begins with an unquoted =, as zsh's =program does
+	unknown bool   // only running the command would tell
+	number  bool   // unknown, but a number
+	glob    bool   // a pattern of file names
+	many    bool   // stands for any number of words
+	pipe    bool   // names the end of a process substitution
+	likely  string // what an unknown word may well be
+	equals  bool   // begins with an unquoted =, as zsh's =program does
 }
 
 // lit is a known word.
