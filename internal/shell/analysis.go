@@ -26,7 +26,6 @@ type analysis struct {
 	effects []tools.Effect
 
 	survey *survey // of the script at hand
-	files  []*syntax.File
 	source string
 
 	visited map[syntax.Node]bool      // statements that were followed

@@ -102,8 +102,8 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 		if first.many && len(words) > 1 {
 			a.run(words[1:], s.child(), "the word before it may be nothing", as)
 		}
-		if first.likely != "" {
-			a.run(append([]word{lit(first.likely)}, words[1:]...), s.child(), "it may be this program", as)
+		if likely := first.likelyText(); first.unknown && likely != "" {
+			a.run(append([]word{lit(likely)}, words[1:]...), s.child(), "it may be this program", as)
 		}
 		return s, s
 	}
@@ -175,6 +175,7 @@ func (c *call) starts(words []word, reason string) {
 func (c *call) script(text word, s *state, d dialect) {
 	if !text.known() {
 		c.doubt("it runs a text that is not known")
+		c.a.effects = append(c.a.effects, guess(text.likelyText(), "it is in a text that is not known")[1:]...)
 		return
 	}
 	if err := c.a.script(text.text, s, d); err != nil {

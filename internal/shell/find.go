@@ -137,6 +137,9 @@ func replaced(words []word, mark string, by word) []word {
 			if out[i] = joined(joined(lit(before), by), lit(after)); strings.Contains(after, mark) {
 				out[i] = word{unknown: true, text: before + by.text}
 			}
+			if out[i].unknown {
+				out[i].likely = w.text
+			}
 			out[i].many = by.many && w.text == mark
 		}
 	}
