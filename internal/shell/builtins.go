@@ -128,7 +128,7 @@ var setNames = []string{
 
 // shopts are the options of shopt that change nothing about what a command means.
 var shopts = []string{
-	"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit", "lastpipe",
+	"nullglob", "globstar", "failglob", "nocasematch", "inherit_errexit", "lastpipe",
 	"globasciiranges", "checkwinsize", "cmdhist", "histappend", "huponexit", "checkjobs",
 }
 

@@ -35,7 +35,7 @@ func (a *analysis) list(list []*syntax.Stmt, s *state) (ok, fail *state) {
 func (a *analysis) stmt(st *syntax.Stmt, s *state) (ok, fail *state) {
 	a.visited[st] = true
 	if a.repeats > 0 {
-		a.steps++
+		a.steps += 1 + int(st.End().Offset()-st.Pos().Offset())/64
 	}
 	if st.Background || st.Coprocess || st.Disown {
 		a.simple(st, s.child())
