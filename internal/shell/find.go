@@ -106,7 +106,7 @@ func (c *call) findAction(words []word, roots []word) []word {
 
 // findExec follows a command that find runs with the files it finds.
 func (c *call) findExec(words, roots []word, inDir bool) {
-	s := c.s.child()
+	s := c.s.fork()
 	if inDir {
 		s.dirs = nil
 	}
@@ -146,7 +146,7 @@ func replaced(words []word, mark string, by word) []word {
 	return out
 }
 
-// fdOptions are the options of fd that start programs; the others only choose.
+// fdRuns are the options of fd that start programs; the others only choose.
 var fdRuns = map[string]bool{"-x": true, "--exec": true, "-X": true, "--exec-batch": true}
 
 // fd finds files and runs a command with them.
