@@ -26,7 +26,6 @@ type analysis struct {
 	effects []tools.Effect
 
 	survey *survey // of the script at hand
-	files  []*syntax.File
 	source string
 
 	visited map[syntax.Node]bool      // statements that were followed
@@ -170,10 +169,10 @@ func (a *analysis) body(decl *syntax.FuncDecl, words []word, s *state) *state {
 		s.dirs = nil
 		return s
 	}
-	params, know := s.params, s.paramsKnow
-	s.params, s.paramsKnow = words[1:], !a.survey.shift && !slices.ContainsFunc(words, func(w word) bool { return w.many })
+	params, know := s.params, s.paramsKnown
+	s.params, s.paramsKnown = words[1:], !a.survey.shift && !slices.ContainsFunc(words, func(w word) bool { return w.many })
 	s = a.again(decl, s)
-	s.params, s.paramsKnow = params, know
+	s.params, s.paramsKnown = params, know
 	s.dead = false
 	s.forget(localsOf(decl)...)
 	return s

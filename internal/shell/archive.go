@@ -64,7 +64,7 @@ func tar(c *call, _ *program) {
 			}
 		}
 	case out.flag("list"):
-		c.readOnly = out.count("") == len(out.given)-1 || onlyLists(out)
+		c.readOnly = onlyLists(out)
 	}
 }
 

@@ -146,46 +146,6 @@ func (a *analysis) subscript(x syntax.ArithmExpr, s *state) {
 	}
 }
 
-// test follows [[ … ]].
-func (a *analysis) test(x syntax.TestExpr, s *state) {
-	switch x := x.(type) {
-	case *syntax.BinaryTest:
-		switch x.Op {
-		case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
-			for _, side := range []syntax.TestExpr{x.X, x.Y} {
-				if w, ok := side.(*syntax.Word); ok {
-					a.operand(w, s)
-				} else {
-					a.test(side, s)
-				}
-			}
-			return
-		}
-		a.test(x.X, s)
-		a.test(x.Y, s)
-	case *syntax.UnaryTest:
-		w, ok := x.X.(*syntax.Word)
-		if !ok {
-			a.test(x.X, s)
-			return
-		}
-		value := a.single(w, s)
-		switch x.Op {
-		case syntax.TsVarSet, syntax.TsRefVar:
-			if !value.known() || !isName(value.text) && !plainElement(value.text) {
-				a.unclear("-v evaluates the subscript of what it is given")
-			}
-		case syntax.TsNot, syntax.TsParen, syntax.TsEmpStr, syntax.TsNempStr, syntax.TsOptSet, syntax.TsFdTerm:
-		default:
-			paths{a, s}.reads(value, false)
-		}
-	case *syntax.ParenTest:
-		a.test(x.X, s)
-	case *syntax.Word:
-		a.single(x, s)
-	}
-}
-
 // plainElement reports whether text is an element of an array by number, such as
 // a[3].
 func plainElement(text string) bool {

@@ -6,8 +6,6 @@ package shell
 import (
 	"slices"
 	"strings"
-
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // builtin returns what a command does that bash runs itself; nil where it is not
@@ -75,7 +73,7 @@ func puzzling(c *call) { c.doubt("what " + c.words[0].text + " does is not known
 
 func kill(c *call) { c.readOnly = false }
 
-func shift(c *call) { c.s.params, c.s.paramsKnow = nil, false; c.expect(c.a.survey.shift) }
+func shift(c *call) { c.s.params, c.s.paramsKnown = nil, false; c.expect(c.a.survey.shift) }
 
 // expect doubts the call where the survey of the script did not see it coming,
 // because its name was made up on the way.
@@ -87,7 +85,7 @@ func (c *call) expect(seen bool) {
 
 // set knows the options that do not change how the rest is read.
 func set(c *call) {
-	c.s.params, c.s.paramsKnow = nil, false
+	c.s.params, c.s.paramsKnown = nil, false
 	c.expect(c.a.survey.shift)
 	for i := 1; i < len(c.words); i++ {
 		w := c.words[i]
@@ -128,7 +126,7 @@ var setNames = []string{
 
 // shopts are the options of shopt that change nothing about what a command means.
 var shopts = []string{
-	"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit", "lastpipe",
+	"nullglob", "globstar", "failglob", "nocasematch", "inherit_errexit", "lastpipe",
 	"globasciiranges", "checkwinsize", "cmdhist", "histappend", "huponexit", "checkjobs",
 }
 
@@ -213,230 +211,6 @@ func skipFlags(words []word, flags ...string) []word {
 		words = words[1:]
 	}
 	return words
-}
-
-// declare follows export and its kind where they are called as a command. Where
-// they are a clause of the language see analysis.declare.
-func declare(c *call) {
-	for _, w := range c.words[1:] {
-		c.declares(w)
-	}
-}
-
-func (c *call) declares(w word) {
-	if w.known() && len(w.text) > 1 && (w.text[0] == '-' || w.text[0] == '+') {
-		if strings.Trim(w.text[1:], "xgrpFaA") != "" {
-			c.doubt(c.words[0].text + " " + clip(w.text) + " changes how variables and functions work")
-		}
-		return
-	}
-	name, value, assigns := strings.Cut(w.text, "=")
-	if !assigns && w.known() && isName(name) {
-		return
-	}
-	name = strings.TrimSuffix(name, "+")
-	if !assigns || !isName(name) {
-		c.doubt("which variable it sets is not known")
-		return
-	}
-	c.s.forget(name)
-	if why := danger(name, word{text: value, unknown: w.unknown}); why != "" {
-		c.doubt(why)
-	}
-}
-
-// declare follows declare, export, local and their kind.
-func (a *analysis) declare(d *syntax.DeclClause, s *state) {
-	words := []word{lit(d.Variant.Value)}
-	type assignment struct {
-		name  string
-		value word
-	}
-	var values []assignment
-	for _, arg := range d.Args {
-		switch {
-		case arg.Name == nil:
-			words = append(words, a.fields([]*syntax.Word{arg.Value}, s)...)
-		case arg.Naked:
-			if arg.Index != nil {
-				a.subscript(arg.Index, s)
-			}
-			words = append(words, lit(arg.Name.Value))
-		default:
-			value := a.assigned(arg, s)
-			if arg.Append || arg.Index != nil {
-				value = word{unknown: true}
-			}
-			values = append(values, assignment{arg.Name.Value, value})
-			words = append(words, joined(lit(arg.Name.Value+"="), value))
-		}
-	}
-	if d.Variant.Value == "nameref" {
-		a.unclear("nameref makes one variable stand for another")
-	}
-	for i := range words {
-		words[i].glob = false // patterns are text here
-	}
-	a.run(words, s, "", asBuiltin)
-	for _, v := range values {
-		a.assign(v.name, v.value, s)
-	}
-}
-
-// takesName follows a command that gives a value to the variable named by w.
-func (a *analysis) takesName(w word, s *state) string {
-	switch {
-	case !w.known():
-		return "which variable it sets is not known"
-	case plainElement(w.text):
-		w.text, _, _ = strings.Cut(w.text, "[")
-	case !isName(w.text):
-		return "it evaluates the subscript of " + clip(w.text)
-	}
-	s.forget(w.text)
-	if why := danger(w.text, word{unknown: true}); why != "" {
-		return why
-	}
-	if !a.survey.blind && a.survey.sites[w.text] < 2 {
-		return "the name of a command of the shell is hidden"
-	}
-	return ""
-}
-
-func (c *call) takes(w word) {
-	if why := c.a.takesName(w, c.s); why != "" {
-		c.doubt(why)
-	}
-}
-
-// printf sets a variable with -v.
-func printf(c *call) {
-	if len(c.words) < 2 {
-		return
-	}
-	first := c.words[1]
-	switch {
-	case first.is("-v") && len(c.words) > 2:
-		c.takes(c.words[2])
-	case first.known() && strings.HasPrefix(first.text, "-v"):
-		c.takes(lit(first.text[2:]))
-	case first.mayBeOption() && !first.known():
-		c.doubt("its first word is not known, and -v sets a variable")
-	}
-}
-
-// builtinOptions are the options of builtins that take names of variables.
-var builtinOptions = readPrograms(`
-read: data
-  r s e a:=name d: i: n: N: p: t: u: E
-mapfile: data
-  t d: n: O: s: u: C:=run c:
-wait: data
-  n f p:=name
-unset: data
-  v f=function n
-`)
-
-func read(c *call) { c.takesAll(builtinOptions["read"]) }
-
-func mapfile(c *call) { c.takesAll(builtinOptions["mapfile"]) }
-
-func (c *call) takesAll(p *program) {
-	words := c.parse(p, c.words[1:])
-	for _, o := range words.given {
-		if o.does == "name" {
-			c.takes(o.value)
-		}
-	}
-	for _, w := range words.operands {
-		c.takes(w)
-	}
-}
-
-func wait(c *call) {
-	for _, o := range c.parse(builtinOptions["wait"], c.words[1:]).given {
-		if o.does == "name" {
-			c.takes(o.value)
-		}
-	}
-}
-
-func getopts(c *call) {
-	if len(c.words) > 2 {
-		c.takes(c.words[2])
-	} else {
-		c.doubt("which variable it sets is not known")
-	}
-	if slices.ContainsFunc(c.words[1:min(3, len(c.words))], func(w word) bool { return w.many }) {
-		c.doubt("which variable it sets is not known")
-	}
-}
-
-func unset(c *call) {
-	words := c.parse(builtinOptions["unset"], c.words[1:])
-	for _, w := range words.operands {
-		if !w.known() || !isName(w.text) && !plainElement(w.text) {
-			if f, ok := c.s.funcs[w.text]; !ok || !w.known() || len(f.bodies) == 0 {
-				c.doubt("it evaluates the subscript of what it is given")
-			}
-		}
-		c.s.forget(w.text)
-		if w.is("PATH") {
-			c.doubt("without PATH the shell runs programs of the directory it is in")
-		}
-		if f, ok := c.s.funcs[w.text]; ok {
-			c.s.own()
-			f.maybe = true
-			c.s.funcs[w.text] = f
-		}
-	}
-}
-
-// let evaluates its words; where it is a clause of the language they are parsed.
-func let(c *call) { c.doubt("it evaluates its words as arithmetic") }
-
-// fileTests are the operators of test that look at a file.
-const fileTests = "abcdefghkprsuwxGLNOS"
-
-// test looks at files, and -v evaluates the subscript of a name.
-func test(c *call) {
-	words := c.words[1:]
-	if n := len(words); n > 0 && c.words[0].is("[") && words[n-1].is("]") {
-		words = words[:n-1]
-	}
-	for i, w := range words {
-		if w.many && !w.number {
-			c.doubt("test may get operators it cannot be seen to get")
-		}
-		if i+1 == len(words) {
-			break
-		}
-		next := words[i+1]
-		if operator := w.unknown && !w.number || w.is("-v") || w.is("-R"); operator && !(i > 0 && isBinary(words[i-1])) {
-			if next.unknown && !next.number || next.known() && strings.Contains(next.text, "[") && !plainElement(next.text) {
-				c.doubt("test -v evaluates the subscript of what it is given")
-			}
-		}
-		isUnary := w.known() && len(w.text) == 2 && w.text[0] == '-' && strings.Contains(fileTests, w.text[1:])
-		switch {
-		case isUnary && !(len(words) > i+2 && isBinary(next)) && !(i > 0 && isBinary(w)):
-			c.reads(next, false)
-		case w.is("-nt") || w.is("-ot") || w.is("-ef"):
-			c.reads(next, false)
-			if i > 0 {
-				c.reads(words[i-1], false)
-			}
-		}
-	}
-}
-
-// isBinary reports whether a word is an operator of test between two words.
-func isBinary(w word) bool {
-	switch w.arg() {
-	case "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "-a", "-o":
-		return true
-	}
-	return false
 }
 
 // eval runs its words, joined, in this shell.

@@ -100,10 +100,10 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 		}
 		a.add(tools.Effect{Kind: tools.RunsProgram, Program: first.arg(), Argv: args(words), Unclear: reason})
 		if first.many && len(words) > 1 {
-			a.run(words[1:], s.child(), "the word before it may be nothing", as)
+			a.run(words[1:], s.fork(), "the word before it may be nothing", as)
 		}
-		if first.likely != "" {
-			a.run(append([]word{lit(first.likely)}, words[1:]...), s.child(), "it may be this program", as)
+		if likely := first.likelyText(); first.unknown && likely != "" {
+			a.run(append([]word{lit(likely)}, words[1:]...), s.fork(), "it may be this program", as)
 		}
 		return s, s
 	}
@@ -166,7 +166,7 @@ func (c *call) doubt(reason string) {
 // starts follows a program that the call starts.
 func (c *call) starts(words []word, reason string) {
 	if len(words) > 0 {
-		c.a.run(words, c.s.child(), reason, asProgram)
+		c.a.run(words, c.s.fork(), reason, asProgram)
 	}
 }
 
@@ -175,6 +175,7 @@ func (c *call) starts(words []word, reason string) {
 func (c *call) script(text word, s *state, d dialect) {
 	if !text.known() {
 		c.doubt("it runs a text that is not known")
+		c.a.effects = append(c.a.effects, guess(text.likelyText(), "it is in a text that is not known")[1:]...)
 		return
 	}
 	if err := c.a.script(text.text, s, d); err != nil {
@@ -186,5 +187,5 @@ func (c *call) script(text word, s *state, d dialect) {
 // fresh is the state of a new shell that the call starts with parameters.
 func (c *call) fresh(params []word) *state {
 	known := !slices.ContainsFunc(params, func(w word) bool { return w.many })
-	return &state{dirs: c.s.dirs, params: params, paramsKnow: known, stdin: c.s.stdin}
+	return &state{dirs: c.s.dirs, params: params, paramsKnown: known, stdin: c.s.stdin}
 }

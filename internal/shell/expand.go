@@ -161,7 +161,7 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 			f.a.arithmetic(part.X, f.s)
 			f.unknown(word{unknown: true, number: true})
 		case *syntax.ProcSubst:
-			f.a.stmts(part.Stmts, f.s.child())
+			f.a.stmts(part.Stmts, f.s.fork())
 			if len(parts) == 1 && !f.started && f.cur == (word{}) {
 				f.cur.pipe = true
 				f.started = true

@@ -106,7 +106,7 @@ func (c *call) findAction(words []word, roots []word) []word {
 
 // findExec follows a command that find runs with the files it finds.
 func (c *call) findExec(words, roots []word, inDir bool) {
-	s := c.s.child()
+	s := c.s.fork()
 	if inDir {
 		s.dirs = nil
 	}
@@ -137,13 +137,16 @@ func replaced(words []word, mark string, by word) []word {
 			if out[i] = joined(joined(lit(before), by), lit(after)); strings.Contains(after, mark) {
 				out[i] = word{unknown: true, text: before + by.text}
 			}
+			if out[i].unknown {
+				out[i].likely = w.text
+			}
 			out[i].many = by.many && w.text == mark
 		}
 	}
 	return out
 }
 
-// fdOptions are the options of fd that start programs; the others only choose.
+// fdRuns are the options of fd that start programs; the others only choose.
 var fdRuns = map[string]bool{"-x": true, "--exec": true, "-X": true, "--exec-batch": true}
 
 // fd finds files and runs a command with them.

@@ -48,7 +48,7 @@ func git(c *call, p *program) {
 			}
 			atHome = false
 			c.reads(words[0], true)
-			s := c.s.child()
+			s := c.s.fork()
 			s.dirs = c.dirs(words[0])
 			c.s = s
 			c.paths = paths{c.a, s}

@@ -261,11 +261,23 @@ func (g *grammar) plainWord() string {
 
 // word makes a word.
 func (g *grammar) word() string {
-	form := g.IntN(40)
+	form := g.IntN(46)
 	if (form == 27 || form == 28 || form == 31) && g.IntN(8) > 0 {
 		form = 39 // so do backslashes in backquotes, and arithmetic on what a command prints
 	}
 	switch form {
+	case 40:
+		return "\"$(" + g.stub() + " <<E\ntext $(" + g.stub() + " a) ')\nE\n)\""
+	case 41:
+		return "$(case a in a) " + g.stub() + ";; (b) " + g.stub() + ";; esac)"
+	case 42:
+		return "${UNSET:-${UNSET:-$(" + g.stub() + ")}}"
+	case 43:
+		return "\"${UNSET:-'a b'}\"\"${UNSET-$(" + g.stub() + " \"}\")}\""
+	case 44:
+		return "\"$(" + g.stub() + " '\"' \"'\" \\\" \\')\""
+	case 45:
+		return "$(<a.txt)"
 	case 20:
 		return "\"${UNSET:-\"a b\"}\""
 	case 21:

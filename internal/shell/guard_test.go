@@ -4,6 +4,7 @@
 package shell_test
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -82,6 +83,11 @@ func TestLong(t *testing.T) {
 		"loops":          strings.Repeat("for i in a b c; do echo $i; done; ", 800) + "touch x",
 		"code in text":   "cat > x.py <<'E'\n" + strings.Repeat("print((((1))))\n", 1500) + "E\ntouch x",
 		"nested loops":   strings.Repeat("for i in 1 2 3 4 5 6 7 8; do ", 60) + "echo; " + strings.Repeat("done; ", 60) + "touch x",
+		"wide loops":     strings.Repeat("for i in 1 2 3 4 5 6 7 8; do ", 5) + "echo " + strings.Repeat("$i ", 9000) + "; " + strings.Repeat("done; ", 5) + "touch x",
+		"many different": different(3000) + "touch x",
+		"many parts":     "echo " + strings.Repeat(`"a"'b'$c`, 3500) + "; touch x",
+		"many options":   "sort" + strings.Repeat(" --xx", 6000) + "; touch x",
+		"many variables": strings.Replace(different(2500), "a ", "x=", -1) + "touch x",
 		"doubling calls": doubling(40) + "touch x",
 		"doubling texts": strings.Repeat("bash -c '", 1) + strings.Repeat("true; ", 100) + "'; touch x",
 	} {
@@ -112,6 +118,15 @@ func doubling(n int) string {
 		b.WriteString("g" + name + "() { " + g(before) + "; " + g(before) + "; }; ")
 	}
 	return b.String() + "g" + string(rune('a'+(n-1)/26)) + string(rune('a'+(n-1)%26)) + "; "
+}
+
+// different makes n different commands.
+func different(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a %d; ", i)
+	}
+	return b.String()
 }
 
 func g(name string) string {

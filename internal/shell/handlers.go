@@ -56,7 +56,7 @@ func handler(name string) func(*call, *program) {
 		return unzip
 	case "rsync":
 		return rsync
-	case "writesunclear":
+	case "edits":
 		return edit
 	case "find":
 		return find
@@ -98,7 +98,7 @@ func handler(name string) func(*call, *program) {
 		return xargs
 	case "starter":
 		return starter
-	case "starterless":
+	case "language":
 		return languageByItself
 	case "applet":
 		return applet

@@ -178,12 +178,10 @@ func (p *program) interpreterOption(text string) (o *option, used bool) {
 			return o, i+1 < len(text)
 		}
 		if o.value == mayHaveValue {
-			// -i.bak, -0777: the rest is its value, or more options.
-			rest := strings.TrimLeft(text[i+1:], "0123456789xabcdefABCDEF.")
+			// -0777, -l: the rest is its value, or more options.
 			if strings.ContainsAny(text[i+1:], "eE") {
 				return &option{does: "code"}, true
 			}
-			_ = rest
 		}
 	}
 	return o, true

@@ -208,7 +208,7 @@ func nc(c *call, _ *program) {
 	var operands []word
 	for _, w := range c.words[1:] {
 		if w.known() && len(w.text) > 1 && w.text[0] == '-' {
-			if strings.Trim(w.text, "-vznu46NtrCwk0123456789") != "" {
+			if strings.Trim(w.text, "-vznutrCwkN0123456789") != "" {
 				c.doubt("what the option " + clip(w.text) + " does is not known")
 			}
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// place is where the commands of the tests would run.
+// notationVerbs are what effects are called in the tables.
 var notationVerbs = map[tools.EffectKind]string{
 	tools.ReadsPath: "read", tools.WritesPath: "write", tools.RunsProgram: "run", tools.ReachesHost: "reach",
 }

@@ -43,10 +43,10 @@ func (c *call) parse(p *program, words []word) parsed {
 			out.operands = append(out.operands, words[i+1:]...)
 			return out
 		}
-		if w.hidesOption() && !p.anyOption {
-			c.doubt("a word that is not known may be an option")
+		isOption := !w.pipe && !w.number && len(w.text) > 1 && w.text[0] == '-'
+		if !isOption || w.many {
+			c.mayHide(p, w)
 		}
-		isOption := !w.glob && !w.pipe && !w.number && len(w.text) > 1 && w.text[0] == '-'
 		switch {
 		case !isOption:
 			out.operands = append(out.operands, w)
@@ -78,17 +78,34 @@ func (c *call) long(p *program, w word, rest []word, out *parsed) int {
 	}
 	switch {
 	case attached:
-		c.apply(o, word{text: value, unknown: w.unknown}, out)
-	case w.unknown && !p.anyOption:
+		c.apply(o, word{text: value, unknown: w.unknown, glob: w.glob}, out)
+	case !w.known() && !p.anyOption:
 		c.unknownOption(p, "--"+name+"…")
 	case o.value != needsValue:
 		c.apply(o, word{}, out)
 	case len(rest) == 0:
 	default:
-		c.apply(o, rest[0], out)
+		c.takeNext(p, o, rest[0], out)
 		return 1
 	}
 	return 0
+}
+
+// takeNext gives an option the next word as its value. Where that is several
+// words, the others are operands.
+func (c *call) takeNext(p *program, o *option, w word, out *parsed) {
+	c.apply(o, w, out)
+	if w.many {
+		c.mayHide(p, w)
+		out.operands = append(out.operands, w)
+	}
+}
+
+// mayHide doubts a word that could be an option.
+func (c *call) mayHide(p *program, w word) {
+	if w.hidesOption() && !p.anyOption {
+		c.doubt("a word that is not known may be an option")
+	}
 }
 
 // abbreviated returns the option whose beginning name is.
@@ -116,7 +133,7 @@ func (c *call) short(p *program, w word, rest []word, out *parsed) int {
 			c.unknownOption(p, "-"+letters[i:i+1])
 			continue
 		}
-		value := word{text: letters[i+1:], unknown: w.unknown}
+		value := word{text: letters[i+1:], unknown: w.unknown, glob: w.glob}
 		attached := value.text != "" || w.unknown
 		switch {
 		case o.value == noValue:
@@ -125,7 +142,7 @@ func (c *call) short(p *program, w word, rest []word, out *parsed) int {
 		case attached || o.value == mayHaveValue:
 			c.apply(o, value, out)
 		case len(rest) > 0:
-			c.apply(o, rest[0], out)
+			c.takeNext(p, o, rest[0], out)
 			return 1
 		}
 		return 0

@@ -115,7 +115,7 @@ func (a *analysis) value(name string, s *state) ([]word, bool) {
 	case name == "PWD" && len(s.dirs) == 1 && !a.assigns(name):
 		dir := absolute(a.place, s.dirs[0])
 		return []word{lit(dir)}, strings.HasPrefix(dir, "/")
-	case !s.paramsKnow || a.survey.shift:
+	case !s.paramsKnown || a.survey.shift:
 	case name == "@" || name == "*":
 		return s.params, len(s.params) > 0 && name == "@"
 	case isNumber(name) && name != "0":

@@ -57,7 +57,11 @@ func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
 	case w.text == "":
 		return // no file has no name
 	case strings.HasPrefix(w.text, "/"):
-		p.a.add(p.place(e, w.text, ""))
+		e = p.place(e, w.text, "")
+		if ofProcess(e.Path) {
+			e.Unclear = "the path means something else to every process"
+		}
+		p.a.add(e)
 		return
 	case p.s.dirs == nil:
 		e.Path = path.Clean(w.text)
@@ -71,6 +75,13 @@ func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
 		}
 		p.a.add(p.place(e, w.text, dir))
 	}
+}
+
+// ofProcess reports whether a path leads through what a process has open or where
+// it is, such as /proc/self/cwd.
+func ofProcess(name string) bool {
+	rest, ok := strings.CutPrefix(name, "/proc/")
+	return ok && (strings.Contains(rest, "self") || strings.ContainsAny(rest[:min(1, len(rest))], "0123456789*?[")) || strings.HasPrefix(name, "/dev/fd/")
 }
 
 // place gives an effect its path: relative to the workspace where it is inside.

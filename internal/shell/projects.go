@@ -16,7 +16,7 @@ var tells = map[string][]string{
 	"pip":  {"list", "show", "freeze", "--version", "-V"},
 	"pip3": {"list", "show", "freeze", "--version", "-V"},
 	"gcc":  {"--version"}, "cc": {"--version"}, "clang": {"--version"}, "g++": {"--version"}, "make": {"--version"}, "cmake": {"--version"},
-	"java": {"-version", "--version"}, "javac": {"-version", "--version"}, "docker": {"--version"}, "terraform": {"--version"},
+	"java": {"-version", "--version"}, "javac": {"-version", "--version"}, "docker": {"--version"},
 	"dpkg": {"-l", "-L", "-s", "--version"}, "apt": {"--version"}, "apt-get": {"--version"}, "rpm": {"--version"}, "systemctl": {"--version"},
 }
 

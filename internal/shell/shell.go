@@ -19,6 +19,7 @@ package shell
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -73,7 +74,7 @@ func distinct(effects []tools.Effect) []tools.Effect {
 	seen := make(map[string][]int)
 	n := 0
 	for _, e := range effects {
-		name := e.Path + e.Program + e.Host
+		name := e.Path + e.Host + strings.Join(e.Argv, " ")
 		same := func(i int) bool { return equal(effects[i], e) }
 		if slices.ContainsFunc(seen[name], same) {
 			continue

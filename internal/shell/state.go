@@ -29,16 +29,15 @@ type state struct {
 	dirs, old []string
 	stack     [][]string
 
-	// params are the positional parameters, where known is set.
-	params     []word
-	paramsKnow bool
+	// params are the positional parameters, where paramsKnown is set.
+	params      []word
+	paramsKnown bool
 
 	// stdin is what commands read, where it is a text that is known.
 	stdin input
 
 	shared bool // the maps belong to another state too
 	dead   bool // no command gets here
-	nested int  // subshells around; only their depth matters
 }
 
 // input is where standard input comes from.
@@ -58,13 +57,6 @@ func (s *state) fork() *state {
 	s.shared = true
 	c := *s
 	return &c
-}
-
-// child returns a copy for a subshell.
-func (s *state) child() *state {
-	c := s.fork()
-	c.nested++
-	return c
 }
 
 // own makes the maps of s its own.
@@ -99,7 +91,7 @@ func (s *state) forget(names ...string) {
 func (s *state) forgetAll() {
 	s.own()
 	s.vars = nil
-	s.params, s.paramsKnow = nil, false
+	s.params, s.paramsKnown = nil, false
 }
 
 func (s *state) define(decl *syntax.FuncDecl, name string) {
@@ -142,8 +134,8 @@ func join(a, b *state) *state {
 	if len(a.stack) != len(b.stack) || !slices.EqualFunc(a.stack, b.stack, slices.Equal) {
 		j.stack = nil
 	}
-	if !slices.Equal(a.params, b.params) || !b.paramsKnow {
-		j.params, j.paramsKnow = nil, false
+	if !slices.Equal(a.params, b.params) || !b.paramsKnown {
+		j.params, j.paramsKnown = nil, false
 	}
 	if a.stdin != b.stdin {
 		j.stdin = input{}
@@ -153,7 +145,7 @@ func join(a, b *state) *state {
 
 // plain reports whether nothing but the directory is known.
 func (s *state) plain() bool {
-	return len(s.vars)+len(s.funcs)+len(s.stack)+len(s.old)+len(s.params) == 0 && !s.paramsKnow
+	return len(s.vars)+len(s.funcs)+len(s.stack)+len(s.old)+len(s.params) == 0 && !s.paramsKnown
 }
 
 func either(f, g function) function {

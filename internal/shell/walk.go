@@ -35,10 +35,10 @@ func (a *analysis) list(list []*syntax.Stmt, s *state) (ok, fail *state) {
 func (a *analysis) stmt(st *syntax.Stmt, s *state) (ok, fail *state) {
 	a.visited[st] = true
 	if a.repeats > 0 {
-		a.steps++
+		a.steps += 1 + int(st.End().Offset()-st.Pos().Offset())/64
 	}
 	if st.Background || st.Coprocess || st.Disown {
-		a.simple(st, s.child())
+		a.simple(st, s.fork())
 		return s, s
 	}
 	ok, fail = a.simple(st, s)
@@ -69,7 +69,7 @@ func (a *analysis) command(cmd syntax.Command, s *state) (ok, fail *state) {
 	case *syntax.Block:
 		return a.list(cmd.Stmts, s)
 	case *syntax.Subshell:
-		a.stmts(cmd.Stmts, s.child())
+		a.stmts(cmd.Stmts, s.fork())
 	case *syntax.IfClause:
 		s = a.ifClause(cmd, s)
 	case *syntax.WhileClause:
@@ -108,7 +108,7 @@ func (a *analysis) command(cmd syntax.Command, s *state) (ok, fail *state) {
 		} else if why := danger(name.text, word{unknown: true}); why != "" {
 			a.unclear(why)
 		}
-		a.stmt(cmd.Stmt, s.child())
+		a.stmt(cmd.Stmt, s.fork())
 	default:
 		a.unclear("it has a form of command that is not known")
 	}
@@ -159,12 +159,12 @@ func isPipe(op syntax.BinCmdOperator) bool { return op == syntax.Pipe || op == s
 // part follows one command of a pipe. It runs in a shell of its own, unless it is
 // the last and lastpipe is set: both are true afterwards.
 func (a *analysis) part(st *syntax.Stmt, s *state, reads bool) (ok, fail *state) {
-	t := s.child()
+	t := s.fork()
 	if reads {
 		t.stdin = input{}
 	}
 	after := join(a.stmt(st, t))
-	after.stdin, after.nested = s.stdin, s.nested
+	after.stdin = s.stdin
 	s = join(s, after)
 	return s, s
 }
@@ -286,7 +286,7 @@ func (a *analysis) substitution(cmd *syntax.CmdSubst, s *state) {
 	if cmd.Backquotes && a.escapes(cmd) {
 		a.unclear("a backquoted command has backslashes in it, which change what it means")
 	}
-	t := s.child()
+	t := s.fork()
 	if cmd.TempFile || cmd.ReplyVar {
 		a.unclear("it has a form of substitution that is not known")
 	}

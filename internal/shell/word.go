@@ -20,7 +20,7 @@ type word struct {
 	glob    bool   // a pattern of file names
 	many    bool   // stands for any number of words
 	pipe    bool   // names the end of a process substitution
-	likely  string // what an unknown word may well be
+	likely  string // what an unknown word may well be, for rules that deny
 	equals  bool   // begins with an unquoted =, as zsh's =program does
 }
 
@@ -101,13 +101,24 @@ func joined(a, b word) word {
 	case a.pipe || b.pipe:
 		return word{unknown: true}
 	case a.unknown:
-		w.text = a.text
+		w.text, w.likely = a.text, a.likelyText()+b.likelyText()
+	case b.unknown:
+		w.text, w.likely = a.text+b.text, a.likelyText()+b.likelyText()
 	case w.glob:
 		w.text = pattern(a) + pattern(b)
 	default:
 		w.text = a.text + b.text
 	}
 	return w
+}
+
+// likelyText is the best guess of what a word is: its text, where unknown parts
+// are nothing.
+func (w word) likelyText() string {
+	if w.unknown && w.likely != "" {
+		return w.likely
+	}
+	return w.text
 }
 
 // pattern is the text of a word as a pattern.

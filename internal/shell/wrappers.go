@@ -76,7 +76,7 @@ func env(c *call, p *program) {
 			if dir.text == "" && len(words) > 0 {
 				dir, words = words[0], words[1:]
 			}
-			s = s.child()
+			s = s.fork()
 			s.dirs = c.dirs(dir)
 			continue
 		case w.text == "-S" || w.text == "-vS" || w.text == "-iS" || w.text == "--split-string" || name == "--split-string" || strings.HasPrefix(w.text, "-S"):
@@ -103,7 +103,7 @@ func env(c *call, p *program) {
 		words = words[1:]
 	}
 	if len(words) > 0 {
-		c.a.run(words, s.child(), "", asProgram)
+		c.a.run(words, s.fork(), "", asProgram)
 	}
 }
 
@@ -136,7 +136,7 @@ func sudo(c *call, p *program) {
 		c.sets(operands[0])
 		operands = operands[1:]
 	}
-	s := c.s.child()
+	s := c.s.fork()
 	if dir, ok := words.has("directory"); ok {
 		s.dirs = c.dirs(dir)
 	}
