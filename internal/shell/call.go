@@ -123,10 +123,25 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	}
 	at := len(a.effects)
 	a.add(tools.Effect{Kind: tools.RunsProgram, Program: first.text})
+	for _, w := range words {
+		c.lists(w)
+	}
 	c.follow()
 	e := &a.effects[at]
 	e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
 	return c.ok, c.fail
+}
+
+// lists is what a pattern does by itself: the shell reads directories to find
+// what it means. Those of the workspace are nobody's secret.
+func (c *call) lists(w word) {
+	if !w.glob || w.unknown || strings.HasPrefix(w.text, "-") {
+		return
+	}
+	outside := func(dir string) bool { return strings.HasPrefix(inWorkspace(c.a.place, dir+"/"+w.text), "/") }
+	if strings.HasPrefix(w.text, "/") || c.s.dirs == nil || slices.ContainsFunc(c.s.dirs, outside) {
+		c.reads(w, false)
+	}
 }
 
 // follow finds out what the call does.

@@ -30,6 +30,8 @@ func handler(name string) func(*call, *program) {
 		return takesNothing
 	case "date":
 		return date
+	case "pager":
+		return pager
 	case "writes":
 		return writeFiles
 	case "tree":
@@ -133,6 +135,16 @@ func readFiles(c *call, p *program) {
 func (c *call) input(w word, tree bool) {
 	if !w.is("-") {
 		c.reads(w, tree)
+	}
+}
+
+// pager shows files. What begins with + is a command to it.
+func pager(c *call, p *program) {
+	for _, w := range c.begin(p).operands {
+		if strings.HasPrefix(w.text, "+") || !w.known() && w.text == "" {
+			c.doubt("a word that begins with + is a command to it")
+		}
+		c.input(w, false)
 	}
 }
 

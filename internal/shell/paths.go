@@ -57,11 +57,7 @@ func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
 	case w.text == "":
 		return // no file has no name
 	case strings.HasPrefix(w.text, "/"):
-		e = p.place(e, w.text, "")
-		if ofProcess(e.Path) {
-			e.Unclear = "the path means something else to every process"
-		}
-		p.a.add(e)
+		p.a.add(p.place(e, w.text, ""))
 		return
 	case p.s.dirs == nil:
 		e.Path = path.Clean(w.text)
@@ -91,6 +87,9 @@ func (p paths) place(e tools.Effect, name, dir string) tools.Effect {
 		full = dir + "/" + name
 	}
 	e.Path = inWorkspace(p.a.place, full)
+	if ofProcess(e.Path) {
+		e.Unclear = "the path means something else to every process"
+	}
 	if cleaningHides(full) {
 		e.Named = full
 		if rest, ok := strings.CutPrefix(full, "./"); ok {
