@@ -4,6 +4,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,8 +63,9 @@ func (e Env) Resolve(effects []Effect) []Effect {
 	resolved := make([]Effect, 0, len(effects))
 	for _, effect := range effects {
 		if isPath := effect.Kind == ReadsPath || effect.Kind == WritesPath; isPath && !effect.Glob && effect.Path != "" {
-			if path, _ := e.Workspace.ResolveAnywhere(effect.Path); path != effect.Path {
-				effect.Named, effect.Path = effect.Path, path
+			name := cmp.Or(effect.Named, effect.Path) // ".." after a link leads elsewhere than a clean path says
+			if path, _ := e.Workspace.ResolveAnywhere(name); path != name {
+				effect.Named, effect.Path = name, path
 			}
 		}
 		resolved = append(resolved, e.within(effect)...)
