@@ -152,6 +152,9 @@ func (c *client) detach(ctx context.Context, v view, request *pb.ExecuteToolRequ
 			return v.show(event)
 		}
 		fmt.Println(event.GetExecutionId())
+		if event.GetAccepted().GetVerdict().GetAction() == pb.Action_ACTION_ASK {
+			v.note("it waits for approval: 'toolserver approvals' shows and answers it")
+		}
 		return nil
 	}
 	return ctx.Err()

@@ -35,15 +35,21 @@ func builtin() []tools.Tool {
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
 func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
+	authenticator, err := c.Authentication.authenticator()
+	if err != nil {
+		return nil, err
+	}
+	return newServerWith(authenticator, auth.Local.Name, c, logger, metrics, tracing)
+}
+
+// newServerWith is newServer with other callers: the workspace of the
+// configuration is that of owner.
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
 	registry := new(tools.Registry)
 	if err := registry.Replace("builtin", builtin()...); err != nil {
-		return nil, err
-	}
-	authenticator, err := c.Authentication.authenticator()
-	if err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -61,7 +67,7 @@ func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(c.Sessions.store()),
+		Sessions:      session.NewStore(c.Sessions.store(owner)),
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
 		Audit:         records,
@@ -109,9 +115,9 @@ func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
 	return audit.Open(c.File, options)
 }
 
-func (c sessionsConfig) store() session.Config {
+func (c sessionsConfig) store(owner string) session.Config {
 	return session.Config{
-		DefaultWorkspace:  map[string]string{auth.Local.Name: c.Workspace},
+		DefaultWorkspace:  map[string]string{owner: c.Workspace},
 		WorkspaceRoot:     c.WorkspaceRoot,
 		AllowedWorkspaces: c.AllowedWorkspaces,
 		Default:           session.Settings{Level: c.Level, Mode: c.Mode, IdleTTL: cmp.Or(c.IdleTTL, session.Forever)},
