@@ -67,7 +67,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	if input.problem != nil {
 		return refuseInput(order, input.problem), nil
 	}
-	env := tools.Env{SessionID: order.Session.ID, CallID: order.CallID, Workspace: order.Session.Workspace, Session: order.Session}
+	env := tools.Env{SessionID: order.Session.ID, CallID: order.CallID, Workspace: order.Session.Workspace, Session: order.Session, Changes: order.Session.Changes}
 	call, err := entry.Tool.Decode(env, input.json) // once: policy and tool share this value
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		return refuseInput(order, wrong), nil
