@@ -14,5 +14,8 @@ const category = "files"
 func Tools() []tools.Tool {
 	return []tools.Tool{
 		Read(),
+		Write(),
+		Edit(),
+		MultiEdit(),
 	}
 }
