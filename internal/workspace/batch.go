@@ -119,7 +119,7 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 	}
 	entries := []Entry{{path, info}}
 	if info.Mode.IsDir() {
-		err := b.ws.Walk(ctx, path, 1<<30, func(e Entry) error {
+		_, err := b.ws.Walk(ctx, path, 1<<30, func(e Entry) error {
 			entries = append(entries, e)
 			return nil
 		})

@@ -195,26 +195,29 @@ var errDeep = fmt.Errorf("there are more than %d directories in one another", ma
 var SkipDir = fs.SkipDir
 
 // Walk visits what is below a directory, each directory before what is in it,
-// in the order of names, and no more than limit entries of one directory. It
-// follows no link.
-func (w *Workspace) Walk(ctx context.Context, path string, limit int, visit func(Entry) error) error {
+// in the order of names, and no more than limit entries of one directory: it
+// reports whether those were all. It follows no link.
+func (w *Workspace) Walk(ctx context.Context, path string, limit int, visit func(Entry) error) (all bool, err error) {
 	w.touched(path, false)
 	f, err := w.openFolder(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.close()
-	return f.walk(ctx, limit, maxDepth, visit)
+	all = true
+	err = f.walk(ctx, limit, maxDepth, &all, visit)
+	return all, err
 }
 
-func (f folder) walk(ctx context.Context, limit, depth int, visit func(Entry) error) error {
+func (f folder) walk(ctx context.Context, limit, depth int, all *bool, visit func(Entry) error) error {
 	if depth == 0 {
 		return fmt.Errorf("%s: %w", f.path, errDeep)
 	}
-	names, _, err := f.names(limit)
+	names, more, err := f.names(limit)
 	if err != nil {
 		return err
 	}
+	*all = *all && !more
 	for _, name := range names {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -240,7 +243,7 @@ func (f folder) walk(ctx context.Context, limit, depth int, visit func(Entry) er
 		if err != nil {
 			return explain(deeper.path, err)
 		}
-		err = deeper.walk(ctx, limit, depth-1, visit)
+		err = deeper.walk(ctx, limit, depth-1, all, visit)
 		deeper.close()
 		if err != nil {
 			return err

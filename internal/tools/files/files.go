@@ -17,5 +17,9 @@ func Tools() []tools.Tool {
 		Write(),
 		Edit(),
 		MultiEdit(),
+		Delete(),
+		Move(),
+		MakeDir(),
+		ListDir(),
 	}
 }

@@ -162,3 +162,10 @@ func plural(n int, noun string) string {
 	}
 	return itoa(n) + " " + noun + "s"
 }
+
+func directories(n int) string {
+	if n == 1 {
+		return "1 directory"
+	}
+	return itoa(n) + " directories"
+}
