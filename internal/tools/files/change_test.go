@@ -38,6 +38,9 @@ func TestPreviewIsWhatRuns(t *testing.T) {
 		{"edit_file", `{"path":"f","old_string":"two","new_string":"2"}`},
 		{"edit_file", `{"path":"f","append":true,"new_string":"four"}`},
 		{"multi_edit", `{"path":"f","edits":[{"old_string":"one","new_string":"1"},{"old_string":"three","new_string":"3"}]}`},
+		{"delete_file", `{"path":"f"}`},
+		{"move_file", `{"from":"f","to":"g"}`},
+		{"apply_patch", `{"patch":"*** Begin Patch\n*** Add File: new\n+x\n*** Update File: f\n*** Move to: g\n-two\n+2\n*** End Patch"}`},
 	} {
 		env := toolstest.Env(t, map[string]string{"f": "one\ntwo\nthree\n"})
 		before := content(t, env.Workspace.Dir())
@@ -67,12 +70,15 @@ func TestApprovedAsShown(t *testing.T) {
 		{"write_file", `{"path":"f","content":"text\n"}`},
 		{"write_file", `{"path":"new","content":"text\n"}`},
 		{"edit_file", `{"path":"f","old_string":"two","new_string":"2"}`},
+		{"delete_file", `{"path":"f"}`},
+		{"move_file", `{"from":"f","to":"other"}`},
+		{"apply_patch", `{"patch":"*** Begin Patch\n*** Update File: f\n-two\n+2\n*** End Patch"}`},
 	} {
 		env := toolstest.Env(t, map[string]string{"f": "one\ntwo\n"})
 		call := decode(t, env, test.name, test.input)
 		call.(tools.Previewer).Preview(t.Context())
 		for _, name := range []string{"f", "new"} {
-			if err := os.WriteFile(filepath.Join(env.Workspace.Dir(), name), []byte("two and more\n"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(env.Workspace.Dir(), name), []byte("two\nand more\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

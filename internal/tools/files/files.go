@@ -21,5 +21,6 @@ func Tools() []tools.Tool {
 		Move(),
 		MakeDir(),
 		ListDir(),
+		ApplyPatch(),
 	}
 }

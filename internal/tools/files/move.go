@@ -65,11 +65,9 @@ func (m *movement) seen() string { return fmt.Sprint(m.is.Version, m.there.Versi
 
 // diff tells a move as git does.
 func (m *movement) diff() string {
-	from, _ := diffNames(m.from, true, true)
-	_, to := diffNames(m.to, true, true)
-	text := fmt.Sprintf("diff --git %s %s\nsimilarity index 100%%\nrename from %s\nrename to %s\n", from, to, from[2:], to[2:])
+	text := renamed(m.from, m.to)
 	if m.there.Exists() {
-		text = fmt.Sprintf("Replaces %s, which has %s.\n%s", to[2:], plural(int(m.there.Size), "byte"), text)
+		text = fmt.Sprintf("Replaces %s, which has %s.\n%s", plain(m.to), plural(int(m.there.Size), "byte"), text)
 	}
 	return visible(text)
 }

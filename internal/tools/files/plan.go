@@ -41,6 +41,7 @@ type fileChange struct {
 	edits         []udiff.Edit // from before to after, where they are known
 	binary        bool
 	movedFrom     string // it has the content of a file that goes
+	movedTo       string // the other side of that
 }
 
 func (c *fileChange) diff() diff {
@@ -48,15 +49,29 @@ func (c *fileChange) diff() diff {
 	if c.movedFrom != "" && !c.old.Exists() {
 		from, _ = diffNames(c.movedFrom, true, true)
 	}
-	if c.binary {
+	switch {
+	case c.movedTo != "":
+		return diff{} // told where it comes to lie
+	case c.movedFrom != "" && c.before == c.after && !c.old.Exists():
+		return diff{text: renamed(c.movedFrom, c.path)}
+	case c.binary:
 		return diff{text: fmt.Sprintf("Binary files %s and %s differ\n", from, to)}
 	}
 	return diffOf(from, to, c.before, c.after, c.edits)
 }
 
+// renamed tells a move as git does.
+func renamed(from, to string) string {
+	a, _ := diffNames(from, true, true)
+	_, b := diffNames(to, true, true)
+	return visible(fmt.Sprintf("diff --git %s %s\nsimilarity index 100%%\nrename from %s\nrename to %s\n", a, b, a[2:], b[2:]))
+}
+
 // verb says what happens to the file.
 func (c *fileChange) verb() string {
 	switch {
+	case c.movedTo != "":
+		return "moved away"
 	case c.gone:
 		return "deleted"
 	case c.old.Exists():
@@ -264,6 +279,8 @@ func (p *plan) result(details changeDetails, record *workspace.Record) (tools.Re
 // sentence tells the model what happened to a file.
 func (c *fileChange) sentence(file *fileDetails, d diff) string {
 	switch {
+	case c.movedTo != "":
+		return ""
 	case c.gone:
 		return fmt.Sprintf("Deleted %s (%s).\n", c.path, plural(d.removed, "line"))
 	case !c.old.Exists() && c.movedFrom != "":
