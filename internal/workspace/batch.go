@@ -155,7 +155,7 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 
 // kept returns the removal of an entry, with what it was.
 func (b *Batch) kept(e Entry) (Change, error) {
-	state := State{Kind: kindOfInfo(e.Info), Mode: e.Mode.Perm(), Size: e.Size}
+	state := State{Kind: kindOfInfo(e.Info), Mode: e.Mode.Perm()}
 	var err error
 	switch state.Kind {
 	case Link:
@@ -163,6 +163,7 @@ func (b *Batch) kept(e Entry) (Change, error) {
 	case Special:
 		b.lost(e.Path + " was a " + kindOf(e.Mode))
 	case Regular:
+		state.Size = e.Size
 		err = b.keep(e.Path, &state)
 	}
 	return Change{Path: e.Path, Before: state}, err
@@ -414,7 +415,7 @@ func (b *Batch) current(path string, want State) (File, error) {
 		return File{}, err
 	}
 	kind := kindOfInfo(info)
-	changed := func(how string) error { return fmt.Errorf("%s: %w since: %s", path, ErrChanged, how) }
+	changed := func(how string) error { return fmt.Errorf("%s: %w: %s", path, ErrChanged, how) }
 	switch {
 	case kind != want.Kind:
 		return File{}, changed(fmt.Sprintf("it was a %s and is a %s", want.Kind, kind))

@@ -118,7 +118,7 @@ func TestUndoRefuses(t *testing.T) {
 		change func(dir string) error
 		want   string
 	}{
-		{"content", func(dir string) error { return os.WriteFile(dir+"/one", []byte("ONE"), 0o644) }, "one: file changed meanwhile since: it has other content"},
+		{"content", func(dir string) error { return os.WriteFile(dir+"/one", []byte("ONE"), 0o644) }, "one: file changed meanwhile: it has other content"},
 		{"size", func(dir string) error { return os.WriteFile(dir+"/one", []byte("longer"), 0o644) }, "bytes"},
 		{"mode", func(dir string) error { return os.Chmod(dir+"/one", 0o755) }, "mode"},
 		{"gone", func(dir string) error { return os.Remove(dir + "/one") }, "is a nothing"},

@@ -22,5 +22,7 @@ func Tools() []tools.Tool {
 		MakeDir(),
 		ListDir(),
 		ApplyPatch(),
+		Undo(),
+		ListChanges(),
 	}
 }
