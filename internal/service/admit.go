@@ -142,7 +142,8 @@ func decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID str
 		return nil, input.problem
 	}
 	return entry.Tool.Decode(tools.Env{
-		SessionID: s.ID, CallID: callID, Workspace: s.Workspace, Session: s, Protected: p.Protected,
+		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
+		Session: s, Changes: s.Changes, Protected: p.Protected,
 	}, input.json)
 }
 

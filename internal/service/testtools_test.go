@@ -65,10 +65,6 @@ func testTools() []tools.Tool {
 			func(context.Context, tools.Env, nothing, tools.Sink) (tools.Result, error) {
 				return tools.TextResult("wrote"), nil
 			}),
-		fileTool("write_file", func(in fileInput) []string { return []string{in.Path} }, nil),
-		fileTool("edit_file", func(in fileInput) []string { return []string{in.Path} }, nil),
-		fileTool("move_file", func(in fileInput) []string { return []string{in.From, in.To} }, nil),
-		fileTool("delete_file", func(in fileInput) []string { return []string{in.Path} }, func(e *tools.Effect) { e.Tree = true }),
 		tools.New(spec("dangerous", tools.DangerFullAccess), nil,
 			func(context.Context, tools.Env, nothing, tools.Sink) (tools.Result, error) {
 				return tools.TextResult("boom"), nil
@@ -79,31 +75,4 @@ func testTools() []tools.Tool {
 			return tools.Result{}, nil
 		}),
 	}
-}
-
-type fileInput struct {
-	Path      string `json:"path,omitempty"`
-	From      string `json:"from,omitempty"`
-	To        string `json:"to,omitempty"`
-	Content   string `json:"content,omitempty"`
-	Old       string `json:"old,omitempty"`
-	New       string `json:"new,omitempty"`
-	Recursive bool   `json:"recursive,omitempty"`
-}
-
-// fileTool declares that it writes files, and writes none.
-func fileTool(name string, paths func(fileInput) []string, change func(*tools.Effect)) tools.Tool {
-	return tools.New(tools.Spec{Name: name, Summary: "A tool for tests.", Level: tools.WorkspaceWrite},
-		func(env tools.Env, in fileInput) []tools.Effect {
-			effects := env.Writes(paths(in)...)
-			for i := range effects {
-				if change != nil {
-					change(&effects[i])
-				}
-			}
-			return env.Resolve(effects)
-		},
-		func(context.Context, tools.Env, fileInput, tools.Sink) (tools.Result, error) {
-			return tools.TextResult("written"), nil
-		})
 }

@@ -29,6 +29,7 @@ type Session struct {
 	ID        string
 	Owner     string // the name of the principal
 	Workspace *workspace.Workspace
+	Changes   *workspace.Changes // what calls replaced
 	Created   time.Time
 
 	store *Store
@@ -242,6 +243,7 @@ func (s *Session) release() {
 	for _, f := range after {
 		f()
 	}
+	s.Changes.Close()
 	s.Workspace.Close()
 	if s.scratch {
 		os.RemoveAll(s.Workspace.Dir())

@@ -153,13 +153,18 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	ws, err := workspace.Open(dir)
+	config := workspace.Config{State: s.config.WorkspaceRoot}
+	if scratch {
+		config.State = "" // what is left of it is removed as a whole
+	}
+	ws, err := config.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
 	}
 	now := time.Now()
 	session := &Session{
 		store: s, ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		Changes:  workspace.NewChanges(workspace.ChangesConfig{Dir: s.config.WorkspaceRoot}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)

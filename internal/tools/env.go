@@ -23,6 +23,10 @@ type Env struct {
 	// Session is what a call may change of its session.
 	Session Session
 
+	// Changes keeps what calls of the session replaced; nil where nothing is
+	// kept.
+	Changes *workspace.Changes
+
 	// Protected reports whether a path is one that no call may write; nil where
 	// nothing is protected.
 	Protected func(path string) bool
@@ -31,7 +35,10 @@ type Env struct {
 }
 
 // judged is where the names of a call led when its effects were told.
-type judged struct{ paths map[string]string }
+type judged struct {
+	paths map[string]string
+	pins  map[string]string
+}
 
 // Reads returns the effects of reading files of the workspace.
 func (e Env) Reads(names ...string) []Effect { return e.touch(ReadsPath, names) }
@@ -39,22 +46,92 @@ func (e Env) Reads(names ...string) []Effect { return e.touch(ReadsPath, names) 
 // Writes returns the effects of writing files of the workspace.
 func (e Env) Writes(names ...string) []Effect { return e.touch(WritesPath, names) }
 
+// Edits returns the effects of writing files by what is in them.
+func (e Env) Edits(names ...string) []Effect { return append(e.Reads(names...), e.Writes(names...)...) }
+
+// ReadsTree returns the effects of reading a directory and what is below it.
+func (e Env) ReadsTree(name string) []Effect {
+	effects := e.Reads(name)
+	effects[0].Tree = true
+	return effects
+}
+
+// Removes returns the effects of removing an entry of the workspace, which may
+// be a link; with tree, also what is below it.
+func (e Env) Removes(name string, tree bool) []Effect {
+	effect := e.entry(name)
+	effect.Tree = tree
+	read := effect // what is removed is kept, and shown
+	read.Kind = ReadsPath
+	return append([]Effect{read}, e.within(effect)...)
+}
+
+// Moves returns the effects of moving an entry of the workspace, with what is
+// below it.
+func (e Env) Moves(from, to string) []Effect {
+	effects := e.Removes(from, true)
+	source, target := effects[1], e.entry(to)
+	target.Tree = true
+	read := target
+	read.Kind = ReadsPath
+	effects = append(append(effects, read), e.within(target)...)
+	if e.Protected == nil || !filepath.IsLocal(source.Path) || !filepath.IsLocal(target.Path) {
+		return effects
+	}
+	// What is moved may be protected where it comes to lie.
+	there := func(path string) string {
+		rest, _ := filepath.Rel(source.Path, path)
+		return filepath.Join(target.Path, rest)
+	}
+	found, _ := e.Workspace.Find(source.Path, maxTree, func(path string) bool { return e.Protected(there(path)) })
+	if found != "" {
+		effects = append(effects, Effect{Kind: WritesPath, Path: there(found), Named: to, Rooted: true})
+	}
+	return effects
+}
+
+// entry returns the effect of writing an entry itself, not what it leads to.
+func (e Env) entry(name string) Effect {
+	path, inside := e.Workspace.ResolveEntry(name)
+	return e.judge(WritesPath, name, path, inside)
+}
+
 func (e Env) touch(kind EffectKind, names []string) []Effect {
 	effects := make([]Effect, len(names))
 	for i, name := range names {
 		path, inside := e.Workspace.Resolve(name)
-		effects[i] = Effect{Kind: kind, Path: path, Rooted: true}
-		if path != name {
-			effects[i].Named = name
-		}
-		if inside && e.judged != nil {
-			if e.judged.paths == nil {
-				e.judged.paths = make(map[string]string)
-			}
-			e.judged.paths[name] = path
-		}
+		effects[i] = e.judge(kind, name, path, inside)
 	}
 	return effects
+}
+
+func (e Env) judge(kind EffectKind, name, path string, inside bool) Effect {
+	effect := Effect{Kind: kind, Path: path, Rooted: true}
+	if path != name {
+		effect.Named = name
+	}
+	if inside && e.judged != nil {
+		if e.judged.paths == nil {
+			e.judged.paths = make(map[string]string)
+		}
+		e.judged.paths[name] = path
+	}
+	return effect
+}
+
+// Pin notes what something was when the call was judged or shown, so that Run
+// can tell whether it is something else by now.
+func (e Env) Pin(what, was string) {
+	if e.judged.pins == nil {
+		e.judged.pins = make(map[string]string)
+	}
+	e.judged.pins[what] = was
+}
+
+// Pinned returns what Pin noted.
+func (e Env) Pinned(what string) (was string, ok bool) {
+	was, ok = e.judged.pins[what]
+	return was, ok
 }
 
 // Resolve returns the effects of a program that is not kept in the workspace,

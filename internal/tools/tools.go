@@ -60,8 +60,8 @@ const (
 
 // New returns a tool whose input is the Go type In: it gives the JSON Schema
 // and the decoder, so that neither can say what the other does not. See
-// [Spec.InputSchema] for how a type becomes a schema. effects may be nil for a
-// tool that touches nothing.
+// [Spec.InputSchema] for how a type becomes a schema; an input type may also be
+// a [Checker]. effects may be nil for a tool that touches nothing.
 //
 // New panics if In has no schema: that is a mistake in the program.
 func New[In any](
@@ -97,6 +97,9 @@ func (t *typed[In]) Decode(env Env, input json.RawMessage) (Call, error) {
 	env.judged = new(judged)
 	c := &typedCall[In]{tool: t, env: env}
 	if err := t.shape.decode(input, &c.in); err != nil {
+		return nil, err
+	}
+	if err := check(c.in); err != nil {
 		return nil, err
 	}
 	if t.preview != nil {

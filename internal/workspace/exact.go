@@ -6,6 +6,7 @@ package workspace
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,21 +15,23 @@ import (
 // openExactly opens a path that [Workspace.Resolve] returned. It goes from
 // directory to directory and follows no link: where one has appeared since, the
 // path no longer leads to what was judged.
-func (w *Workspace) openExactly(path string, flags int, mode uint32) (*os.File, error) {
+func (w *Workspace) openExactly(path string, flags int, mode uint32) (fd int, err error) {
+	if !filepath.IsLocal(path) {
+		return -1, ErrOutside
+	}
 	top, err := w.top.SyscallConn()
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
-	var fd int
 	var failed error
 	err = top.Control(func(dir uintptr) { fd, failed = descend(int(dir), path, flags, mode) })
 	if err != nil {
-		return nil, os.ErrClosed
+		return -1, os.ErrClosed
 	}
 	if failed != nil {
-		return nil, w.moved(path, failed)
+		return -1, w.moved(path, failed)
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return fd, nil
 }
 
 // descend opens path below dir, which stays open.

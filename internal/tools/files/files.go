@@ -14,5 +14,15 @@ const category = "files"
 func Tools() []tools.Tool {
 	return []tools.Tool{
 		Read(),
+		Write(),
+		Edit(),
+		MultiEdit(),
+		Delete(),
+		Move(),
+		MakeDir(),
+		ListDir(),
+		ApplyPatch(),
+		Undo(),
+		ListChanges(),
 	}
 }

@@ -10,16 +10,13 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 //go:embed read.md
@@ -63,21 +60,6 @@ func Read() tools.Tool {
 			}
 			return page.result(in)
 		})
-}
-
-// explain gives failures to open a file the words agent runtimes act on.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
-	case errors.Is(err, fs.ErrPermission):
-		return tools.Failf("permission_denied", "%v", err)
-	case errors.Is(err, workspace.ErrOutside):
-		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)
-	case errors.Is(err, workspace.ErrNotRegular):
-		return tools.Failf("not_a_file", "%v", err)
-	}
-	return err
 }
 
 const (
@@ -173,7 +155,7 @@ func (p *page) decoder(file io.Reader, name string) (*bufio.Reader, error) {
 		p.encoding = "UTF-16 big-endian"
 		return bufio.NewReader(&utf16Reader{in: r, big: true}), nil
 	case bytes.IndexByte(head, 0) >= 0:
-		return nil, tools.Failf("binary_file", "%s is a binary file: it has NUL bytes. Only text can be read.", name)
+		return nil, binaryFile(name, head, "read")
 	}
 	return r, nil
 }

@@ -125,7 +125,7 @@ func TestReadEncodings(t *testing.T) {
 		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
 		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
 		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
+		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read.\n"},
 		{"UTF-16 LE", le + wide("one\ntwö 😀\n", false), 1, "1\tone\n2\ttwö 😀\n" + noteLE},
 		{"UTF-16 BE", be + wide("one\ntwö 😀\n", true), 1, "1\tone\n2\ttwö 😀\n" + noteBE},
 		{"UTF-16 with CRLF", le + wide("one\r\ntwo\r\n", false), 1, "1\tone\n2\ttwo\n" + noteLE + crlf},

@@ -374,12 +374,17 @@ func Env(t *testing.T, files map[string]string) tools.Env {
 			t.Fatal(err)
 		}
 	}
-	ws, err := workspace.Open(dir)
+	session := NewSession(tools.ModeAsk)
+	ws, err := workspace.Config{Trace: session.touched}.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ws.Close() })
-	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: NewSession(tools.ModeAsk)}
+	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: t.TempDir()})
+	t.Cleanup(func() {
+		changes.Close()
+		ws.Close()
+	})
+	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: session, Changes: changes}
 }
 
 // A Session is a session for calls to change. It is safe for concurrent use.
@@ -389,6 +394,9 @@ type Session struct {
 
 	mu           sync.Mutex
 	mode, before tools.Mode
+	running      int     // calls that Run runs
+	mixed        bool    // more than one
+	touches      []touch // of the workspace
 }
 
 // NewSession returns a session in a mode.
@@ -425,15 +433,26 @@ func (s *Session) PlanEnd() tools.Mode {
 	return s.before
 }
 
-// Run runs one call to its end. An input that does not decode ends the test.
+// Run runs one call to its end. An input that does not decode ends the test. In
+// an env that Env made, a call that touches what it did not declare fails it.
 func Run(t *testing.T, tool tools.Tool, env tools.Env, input string) (tools.Result, []tools.Report, error) {
 	t.Helper()
 	call, err := tool.Decode(env, json.RawMessage(input))
 	if err != nil {
 		t.Fatalf("%.100s: %v", input, err)
 	}
+	effects := call.Effects()
+	session, traced := env.Session.(*Session)
+	if traced {
+		session.begin()
+	}
 	var recorder Recorder
 	result, err := call.Run(t.Context(), &recorder)
+	if traced {
+		for _, problem := range undeclared(effects, session.end()) {
+			t.Errorf("%s %.100s: %s", tool.Spec().Name, input, problem)
+		}
+	}
 	return result, recorder.Reports(), err
 }
 
