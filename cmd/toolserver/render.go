@@ -34,8 +34,8 @@ type view interface {
 
 // newView returns a view that writes events as JSON or as text. raw leaves the
 // bytes of results as they are.
-func newView(asJSON, raw bool) view {
-	stdout, stderr := newStream(os.Stdout), newStream(os.Stderr)
+func newView(stderr *stream, asJSON, raw bool) view {
+	stdout := newStream(os.Stdout)
 	if asJSON {
 		return &jsonView{stdout, stderr}
 	}

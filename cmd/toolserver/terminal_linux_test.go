@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -25,6 +26,7 @@ type terminal struct {
 
 	mu    sync.Mutex
 	shown []byte
+	past  int        // how much of it was expected
 	more  *sync.Cond // signalled when there is more, or no more to come
 	ended bool
 }
@@ -102,6 +104,33 @@ func (x *terminal) until(t *testing.T, text string) {
 			t.Fatalf("it ended without %q: %q", text, x.shown)
 		}
 		x.more.Wait()
+	}
+}
+
+// expect waits until the terminal has shown text after what was expected before.
+func (x *terminal) expect(t *testing.T, text string) {
+	t.Helper()
+	guard := time.AfterFunc(time.Minute, func() { x.cmd.Process.Kill() })
+	defer guard.Stop()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for {
+		if i := strings.Index(string(x.shown[x.past:]), text); i >= 0 {
+			x.past += i + len(text)
+			return
+		}
+		if x.ended {
+			t.Fatalf("it ended without %q: %q", text, x.shown[x.past:])
+		}
+		x.more.Wait()
+	}
+}
+
+// typeIn types keys.
+func (x *terminal) typeIn(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := x.user.WriteString(keys); err != nil {
+		t.Fatal(err)
 	}
 }
 
