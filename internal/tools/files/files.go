@@ -22,6 +22,7 @@ func Tools() []tools.Tool {
 		MakeDir(),
 		ListDir(),
 		ApplyPatch(),
+		NotebookEdit(),
 		Undo(),
 		ListChanges(),
 	}
