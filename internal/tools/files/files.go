@@ -25,5 +25,6 @@ func Tools() []tools.Tool {
 		NotebookEdit(),
 		Undo(),
 		ListChanges(),
+		Watch(),
 	}
 }
