@@ -22,7 +22,9 @@ func Tools() []tools.Tool {
 		MakeDir(),
 		ListDir(),
 		ApplyPatch(),
+		NotebookEdit(),
 		Undo(),
 		ListChanges(),
+		Watch(),
 	}
 }

@@ -23,17 +23,69 @@ import (
 var readDoc string
 
 type readInput struct {
-	Path   string `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
-	Offset int    `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
-	Limit  int    `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+	readOp
+	Hash       bool            `json:"hash,omitempty" jsonschema:"show the hash of the content, for expected_hash of a write; default false"`
+	Operations []readOperation `json:"operations,omitempty" check:"min=1,max=50" jsonschema:"several reads in one call, in place of path"`
 }
 
-// Read returns the tool that shows the text of a file.
+// readOp is one thing to read.
+type readOp struct {
+	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|directory" jsonschema:"what to show; default auto, by what the file is"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
+}
+
+// readOperation is a readOp whose path is required.
+type readOperation struct {
+	Path    string    `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show; default 1"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|directory" jsonschema:"what to show; default auto"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
+}
+
+// Check finds the one thing, or the several, that are to be read.
+func (in readInput) Check() []tools.Problem {
+	single := in.readOp
+	single.Path = ""
+	switch {
+	case len(in.Operations) == 0 && in.Path == "":
+		return []tools.Problem{{Pointer: "/path", Message: "is required, unless operations are given"}}
+	case len(in.Operations) > 0 && (in.Path != "" || single != readOp{}):
+		return []tools.Problem{{Pointer: "/operations", Message: "takes the place of path, offset, limit, mode, depth and exclude: put those into the operations"}}
+	}
+	problems := checkPatterns(in.Exclude)
+	for i, op := range in.Operations {
+		for _, p := range checkPatterns(op.Exclude) {
+			problems = append(problems, tools.Problem{Pointer: "/operations/" + itoa(i) + p.Pointer, Message: p.Message})
+		}
+	}
+	return problems
+}
+
+// all returns what is to be read.
+func (in readInput) all() []readOp {
+	if len(in.Operations) == 0 {
+		return []readOp{in.readOp}
+	}
+	ops := make([]readOp, len(in.Operations))
+	for i, op := range in.Operations {
+		ops[i] = readOp(op)
+	}
+	return ops
+}
+
+// Read returns the tool that shows what is in files.
 func Read() tools.Tool {
+	r := reader{decoding: make(chan struct{}, maxDecoding)}
 	return tools.New(
 		tools.Spec{
 			Name:            "read_file",
-			Aliases:         []string{"read", "Read", "FileRead", "fs_read"},
+			Aliases:         []string{"read", "Read", "FileRead", "fs_read", "fsRead"},
 			Label:           "Read file",
 			Summary:         "Show the lines of a text file, with their numbers.",
 			Description:     readDoc,
@@ -44,21 +96,31 @@ func Read() tools.Tool {
 				{Summary: "A whole file", Input: json.RawMessage(`{"path":"README.md"}`)},
 				{Summary: "Twenty lines from line 100", Input: json.RawMessage(`{"path":"main.go","offset":100,"limit":20}`)},
 				{Summary: "The last ten lines", Input: json.RawMessage(`{"path":"build.log","offset":-10}`)},
+				{Summary: "Several at once", Input: json.RawMessage(`{"operations":[{"path":"go.mod"},{"path":"main.go","limit":50},{"path":"internal","mode":"directory","depth":2}]}`)},
 			},
 		},
-		func(env tools.Env, in readInput) []tools.Effect { return env.Reads(in.Path) },
+		func(env tools.Env, in readInput) []tools.Effect {
+			var effects []tools.Effect
+			for _, op := range in.all() {
+				if op.Mode == "directory" {
+					effects = append(effects, env.ReadsTree(op.Path)...)
+				} else {
+					effects = append(effects, env.Reads(op.Path)...)
+				}
+			}
+			return effects
+		},
 		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
-			file, err := env.Open(in.Path)
+			if len(in.Operations) > 0 {
+				return r.several(ctx, env, in)
+			}
+			content, details, err := r.read(ctx, env, in.readOp, in.Hash, maxPage)
 			if err != nil {
 				return tools.Result{}, explain(err)
 			}
-			defer file.Close()
-			in.Offset, in.Limit = cmp.Or(in.Offset, 1), cmp.Or(in.Limit, 2000)
-			page, err := readPage(ctx, file, in)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			return page.result(in)
+			result := tools.Result{Content: content}
+			result.Details, err = json.Marshal(details)
+			return result, err
 		})
 }
 
@@ -81,8 +143,8 @@ type page struct {
 	startsMarked bool // with a byte order mark
 }
 
-// readPage reads the lines that in asks for.
-func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, error) {
+// readPage reads the lines that in asks for, at most room bytes of them.
+func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*page, error) {
 	text := stoppable(ctx, file)
 	if in.Offset < 0 {
 		total, err := countLines(text, in.Path)
@@ -111,7 +173,7 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, err
 		if p.lines < in.Offset {
 			continue
 		}
-		if p.lines >= in.Offset+in.Limit || p.text.Len() >= maxPage {
+		if p.lines >= in.Offset+in.Limit || p.text.Len() >= room {
 			p.more = true
 			return p, nil
 		}
@@ -256,23 +318,22 @@ type readDetails struct {
 	Encoding    string `json:"encoding"`
 	LineEndings string `json:"line_endings"`
 	BadLines    int    `json:"lines_with_invalid_bytes"`
+	Hash        string `json:"hash,omitempty"` // of the whole content, where it was read
 }
 
-func (p *page) result(in readInput) (tools.Result, error) {
-	for _, note := range p.notes(in) {
+// result returns the text of a page with its notes, and details.
+func (p *page) result(in readOp) (string, readDetails) {
+	for _, note := range p.notes() {
 		p.text.WriteString("(" + note + ")\n")
 	}
-	details, err := json.Marshal(readDetails{
+	return p.text.String(), readDetails{
 		Path: in.Path, FirstLine: p.first, LastLine: p.last, More: p.more,
 		Encoding: p.encoding, LineEndings: p.lineEndings(), BadLines: p.badLines,
-	})
-	result := tools.TextResult(p.text.String())
-	result.Details = details
-	return result, err
+	}
 }
 
 // notes are sentences about what the text alone does not show.
-func (p *page) notes(in readInput) []string {
+func (p *page) notes() []string {
 	var notes []string
 	switch {
 	case p.lines == 0:

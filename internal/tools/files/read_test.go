@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // TestReadScripts runs testdata/read/*.txtar: files of a workspace, a call, and
@@ -293,7 +294,7 @@ func TestReadDetails(t *testing.T) {
 	if err != nil || len(reports) != 0 {
 		t.Fatal(err, reports)
 	}
-	want := `{"path":"./dir//f","first_line":1,"last_line":2,"more":true,"encoding":"UTF-8","line_endings":"mixed","lines_with_invalid_bytes":1}`
+	want := `{"path":"./dir//f","first_line":1,"last_line":2,"more":true,"encoding":"UTF-8","line_endings":"mixed","lines_with_invalid_bytes":1,"hash":"` + workspace.HashOf([]byte("\xEF\xBB\xBFa\r\nb\xff\nc\n")).Short() + `"}`
 	if got := string(result.Details); got != want {
 		t.Errorf("details %s\nwant    %s", got, want)
 	}
