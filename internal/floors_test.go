@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
-	{"internal/tools"},
+	{"internal/search", "internal/tools"},
 	{"internal/auth", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
