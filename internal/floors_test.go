@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"cmd/toolserver", "bench", "bench/bare"},
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
-	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/search", "internal/tools"},
 	{"internal/auth", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
@@ -30,18 +30,19 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":        {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	"google.golang.org/protobuf":    {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	module + "proto/toolserver/v1":  {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
-	"github.com/prometheus":         {}, // tests alone
-	"go.opentelemetry.io":           {"cmd/toolserver", "internal/service"},
-	"github.com/grpc-ecosystem":     {"internal/service"},
-	"github.com/spf13/cobra":        {"cmd/toolserver"},
-	"github.com/goccy/go-yaml":      {"cmd/toolserver"},
-	module + "internal/tools/files": {"cmd/toolserver"},
-	module + "internal/tools/turn":  {"cmd/toolserver"},
-	"github.com/santhosh-tekuri":    {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                       {"bench"},
+	"google.golang.org/grpc":         {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/protobuf":     {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	module + "proto/toolserver/v1":   {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
+	"github.com/prometheus":          {}, // tests alone
+	"go.opentelemetry.io":            {"cmd/toolserver", "internal/service"},
+	"github.com/grpc-ecosystem":      {"internal/service"},
+	"github.com/spf13/cobra":         {"cmd/toolserver"},
+	"github.com/goccy/go-yaml":       {"cmd/toolserver"},
+	module + "internal/tools/files":  {"cmd/toolserver"},
+	module + "internal/tools/search": {"cmd/toolserver"},
+	module + "internal/tools/turn":   {"cmd/toolserver"},
+	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
+	"os/exec":                        {"bench"},
 
 	// Nobody: either links an HTTP gateway (decision 12).
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc": nil,

@@ -42,3 +42,13 @@ func (e *Engine) Glob(ctx context.Context, s Scope, order Order) ([]File, Summar
 	}
 	return globCold(ctx, e.ws, c, order)
 }
+
+// A Pool has an engine for every workspace that is searched. Its methods are
+// safe for concurrent use.
+type Pool struct{}
+
+// NewPool returns a pool.
+func NewPool() *Pool { return new(Pool) }
+
+// Engine returns the engine of a workspace.
+func (p *Pool) Engine(ws *workspace.Workspace) *Engine { return New(ws) }

@@ -13,7 +13,6 @@ import (
 // part of a path, ** any number of parts, [a-z] one of some characters, {a,b}
 // either of two patterns, and \ takes away the meaning of what follows.
 type glob struct {
-	source    string
 	automaton *automaton // nil if exact
 	suffixes  []string   // one of which everything that matches ends with; nil: not known
 	exact     bool       // matching is ending with a suffix, after a slash or not at all
@@ -44,20 +43,21 @@ const (
 	either                 // one of some sequences
 )
 
-// newGlob compiles a pattern that is matched against whole paths.
-func newGlob(pattern string) (*glob, error) {
+// newGlob compiles a pattern that is matched against whole paths; source is how
+// it was written.
+func newGlob(pattern, source string) (*glob, error) {
 	if len(pattern) > maxGlob {
 		return nil, fmt.Errorf("the glob has %d bytes: at most %d are allowed", len(pattern), maxGlob)
 	}
 	p := globParser{text: pattern}
 	parts, err := p.sequence(0)
 	if err != nil {
-		return nil, fmt.Errorf("glob %q: %w", pattern, err)
+		return nil, fmt.Errorf("glob %q: %w", source, err)
 	}
 	if len(parts) == 1 && parts[0].kind == above { // ** alone
 		parts[0].kind = deep
 	}
-	g := &glob{source: pattern}
+	g := new(glob)
 	if g.suffixes, g.exact = suffixes(parts); !g.exact {
 		b := newBuilder()
 		g.automaton = b.automaton(b.parts(parts, accept))

@@ -150,11 +150,10 @@ func newOverride(text string) (*override, error) {
 	if strings.HasSuffix(pattern, "/**") {
 		pattern += "/*"
 	}
-	g, err := newGlob(pattern)
+	g, err := newGlob(pattern, text)
 	if err != nil {
 		return nil, err
 	}
-	g.source = text
 	o.glob = g
 	return &o, nil
 }

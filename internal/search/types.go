@@ -243,7 +243,7 @@ func typeGlobs(name string) ([]*glob, error) {
 	}
 	var globs []*glob
 	for pattern := range strings.FieldsSeq(text) {
-		g, err := newGlob("**/" + pattern)
+		g, err := newGlob("**/"+pattern, pattern)
 		if err != nil {
 			return nil, err
 		}
