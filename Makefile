@@ -1,6 +1,7 @@
 # Everything the project needs beside Go is built from tools.mod into .bin,
 # once; `make test` and `make run` see to it by themselves. A C compiler, for
-# the race detector, is installed where Debian's packages can be.
+# the race detector, is installed where Debian's packages can be. With npm,
+# ripgrep is installed too, which search is compared with.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -29,7 +30,7 @@ build: ## Build .bin/toolserver.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep lint generated ## Run every check and test, as CI does.
 	go test -race -timeout 9m ./...
 
 .PHONY: lint
@@ -60,9 +61,10 @@ bench: ## Measure against a bare gRPC server; takes a few minutes.
 	go run ./bench
 
 .PHONY: soak
-soak: compiler ## The long forms of the tests that repeat: minutes, not seconds.
+soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differential ./internal/shell
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
 
 FUZZTIME ?= 2m
 .PHONY: fuzz
@@ -79,6 +81,17 @@ compiler:
 	@command -v $$(go env CC) >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev; } || \
 		{ echo "go test -race needs a C compiler and none could be installed: install gcc, or set CC"; exit 1; }
+
+# Tests that compare with ripgrep are skipped where it cannot be installed.
+.PHONY: ripgrep
+ripgrep: $(BIN)/rg ## Install ripgrep into .bin with npm, to compare search with.
+
+$(BIN)/rg: npm/package-lock.json
+	@mkdir -p $(BIN)/npm
+	@cp npm/package.json npm/package-lock.json $(BIN)/npm/
+	@if ! command -v npm >/dev/null; then echo "there is no npm: nothing is compared with ripgrep"; \
+	elif npm ci --prefix $(BIN)/npm --no-audit --no-fund --loglevel=error && cp $(BIN)/npm/node_modules/@vscode/ripgrep-*/bin/rg $@; then touch $@; \
+	else echo "npm could not install ripgrep: nothing is compared with it"; fi
 
 .PHONY: tools
 tools: $(BIN)/.tools ## Build the tools that tools.mod pins into .bin.

@@ -22,9 +22,9 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/shell", "internal/strictyaml"},
-	{"internal/tools"},
+	{"internal/search", "internal/tools"},
 	{"internal/audit", "internal/auth", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
@@ -32,20 +32,21 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":        {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	"google.golang.org/protobuf":    {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	module + "proto/toolserver/v1":  {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
-	"github.com/prometheus":         {}, // tests alone
-	"go.opentelemetry.io":           {"cmd/toolserver", "internal/service"},
-	"github.com/grpc-ecosystem":     {"internal/service"},
-	"github.com/spf13/cobra":        {"cmd/toolserver"},
-	"github.com/goccy/go-yaml":      {"internal/strictyaml"},
-	"cel.dev":                       {"internal/policy"},
-	module + "internal/tools/files": {"cmd/toolserver"},
-	module + "internal/tools/turn":  {"cmd/toolserver"},
-	"github.com/santhosh-tekuri":    {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                       {"bench"},
-	"mvdan.cc/sh":                   {"internal/shell"},
+	"google.golang.org/grpc":         {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/protobuf":     {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	module + "proto/toolserver/v1":   {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
+	"github.com/prometheus":          {}, // tests alone
+	"go.opentelemetry.io":            {"cmd/toolserver", "internal/service"},
+	"github.com/grpc-ecosystem":      {"internal/service"},
+	"github.com/spf13/cobra":         {"cmd/toolserver"},
+	"github.com/goccy/go-yaml":       {"internal/strictyaml"},
+	"cel.dev":                        {"internal/policy"},
+	module + "internal/tools/files":  {"cmd/toolserver"},
+	module + "internal/tools/search": {"cmd/toolserver"},
+	module + "internal/tools/turn":   {"cmd/toolserver"},
+	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
+	"os/exec":                        {"bench"},
+	"mvdan.cc/sh":                    {"internal/shell"},
 
 	// Nobody: either links an HTTP gateway (decision 12).
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc": nil,

@@ -16,10 +16,12 @@ import (
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
+	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/turn"
 )
 
@@ -27,6 +29,7 @@ import (
 func builtin() []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
+		searchtools.Tools(search.NewPool()),
 		turn.Tools(),
 		benchTools(),
 	)

@@ -1,0 +1,284 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// A verdict is what rules say about a name.
+type verdict uint8
+
+const (
+	undecided verdict = iota
+	ignored
+	wanted // by a rule that takes another back
+)
+
+// A rule is one line of an ignore file.
+type rule struct {
+	kind    ruleKind
+	negated bool
+	dirOnly bool
+	text    string // literal, suffix or the literal beginning of a path
+	pattern *automaton
+}
+
+type ruleKind uint8
+
+const (
+	isName    ruleKind = iota // the name is text
+	endsName                  // the name ends with text
+	matchName                 // the name matches pattern
+	isPath                    // the path is text
+	matchPath                 // the path begins with text, and the rest matches pattern
+)
+
+// A ruleList is an ignore file, and those of the same kind above it that hold
+// as well. It never changes.
+type ruleList struct {
+	above *ruleList
+	dir   string // the directory of the file, with a slash after it; empty for the workspace
+	rules []rule
+	names map[string]int // of the rules for one name: the last one, by name
+	other []int          // the rules that are not among them
+}
+
+// parseRules reads an ignore file as git does.
+func parseRules(text, dir string, above *ruleList) *ruleList {
+	l := &ruleList{above: above, dir: dir}
+	text = strings.TrimPrefix(text, "\uFEFF")
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\r"), "\x00")
+		r, ok := parseRule(trimSpaces(line))
+		if !ok {
+			continue
+		}
+		i := len(l.rules)
+		l.rules = append(l.rules, r)
+		if r.kind == isName && !r.dirOnly {
+			if l.names == nil {
+				l.names = make(map[string]int)
+			}
+			l.names[r.text] = i
+			continue
+		}
+		l.other = append(l.other, i)
+	}
+	if len(l.rules) == 0 {
+		return above
+	}
+	return l
+}
+
+// trimSpaces removes spaces from the end of a line, unless they are quoted.
+func trimSpaces(line string) string {
+	spaces := -1
+	for i := 0; i < len(line); i++ {
+		switch line[i] {
+		case ' ':
+			if spaces < 0 {
+				spaces = i
+			}
+			continue
+		case '\\':
+			if i++; i == len(line) {
+				return line
+			}
+		}
+		spaces = -1
+	}
+	if spaces >= 0 {
+		return line[:spaces]
+	}
+	return line
+}
+
+// special are the characters that make a text a pattern.
+const special = `*?[\`
+
+// parseRule reads a line. It returns false where the line matches nothing.
+func parseRule(line string) (r rule, ok bool) {
+	line, r.negated = strings.CutPrefix(line, "!")
+	line, r.dirOnly = strings.CutSuffix(line, "/")
+	if line == "" {
+		return r, false
+	}
+	if !strings.Contains(line, "/") {
+		switch {
+		case !strings.ContainsAny(line, special):
+			r.kind, r.text = isName, line
+			return r, true
+		case line[0] == '*' && !strings.ContainsAny(line[1:], special):
+			r.kind, r.text = endsName, line[1:]
+			return r, true
+		}
+		r.kind = matchName
+		return r, r.compile(line, false)
+	}
+	line = strings.TrimPrefix(line, "/")
+	wild := strings.IndexAny(line, special)
+	if wild < 0 {
+		r.kind, r.text = isPath, line
+		return r, true
+	}
+	// The beginning is compared before the pattern is matched. As in git, ** right
+	// after it counts as the beginning of a pattern.
+	r.kind, r.text = matchPath, line[:wild]
+	return r, r.compile(line[wild:], true)
+}
+
+func (r *rule) compile(pattern string, paths bool) bool {
+	b := newBuilder()
+	start, ok := b.wildmatch(pattern, paths)
+	if ok {
+		r.pattern = b.automaton(start)
+	}
+	return ok
+}
+
+func (r *rule) match(path, name string) bool {
+	switch r.kind {
+	case isName:
+		return name == r.text
+	case endsName:
+		return strings.HasSuffix(name, r.text)
+	case matchName:
+		return r.pattern.match(name)
+	case isPath:
+		return path == r.text
+	}
+	rest, ok := strings.CutPrefix(path, r.text)
+	return ok && r.pattern.match(rest)
+}
+
+// judge returns what the nearest file with a rule for it says about a path of
+// the workspace.
+func (l *ruleList) judge(path, name string, dir bool) verdict {
+	for ; l != nil; l = l.above {
+		last := -1
+		if i, ok := l.names[name]; ok {
+			last = i
+		}
+		for k := len(l.other) - 1; k >= 0 && l.other[k] > last; k-- {
+			r := &l.rules[l.other[k]]
+			if (dir || !r.dirOnly) && r.match(path[len(l.dir):], name) {
+				last = l.other[k]
+				break
+			}
+		}
+		if last < 0 {
+			continue
+		}
+		if l.rules[last].negated {
+			return wanted
+		}
+		return ignored
+	}
+	return undecided
+}
+
+// rules are all that hold in a directory. The zero value ignores nothing.
+type rules struct {
+	ripgrep, plain *ruleList // .rgignore and .ignore
+	git, exclude   *ruleList // .gitignore and .git/info/exclude
+}
+
+// judge returns what the rules say about a path of the workspace.
+func (r *rules) judge(path, name string, dir bool) verdict {
+	for _, l := range [...]*ruleList{r.ripgrep, r.plain, r.git, r.exclude} {
+		if v := l.judge(path, name, dir); v != undecided {
+			return v
+		}
+	}
+	return undecided
+}
+
+// ruleFiles says which files with rules a directory has.
+type ruleFiles struct{ git, gitignore, ignore, rgignore bool }
+
+// see takes note of a name in the directory.
+func (f *ruleFiles) see(name []byte) {
+	if len(name) < 4 || name[0] != '.' {
+		return
+	}
+	switch string(name) {
+	case ".git":
+		f.git = true
+	case ".gitignore":
+		f.gitignore = true
+	case ".ignore":
+		f.ignore = true
+	case ".rgignore":
+		f.rgignore = true
+	}
+}
+
+// enter returns the rules that hold in a directory, which is below where r
+// hold. What cannot be read has no rules.
+func (r rules) enter(d *workspace.Dir, path string, has ruleFiles) rules {
+	if has == (ruleFiles{}) {
+		return r
+	}
+	dir := ""
+	if path != "." {
+		dir = path + "/"
+	}
+	if has.git { // another repository: what is above it does not concern it
+		r.git, r.exclude = nil, nil
+		r.exclude = parseRules(readExclude(d), dir, nil)
+	}
+	if has.gitignore {
+		r.git = parseRules(readRules(d, ".gitignore"), dir, r.git)
+	}
+	if has.ignore {
+		r.plain = parseRules(readRules(d, ".ignore"), dir, r.plain)
+	}
+	if has.rgignore {
+		r.ripgrep = parseRules(readRules(d, ".rgignore"), dir, r.ripgrep)
+	}
+	return r
+}
+
+func readExclude(d *workspace.Dir) string {
+	git, err := d.OpenDir(".git")
+	if err != nil {
+		return ""
+	}
+	defer git.Close()
+	info, err := git.OpenDir("info")
+	if err != nil {
+		return ""
+	}
+	defer info.Close()
+	return readRules(info, "exclude")
+}
+
+// maxRules is how long an ignore file may be; what is longer is none.
+const maxRules = 4 << 20
+
+func readRules(d *workspace.Dir, name string) string {
+	r, s, err := d.Open(name)
+	if err != nil || s.Size > maxRules {
+		return ""
+	}
+	defer r.Close()
+	text := make([]byte, 0, s.Size+512)
+	for len(text) <= maxRules {
+		if len(text) == cap(text) {
+			text = append(text, 0)[:len(text)]
+		}
+		n, err := r.Read(text[len(text):cap(text)])
+		if err != nil || n == 0 {
+			break
+		}
+		text = text[:len(text)+n]
+	}
+	return string(text)
+}

@@ -1,0 +1,151 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	engine "github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed glob.md
+var globDoc string
+
+type globInput struct {
+	Pattern  string `json:"pattern" check:"min=1,max=4096" jsonschema:"glob that the files match, such as **/*.go or src/**/*.{ts,tsx}"`
+	Path     string `json:"path,omitempty" check:"max=4096" jsonschema:"directory to look in, relative to the workspace; default the whole workspace"`
+	Sort     string `json:"sort,omitempty" check:"enum=time|name" jsonschema:"time: the files changed last come first (the default); name: by path"`
+	Limit    int    `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many files to show at most; default 200"`
+	Offset   int    `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many files to leave out before the first that is shown, to go on where an answer ended"`
+	Hidden   bool   `json:"hidden,omitempty" jsonschema:"also find files and directories whose names begin with a dot"`
+	NoIgnore bool   `json:"no_ignore,omitempty" jsonschema:"also find what .gitignore, .ignore and .rgignore name"`
+	Follow   bool   `json:"follow,omitempty" jsonschema:"follow symbolic links that stay inside the workspace"`
+	MaxDepth int    `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"how many directories deep to look, 1 for path alone; default without limit"`
+}
+
+// Glob returns the tool that finds files by name.
+func Glob(engines *engine.Pool) tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name:            "glob",
+			Aliases:         []string{"Glob", "glob_search", "find_files"},
+			Label:           "Find files",
+			Summary:         "Find files by a pattern of their names.",
+			Description:     globDoc,
+			Category:        category,
+			Level:           tools.ReadOnly,
+			ConcurrencySafe: true,
+			Examples: []tools.Example{
+				{Summary: "All Go files, the newest first", Input: json.RawMessage(`{"pattern":"**/*.go"}`)},
+				{Summary: "TypeScript below src, by name", Input: json.RawMessage(`{"pattern":"**/*.{ts,tsx}","path":"src","sort":"name"}`)},
+				{Summary: "Workflows, which are hidden", Input: json.RawMessage(`{"pattern":".github/workflows/*.yml"}`)},
+			},
+		},
+		func(env tools.Env, in globInput) []tools.Effect { return readsTree(env, cmp.Or(in.Path, ".")) },
+		func(ctx context.Context, env tools.Env, in globInput, out tools.Sink) (tools.Result, error) {
+			path, err := env.Path(cmp.Or(in.Path, "."))
+			if err != nil {
+				return tools.Result{}, explain(err, in.Path)
+			}
+			g := glob{globInput: in, engine: engines.Engine(env.Workspace), path: path}
+			return g.run(ctx)
+		})
+}
+
+type glob struct {
+	globInput
+	engine *engine.Engine
+	path   string
+}
+
+func (g *glob) scope() engine.Scope {
+	return engine.Scope{
+		Path: g.path, Match: g.Pattern, Hidden: g.Hidden || namesHidden(g.Pattern), NoIgnore: g.NoIgnore, Follow: g.Follow, MaxDepth: g.MaxDepth,
+	}
+}
+
+// namesHidden reports whether a pattern asks for something hidden by name.
+func namesHidden(pattern string) bool {
+	return strings.HasPrefix(pattern, ".") || strings.Contains(pattern, "/.") || strings.Contains(pattern, "{.") || strings.Contains(pattern, ",.")
+}
+
+func (g *glob) run(ctx context.Context) (tools.Result, error) {
+	order := engine.ByTime
+	if g.Sort == "name" {
+		order = engine.ByName
+	}
+	files, sum, err := g.engine.Glob(ctx, g.scope(), order)
+	if err != nil && !stopped(ctx, err) {
+		return tools.Result{}, explain(err, cmp.Or(g.Path, "."))
+	}
+	var text strings.Builder
+	first := min(g.Offset, len(files))
+	next := first
+	for _, f := range files[first:min(len(files), first+cmp.Or(g.Limit, 200))] {
+		if text.Len() > maxText {
+			break
+		}
+		text.WriteString(shown(f.Path) + "\n")
+		next++
+	}
+	for _, note := range g.notes(ctx, files, first, next, sum, err) {
+		text.WriteString("(" + note + ")\n")
+	}
+	result := tools.TextResult(text.String())
+	details, failed := json.Marshal(globDetails{Files: len(files), Shown: next - first, Offset: first, More: next < len(files), Unreadable: sum.Problems, Complete: err == nil})
+	if failed != nil {
+		return tools.Result{}, failed
+	}
+	result.Details = details
+	return result, err
+}
+
+// globDetails is what an agent runtime may want to know beside the list.
+type globDetails struct {
+	Files      int  `json:"files"`
+	Shown      int  `json:"shown"`
+	Offset     int  `json:"offset"`
+	More       bool `json:"more"`
+	Unreadable int  `json:"unreadable"`
+	Complete   bool `json:"complete"`
+}
+
+// notes are sentences about what the list alone does not show.
+func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, sum engine.Summary, err error) []string {
+	var notes []string
+	switch {
+	case err != nil:
+		notes = append(notes, "not everything was looked at: the call was stopped")
+	case len(files) == 0:
+		notes = append(notes, "no file matches"+g.hint(ctx))
+	case first == len(files):
+		notes = append(notes, fmt.Sprintf("%s: offset %d is beyond the last", count(len(files), "file matches", "files match"), g.Offset))
+	case next < len(files):
+		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with offset %d", next-first, len(files), next))
+	}
+	if sum.Problems > 0 {
+		notes = append(notes, fmt.Sprintf("%s could not be looked at, the first is %s", count(sum.Problems, "directory or file", "directories or files"), sum.Problem))
+	}
+	return notes
+}
+
+// hint tells whether something hidden or ignored would have matched.
+func (g *glob) hint(ctx context.Context) string {
+	scope := g.scope()
+	if scope.Hidden && scope.NoIgnore {
+		return ""
+	}
+	scope.Hidden, scope.NoIgnore = true, true
+	files, _, err := g.engine.Glob(ctx, scope, engine.ByName)
+	if err != nil || len(files) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s hidden or ignored: set hidden and no_ignore to see them", count(len(files), "file that matches is", "files that match are"))
+}

@@ -1,0 +1,320 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	engine "github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed grep.md
+var grepDoc string
+
+type grepInput struct {
+	Pattern    string   `json:"pattern" check:"min=1,max=10000" jsonschema:"regular expression to look for, or plain text with literal"`
+	Path       string   `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to search, relative to the workspace; default the whole workspace"`
+	Glob       string   `json:"glob,omitempty" check:"max=4096" jsonschema:"which files to search, such as *.go or src/**/*.{ts,tsx}; with ! before it, which not"`
+	Globs      []string `json:"globs,omitempty" check:"max=50" jsonschema:"more globs; the last that matches a file decides"`
+	Type       string   `json:"type,omitempty" check:"max=100" jsonschema:"type of files to search, as ripgrep names them: go, py, js, ts, rust, java, md …"`
+	TypeNot    string   `json:"type_not,omitempty" check:"max=100" jsonschema:"type of files not to search"`
+	OutputMode string   `json:"output_mode,omitempty" check:"enum=content|files_with_matches|count" jsonschema:"content: the lines that match (the default); files_with_matches: their files only; count: how many lines match in each file"`
+	Literal    bool     `json:"literal,omitempty" jsonschema:"pattern is plain text, not a regular expression"`
+	IgnoreCase bool     `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
+	SmartCase  bool     `json:"smart_case,omitempty" jsonschema:"ignore case unless the pattern has an upper-case letter"`
+	Word       bool     `json:"word,omitempty" jsonschema:"only whole words"`
+	WholeLine  bool     `json:"whole_line,omitempty" jsonschema:"only whole lines"`
+	Invert     bool     `json:"invert,omitempty" jsonschema:"the lines that do not match"`
+	Multiline  bool     `json:"multiline,omitempty" jsonschema:"the pattern may match over several lines"`
+	DotAll     bool     `json:"dot_all,omitempty" jsonschema:"with multiline: a dot also matches the end of a line"`
+	Context    int      `json:"context,omitempty" check:"min=0,max=100" jsonschema:"how many lines to show before and after each match"`
+	Before     int      `json:"before,omitempty" check:"min=0,max=100" jsonschema:"how many lines to show before each match"`
+	After      int      `json:"after,omitempty" check:"min=0,max=100" jsonschema:"how many lines to show after each match"`
+	Limit      int      `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many matching lines, or files, to show at most; default 250"`
+	Offset     int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many matching lines, or files, to leave out before the first that is shown, to go on where an answer ended"`
+	MaxPerFile int      `json:"max_per_file,omitempty" check:"min=1,max=1000000" jsonschema:"how many matching lines of each file are enough; default all"`
+	MaxColumns int      `json:"max_columns,omitempty" check:"min=20,max=2000" jsonschema:"how many bytes of a line to show; default 400"`
+	MaxDepth   int      `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"how many directories deep to look, 1 for path alone; default without limit"`
+	Hidden     bool     `json:"hidden,omitempty" jsonschema:"also search files and directories whose names begin with a dot"`
+	NoIgnore   bool     `json:"no_ignore,omitempty" jsonschema:"also search what .gitignore, .ignore and .rgignore name"`
+	Follow     bool     `json:"follow,omitempty" jsonschema:"follow symbolic links that stay inside the workspace"`
+}
+
+// Grep returns the tool that finds lines of text.
+func Grep(engines *engine.Pool) tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name:            "grep",
+			Aliases:         []string{"Grep", "grep_search", "search"},
+			Label:           "Search text",
+			Summary:         "Search the text of files for a regular expression or a plain text.",
+			Description:     grepDoc,
+			Category:        category,
+			Level:           tools.ReadOnly,
+			ConcurrencySafe: true,
+			Examples: []tools.Example{
+				{Summary: "Where a function is defined", Input: json.RawMessage(`{"pattern":"func \\w*Admit\\(","type":"go"}`)},
+				{Summary: "A plain text, whatever its case, with two lines around it", Input: json.RawMessage(`{"pattern":"out of memory","literal":true,"ignore_case":true,"context":2}`)},
+				{Summary: "Files below src that have open tasks, without tests", Input: json.RawMessage(`{"pattern":"TODO|FIXME","path":"src","glob":"!*_test.go","output_mode":"files_with_matches"}`)},
+				{Summary: "The next page of an answer", Input: json.RawMessage(`{"pattern":"err != nil","offset":250}`)},
+			},
+		},
+		func(env tools.Env, in grepInput) []tools.Effect { return readsTree(env, cmp.Or(in.Path, ".")) },
+		func(ctx context.Context, env tools.Env, in grepInput, out tools.Sink) (tools.Result, error) {
+			path, err := env.Path(cmp.Or(in.Path, "."))
+			if err != nil {
+				return tools.Result{}, explain(err, in.Path)
+			}
+			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250)}
+			return p.run(ctx, engines.Engine(env.Workspace), path)
+		})
+}
+
+func (in *grepInput) pattern() engine.Pattern {
+	return engine.Pattern{
+		Text: in.Pattern, Literal: in.Literal, IgnoreCase: in.IgnoreCase, SmartCase: in.SmartCase, Word: in.Word,
+		WholeLine: in.WholeLine, Invert: in.Invert, Multiline: in.Multiline, DotAll: in.DotAll,
+	}
+}
+
+func (in *grepInput) scope(path string) engine.Scope {
+	s := engine.Scope{Path: path, Globs: in.Globs, Hidden: in.Hidden, NoIgnore: in.NoIgnore, Follow: in.Follow, MaxDepth: in.MaxDepth}
+	if in.Glob != "" {
+		s.Globs = append([]string{in.Glob}, in.Globs...)
+	}
+	if in.Type != "" {
+		s.Types = []string{in.Type}
+	}
+	if in.TypeNot != "" {
+		s.NotTypes = []string{in.TypeNot}
+	}
+	return s
+}
+
+func (in *grepInput) options(limit int) engine.Options {
+	o := engine.Options{
+		Before: cmp.Or(in.Before, in.Context), After: cmp.Or(in.After, in.Context), MaxPerFile: in.MaxPerFile,
+		MaxColumns: cmp.Or(in.MaxColumns, 400), Limit: limit,
+	}
+	switch in.OutputMode {
+	case "files_with_matches":
+		o.Mode = engine.Files
+	case "count":
+		o.Mode = engine.Counts
+	}
+	return o
+}
+
+// partialText is how much is collected before it is reported.
+const partialText = 2000
+
+// page is the part of what is found that is shown.
+type page struct {
+	in    grepInput
+	out   tools.Sink
+	limit int // of lines or files
+
+	text     strings.Builder
+	reported int // bytes of text that went out already
+	seen     int // matching lines, or files
+	shown    int
+	files    int // that something is shown of
+	more     bool
+	lastPath string
+	lastLine int
+}
+
+func (p *page) run(ctx context.Context, e *engine.Engine, path string) (tools.Result, error) {
+	options := p.in.options(p.in.Offset + p.limit + 1)
+	sum, err := e.Grep(ctx, p.in.pattern(), p.in.scope(path), options, func(f engine.File) bool {
+		p.add(f, options)
+		p.report()
+		return !p.more
+	})
+	if err != nil && !stopped(ctx, err) {
+		return tools.Result{}, explain(err, cmp.Or(p.in.Path, "."))
+	}
+	for i, note := range p.notes(ctx, e, path, sum, err) {
+		if i == 0 && p.shown > 0 && options.Mode == engine.Lines {
+			p.text.WriteByte('\n')
+		}
+		p.text.WriteString("(" + note + ")\n")
+	}
+	result := tools.TextResult(p.text.String())
+	details, failed := json.Marshal(grepDetails{
+		Mode: cmp.Or(p.in.OutputMode, "content"), Shown: p.shown, Files: p.files, Offset: p.in.Offset, More: p.more,
+		Searched: sum.Files, Binary: sum.Binary, Unreadable: sum.Problems, Complete: err == nil,
+	})
+	if failed != nil {
+		return tools.Result{}, failed
+	}
+	result.Details = details
+	return result, err
+}
+
+// grepDetails is what an agent runtime may want to know beside the text.
+type grepDetails struct {
+	Mode       string `json:"mode"`
+	Shown      int    `json:"shown"`
+	Files      int    `json:"files"`
+	Offset     int    `json:"offset"`
+	More       bool   `json:"more"`
+	Searched   int    `json:"searched_files"`
+	Binary     int    `json:"binary_files"`
+	Unreadable int    `json:"unreadable"`
+	Complete   bool   `json:"complete"`
+}
+
+// full reports whether nothing more fits on the page.
+func (p *page) full() bool { return p.shown >= p.limit || p.text.Len() > maxText }
+
+// add shows what belongs on the page of a file.
+func (p *page) add(f engine.File, o engine.Options) {
+	if o.Mode == engine.Lines {
+		p.addLines(f, o)
+		return
+	}
+	if p.seen++; p.seen <= p.in.Offset {
+		return
+	}
+	if p.full() {
+		p.more = true
+		return
+	}
+	p.shown++
+	p.files++
+	p.text.WriteString(shown(f.Path))
+	if o.Mode == engine.Counts {
+		p.text.WriteString(":" + strconv.Itoa(f.Count))
+	}
+	p.text.WriteByte('\n')
+}
+
+func (p *page) addLines(f engine.File, o engine.Options) {
+	pending := 0 // lines of context that wait for a match
+	after := 0   // number of the last line of context after one
+	for i, l := range f.Lines {
+		if l.Context {
+			if l.Number <= after {
+				p.line(f, l)
+				pending = 0
+			} else {
+				pending++
+			}
+			continue
+		}
+		if p.seen++; p.seen <= p.in.Offset {
+			pending = 0
+			continue
+		}
+		if p.full() {
+			p.more = true
+			return
+		}
+		for _, before := range f.Lines[i-pending : i] {
+			if before.Number >= l.Number-o.Before {
+				p.line(f, before)
+			}
+		}
+		p.shown++
+		p.line(f, l)
+		pending, after = 0, l.Number+o.After
+	}
+}
+
+// line writes a line, below the name of its file.
+func (p *page) line(f engine.File, l engine.Line) {
+	switch {
+	case f.Path != p.lastPath:
+		if p.text.Len() > 0 {
+			p.text.WriteByte('\n')
+		}
+		p.text.WriteString(shown(f.Path) + "\n")
+		p.files++
+	case l.Number != p.lastLine+1 && (p.in.Context > 0 || p.in.Before > 0 || p.in.After > 0):
+		p.text.WriteString("--\n")
+	}
+	p.lastPath, p.lastLine = f.Path, l.Number
+	p.text.WriteString(strconv.Itoa(l.Number))
+	if l.Context {
+		p.text.WriteByte('-')
+	} else {
+		p.text.WriteByte(':')
+	}
+	if l.Before > 0 {
+		p.text.WriteString("… ")
+	}
+	p.text.Write(bytes.ToValidUTF8(bytes.TrimSuffix(l.Text, []byte("\r")), []byte("\uFFFD")))
+	if l.After > 0 {
+		p.text.WriteString(" …")
+	}
+	if cut := l.Before + l.After; cut > 0 {
+		fmt.Fprintf(&p.text, " (%d bytes of the line are left out)", cut)
+	}
+	p.text.WriteByte('\n')
+}
+
+// report sends what was found since the last time, if it is worth it.
+func (p *page) report() {
+	if p.text.Len()-p.reported < partialText {
+		return
+	}
+	text := p.text.String()[p.reported:]
+	p.reported = p.text.Len()
+	p.out.Emit(tools.Partial{Content: []tools.Content{tools.Text(text)}})
+	p.out.Emit(tools.Progress{Message: count(p.shown, "match", "matches") + " so far", Done: float64(p.shown), Unit: "matches"})
+}
+
+// notes are sentences about what the text alone does not show.
+func (p *page) notes(ctx context.Context, e *engine.Engine, path string, sum engine.Summary, err error) []string {
+	var notes []string
+	unit := "matching line"
+	if p.in.OutputMode == "files_with_matches" || p.in.OutputMode == "count" {
+		unit = "file"
+	}
+	switch {
+	case p.more:
+		notes = append(notes, fmt.Sprintf("there is more: go on with offset %d", p.in.Offset+p.shown))
+	case err != nil:
+	case p.seen == 0:
+		notes = append(notes, "nothing matches in "+count(sum.Files, "file", "files")+p.hint(ctx, e, path, sum))
+	case p.shown == 0:
+		notes = append(notes, fmt.Sprintf("there is no more: offset %d is beyond the last %s", p.in.Offset, unit))
+	}
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("not everything was searched: the call was stopped after %s", count(sum.Files, "file", "files")))
+	}
+	if sum.Problems > 0 {
+		notes = append(notes, fmt.Sprintf("%s could not be searched, the first is %s", count(sum.Problems, "file or directory", "files or directories"), sum.Problem))
+	}
+	return notes
+}
+
+// hint tells what might have been meant where nothing matches.
+func (p *page) hint(ctx context.Context, e *engine.Engine, path string, sum engine.Summary) string {
+	if sum.Files > 0 {
+		if sum.Binary > 0 {
+			return fmt.Sprintf(", %d of them binary and not searched", sum.Binary)
+		}
+		return ""
+	}
+	scope := p.in.scope(path)
+	if scope.Hidden && scope.NoIgnore {
+		return ""
+	}
+	scope.Hidden, scope.NoIgnore = true, true
+	files, _, err := e.Glob(ctx, scope, engine.ByName)
+	if err != nil || len(files) == 0 {
+		return ": check path, glob and type"
+	}
+	return fmt.Sprintf(": %s hidden or ignored; set hidden and no_ignore to search them", count(len(files), "file is", "files are"))
+}
