@@ -28,7 +28,7 @@ An ID may be shortened to its beginning, of four characters at least.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newApprovalsList(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
+	cmd.AddCommand(newApprovalsList(), newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
 	return cmd
 }
 

@@ -45,9 +45,11 @@ func newCard(a *pb.Approval) *card {
 		c.effect(judged)
 	}
 	c.preview = previewRows(a.GetPreview())
+	meaning := "always and never, for the rest of the session, may mean:"
 	if len(a.GetTiers()) == 0 {
-		c.tiers = append(c.tiers, rowOf(dim, "always and never are not offered: the answer is for this one time"))
+		meaning = "always and never are not offered: the answer is for this one time"
 	}
+	c.tiers = append(c.tiers, rowOf(dim, meaning))
 	for _, tier := range a.GetTiers() {
 		c.tiers = append(c.tiers, tierRow(tier))
 	}
@@ -137,12 +139,12 @@ func hiddenText(a *pb.Approval) string {
 		parts = append(parts, fmt.Sprintf("%d effects", n))
 	}
 	if n := a.GetPreview().GetHiddenBytes(); n > 0 {
-		parts = append(parts, byteCount(float64(n))+" of the preview")
+		parts = append(parts, byteCount(float64(n))+" of the preview's end")
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return strings.Join(parts, " and ") + " NOT SHOWN: too much to send"
+	return "NOT SHOWN: " + strings.Join(parts, " and ")
 }
 
 const margin = "│ "
@@ -157,7 +159,7 @@ func previewRows(p *pb.Preview) []row {
 		rows = append(rows, row{[]span{{margin, dim}, {line, lookOf(p.GetKind(), line)}}, "┆ "})
 	}
 	if n := p.GetHiddenBytes(); n > 0 {
-		rows = append(rows, rowOf(alarm, "! "+byteCount(float64(n))+" more NOT SHOWN: too much to send"))
+		rows = append(rows, rowOf(alarm, "! NOT SHOWN: "+byteCount(float64(n))+" more"))
 	}
 	return rows
 }

@@ -78,8 +78,8 @@ func TestCardSaysWhatIsHidden(t *testing.T) {
 		all += r.String() + "\n"
 	}
 	for _, want := range []string{
-		"! 3 effects and 2.0KiB of the preview NOT SHOWN: too much to send\n",
-		"! 2.0KiB more NOT SHOWN: too much to send\n",
+		"! NOT SHOWN: 3 effects and 2.0KiB of the preview's end\n",
+		"! NOT SHOWN: 2.0KiB more\n",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it does not say %q:\n%s", want, all)

@@ -20,6 +20,7 @@ const (
 	green  look = "32"
 	yellow look = "33"
 	cyan   look = "36"
+	marked look = "7"
 	alarm  look = "1;7;33"
 )
 
@@ -66,6 +67,26 @@ func (r row) ansi() string {
 		b.WriteString("\x1b[" + string(s.look) + "m" + s.text + "\x1b[0m")
 	}
 	return b.String()
+}
+
+// fit cuts the row to at most width columns.
+func (r row) fit(width int) row {
+	if r.columns() <= width {
+		return r
+	}
+	var cut row
+	for _, s := range r.spans {
+		if n := columns(s.text); n < width {
+			cut.spans = append(cut.spans, s)
+			width -= n
+			continue
+		}
+		if width > 0 {
+			cut.spans = append(cut.spans, span{fit(s.text+" ", width), s.look}) // there is more
+		}
+		break
+	}
+	return cut
 }
 
 // wrap returns the row as lines of at most width columns, but of one character
