@@ -37,8 +37,10 @@ type Order struct {
 	// same digest only.
 	Digest [32]byte
 
-	// Tool is the name of the tool. For an unknown one: the name asked for.
+	// Tool is the name of the tool. For an unknown one: the name asked for. Spec
+	// describes it; nil for an unknown one.
 	Tool string
+	Spec *tools.Spec
 
 	// Call is what to run; nil for a refused call. A quick one has ended when
 	// Start returns.

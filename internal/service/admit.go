@@ -57,13 +57,17 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	if existing, err := a.executor.Existing(order); existing != nil || err != nil {
 		return order, err // judged when it first came
 	}
-	policy, release := a.rules.hold()
-	defer release()
-	if err := a.judge(ctx, &order, policy, request.GetTool(), input); err != nil {
-		return order, err
+	for {
+		judged, current := order, a.rules.current()
+		if err := a.judge(ctx, &judged, current, request.GetTool(), input); err != nil {
+			return order, err
+		}
+		judged.Record = a.auditor.recorder(ctx, &judged, input)
+		if judged.Refusal != nil || a.count(&judged, current, input) {
+			return judged, nil
+		}
+		// The policy was replaced meanwhile: the call is judged by the new one.
 	}
-	order.Record = a.auditor.recorder(ctx, &order, input)
-	return order, nil
 }
 
 // judge finds the tool, decodes the input and has the policy decide.
@@ -101,10 +105,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		order.Refusal = refused(order)
 		return nil
 	}
-	if order.Refusal = a.count(order, entry, input.json); order.Refusal != nil {
-		return nil
-	}
-	order.Call = call
+	order.Call, order.Spec = call, &entry.Spec
 	if decision.Action == policy.Ask {
 		order.Quick = false
 		subject.Digest = callDigest(order.Tool, input.json)
@@ -157,27 +158,32 @@ func subjectOf(s *session.Session, entry *tools.Entry, input []byte, effects []t
 	}
 }
 
-// count counts the call against the limits, and returns how it ends where it is
-// one too many.
-func (a *admission) count(order *executor.Order, entry *tools.Entry, input []byte) *executor.Finished {
-	call := limit.Call{Spec: &entry.Spec, Principal: order.Owner, Session: order.Session.ID}
-	if a.rules.policy.LoopGuard() != (policy.LoopGuard{}) {
-		call.Digest = callDigest(order.Tool, input)
+// count counts the call against the limits of the policy that judged it, last of
+// all, and refuses it where it is one too many. It reports false, and counts
+// nothing, where another policy has come into force.
+func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInput) bool {
+	call := limit.Call{Spec: order.Spec, Principal: order.Owner, Session: order.Session.ID}
+	if p.LoopGuard() != (policy.LoopGuard{}) {
+		call.Digest = callDigest(order.Tool, input.json)
 	}
-	permit, tooMany := a.rules.limiter.Take(call)
+	permit, tooMany, ok := a.rules.take(p, call)
+	if !ok {
+		return false
+	}
 	for _, shadow := range permit.Shadows() {
 		a.meters.shadowLimited.Inc(shadow.Rule, order.Tool)
 	}
 	if tooMany != nil {
 		a.meters.limited.Inc(tooMany.Rule, order.Tool)
-		end := refusal(executor.RateLimited, "rate_limited", tooMany.Message)
-		end.Failure.Retryable, end.Failure.RetryAfter = tooMany.RetryAfter > 0, tooMany.RetryAfter
-		return end
+		order.Refusal = refusal(executor.RateLimited, "rate_limited", tooMany.Message)
+		order.Refusal.Failure.Retryable, order.Refusal.Failure.RetryAfter = tooMany.RetryAfter > 0, tooMany.RetryAfter
+		order.Call, order.Ask = nil, nil
+		return true
 	}
 	if permit != nil {
 		order.Release = permit.Release
 	}
-	return nil
+	return true
 }
 
 // question returns what a person is asked about a call.

@@ -4,6 +4,8 @@
 package service_test
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -407,5 +410,32 @@ func TestCheckCall(t *testing.T) {
 	} {
 		_, err := c.CheckCall(timeout(t), bad)
 		wantCode(t, err, codes.InvalidArgument, "")
+	}
+}
+
+type brokenCall struct{ tools.Call }
+
+func (brokenCall) Preview(context.Context) tools.Preview { panic("secret of preview") }
+
+type brokenTool struct{ tools.Tool }
+
+func (b brokenTool) Decode(env tools.Env, input json.RawMessage) (tools.Call, error) {
+	call, err := b.Tool.Decode(env, input)
+	return brokenCall{call}, err
+}
+
+// TestPreviewThatPanics: what goes wrong before a call becomes an execution
+// takes nothing of its limits.
+func TestPreviewThatPanics(t *testing.T) {
+	s := serve(t, withPolicy(t, "limits: [{name: one, tools: [shell], concurrent: 1}]\n"), func(c *service.Config) {
+		if err := c.Registry.Replace("shell", brokenTool{shellTool()}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c := s.dial("")
+	_, err := c.call(asJSON("shell", `{"command":"make"}`))
+	wantCode(t, err, codes.Internal, "")
+	if end := c.run(asJSON("shell", `{"command":"ls"}`)); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("the next call ended with %v", end)
 	}
 }

@@ -5,6 +5,7 @@ package service
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/limit"
@@ -14,10 +15,11 @@ import (
 // rules are the policy in force, and the limits it sets. They change together:
 // no call is judged by one version and counted by another.
 type rules struct {
-	mu      sync.RWMutex
-	policy  *policy.Policy
+	policy atomic.Pointer[policy.Policy]
+	desk   *approval.Desk
+
+	mu      sync.RWMutex // held over changes, so that counting sees one version
 	limiter *limit.Limiter
-	desk    *approval.Desk
 }
 
 func newRules(desk *approval.Desk) *rules {
@@ -28,10 +30,19 @@ func newRules(desk *approval.Desk) *rules {
 	return &rules{limiter: limiter, desk: desk}
 }
 
-// hold returns the policy in force, which stays in force until release.
-func (r *rules) hold() (p *policy.Policy, release func()) {
+// current returns the policy in force.
+func (r *rules) current() *policy.Policy { return r.policy.Load() }
+
+// take counts a call that p has judged. It reports false, and counts nothing,
+// where p is no longer in force.
+func (r *rules) take(p *policy.Policy, call limit.Call) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
 	r.mu.RLock()
-	return r.policy, r.mu.RUnlock
+	defer r.mu.RUnlock()
+	if r.policy.Load() != p {
+		return nil, nil, false
+	}
+	permit, tooMany = r.limiter.Take(call)
+	return permit, tooMany, true
 }
 
 // replace puts another policy in force for every call that comes later.
@@ -42,7 +53,7 @@ func (r *rules) replace(p *policy.Policy) error {
 		return err
 	}
 	r.desk.SetSelfApproval(p.Approvals().Self)
-	r.policy = p
+	r.policy.Store(p)
 	return nil
 }
 

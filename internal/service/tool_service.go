@@ -161,8 +161,7 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err != nil {
 		return nil, err
 	}
-	p, release := s.server.rules.hold()
-	defer release()
+	p := s.server.rules.current()
 	wanted := tools.Selection{Include: request.GetNames()}
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
