@@ -59,7 +59,7 @@ func anyChange(r *rand.Rand, t *testing.T, b *workspace.Batch, f *fixture) {
 func TestUndoRestoresExactly(t *testing.T) {
 	rounds := 40
 	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		rounds = 5000
+		rounds = 2000
 	}
 	for seed := range rounds {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))

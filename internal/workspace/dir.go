@@ -187,8 +187,9 @@ func (f folder) entries(limit int) (entries []Entry, more bool, err error) {
 // maxDepth is how deep trees are walked: each level keeps a descriptor open.
 const maxDepth = 256
 
-// errDeep says that a tree is deeper than that.
-var errDeep = fmt.Errorf("there are more than %d directories in one another", maxDepth)
+// ErrTooDeep is wrapped by errors about trees that are deeper than that, and
+// about directories that would make them so.
+var ErrTooDeep = fmt.Errorf("more than %d directories in one another", maxDepth)
 
 // SkipDir is returned by the visitor of [Workspace.Walk] to leave a directory
 // out.
@@ -211,7 +212,7 @@ func (w *Workspace) Walk(ctx context.Context, path string, limit int, visit func
 
 func (f folder) walk(ctx context.Context, limit, depth int, all *bool, visit func(Entry) error) error {
 	if depth == 0 {
-		return fmt.Errorf("%s: %w", f.path, errDeep)
+		return fmt.Errorf("%s: %w", f.path, ErrTooDeep)
 	}
 	names, more, err := f.names(limit)
 	if err != nil {

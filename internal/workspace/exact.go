@@ -34,18 +34,25 @@ func (w *Workspace) openExactly(path string, flags int, mode uint32) (fd int, er
 	return fd, nil
 }
 
-// descend opens path below dir, which stays open.
+// descend opens path below dir, which stays open. However deep the path is, it
+// needs two descriptors.
 func descend(dir int, path string, flags int, mode uint32) (int, error) {
-	part, rest, deeper := strings.Cut(path, "/")
-	if !deeper {
-		return openat(dir, part, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	at := dir
+	for {
+		part, rest, deeper := strings.Cut(path, "/")
+		how := flags
+		if deeper {
+			how = searchOnly | unix.O_DIRECTORY
+		}
+		next, err := openat(at, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+		if at != dir {
+			unix.Close(at)
+		}
+		if err != nil || !deeper {
+			return next, err
+		}
+		at, path = next, rest
 	}
-	next, err := openat(dir, part, searchOnly|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(next)
-	return descend(next, rest, flags, mode)
 }
 
 // moved tells a link that has appeared from a file that is in the way.

@@ -214,6 +214,9 @@ func (w *Workspace) mkdirs(path string) (made []string, err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if strings.Count(path, "/") >= maxDepth-1 { // or it could not be removed again
+		return nil, fmt.Errorf("%.60s…: %w", path, ErrTooDeep)
+	}
 	if made, err = w.mkdirs(filepath.Dir(path)); err != nil {
 		return made, err
 	}
@@ -290,7 +293,7 @@ func (w *Workspace) RemoveAll(ctx context.Context, path string) error {
 
 func (f folder) removeAll(ctx context.Context, name string, depth int) error {
 	if depth == 0 {
-		return fmt.Errorf("%s: %w", f.path, errDeep)
+		return fmt.Errorf("%s: %w", f.path, ErrTooDeep)
 	}
 	deeper, err := f.child(name)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {

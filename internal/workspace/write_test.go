@@ -335,7 +335,7 @@ func TestSwaps(t *testing.T) {
 	})
 	rounds := 300
 	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		rounds = 200_000
+		rounds = 100_000
 	}
 	for range 4 {
 		group.Go(func() {

@@ -22,6 +22,8 @@ func explain(err error) error {
 		return tools.Failf("path_moved", "%v: a link has appeared in it. Nothing was touched; call again if it is what you mean.", err)
 	case errors.Is(err, workspace.ErrChanged):
 		return tools.Failf("stale_file", "%v. Nothing was written. Read the file again, then repeat the call.", err)
+	case errors.Is(err, workspace.ErrTooDeep):
+		return tools.Failf("path_too_deep", "%v. Nothing was made.", err)
 	case errors.Is(err, workspace.ErrTooLarge):
 		return tools.Failf("file_too_large", "%v", err)
 	case errors.Is(err, workspace.ErrNotKept):

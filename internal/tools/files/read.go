@@ -161,6 +161,9 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*pa
 	if err != nil {
 		return nil, err
 	}
+	if p.lines, err = skipLines(r, in.Offset-1); err != nil {
+		return nil, err
+	}
 	for {
 		line, ending, err := readLine(r)
 		if err == io.EOF {
@@ -170,9 +173,6 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*pa
 			return nil, err
 		}
 		p.lines++
-		if p.lines < in.Offset {
-			continue
-		}
 		if p.lines >= in.Offset+in.Limit || p.text.Len() >= room {
 			p.more = true
 			return p, nil
@@ -220,6 +220,41 @@ func (p *page) decoder(file io.Reader, name string) (*bufio.Reader, error) {
 		return nil, binaryFile(name, head, "read")
 	}
 	return r, nil
+}
+
+// skipLines passes over n lines, or as many as there are, and returns how many
+// those were.
+func skipLines(r *bufio.Reader, n int) (skipped int, err error) {
+	partial := false // something of a line was passed over that has no ending yet
+	for skipped < n {
+		if _, err := r.Peek(1); err == io.EOF {
+			if partial {
+				skipped++
+			}
+			return skipped, nil
+		} else if err != nil {
+			return skipped, err
+		}
+		buf, _ := r.Peek(r.Buffered())
+		if count := bytes.Count(buf, []byte{'\n'}); skipped+count <= n {
+			skipped += count
+			partial = buf[len(buf)-1] != '\n'
+			if skipped == n { // up to the last ending: what follows is wanted
+				buf = buf[:bytes.LastIndexByte(buf, '\n')+1]
+				partial = false
+			}
+		} else {
+			end := 0
+			for ; skipped < n; skipped++ {
+				end += bytes.IndexByte(buf[end:], '\n') + 1
+			}
+			buf = buf[:end]
+		}
+		if _, err := r.Discard(len(buf)); err != nil {
+			return skipped, err
+		}
+	}
+	return skipped, nil
 }
 
 // readLine returns a line without its ending, at most a little more than can be

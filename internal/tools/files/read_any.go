@@ -159,17 +159,25 @@ func modeOf(file *os.File, op readOp, size int64) (string, error) {
 // maxHashed is up to which size a file is hashed that is read in part.
 const maxHashed = 16 << 20
 
-// hashedFile is a file that is hashed while it is read for the first time.
+// hashedFile is a file that is hashed while it is read for the first time. It
+// ends where it ended when it was opened: one that grows as fast as it is read
+// has no other end.
 type hashedFile struct {
 	file *os.File
 	sum  hash.Hash // nil where it is not hashed
 	size int64
-	seen int64
-	done bool // all was seen: it is read again
+	at   int64
+	seen int64 // hashed
+	done bool  // it is read again
 }
 
 func (h *hashedFile) Read(p []byte) (int, error) {
-	n, err := h.file.Read(p)
+	left := h.size - h.at
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	n, err := h.file.Read(p[:min(int64(len(p)), left)])
+	h.at += int64(n)
 	if h.sum != nil && !h.done {
 		h.sum.Write(p[:n])
 		h.seen += int64(n)
@@ -177,9 +185,12 @@ func (h *hashedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Seek goes to the beginning; offset and whence are for [io.Seeker].
 func (h *hashedFile) Seek(offset int64, whence int) (int64, error) {
 	h.done = true
-	return h.file.Seek(offset, whence)
+	at, err := h.file.Seek(offset, whence)
+	h.at = at
+	return at, err
 }
 
 // finish reads what is left and returns the hash, or nothing where the file was
