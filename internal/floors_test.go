@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/shell", "internal/strictyaml"},
 	{"internal/search", "internal/tools"},
-	{"internal/audit", "internal/auth", "internal/metrics", "internal/workspace"},
+	{"internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
@@ -40,7 +40,7 @@ var reserved = map[string][]string{
 	"github.com/grpc-ecosystem":      {"internal/service"},
 	"github.com/spf13/cobra":         {"cmd/toolserver"},
 	"github.com/goccy/go-yaml":       {"internal/strictyaml"},
-	"cel.dev":                        {"internal/policy"},
+	"cel.dev":                        {}, // tests alone
 	module + "internal/tools/files":  {"cmd/toolserver"},
 	module + "internal/tools/search": {"cmd/toolserver"},
 	module + "internal/tools/turn":   {"cmd/toolserver"},

@@ -6,92 +6,46 @@ package policy
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
-	"sync"
-	"time"
 
-	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/types"
-
+	"github.com/toolserver/toolserver/internal/cel"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// Bounds of one evaluation. The cost is what decides, on every machine alike;
-// the time is there for the case that the cost of something is not known well.
 const (
-	maxCost      = 100_000
-	maxTime      = time.Second
-	maxCondition = 4096    // bytes of an expression
-	maxJudged    = 1 << 20 // bytes of an input that conditions look at
-	maxRegexp    = 1000    // instructions
-	maxMemory    = 1 << 19 // elements, of which 10 bytes of a string are one
+	maxCost   = 100_000 // steps of one evaluation: some milliseconds at most
+	maxJudged = 1 << 20 // bytes of an input that conditions look at
 )
 
-var sizes = types.NewSizeCalculator(types.SizeCalculatorMaxTraversal(maxMemory), types.SizeCalculatorMaxDepth(100))
-
 // A condition is a compiled CEL expression over a call and one of its effects.
-type condition struct{ program cel.Program }
-
-// celEnv returns what expressions may speak of. It is made for the first
-// condition that is compiled, so that a policy without any does not pay.
-var celEnv = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
-		cel.Variable("tool.name", cel.StringType),
-		cel.Variable("tool.kind", cel.StringType),
-		cel.Variable("tool.server", cel.StringType),
-		cel.Variable("tool.level", cel.StringType),
-		cel.Variable("input", cel.DynType),
-		cel.Variable("effect.kind", cel.StringType),
-		cel.Variable("effect.path", cel.StringType),
-		cel.Variable("effect.named", cel.StringType),
-		cel.Variable("effect.program", cel.StringType),
-		cel.Variable("effect.argv", cel.ListType(cel.StringType)),
-		cel.Variable("effect.host", cel.StringType),
-		cel.Variable("effect.port", cel.IntType),
-		cel.Variable("effect.tool", cel.StringType),
-		cel.Variable("effect.mode", cel.StringType),
-		cel.Variable("effect.unclear", cel.BoolType),
-		cel.Variable("principal", cel.StringType),
-		cel.Variable("session.id", cel.StringType),
-		cel.Variable("session.labels", cel.MapType(cel.StringType, cel.StringType)),
-		cel.Variable("session.level", cel.StringType),
-		cel.Variable("session.mode", cel.StringType),
-		cel.CrossTypeNumericComparisons(true),
-		cel.ParserRecursionLimit(64),
-		cel.ParserExpressionSizeLimit(maxCondition),
-		cel.RegexProgramSizeLimit(maxRegexp),
-	)
-})
+type condition struct{ program *cel.Program }
 
 // compileCondition compiles an expression that is true or false.
 func compileCondition(text string) (*condition, error) {
-	if len(text) > maxCondition {
-		return nil, fmt.Errorf("has %d bytes: at most %d", len(text), maxCondition)
-	}
-	env, err := celEnv()
-	if err != nil {
-		return nil, err
-	}
-	ast, issues := env.Compile(text)
-	if issues.Err() != nil {
-		var problems []string
-		for _, problem := range issues.Errors() {
-			problems = append(problems, fmt.Sprintf("column %d: %s", problem.Location.Column()+1, problem.Message))
-		}
-		return nil, errors.New(strings.Join(problems, "; "))
-	}
-	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("gives %s: want true or false", out)
-	}
-	program, err := env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost), cel.InterruptCheckFrequency(64),
-		// The cost of what is done with values of unknown type is not known: this
-		// bounds what they can grow to.
-		cel.MemoryLimit(maxMemory), cel.MemoryTracking(types.MemoryTrackerSizeCalculator(sizes)))
+	env := cel.Env{MaxCost: maxCost, Variables: []cel.Variable{
+		{Name: "tool.name", Type: cel.StringType},
+		{Name: "tool.kind", Type: cel.StringType},
+		{Name: "tool.server", Type: cel.StringType},
+		{Name: "tool.level", Type: cel.StringType},
+		{Name: "input", Type: cel.DynType},
+		{Name: "effect.kind", Type: cel.StringType},
+		{Name: "effect.path", Type: cel.StringType},
+		{Name: "effect.named", Type: cel.StringType},
+		{Name: "effect.program", Type: cel.StringType},
+		{Name: "effect.argv", Type: cel.ListType(cel.StringType)},
+		{Name: "effect.host", Type: cel.StringType},
+		{Name: "effect.port", Type: cel.IntType},
+		{Name: "effect.tool", Type: cel.StringType},
+		{Name: "effect.mode", Type: cel.StringType},
+		{Name: "effect.unclear", Type: cel.BoolType},
+		{Name: "principal", Type: cel.StringType},
+		{Name: "session.id", Type: cel.StringType},
+		{Name: "session.labels", Type: cel.MapType(cel.StringType, cel.StringType)},
+		{Name: "session.level", Type: cel.StringType},
+		{Name: "session.mode", Type: cel.StringType},
+	}}
+	program, err := env.Compile(text)
 	if err != nil {
 		return nil, err
 	}
@@ -101,17 +55,7 @@ func compileCondition(text string) (*condition, error) {
 // holds evaluates the condition for one effect of a call. An error says that
 // there is no answer.
 func (c *condition) holds(facts *facts, call Call, effect tools.Effect) (bool, error) {
-	// There is no caller to stop for: the bound is the same for every call.
-	ctx, cancel := context.WithTimeout(context.Background(), maxTime)
-	defer cancel()
-	out, _, err := c.program.ContextEval(ctx, &activation{facts: facts, call: &call, effect: &effect})
-	if err != nil {
-		return false, cmp.Or(facts.err, err)
-	}
-	if out != types.True && out != types.False {
-		return false, fmt.Errorf("it gives %s, which is neither true nor false", out.Type().TypeName())
-	}
-	return out == types.True, nil
+	return c.program.Eval(&judged{facts, call, effect})
 }
 
 // facts are what conditions on one call share.
@@ -121,66 +65,62 @@ type facts struct {
 	err   error
 }
 
-// activation tells CEL the values of variables when it asks for them.
-type activation struct {
+// judged is what a condition is asked about.
+type judged struct {
 	facts  *facts
-	call   *Call
-	effect *tools.Effect
+	call   Call
+	effect tools.Effect
 }
 
-func (a *activation) Parent() cel.Activation { return nil }
-
-func (a *activation) ResolveName(name string) (any, bool) {
+// Variable implements cel.Variables.
+func (j *judged) Variable(name string) (cel.Value, error) {
 	switch name {
 	case "input":
-		if !a.facts.read {
-			a.facts.input, a.facts.err = readInput(a.call.Input)
-			a.facts.read = true
+		if !j.facts.read {
+			j.facts.input, j.facts.err = readInput(j.call.Input)
+			j.facts.read = true
 		}
-		return a.facts.input, a.facts.err == nil
+		return cel.Of(j.facts.input), j.facts.err
 	case "tool.name":
-		return a.call.Spec.Name, true
+		return cel.String(j.call.Spec.Name), nil
 	case "tool.kind":
-		return a.call.Spec.Kind.String(), true
+		return cel.String(j.call.Spec.Kind.String()), nil
 	case "tool.server":
-		return a.call.Spec.Server, true
+		return cel.String(j.call.Spec.Server), nil
 	case "tool.level":
-		return a.call.Spec.Level.String(), true
+		return cel.String(j.call.Spec.Level.String()), nil
 	case "effect.kind":
-		return a.effect.Kind.String(), true
+		return cel.String(j.effect.Kind.String()), nil
 	case "effect.path":
-		return a.effect.Path, true
+		return cel.String(j.effect.Path), nil
 	case "effect.named":
-		if a.effect.Named == "" {
-			return a.effect.Path, true
-		}
-		return a.effect.Named, true
+		return cel.String(cmp.Or(j.effect.Named, j.effect.Path)), nil
 	case "effect.program":
-		return a.effect.Program, true
+		return cel.String(j.effect.Program), nil
 	case "effect.argv":
-		return a.effect.Argv, true
+		return cel.Of(j.effect.Argv), nil
 	case "effect.host":
-		return a.effect.Host, true
+		return cel.String(j.effect.Host), nil
 	case "effect.port":
-		return a.effect.Port, true
+		return cel.Int(int64(j.effect.Port)), nil
 	case "effect.tool":
-		return a.effect.Tool, true
+		return cel.String(j.effect.Tool), nil
 	case "effect.mode":
-		return a.effect.Mode.String(), true
+		return cel.String(j.effect.Mode.String()), nil
 	case "effect.unclear":
-		return a.effect.Unclear != "", true
+		return cel.Bool(j.effect.Unclear != ""), nil
 	case "principal":
-		return a.call.Principal, true
+		return cel.String(j.call.Principal), nil
 	case "session.id":
-		return a.call.SessionID, true
+		return cel.String(j.call.SessionID), nil
 	case "session.labels":
-		return a.call.Labels, true
+		return cel.Of(j.call.Labels), nil
 	case "session.level":
-		return a.call.Level.String(), true
+		return cel.String(j.call.Level.String()), nil
 	case "session.mode":
-		return a.call.Mode.String(), true
+		return cel.String(j.call.Mode.String()), nil
 	}
-	return nil, false
+	return cel.Value{}, fmt.Errorf("there is no variable %s", name)
 }
 
 // readInput returns the input of a call as CEL sees it: whole numbers as ints.

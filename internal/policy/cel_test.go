@@ -32,6 +32,7 @@ func TestConditions(t *testing.T) {
 		{`effect.kind == "runs" && effect.program == "git" && effect.argv.exists(w, w == "--force")`, `{}`, "runs git push --force", "holds"},
 		{`effect.host == "h" && effect.port == 443`, `{}`, "reaches h 443", "holds"},
 		{`effect.kind == "uses" && effect.tool == "tool" && !effect.unclear`, `{}`, "", "holds"},
+		{`effect.mode != "x" && effect.program == "" && size(effect.argv) == 0`, `{}`, "", "holds"},
 		// What gives no answer is a refusal, for every action.
 		{`input.path == "x"`, `{}`, "", "no such key: path"},
 		{`input.path == "x"`, ``, "", "no such key: path"},

@@ -95,11 +95,12 @@ func BuiltinText() string { return string(defaultText) }
 func Builtin() *Policy { return builtin() }
 
 var builtin = sync.OnceValue(func() *Policy {
-	p, err := Parse(BuiltinName, defaultText)
-	if err != nil {
+	c := &compiler{Reader: strictyaml.NewReader(BuiltinName, "policy"), builtin: true}
+	p := c.compile(&builtinFile)
+	if err := c.Err(); err != nil {
 		panic(err)
 	}
-	return p
+	return p.of(BuiltinName, defaultText)
 })
 
 const (
@@ -121,15 +122,21 @@ func Parse(file string, data []byte) (*Policy, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
+	return p.of(file, data), nil
+}
+
+// of notes which file, with which text, the policy was read from.
+func (p *Policy) of(file string, data []byte) *Policy {
 	hash := sha256.Sum256(data)
 	p.file, p.version = file, hex.EncodeToString(hash[:6])
-	return p, nil
+	return p
 }
 
 // A compiler turns a file into a policy and notes what is wrong.
 type compiler struct {
 	*strictyaml.Reader
-	names []namedTool
+	names   []namedTool
+	builtin bool // not read now, but when the server was made
 }
 
 func (c *compiler) compile(f *policyFile) *Policy {
@@ -184,7 +191,7 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 		uses:       c.tools(key+".uses", f.Uses),
 		principals: c.globs(key+".principals", f.Principals),
 	}
-	if !c.Has(key + ".action") {
+	if !c.Has(key+".action") && !c.builtin {
 		c.Fault(key+".action", "a rule needs an action: allow, ask or deny")
 	}
 	forbids := r.action != Allow
