@@ -178,7 +178,7 @@ func TestSwaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := content(t, outside)
-	rounds := 20
+	rounds := 8
 	if os.Getenv("TOOLSERVER_SOAK") == "1" {
 		rounds = 5_000
 	}
