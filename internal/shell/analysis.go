@@ -56,8 +56,9 @@ func (a *analysis) begin() *state {
 type dialect int
 
 const (
-	bash  dialect = iota
-	posix         // sh and its kind, which may be bash or not
+	bash   dialect = iota
+	posix          // sh and its kind, which may be bash or not
+	evaled         // the shell at hand, which has variables and functions already
 )
 
 // script follows a text that a shell reads from s on.
@@ -65,6 +66,9 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 	a.parsed += len(text)
 	if a.scripts >= maxScripts || a.parsed > maxParsed {
 		return errTooMuch
+	}
+	if reason := refuse(text); reason != "" {
+		return errors.New(reason)
 	}
 	file, err := parse(text)
 	if err != nil {
@@ -75,6 +79,12 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 	}
 	survey, source := a.survey, a.source
 	a.survey, a.source = look(file, text), text
+	if d == evaled {
+		// What is outside the text may change the same variables and be called
+		// from it.
+		a.survey.blind, a.survey.shift, a.survey.move, a.survey.arrays = true, true, true, true
+		a.survey.stray = a.survey.stray || survey != nil && survey.stray
+	}
 	a.scripts++
 	a.stmts(file.Stmts, s)
 	a.scripts--
@@ -109,7 +119,7 @@ func (a *analysis) anywhere(s *state) *state {
 // finish follows what a trap would run, when all functions are known.
 func (a *analysis) finish() {
 	for i := 0; i < len(a.traps); i++ {
-		if err := a.script(a.traps[i], a.anywhere(nil), bash); err != nil {
+		if err := a.script(a.traps[i], a.anywhere(nil), evaled); err != nil {
 			a.effects = append(a.effects, guess(a.traps[i], "a trap runs a text that cannot be followed: "+err.Error())...)
 		}
 	}
@@ -169,6 +179,7 @@ func (a *analysis) body(decl *syntax.FuncDecl, words []word, s *state) *state {
 		s.dirs = nil
 		return s
 	}
+	s.stdin = input{}
 	params, know := s.params, s.paramsKnown
 	s.params, s.paramsKnown = words[1:], !a.survey.shift && !slices.ContainsFunc(words, func(w word) bool { return w.many })
 	s = a.again(decl, s)

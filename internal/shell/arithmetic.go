@@ -53,7 +53,7 @@ func (a *analysis) arithmeticAssign(x syntax.ArithmExpr, s *state) {
 			a.unclear("arithmetic assigns to something that is not a name")
 			return
 		}
-		if reason := danger(part.Value, word{unknown: true}); reason != "" {
+		if reason := a.risk(part.Value, word{unknown: true, number: true}, s); reason != "" {
 			a.unclear(reason)
 		}
 		a.assign(part.Value, word{unknown: true, number: true}, s)
@@ -61,6 +61,9 @@ func (a *analysis) arithmeticAssign(x syntax.ArithmExpr, s *state) {
 		a.parts(w.Parts, s)
 		if part.Param != nil {
 			s.forget(part.Param.Value)
+			if reason := a.risk(part.Param.Value, word{unknown: true, number: true}, s); reason != "" {
+				a.unclear(reason)
+			}
 		}
 	default:
 		a.unclear("arithmetic assigns to something that is not a name")

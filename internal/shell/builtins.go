@@ -12,9 +12,11 @@ import (
 // one. Builtins change nothing but the shell, unless they say otherwise.
 func builtin(name string) func(*call) {
 	switch name {
-	case ":", "true", "false", "echo", "pwd", "dirs", "times", "type", "jobs", "caller", "help", "break", "continue", "return",
+	case ":", "true", "false", "echo", "pwd", "dirs", "times", "type", "caller", "help", "break", "continue", "return",
 		"bg", "fg", "disown", "suspend", "logout", "ulimit", "umask", "unalias":
 		return quiet
+	case "jobs":
+		return jobs
 	case "cd", "pushd":
 		return cd
 	case "popd":
@@ -70,6 +72,24 @@ func builtin(name string) func(*call) {
 func quiet(*call) {}
 
 func puzzling(c *call) { c.doubt("what " + c.words[0].text + " does is not known") }
+
+// jobs runs the words after -x.
+func jobs(c *call) {
+	for i, w := range c.words[1:] {
+		switch {
+		case w.hidesOption():
+			c.doubt("a word that is not known may be an option")
+		case w.is("--") || !w.mayBeOption():
+			return
+		case strings.Contains(w.text, "x"):
+			c.doubt("jobs -x runs a command")
+			if rest := c.words[i+2:]; len(rest) > 0 {
+				c.a.run(rest, c.s.fork(), "jobs may change its words", asWritten)
+			}
+			return
+		}
+	}
+}
 
 func kill(c *call) { c.readOnly = false }
 
@@ -228,7 +248,7 @@ func eval(c *call) {
 	}
 	c.expect(c.a.survey.blind)
 	c.s.forgetAll()
-	c.script(text, c.s, bash)
+	c.script(text, c.s, evaled)
 	c.s.forgetAll()
 }
 
@@ -253,11 +273,24 @@ func trap(c *call) {
 	}
 	c.expect(c.a.survey.blind)
 	c.s.forgetAll()
+	later := func(w word) bool { return !w.is("EXIT") && !w.is("0") }
+	if slices.ContainsFunc(words[1:], later) && (c.a.survey.move || mayMove(words[0])) {
+		c.s.dirs, c.s.old, c.s.stack = nil, nil, nil // from now on, at any time
+		c.a.moved(c.s)
+	}
 	if !words[0].known() {
 		c.doubt("it runs a text that is not known")
 		return
 	}
 	c.a.traps = append(c.a.traps, words[0].text)
+}
+
+// mayMove reports whether a text could change the directory.
+func mayMove(w word) bool {
+	text := strings.NewReplacer("'", "", `"`, "", `\`, "").Replace(w.text)
+	return !w.known() || slices.ContainsFunc([]string{"cd", "pushd", "popd", "eval", "source", ". ", "{", "PWD", "DIRSTACK"}, func(name string) bool {
+		return strings.Contains(text, name)
+	})
 }
 
 // exec runs a program in place of the shell.

@@ -42,7 +42,7 @@ func (a *analysis) callExpr(cmd *syntax.CallExpr, s *state) (ok, fail *state) {
 	for _, as := range cmd.Assigns {
 		value := a.assigned(as, s)
 		name := as.Name.Value
-		why := danger(name, value)
+		why := a.risk(name, value, s)
 		if len(words) == 0 {
 			if why != "" {
 				a.unclear(why)
@@ -202,5 +202,5 @@ func (c *call) script(text word, s *state, d dialect) {
 // fresh is the state of a new shell that the call starts with parameters.
 func (c *call) fresh(params []word) *state {
 	known := !slices.ContainsFunc(params, func(w word) bool { return w.many })
-	return &state{dirs: c.s.dirs, params: params, paramsKnown: known, stdin: c.s.stdin}
+	return &state{dirs: c.s.dirs, params: params, paramsKnown: known}
 }

@@ -13,7 +13,7 @@ import (
 // begins so.
 var dangerous = strings.Fields(`
 	PATH HOME SHELL IFS ENV BASH_ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 SHELLOPTS BASHOPTS BASH_FUNC_* BASH_XTRACEFD
-	BASH_LOADABLES_PATH CDPATH GLOBIGNORE EXECIGNORE FPATH ZDOTDIR INPUTRC HISTFILE POSIXLY_CORRECT TMPDIR TMOUT
+	BASH_LOADABLES_PATH BASH_CMDS BASH_ALIASES BASH_COMPAT MAIL MAILPATH PWD OLDPWD DIRSTACK CDPATH GLOBIGNORE EXECIGNORE FPATH ZDOTDIR INPUTRC HISTFILE POSIXLY_CORRECT TMPDIR TMOUT
 	PAGER *PAGER EDITOR *EDITOR VISUAL BROWSER *_BROWSER FCEDIT LESS* LV MORE MANOPT MANPATH
 	LD_* DYLD_* _RLD* LIBPATH SHLIB_PATH GCONV_PATH LOCPATH NLSPATH GLIBC_TUNABLES MALLOC_* HOSTALIASES RES_OPTIONS
 	LOCALDOMAIN TERMINFO* TERMCAP TERMPATH
@@ -46,8 +46,30 @@ var harmless = map[string][]string{
 	"POSIXLY_CORRECT": {}, "LD_PRELOAD": {""}, "LD_LIBRARY_PATH": {""}, "BASH_ENV": {""}, "ENV": {""}, "RUSTC_WRAPPER": {""},
 }
 
+// integers are the variables of the shell that evaluate what they are given as
+// arithmetic, which can run commands.
+var integers = strings.Fields(`
+	RANDOM SRANDOM SECONDS LINENO HISTCMD OPTIND OPTERR EPOCHSECONDS EPOCHREALTIME BASH_MONOSECONDS BASHPID BASH_SUBSHELL
+	UID EUID PPID SHLVL COLUMNS LINES COPROC_PID MAILCHECK HISTSIZE HISTFILESIZE FUNCNEST
+`)
+
+// places are the variables that say where the shell is and was.
+var places = []string{"PWD", "OLDPWD", "DIRSTACK"}
+
+// risk is danger, for a variable of the shell at hand.
+func (a *analysis) risk(name string, value word, s *state) string {
+	if slices.Contains(places, name) {
+		s.dirs, s.old, s.stack = nil, nil, nil
+		a.moved(s)
+	}
+	return danger(name, value)
+}
+
 // danger tells why giving a variable a value is dangerous; "" where it is not.
 func danger(name string, value word) string {
+	if slices.Contains(integers, name) && !value.number && !(value.known() && isNumber(value.text)) {
+		return "it sets " + name + ", which evaluates its value as arithmetic"
+	}
 	if !isDangerous(name) {
 		return ""
 	}

@@ -161,7 +161,9 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 			f.a.arithmetic(part.X, f.s)
 			f.unknown(word{unknown: true, number: true})
 		case *syntax.ProcSubst:
-			f.a.stmts(part.Stmts, f.s.fork())
+			t := f.s.fork()
+			t.stdin = input{}
+			f.a.stmts(part.Stmts, t)
 			if len(parts) == 1 && !f.started && f.cur == (word{}) {
 				f.cur.pipe = true
 				f.started = true

@@ -81,6 +81,9 @@ func (g *grammar) command(depth int) string {
 	if slices.Contains([]int{10, 15, 17, 31, 33, 40}, form) && g.IntN(6) > 0 {
 		form = 25 // eval, xargs, trap and their like make much unclear
 	}
+	if g.IntN(60) == 0 {
+		return g.hidden()
+	}
 	switch form {
 	case 0:
 		return "( " + inner() + "\n)"
@@ -187,6 +190,55 @@ func (g *grammar) command(depth int) string {
 		return fmt.Sprintf("if %s; then k() { %s; }; else k() { %s; }; fi; k", g.stub(), g.call(), g.call())
 	default:
 		return g.simple()
+	}
+}
+
+// hidden makes a command that bash runs where it does not look like one. Nearly
+// all of it is unclear.
+func (g *grammar) hidden() string {
+	program := g.stub()
+	code := "a[$(" + program + ")]"
+	integer := g.pick("RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD", "OPTIND", "EPOCHSECONDS", "BASHPID", "UID", "SHLVL")
+	filled := g.pick("REPLY", "MAPFILE", "BASH_REMATCH", "OPTARG", "PIPESTATUS", "FUNCNAME", "COPROC", "DIRSTACK", "_")
+	switch g.IntN(18) {
+	case 0:
+		return "jobs " + g.pick("-x ", "-lx ", "-- ") + g.call()
+	case 1:
+		return fmt.Sprintf("%s '%s'", g.pick("declare -a", "declare -A", "typeset -a", "readonly -a"), "w=([0]=$("+program+"))")
+	case 2:
+		return fmt.Sprintf("w='($(%s))'; declare %s %s=\"$w\"", program, g.pick("-a", "-A", ""), g.variable())
+	case 3:
+		return fmt.Sprintf("( w='($(%s))'; declare -a y; declare y=\"$w\" )", program)
+	case 4:
+		return fmt.Sprintf("( %s='%s' )", integer, code)
+	case 5:
+		return fmt.Sprintf("( for %s in '%s'; do :; done )", integer, code)
+	case 6:
+		return fmt.Sprintf("( read %s <<< '%s' )", integer, code)
+	case 7:
+		return fmt.Sprintf("( printf -v %s %%s '%s' )", integer, code)
+	case 8:
+		return fmt.Sprintf("( %s %s='%s' )", g.pick("export", "declare", "declare -i"), integer, code)
+	case 9:
+		return fmt.Sprintf("( %s='%s' %s )", integer, code, g.pick("alpha", ":", "eval :"))
+	case 10:
+		fills := g.pick("read <<< "+program, "mapfile -t <<< "+program, "[[ "+program+" =~ .* ]]", "getopts a: o -a "+program, ": "+program)
+		return fmt.Sprintf("( %s=ls; %s; $%[1]s a )", filled, fills)
+	case 11:
+		return g.pick("bash", "sh") + " -c $'echo a \\\\\\r\\n" + program + "'"
+	case 12:
+		return "eval $'cat <<E\\r\\nE\\n" + program + " <<X\\nE\\r\\nbeta\\nX'"
+	case 13:
+		reads := g.pick("read x", "read -n 3 x", "mapfile -n 1 x")
+		return fmt.Sprintf("%s <<< $'alpha <<E\\n%s\\nE'", g.pick("{ "+reads+"; bash; }", "( "+reads+"; sh )", "bash -c '"+reads+"; bash'"), program)
+	case 14:
+		return fmt.Sprintf("bash <<< $'read x\\nalpha <<E\\n%s\\nE'", program)
+	case 15:
+		return fmt.Sprintf("echo %s | alpha $(bash) <<< beta", program)
+	case 16:
+		return fmt.Sprintf("( cd d && OLDPWD=$HOME && cd - > /dev/null && %s > o9 )", program)
+	default:
+		return fmt.Sprintf("( f() { W=%s; }; trap f DEBUG; eval 'W=beta; $W a' )", program)
 	}
 }
 

@@ -67,6 +67,9 @@ func shell(c *call, _ *program) {
 		c.reads(words[0], false)
 	case c.s.stdin.known:
 		c.script(lit(c.s.stdin.text), c.fresh(nil), d)
+		if strings.Contains(strings.TrimSpace(c.s.stdin.text), "\n") {
+			c.doubt("a command in it may read the lines behind it")
+		}
 		c.readOnly = c.unclear == ""
 	default:
 		c.doubt("it runs the commands it reads from standard input")

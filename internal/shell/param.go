@@ -10,11 +10,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// untracked are variables that do not keep what they are given.
-var untracked = []string{
-	"_", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID", "BASH_COMMAND",
-	"BASH_SUBSHELL", "HISTCMD", "DIRSTACK", "FUNCNAME", "GROUPS", "PIPESTATUS", "PWD", "OLDPWD", "UID", "EUID",
-	"PPID", "REPLY", "OPTARG", "OPTIND", "COLUMNS", "LINES", "BASH_ARGV0", "BASH_VERSINFO", "SHELLOPTS", "BASHOPTS",
+// untracked are variables that do not keep what they are given, or get something
+// else from the shell itself.
+var untracked = strings.Fields(`
+	_ RANDOM SRANDOM SECONDS LINENO EPOCHSECONDS EPOCHREALTIME HISTCMD DIRSTACK FUNCNAME GROUPS PIPESTATUS PWD OLDPWD
+	UID EUID PPID REPLY OPTARG OPTIND OPTERR COLUMNS LINES SHELLOPTS MAPFILE COPROC COPROC_PID COMPREPLY COMP_CWORD
+	COMP_KEY COMP_LINE COMP_POINT COMP_TYPE COMP_WORDBREAKS COMP_WORDS READLINE_ARGUMENT READLINE_LINE READLINE_MARK
+	READLINE_POINT HOSTNAME HOSTTYPE MACHTYPE OSTYPE SHLVL IFS PS4 histchars
+`)
+
+// keeps reports whether a variable keeps what a script gives it.
+func keeps(name string) bool {
+	return !strings.HasPrefix(name, "BASH") && !slices.Contains(untracked, name)
 }
 
 // numbers are parameters that the shell itself sets to numbers.
@@ -23,7 +30,7 @@ var numbers = []string{"?", "#", "$", "!", "RANDOM", "SRANDOM", "SECONDS", "LINE
 // follows reports whether the value of a variable can be followed: there is but
 // one place that gives it one.
 func (a *analysis) follows(name string) bool {
-	return !a.survey.blind && a.survey.sites[name] == 1 && !slices.Contains(untracked, name)
+	return !a.survey.blind && a.survey.sites[name] == 1 && keeps(name)
 }
 
 // assign notes that a variable gets a value.
@@ -31,7 +38,7 @@ func (a *analysis) assign(name string, value word, s *state) {
 	switch {
 	case a.follows(name):
 		s.set(name, value)
-	case a.survey.numeric[name] && !a.survey.blind && !slices.Contains(untracked, name):
+	case a.survey.numeric[name] && !a.survey.blind && keeps(name):
 		s.set(name, word{unknown: true, number: true})
 	default:
 		s.forget(name)
@@ -86,7 +93,7 @@ func (a *analysis) param(p *syntax.ParamExp, s *state) ([]word, bool) {
 		return values, ok
 	}
 	if p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull {
-		if reason := danger(name, word{unknown: true}); reason != "" {
+		if reason := a.risk(name, word{unknown: true}, s); reason != "" {
 			a.unclear(reason)
 		}
 		s.forget(name)

@@ -22,6 +22,8 @@ type survey struct {
 	shift bool // positional parameters change
 	stray bool // the directory changes in a loop
 	move  bool // the directory changes
+
+	arrays bool // there may be an array
 }
 
 // changers are commands that run text, or change variables in ways that are not
@@ -38,15 +40,15 @@ var movers = []string{"cd", "pushd", "popd"}
 func look(file *syntax.File, text string) *survey {
 	v := &survey{}
 	if !strings.ContainsAny(text, "={$") && !strings.Contains(text, "do") {
-		v.blind, v.shift, v.move = true, true, true // no assignment, no loop: nothing to follow
+		v.blind, v.shift, v.move, v.arrays = true, true, true, true // no assignment, no loop: nothing to follow
 		return v
 	}
 	v.sites, v.numeric = make(map[string]int), make(map[string]bool)
 	l := looker{survey: v}
 	l.node(file)
-	if v.stray = l.moves[inLoop]; l.loops && l.moves[inFunc] {
-		v.stray = true
-	}
+	// A text that is run later can change the directory too.
+	v.stray = l.moves[inLoop] || l.loops && (l.moves[inFunc] || v.blind)
+	v.arrays = v.arrays || v.blind
 	return v
 }
 
@@ -187,6 +189,7 @@ func (l *looker) assign(n *syntax.Assign) {
 	if n.Append || n.Index != nil || n.Array != nil {
 		times = 2
 	}
+	l.arrays = l.arrays || n.Index != nil || n.Array != nil
 	number, static := false, n.Value == nil
 	if n.Value != nil {
 		var text string
@@ -214,6 +217,7 @@ func (l *looker) declare(n *syntax.DeclClause) {
 			if arg.Value != nil {
 				text, _ = plainText(arg.Value)
 			}
+			l.arrays = l.arrays || text == "" || strings.ContainsAny(text, "aA")
 			if strings.Trim(text, "-xgraA") != "" || text == "" || strings.Contains(text, "g") {
 				l.blind = true
 			}
@@ -242,6 +246,7 @@ func (l *looker) call(n *syntax.CallExpr) {
 		case slices.Contains(changers, text):
 			l.blind = true
 		case slices.Contains(takers, text):
+			l.arrays = l.arrays || text == "mapfile" || text == "readarray"
 			l.takes(n.Args[i+1:])
 		}
 		first = first && (text == "command" || text == "builtin" || text == "-p" || text == "--")
@@ -257,6 +262,7 @@ func (l *looker) takes(args []*syntax.Word) {
 			l.blind = true
 			return
 		}
+		l.arrays = l.arrays || strings.HasPrefix(text, "-") || strings.Contains(text, "[")
 		name, _, _ := strings.Cut(text, "=")
 		name, _, _ = strings.Cut(name, "[")
 		l.assigned(strings.TrimSuffix(name, "+"), false, 2)

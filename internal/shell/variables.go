@@ -13,12 +13,17 @@ import (
 // declare follows export and its kind where they are called as a command. Where
 // they are a clause of the language see analysis.declare.
 func declare(c *call) {
+	array := slices.ContainsFunc(c.words[1:], func(w word) bool {
+		return !w.known() && w.text == "" || w.text != "" && strings.Contains("-+", w.text[:1]) && strings.ContainsAny(w.text, "aA")
+	})
 	for _, w := range c.words[1:] {
-		c.declares(w)
+		c.declares(w, array)
 	}
 }
 
-func (c *call) declares(w word) {
+// declares follows one word of declare. The value of an array is read again as
+// the text of an array, with all its expansions.
+func (c *call) declares(w word, array bool) {
 	if w.known() && len(w.text) > 1 && (w.text[0] == '-' || w.text[0] == '+') {
 		if strings.Trim(w.text[1:], "xgrpFaA") != "" {
 			c.doubt(c.words[0].text + " " + clip(w.text) + " changes how variables and functions work")
@@ -35,8 +40,12 @@ func (c *call) declares(w word) {
 		return
 	}
 	c.s.forget(name)
-	if why := danger(name, word{text: value, unknown: w.unknown}); why != "" {
+	if why := c.a.risk(name, word{text: value, unknown: w.unknown}, c.s); why != "" {
 		c.doubt(why)
+	}
+	if hidden := w.unknown && value == "" && (array || c.a.survey.arrays); !w.array && (hidden || strings.HasPrefix(value, "(")) {
+		c.doubt("the value of an array is expanded once more")
+		c.a.effects = append(c.a.effects, guess(value, "the value of an array is expanded once more")[1:]...)
 	}
 }
 
@@ -63,7 +72,9 @@ func (a *analysis) declare(d *syntax.DeclClause, s *state) {
 				value = word{unknown: true}
 			}
 			values = append(values, assignment{arg.Name.Value, value})
-			words = append(words, joined(lit(arg.Name.Value+"="), value))
+			w := joined(lit(arg.Name.Value+"="), value)
+			w.array = arg.Array != nil
+			words = append(words, w)
 		}
 	}
 	if d.Variant.Value == "nameref" {
@@ -89,7 +100,7 @@ func (a *analysis) takesName(w word, s *state) string {
 		return "it evaluates the subscript of " + clip(w.text)
 	}
 	s.forget(w.text)
-	if why := danger(w.text, word{unknown: true}); why != "" {
+	if why := a.risk(w.text, word{unknown: true}, s); why != "" {
 		return why
 	}
 	if !a.survey.blind && a.survey.sites[w.text] < 2 {

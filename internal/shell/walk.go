@@ -51,6 +51,9 @@ func (a *analysis) stmt(st *syntax.Stmt, s *state) (ok, fail *state) {
 func (a *analysis) simple(st *syntax.Stmt, s *state) (ok, fail *state) {
 	stdin := s.stdin
 	a.redirects(st.Redirs, s)
+	if _, plain := st.Cmd.(*syntax.CallExpr); !plain {
+		s.stdin = input{} // whatever comes first in it may read some of it
+	}
 	ok, fail = a.command(st.Cmd, s)
 	ok.stdin, fail.stdin = stdin, stdin
 	if len(st.Redirs) > 0 { // where one fails the command does not even exit
@@ -105,7 +108,7 @@ func (a *analysis) command(cmd syntax.Command, s *state) (ok, fail *state) {
 		}
 		if !name.known() {
 			a.unclear("which variable coproc sets is not known")
-		} else if why := danger(name.text, word{unknown: true}); why != "" {
+		} else if why := a.risk(name.text, word{unknown: true}, s); why != "" {
 			a.unclear(why)
 		}
 		a.stmt(cmd.Stmt, s.fork())
@@ -231,7 +234,7 @@ func (a *analysis) forClause(cmd *syntax.ForClause, s *state) *state {
 
 // rounds follows a loop over words: one by one where they are known.
 func (a *analysis) rounds(cmd *syntax.ForClause, name string, items []word, s *state) *state {
-	if reason := danger(name, word{unknown: true}); reason != "" {
+	if reason := a.risk(name, word{unknown: true}, s); reason != "" {
 		a.unclear(reason)
 	}
 	loop := cmd.Loop.(*syntax.WordIter)
@@ -287,6 +290,7 @@ func (a *analysis) substitution(cmd *syntax.CmdSubst, s *state) {
 		a.unclear("a backquoted command has backslashes in it, which change what it means")
 	}
 	t := s.fork()
+	t.stdin = input{} // words are expanded before redirections
 	if cmd.TempFile || cmd.ReplyVar {
 		a.unclear("it has a form of substitution that is not known")
 	}

@@ -22,6 +22,7 @@ type word struct {
 	pipe    bool   // names the end of a process substitution
 	likely  string // what an unknown word may well be, for rules that deny
 	equals  bool   // begins with an unquoted =, as zsh's =program does
+	array   bool   // an assignment of (…), which was followed
 }
 
 // lit is a known word.

@@ -17,6 +17,9 @@ func wrap(c *call, p *program) {
 		}
 		operands = operands[min(1, len(operands)):]
 	}
+	if len(operands) == 0 && c.base() != "nice" && c.base() != "ionice" {
+		c.doubt("without a command it may start a shell")
+	}
 	c.starts(operands, "")
 }
 
