@@ -141,8 +141,12 @@ func (e Env) Resolve(effects []Effect) []Effect {
 	for _, effect := range effects {
 		if isPath := effect.Kind == ReadsPath || effect.Kind == WritesPath; isPath && !effect.Glob && effect.Path != "" {
 			name := cmp.Or(effect.Named, effect.Path) // ".." after a link leads elsewhere than a clean path says
-			if path, _ := e.Workspace.ResolveAnywhere(name); path != name {
+			path, known := e.Workspace.ResolveAnywhere(name)
+			if path != name {
 				effect.Named, effect.Path = name, path
+			}
+			if !known && effect.Unclear == "" {
+				effect.Unclear = "it takes too long to tell where the path leads"
 			}
 		}
 		resolved = append(resolved, e.within(effect)...)
