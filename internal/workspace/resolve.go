@@ -5,7 +5,9 @@ package workspace
 
 import (
 	"errors"
+	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,25 +144,97 @@ func (w *Workspace) readlink(path string, anywhere bool) (target string, kind in
 	return target, isLink
 }
 
-// Find returns the first path at or below top for which match says so, looking
-// at no more than limit of them. Where there are more, it reports that it did
-// not see them all. Links are not followed.
-func (w *Workspace) Find(top string, limit int, match func(path string) bool) (found string, all bool) {
+// Look shows see what is at top and below it, and of what type, until see says to stop, and
+// returns how much was looked at. Where that would be more than limit, or
+// something cannot be read, it reports that it did not see all. Links are not
+// followed.
+func (w *Workspace) Look(top string, limit int, see func(path string, kind fs.FileMode) (more bool)) (looked int, all bool) {
+	info, err := w.root.Lstat(top)
+	if err != nil {
+		return 1, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	}
+	if looked++; !see(top, info.Mode().Type()) || !info.IsDir() {
+		return looked, true
+	}
 	all = true
-	_ = fs.WalkDir(w.root.FS(), top, func(path string, _ fs.DirEntry, err error) error {
-		if limit--; limit < 0 {
-			all = false
-			return fs.SkipAll
-		}
-		if match(path) {
-			found = path
-			return fs.SkipAll
-		}
+	for todo := []string{top}; len(todo) > 0 && all; {
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		looked += strings.Count(dir, "/") / 8 // it is opened name by name
+		f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 		if err != nil {
-			all = all && os.IsNotExist(err)
-			return fs.SkipDir
+			all = errors.Is(err, fs.ErrNotExist)
+			continue
 		}
-		return nil
-	})
-	return found, all
+		for entry, err := range entriesOf(f) {
+			if looked++; err != nil || looked > limit {
+				all = false
+				break
+			}
+			path := filepath.Join(dir, entry.Name())
+			if !see(path, entry.Type()) {
+				f.Close()
+				return looked, true
+			}
+			if entry.IsDir() {
+				todo = append(todo, path)
+			}
+		}
+		f.Close()
+	}
+	return looked, all
+}
+
+// Names returns what is in a directory, wherever a name leads, and whether that
+// is all: it looks at no more than limit. What is no directory has nothing in it.
+func (w *Workspace) Names(dir string, limit int) (entries []fs.DirEntry, all bool) {
+	f, err := os.OpenFile(w.anywhere(dir), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
+	}
+	defer f.Close()
+	for entry, err := range entriesOf(f) {
+		if err != nil || len(entries) == limit {
+			return entries, false
+		}
+		entries = append(entries, entry)
+	}
+	return entries, true
+}
+
+// Has reports whether something is at a name, wherever it leads; the last part
+// may be a link that leads nowhere.
+func (w *Workspace) Has(name string) bool {
+	_, err := os.Lstat(w.anywhere(name))
+	return err == nil
+}
+
+// anywhere returns a name as the kernel takes it, with its ".." where they are.
+func (w *Workspace) anywhere(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return w.dir + "/" + name
+}
+
+// entriesOf yields what is in an open directory, which may be more than fits in
+// memory.
+func entriesOf(f *os.File) iter.Seq2[fs.DirEntry, error] {
+	return func(yield func(fs.DirEntry, error) bool) {
+		for {
+			entries, err := f.ReadDir(256)
+			for _, entry := range entries {
+				if !yield(entry, nil) {
+					return
+				}
+			}
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
 }
