@@ -21,6 +21,10 @@ type Effect struct {
 	// Glob says that Path is a pattern a shell will expand.
 	Glob bool
 
+	// Looked says that what a pattern names, and of what is changed everything
+	// below, was looked at: what a policy may care about is an effect by itself.
+	Looked bool
+
 	// Rooted says that the path is opened through the workspace, from where
 	// nothing leads outside.
 	Rooted bool

@@ -4,7 +4,6 @@
 package tools
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,6 +30,10 @@ type Env struct {
 	// nothing is protected.
 	Protected func(path string) bool
 
+	// Cares reports whether somebody may want to judge a path by itself that is
+	// read or written as part of something larger; nil where nobody says.
+	Cares func(kind EffectKind, path string) bool
+
 	judged *judged // by the call that was decoded for this env
 }
 
@@ -38,6 +41,7 @@ type Env struct {
 type judged struct {
 	paths map[string]string
 	pins  map[string]string
+	look  *look
 }
 
 // Reads returns the effects of reading files of the workspace.
@@ -61,9 +65,10 @@ func (e Env) ReadsTree(name string) []Effect {
 func (e Env) Removes(name string, tree bool) []Effect {
 	effect := e.entry(name)
 	effect.Tree = tree
-	read := effect // what is removed is kept, and shown
-	read.Kind = ReadsPath
-	return append([]Effect{read}, e.within(effect)...)
+	changes := e.looking().within(effect, nil)
+	read := changes[0] // what is removed is kept, and shown
+	read.Kind, read.Looked, read.Unclear = ReadsPath, false, ""
+	return append([]Effect{read}, changes...)
 }
 
 // Moves returns the effects of moving an entry of the workspace, with what is
@@ -71,23 +76,25 @@ func (e Env) Removes(name string, tree bool) []Effect {
 func (e Env) Moves(from, to string) []Effect {
 	effects := e.Removes(from, true)
 	source, target := effects[1], e.entry(to)
-	target.Tree = true
+	target.Tree = source.Tree
 	read := target
 	read.Kind = ReadsPath
-	effects = append(append(effects, read), e.within(target)...)
-	if e.Protected == nil || !filepath.IsLocal(source.Path) || !filepath.IsLocal(target.Path) {
-		return effects
+	effects = append(effects, read)
+	if !filepath.IsLocal(source.Path) || !filepath.IsLocal(target.Path) {
+		return append(effects, target)
 	}
 	// What is moved may be protected where it comes to lie.
-	there := func(path string) string {
-		rest, _ := filepath.Rel(source.Path, path)
-		return filepath.Join(target.Path, rest)
+	look := e.looking()
+	brought := look.tree(source.Path, target.Path)
+	there := look.within(target, nil)
+	there[0].Looked = there[0].Looked && brought.all && !brought.more
+	if !brought.all && there[0].Unclear == "" {
+		there[0].Unclear = tooMuch(source.Path)
 	}
-	found, _ := e.Workspace.Find(source.Path, maxTree, func(path string) bool { return e.Protected(there(path)) })
-	if found != "" {
-		effects = append(effects, Effect{Kind: WritesPath, Path: there(found), Named: to, Rooted: true})
+	for _, found := range brought.found {
+		there = append(there, found.effect(to, true))
 	}
-	return effects
+	return append(effects, there...)
 }
 
 // entry returns the effect of writing an entry itself, not what it leads to.
@@ -132,42 +139,6 @@ func (e Env) Pin(what, was string) {
 func (e Env) Pinned(what string) (was string, ok bool) {
 	was, ok = e.judged.pins[what]
 	return was, ok
-}
-
-// Resolve returns the effects of a program that is not kept in the workspace,
-// with every path as it is once links are followed.
-func (e Env) Resolve(effects []Effect) []Effect {
-	resolved := make([]Effect, 0, len(effects))
-	for _, effect := range effects {
-		if isPath := effect.Kind == ReadsPath || effect.Kind == WritesPath; isPath && !effect.Glob && effect.Path != "" {
-			name := cmp.Or(effect.Named, effect.Path) // ".." after a link leads elsewhere than a clean path says
-			if path, _ := e.Workspace.ResolveAnywhere(name); path != name {
-				effect.Named, effect.Path = name, path
-			}
-		}
-		resolved = append(resolved, e.within(effect)...)
-	}
-	return resolved
-}
-
-// maxTree is how many files are looked at to know what is in a tree.
-const maxTree = 20_000
-
-// within adds to the effect of changing a whole tree that of changing what is
-// protected in it.
-func (e Env) within(effect Effect) []Effect {
-	effects := []Effect{effect}
-	if effect.Kind != WritesPath || !effect.Tree || e.Protected == nil || !filepath.IsLocal(effect.Path) {
-		return effects
-	}
-	found, all := e.Workspace.Find(effect.Path, maxTree, e.Protected)
-	switch {
-	case found != "":
-		effects = append(effects, Effect{Kind: WritesPath, Path: found, Named: effect.Path, Rooted: effect.Rooted})
-	case !all:
-		effects[0].Unclear = fmt.Sprintf("there is more below %s than can be looked at", effect.Path)
-	}
-	return effects
 }
 
 // Path returns where a name led when the effects of the call were told. A name

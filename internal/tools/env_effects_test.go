@@ -38,7 +38,8 @@ func TestEffectsOfChanges(t *testing.T) {
 		{"a move", env.Moves("plain", "other"), "writes plain/**, writes other/**"},
 		{"a move of something protected", env.Moves("vendor", "other"), "writes vendor/**, writes vendor/lib/.git, writes other/**, writes other/lib/.git"},
 		{"a move to something protected", env.Moves("plain", "foo"), "writes plain/**, writes foo/**, writes foo/bar"},
-		{"a link that is moved", env.Moves("link", "f2"), "writes link/**, writes f2/**"},
+		{"a link that is moved", env.Moves("link", "f2"), "writes link, writes f2"},
+		{"a file that is removed as a tree", env.Removes("f", true), "writes f"},
 		{"edits", env.Edits("link/config"), "writes vendor/lib/.git/config"},
 	} {
 		var writes []string
