@@ -26,7 +26,7 @@ import (
 func builtin() []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
-		searchtools.Tools(search.NewPool()),
+		searchtools.Tools(search.NewPool(search.Config{})),
 		turn.Tools(),
 		benchTools(),
 	)

@@ -41,6 +41,27 @@ type searcher struct {
 	buffer  []byte
 	decoded []byte
 	counts  Summary
+
+	dir     *workspace.Dir // that was opened last
+	dirPath string
+}
+
+// openDir opens a directory, unless it is the one that was opened last.
+func (s *searcher) openDir(ws *workspace.Workspace, path string) (*workspace.Dir, error) {
+	if s.dir != nil && s.dirPath == path {
+		return s.dir, nil
+	}
+	s.closeDir()
+	d, err := ws.OpenDir(path)
+	s.dir, s.dirPath = d, path
+	return d, err
+}
+
+func (s *searcher) closeDir() {
+	if s.dir != nil {
+		s.dir.Close()
+		s.dir = nil
+	}
 }
 
 func newSearcher(q *query, o Options, halted func() bool) *searcher {
@@ -168,13 +189,14 @@ func (s *searcher) text(raw []byte, path string, spans []block64, out *output) {
 	} else {
 		raw = plain(raw, nil)
 	}
-	s.utf8(raw, path, spans, out)
+	s.utf8(raw, path, spans, false, out)
 	s.settle()
 }
 
-// utf8 is text for what is UTF-8.
-func (s *searcher) utf8(text []byte, path string, spans []block64, out *output) {
-	scan := fileScan{searcher: s, out: out, text: text, number: 1}
+// utf8 is text for what is UTF-8; checked says that it is known not to be
+// binary.
+func (s *searcher) utf8(text []byte, path string, spans []block64, checked bool, out *output) {
+	scan := fileScan{searcher: s, out: out, text: text, number: 1, checked: checked}
 	s.match.begin()
 	switch {
 	case s.match.multi != nil:
