@@ -32,7 +32,7 @@ func (b *budget) give(n int) { b.used.Add(-int64(n)) }
 const maxRemembered = 32 << 20
 
 // newReader returns a searcher that only reads.
-func newReader() *searcher { return &searcher{buffer: make([]byte, 256<<10)} }
+func newReader() *searcher { return new(searcher) }
 
 // load returns the text of a file, and whether it stays what it is until the
 // kernel tells of a change: not if somebody may be writing to it through a
@@ -176,11 +176,7 @@ func (m *memory) readDirty(ctx context.Context) error {
 			m.read(f)
 		}
 	})
-	for _, n := range m.watched {
-		if n.texts != (ruleTexts{}) && !n.texts.linked {
-			m.dirtyDirs[n] = true
-		}
-	}
+	m.suspectRules()
 	return nil
 }
 

@@ -39,12 +39,24 @@ type memory struct {
 	rearrange  bool // files have come or gone since order was made
 	changed    bool // by the last sync
 
+	// Names that have come since the last sync, and moves of those that are under
+	// way. What comes and goes in between may have been another name of any file.
+	came    map[place]bool
+	moves   map[uint32]bool
+	suspect bool
+
 	order  []*fileNode // visible files, in the order of a walk
 	byPath []*fileNode // the same, by path
 	other  []*fileNode // files that are not visible, of directories that are entered
 
 	lister lister
 	reader *searcher
+}
+
+// A place is a name in a directory.
+type place struct {
+	dir  *dirNode
+	name string
 }
 
 // A dirNode is a directory.
@@ -98,6 +110,7 @@ func remember(ctx context.Context, ws *workspace.Workspace, b *budget) (*memory,
 		ws: ws, budget: b, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
 		loose: make(map[*fileNode]bool), unsure: make(map[*fileNode]bool),
 		dirtyDirs: make(map[*dirNode]bool), dirtyFiles: make(map[*fileNode]bool), reader: newReader(),
+		came: make(map[place]bool), moves: make(map[uint32]bool),
 	}
 	var err error
 	if m.top, err = ws.OpenDir("."); err != nil {
@@ -336,7 +349,13 @@ func (m *memory) sync(ctx context.Context) error {
 		}
 	}
 	m.changed = len(m.dirtyDirs)+len(m.dirtyFiles) > 0
-	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 {
+	m.suspect = m.suspect || len(m.moves) > 0
+	clear(m.came)
+	clear(m.moves)
+	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 || m.suspect {
+		if m.suspect {
+			m.suspectAll()
+		}
 		if err := m.relistDirty(ctx); err != nil {
 			return err
 		}
@@ -346,6 +365,30 @@ func (m *memory) sync(ctx context.Context) error {
 	}
 	m.arrange()
 	return nil
+}
+
+// suspectAll looks at all files for changes that were made by a name that is
+// gone.
+func (m *memory) suspectAll() {
+	m.suspect = false
+	m.root.eachFile(func(f *fileNode) {
+		if !f.visible || m.unsure[f] {
+			return
+		}
+		if s, err := m.top.Lstat(f.path); err != nil || s != f.stat {
+			m.dirtyFiles[f] = true
+		}
+	})
+	m.suspectRules()
+}
+
+// suspectRules has all rules read again.
+func (m *memory) suspectRules() {
+	for _, n := range m.watched {
+		if n.texts != (ruleTexts{}) {
+			m.dirtyDirs[n] = true
+		}
+	}
 }
 
 // restlessChanged reports whether rules of which nothing is told have changed:
@@ -389,9 +432,10 @@ func (m *memory) note(c workspace.Change) bool {
 		// The top has none, but is kept open: it is the workspace, whatever its name.
 		return true
 	}
-	if c.Name == "" || c.Names || c.IsDir || new(ruleFiles).see([]byte(c.Name)) {
+	if c.Name == "" || c.Came || c.Went || c.IsDir || new(ruleFiles).see([]byte(c.Name)) {
 		m.dirtyDirs[n] = true
 	}
+	m.noteName(place{n, c.Name}, c)
 	if c.IsDir {
 		// Whether it was made, moved, removed or had its mode changed: it is entered
 		// anew. It is left at once, since it may be entered elsewhere.
@@ -405,6 +449,26 @@ func (m *memory) note(c workspace.Change) bool {
 		m.dirtyFiles[n.files[i]] = true
 	}
 	return true
+}
+
+// noteName keeps account of names that come and go.
+func (m *memory) noteName(p place, c workspace.Change) {
+	switch {
+	case c.Came && c.IsDir:
+		m.suspect = true // nobody watched what went on in it
+	case c.Came:
+		// What took its name before is gone.
+		m.suspect = m.suspect || m.came[p]
+		m.came[p] = true
+		delete(m.moves, c.Move)
+	case c.Went && m.came[p]:
+		delete(m.came, p)
+		if c.Move != 0 {
+			m.moves[c.Move] = true // it may only have another name
+		} else {
+			m.suspect = true
+		}
+	}
 }
 
 // relist lists a directory again.

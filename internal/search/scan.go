@@ -29,6 +29,9 @@ const (
 	// sniff is how much of a file is looked at to know early that it is binary.
 	sniff = 8 << 10
 
+	// firstBuffer is how much of a file is read at first.
+	firstBuffer = 256 << 10
+
 	// maxKept is how large a buffer a worker keeps between files.
 	maxKept = 4 << 20
 )
@@ -65,7 +68,7 @@ func (s *searcher) closeDir() {
 }
 
 func newSearcher(q *query, o Options, halted func() bool) *searcher {
-	return &searcher{options: o, match: q.matcher(halted), buffer: make([]byte, 256<<10)}
+	return &searcher{options: o, match: q.matcher(halted)}
 }
 
 // visit searches a file of a directory.
@@ -115,6 +118,9 @@ func (s *searcher) file(ctx context.Context, r workspace.Reader, path string, st
 
 // begin reads a file from its beginning: the whole of it, unless it is large.
 func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, whole bool, err error) {
+	if s.buffer == nil {
+		s.buffer = make([]byte, firstBuffer)
+	}
 	if want := stat.Size + 1; want > int64(len(s.buffer)) && stat.Size <= maxWhole {
 		// One look first: what is binary need not be read.
 		n, err := r.Read(s.buffer)
@@ -154,7 +160,7 @@ func (s *searcher) grow(n, size int) {
 // settle gives a large buffer back.
 func (s *searcher) settle() {
 	if len(s.buffer) > maxKept {
-		s.buffer = make([]byte, 256<<10)
+		s.buffer = nil
 	}
 	if cap(s.decoded) > maxKept {
 		s.decoded = nil

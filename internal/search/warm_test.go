@@ -4,6 +4,7 @@
 package search_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -356,6 +357,32 @@ func TestUnsure(t *testing.T) {
 	}
 	if got := answer(t, e, question{pattern: search.Pattern{Text: "bar"}}); !slices.Equal(got, []string{"a\x001:bar"}) {
 		t.Errorf("%q", got)
+	}
+	// By names that come and go, before anybody looks.
+	at := func(name string) string { return filepath.Join(x.root, name) }
+	x.write("c", "foo\n")
+	if !isWarm(t, e) {
+		t.Fatal("it is not warm")
+	}
+	for i, away := range []func() error{
+		func() error { return os.Remove(at("other")) },
+		func() error { return errors.Join(os.Rename(at("other"), at("another")), os.Remove(at("another"))) },
+		func() error {
+			return errors.Join(os.WriteFile(at("tmp"), nil, 0o644), os.Rename(at("tmp"), at("other")))
+		},
+		func() error { return os.Rename(at("other"), outside+"-2") },
+	} {
+		text := fmt.Sprintf("turn %d\n", i)
+		if err := errors.Join(os.Link(at("c"), at("other")), os.WriteFile(at("other"), []byte(text), 0o644), away()); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(t, e, question{pattern: search.Pattern{Text: "turn"}}); !slices.Equal(got, []string{"c\x001:" + text[:len(text)-1]}) {
+			t.Errorf("turn %d: %q", i, got)
+		}
+		if err := os.Remove(at("other")); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		isWarm(t, e)
 	}
 	// While it is open for writing it is read every time.
 	f, err := os.OpenFile(filepath.Join(x.root, "b"), os.O_RDWR, 0)
