@@ -29,7 +29,7 @@ import (
 func builtin() []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
-		searchtools.Tools(search.NewPool()),
+		searchtools.Tools(search.NewPool(search.Config{})),
 		turn.Tools(),
 		benchTools(),
 	)

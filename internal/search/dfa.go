@@ -19,10 +19,12 @@ type dfa struct {
 	ids    map[string]int32
 	start  int32
 
+	resets int         // how often all states were forgotten
 	halted func() bool // whether to give up, as after a while is asked
 	made   int
 	gaveUp bool
 
+	lanes  [4]lane
 	sparse sparse
 	key    []byte
 }
@@ -100,6 +102,7 @@ func (d *dfa) reach(pc uint32, atStart bool, look syntax.EmptyOp) {
 
 // forget drops all states.
 func (d *dfa) forget() {
+	d.resets++
 	d.next, d.states, d.ids = d.next[:0], d.states[:0], make(map[string]int32)
 	d.sparse.reset()
 	d.reach(d.program.start, true, 0)
@@ -262,4 +265,166 @@ func (d *dfa) match(line []byte) bool {
 		return d.empty || then == matched
 	}
 	return d.find(line) >= 0
+}
+
+// minLanes is how long a text must be to be worth four lanes.
+const minLanes = 512
+
+// scan appends to hits a place in each line of text[from:to] that matches, or at
+// its end. The part begins with a line and ends with one.
+func (d *dfa) scan(text []byte, from, to int, hits []int) []int {
+	if to-from >= minLanes && !d.empty {
+		if more, ok := d.scanLanes(text, from, to, hits); ok {
+			return more
+		}
+	}
+	for from < to {
+		at := d.find(text[from:to])
+		if at < 0 {
+			break
+		}
+		at += from
+		hits = append(hits, at)
+		end := bytes.IndexByte(text[at:to], '\n')
+		if end < 0 {
+			break
+		}
+		from = at + end + 1
+	}
+	return hits
+}
+
+// A lane is one of four parts of a text that are scanned at once. Where a state
+// leads is known only when it was looked up; four of them are looked up in the
+// time of one.
+type lane struct {
+	at, end int
+	state   int32
+	over    bool // nothing more is to be said about its last line
+	hits    []int
+}
+
+// scanLanes is scan in four lanes. It returns false where states were forgotten
+// on the way, or the text has too few lines.
+func (d *dfa) scanLanes(text []byte, from, to int, hits []int) ([]int, bool) {
+	lanes := &d.lanes
+	at := from
+	for i := range lanes {
+		end := to
+		if i < len(lanes)-1 {
+			cut := from + (to-from)*(i+1)/len(lanes)
+			line := bytes.IndexByte(text[cut:to], '\n')
+			if line < 0 || cut < at {
+				return hits, false
+			}
+			end = cut + line + 1
+		}
+		lanes[i] = lane{at: at, end: end, state: d.start, hits: lanes[i].hits[:0]}
+		at = end
+	}
+	resets := d.resets
+	for {
+		steps := to
+		for i := range lanes {
+			steps = min(steps, lanes[i].end-lanes[i].at)
+		}
+		if steps == 0 {
+			break
+		}
+		done := d.lockstep(text, steps)
+		if done == steps {
+			continue
+		}
+		for i := range lanes { // at least one has to be looked at
+			if d.advance(text, &lanes[i]); d.gaveUp || d.resets != resets {
+				return hits, false
+			}
+		}
+	}
+	for i := range lanes {
+		l := &lanes[i]
+		for d.run(text, l); l.at < l.end; d.run(text, l) {
+			if d.advance(text, l); d.gaveUp || d.resets != resets {
+				return hits, false
+			}
+		}
+		if !l.over && d.atEnd(l.state, text[:l.end]) >= 0 {
+			l.hits = append(l.hits, l.end)
+		}
+	}
+	if d.resets != resets {
+		return hits, false
+	}
+	for i := range lanes {
+		hits = append(hits, lanes[i].hits...)
+	}
+	return hits, true
+}
+
+// run takes bytes of a lane until one leads to something else than a state.
+func (d *dfa) run(text []byte, l *lane) {
+	class, next, state := &d.class, d.next, int(l.state)
+	at := l.at
+	for ; at < l.end; at++ {
+		then := next[state+int(class[text[at]])]
+		if then < 0 {
+			break
+		}
+		state = int(then)
+	}
+	l.at, l.state = at, int32(state)
+}
+
+// lockstep takes up to so many bytes of each lane, until one of them leads to
+// something else than a state. It returns how many it took.
+func (d *dfa) lockstep(text []byte, steps int) int {
+	a, b, c, e := &d.lanes[0], &d.lanes[1], &d.lanes[2], &d.lanes[3]
+	texts := [4][]byte{text[a.at:][:steps], text[b.at:][:steps], text[c.at:][:steps], text[e.at:][:steps]}
+	class, next := &d.class, d.next
+	s0, s1, s2, s3 := int(a.state), int(b.state), int(c.state), int(e.state)
+	t0, t1, t2, t3 := texts[0], texts[1][:len(texts[0])], texts[2][:len(texts[0])], texts[3][:len(texts[0])]
+	i := 0
+	for ; i < len(t0); i++ {
+		n0 := next[s0+int(class[t0[i]])]
+		n1 := next[s1+int(class[t1[i]])]
+		n2 := next[s2+int(class[t2[i]])]
+		n3 := next[s3+int(class[t3[i]])]
+		if n0|n1|n2|n3 < 0 {
+			break
+		}
+		s0, s1, s2, s3 = int(n0), int(n1), int(n2), int(n3)
+	}
+	for k, state := range [4]int{s0, s1, s2, s3} {
+		d.lanes[k].state = int32(state)
+		d.lanes[k].at += i
+	}
+	return i
+}
+
+// advance takes one byte of a lane, or more where the rest of a line does not
+// matter.
+func (d *dfa) advance(text []byte, l *lane) {
+	c := d.class[text[l.at]]
+	then := d.next[int(l.state)+int(c)]
+	if then == unknown {
+		if d.made++; d.made%1024 == 0 && d.halted() {
+			d.gaveUp = true
+			return
+		}
+		then = d.make(l.state, c)
+	}
+	if then >= 0 {
+		l.state = then
+		l.at++
+		return
+	}
+	if then == matched {
+		l.hits = append(l.hits, l.at)
+	}
+	l.state = d.start
+	if end := bytes.IndexByte(text[l.at:l.end], '\n'); end >= 0 {
+		l.at += end + 1
+	} else {
+		l.at, l.over = l.end, true
+	}
 }

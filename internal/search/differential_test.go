@@ -302,7 +302,8 @@ func (x *tree) repository() bool {
 	return err == nil
 }
 
-// TestAsRipgrep compares with ripgrep, in random trees.
+// TestAsRipgrep compares with ripgrep, in random trees: what reading the files
+// gives, and what is answered from memory directly after edits.
 func TestAsRipgrep(t *testing.T) {
 	rg := ripgrep(t)
 	x := newTree(t, 3)
@@ -322,14 +323,25 @@ func TestAsRipgrep(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		e, edits := x.engine(), []string{}
+		if i%4 >= 2 {
+			e = x.warmEngine(search.Config{})
+		}
 		for range 5 {
 			q := x.ask()
 			questions++
-			got, want := answer(t, x.engine(), q), x.ripgrepAnswer(rg, q)
+			if i%4 >= 2 {
+				edits = append(edits, x.edit())
+			}
+			if _, err := os.Lstat(filepath.Join(x.root, q.scope.Path)); err != nil {
+				q.scope.Path = ""
+			}
+			got, want := answer(t, e, q), x.ripgrepAnswer(rg, q)
 			if !slices.Equal(got, want) {
-				t.Fatalf("tree %d: %s\ngot  %q\nwant %q\n%s", i, q, got, want, x.describe())
+				t.Fatalf("tree %d: %s\nedits %q\ngot  %q\nwant %q\n%s", i, q, edits, got, want, x.describe())
 			}
 		}
+		e.Close()
 	}
 	t.Logf("%d questions", questions)
 }

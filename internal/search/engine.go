@@ -4,18 +4,312 @@
 package search
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"sync"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// An Engine searches one workspace. Its methods are safe for concurrent use.
-type Engine struct {
-	ws *workspace.Workspace
+// Config says how much is kept in memory. Zero fields take the defaults named.
+type Config struct {
+	// MaxText is how many bytes of text are kept, of all workspaces of a pool
+	// together; 256 MiB. Negative: nothing is kept in memory, and every search
+	// reads files.
+	MaxText int64
+
+	// IdleAfter is how long a workspace is kept in memory that is not searched;
+	// five minutes.
+	IdleAfter time.Duration
 }
 
-// New returns an engine for a workspace, which must outlive it.
-func New(ws *workspace.Workspace) *Engine { return &Engine{ws: ws} }
+// warmAfter is how many searches make it worth to keep a workspace in memory.
+const warmAfter = 2
+
+// sweepEvery is how often files are looked at for changes that nobody told of.
+const sweepEvery = 15 * time.Second
+
+// An Engine searches one workspace. Its methods are safe for concurrent use.
+type Engine struct {
+	ws     *workspace.Workspace
+	idle   time.Duration
+	budget *budget
+	onIdle func() // called when it is dropped for idleness; nil for nothing
+
+	ctx    context.Context // of what goes on in the background
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	searches int
+	busy     bool // something goes on in the background
+	refused  bool // the workspace cannot be kept in memory
+	changed  bool // what is kept has changed since it was tidied
+	swept    time.Time
+	timer    *time.Timer
+
+	// memory is nil while nothing is kept. It is changed with known locked, and
+	// read with known locked for reading.
+	known  sync.RWMutex
+	memory *memory
+}
+
+// New returns an engine for a workspace, which must outlive it. Close it after
+// use.
+func New(ws *workspace.Workspace, config Config) *Engine {
+	return newEngine(ws, config, &budget{max: cmp.Or(config.MaxText, 256<<20)})
+}
+
+func newEngine(ws *workspace.Workspace, config Config, b *budget) *Engine {
+	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 5*time.Minute), budget: b, refused: b.max < 0}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
+}
+
+// Close ends what goes on in the background and drops what is kept in memory.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	e.closed = true
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.mu.Unlock()
+	e.cancel()
+	e.tasks.Wait()
+	e.Drop()
+}
+
+// Drop forgets what is kept in memory.
+func (e *Engine) Drop() {
+	e.mu.Lock()
+	e.searches = 0
+	e.mu.Unlock()
+	e.known.Lock()
+	defer e.known.Unlock()
+	e.forget()
+}
+
+// forget is called with known locked.
+func (e *Engine) forget() {
+	if e.memory != nil {
+		e.memory.forget()
+		e.memory = nil
+	}
+}
+
+// Warm reads the workspace into memory, unless it is there. It does nothing
+// where that cannot be done.
+func (e *Engine) Warm(ctx context.Context) error {
+	e.known.RLock()
+	warm := e.memory != nil
+	e.known.RUnlock()
+	e.mu.Lock()
+	refused := e.refused || e.closed
+	e.mu.Unlock()
+	if warm || refused {
+		return nil
+	}
+	m, err := remember(ctx, e.ws, e.budget)
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	e.mu.Lock()
+	if e.touch(); err != nil {
+		e.refused = e.refused || errors.Is(err, errCold)
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return nil
+	}
+	e.known.Lock()
+	defer e.known.Unlock()
+	e.forget()
+	e.memory = m
+	return nil
+}
+
+// Memory tells what is kept: the bytes of text there are, those of them that are
+// in memory, and those of the index.
+func (e *Engine) Memory() (text, kept, index int64) {
+	e.known.RLock()
+	defer e.known.RUnlock()
+	if e.memory == nil {
+		return 0, 0, 0
+	}
+	for _, f := range e.memory.order {
+		text += int64(f.length)
+		kept += int64(len(f.text))
+	}
+	for _, s := range e.memory.segments {
+		index += int64(s.size())
+	}
+	return text, kept, index
+}
+
+// use counts a search, and begins to keep the workspace in memory when it is
+// worth it.
+func (e *Engine) use(answerable bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.touch()
+	if !answerable || e.refused {
+		return
+	}
+	if e.searches++; e.searches == warmAfter {
+		e.background(func() { _ = e.Warm(e.ctx) })
+	}
+}
+
+// touch puts off the time when the engine is idle. It is called with mu locked.
+func (e *Engine) touch() {
+	switch {
+	case e.closed:
+	case e.timer == nil:
+		e.timer = time.AfterFunc(e.idle, e.idled)
+	default:
+		e.timer.Reset(e.idle)
+	}
+}
+
+func (e *Engine) idled() {
+	e.Drop()
+	if e.onIdle != nil {
+		e.onIdle()
+	}
+}
+
+// background runs a task unless one runs already. It is called with mu locked.
+func (e *Engine) background(task func()) {
+	if e.busy || e.closed {
+		return
+	}
+	e.busy = true
+	e.tasks.Go(func() {
+		defer func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.busy = false
+		}()
+		task()
+	})
+}
+
+// warm calls search with what is kept in memory, brought up to date. It returns
+// false where nothing is, or search does.
+func (e *Engine) warm(ctx context.Context, search func(*memory) bool) (ok bool, err error) {
+	e.known.Lock()
+	m := e.memory
+	if m != nil {
+		err = m.sync(ctx)
+		if err != nil && ctx.Err() == nil { // it is of no use any more
+			e.forget()
+			m, err = nil, nil
+			e.again()
+		}
+	}
+	e.known.Unlock()
+	if m == nil || err != nil {
+		return false, err
+	}
+	e.known.RLock()
+	defer e.known.RUnlock()
+	if e.memory == nil {
+		return false, nil
+	}
+	return search(e.memory), nil
+}
+
+// again lets the workspace be read into memory once more.
+func (e *Engine) again() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.searches = 0
+}
+
+// tidy sees after a search to what can be done without anybody waiting for it.
+func (e *Engine) tidy(changed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	sweep := now.Sub(e.swept) > sweepEvery
+	if e.changed = e.changed || changed; !e.changed && !sweep || e.busy {
+		return
+	}
+	if sweep {
+		e.swept = now
+	}
+	e.changed = false
+	e.background(func() {
+		e.reindex()
+		if sweep {
+			e.sweep()
+		}
+	})
+}
+
+// reindex makes an index of text that has none.
+func (e *Engine) reindex() {
+	e.known.Lock()
+	m := e.memory
+	var list []snapshot
+	if m != nil {
+		list = m.unindexed()
+	}
+	e.known.Unlock()
+	segments := index(e.ctx, list)
+	if segments == nil {
+		return
+	}
+	e.known.Lock()
+	defer e.known.Unlock()
+	if e.memory != m {
+		return
+	}
+	for _, s := range segments {
+		m.adopt(s)
+	}
+}
+
+// sweep looks for files that have changed without a word from the kernel, such
+// as through a name they have outside of the workspace.
+func (e *Engine) sweep() {
+	type known struct {
+		file *fileNode
+		stat workspace.Stat
+	}
+	e.known.RLock()
+	m := e.memory
+	if m == nil {
+		e.known.RUnlock()
+		return
+	}
+	list := make([]known, len(m.order))
+	for i, f := range m.order {
+		list[i] = known{f, f.stat}
+	}
+	m.top.Hold()
+	e.known.RUnlock()
+	defer m.top.Close()
+	var other []known
+	for _, k := range list {
+		if e.ctx.Err() != nil {
+			return
+		}
+		if s, err := m.top.Lstat(k.file.path); err != nil || s != k.stat {
+			other = append(other, k)
+		}
+	}
+	e.known.Lock()
+	defer e.known.Unlock()
+	for _, k := range other {
+		if e.memory == m && !k.file.gone && k.file.stat == k.stat {
+			m.dirtyFiles[k.file] = true
+		}
+	}
+}
 
 // Grep finds lines and calls yield for every file that has some, in order: the
 // files of a directory by name, and then its directories. It ends early when
@@ -30,7 +324,32 @@ func (e *Engine) Grep(ctx context.Context, p Pattern, s Scope, o Options, yield 
 	if err != nil {
 		return Summary{}, err
 	}
-	return grepCold(ctx, e.ws, q, c, o, yield)
+	if e.use(c.answerable()); !c.answerable() {
+		return grepCold(ctx, e.ws, q, c, o, yield)
+	}
+	var parts []output
+	var sum Summary
+	var failed error
+	changed := false
+	ok, err := e.warm(ctx, func(m *memory) (ok bool) {
+		changed = m.changed
+		parts, sum, ok, failed = m.grep(ctx, q, c, o)
+		return ok
+	})
+	if err != nil {
+		return sum, err
+	}
+	if !ok {
+		return grepCold(ctx, e.ws, q, c, o, yield)
+	}
+	e.tidy(changed)
+	taken := newLimit(o, yield)
+	for i := range parts {
+		if !parts[i].each(taken.yield) {
+			break
+		}
+	}
+	return sum, failed
 }
 
 // Glob finds files. When ctx is done it returns what was found until then, with
@@ -40,15 +359,23 @@ func (e *Engine) Glob(ctx context.Context, s Scope, order Order) ([]File, Summar
 	if err != nil {
 		return nil, Summary{}, err
 	}
-	return globCold(ctx, e.ws, c, order)
+	if e.use(c.answerable()); !c.answerable() {
+		return globCold(ctx, e.ws, c, order)
+	}
+	var files []File
+	var sum Summary
+	changed := false
+	ok, err := e.warm(ctx, func(m *memory) (ok bool) {
+		changed = m.changed
+		files, sum, ok = m.glob(c, order)
+		return ok
+	})
+	if err != nil {
+		return nil, sum, err
+	}
+	if !ok {
+		return globCold(ctx, e.ws, c, order)
+	}
+	e.tidy(changed)
+	return files, sum, nil
 }
-
-// A Pool has an engine for every workspace that is searched. Its methods are
-// safe for concurrent use.
-type Pool struct{}
-
-// NewPool returns a pool.
-func NewPool() *Pool { return new(Pool) }
-
-// Engine returns the engine of a workspace.
-func (p *Pool) Engine(ws *workspace.Workspace) *Engine { return New(ws) }

@@ -67,15 +67,15 @@ func newGlob(pattern, source string) (*glob, error) {
 
 // match reports whether the glob matches the whole of path.
 func (g *glob) match(path string) bool {
-	if g.suffixes != nil {
-		if !slices.ContainsFunc(g.suffixes, func(s string) bool { return strings.HasSuffix(path, s) }) {
-			return false
-		}
-		if g.exact {
-			return true
+	if g.suffixes == nil {
+		return g.automaton.match(path)
+	}
+	for _, s := range g.suffixes {
+		if strings.HasSuffix(path, s) {
+			return g.exact || g.automaton.match(path)
 		}
 	}
-	return g.automaton.match(path)
+	return false
 }
 
 func (b *builder) parts(parts []part, next int) int {

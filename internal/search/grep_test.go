@@ -445,3 +445,28 @@ func FuzzGrep(f *testing.F) {
 		}
 	})
 }
+
+// TestLanes searches texts that are long enough to be scanned in several parts
+// at once, with patterns that have no literal to look for.
+func TestLanes(t *testing.T) {
+	x := newTree(t, 11)
+	for i := range soak(60, 2000) {
+		var b strings.Builder
+		for range 30 + x.r.IntN(300) {
+			b.WriteString(strings.Repeat(pick(x.r, "a", "b", "ab ", "1", "é", "", "x y"), x.r.IntN(8)) + "\n")
+		}
+		if x.r.IntN(2) == 0 {
+			b.WriteString(pick(x.r, "a", "b", "1", " "))
+		}
+		p := search.Pattern{Text: pick(x.r, "^$", "$", "[^a]", "^b|^$", `\b1`, `1\b`, "[ab]+[0-9]", "^[ab]+$", "(a|b)*b", "[0-9]{3}", `\Ba`, "é?b", "^.$", "^[^é]*$"), Invert: x.r.IntN(4) == 0}
+		o := search.Options{Before: x.r.IntN(2), After: x.r.IntN(2)}
+		lines, _, _ := referenceGrep([]byte(b.String()), p, o)
+		var want []string
+		for _, l := range lines {
+			want = append(want, fmt.Sprintf("%d%s%s", l.number, separator(l.context), l.text))
+		}
+		if got := grepText(t, p, o, b.String()); !slices.Equal(got, want) {
+			t.Fatalf("%d: %+v\ntext %q\ngot  %q\nwant %q", i, p, b.String(), got, want)
+		}
+	}
+}

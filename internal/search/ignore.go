@@ -203,10 +203,14 @@ func (r *rules) judge(path, name string, dir bool) verdict {
 // ruleFiles says which files with rules a directory has.
 type ruleFiles struct{ git, gitignore, ignore, rgignore bool }
 
-// see takes note of a name in the directory.
-func (f *ruleFiles) see(name []byte) {
+// ruleNames are what they are called.
+var ruleNames = []string{".git", ".gitignore", ".ignore", ".rgignore"}
+
+// see takes note of a name in the directory. It reports whether the name has to
+// do with rules.
+func (f *ruleFiles) see(name []byte) bool {
 	if len(name) < 4 || name[0] != '.' {
-		return
+		return false
 	}
 	switch string(name) {
 	case ".git":
@@ -217,32 +221,54 @@ func (f *ruleFiles) see(name []byte) {
 		f.ignore = true
 	case ".rgignore":
 		f.rgignore = true
+	default:
+		return false
 	}
+	return true
+}
+
+// ruleTexts is what the rules of a directory say.
+type ruleTexts struct {
+	git                                   bool // it is a repository
+	linked                                bool // a file of them has another name as well
+	gitignore, ignore, rgignore, excludes string
+}
+
+// texts reads the rules of a directory. What cannot be read has none.
+func (f ruleFiles) texts(d *workspace.Dir) (t ruleTexts) {
+	if f.git {
+		t.git, t.excludes = true, readExclude(d)
+	}
+	read := func(has bool, name string) string {
+		if !has {
+			return ""
+		}
+		text, linked := readRules(d, name)
+		t.linked = t.linked || linked
+		return text
+	}
+	t.gitignore = read(f.gitignore, ".gitignore")
+	t.ignore = read(f.ignore, ".ignore")
+	t.rgignore = read(f.rgignore, ".rgignore")
+	return t
 }
 
 // enter returns the rules that hold in a directory, which is below where r
-// hold. What cannot be read has no rules.
-func (r rules) enter(d *workspace.Dir, path string, has ruleFiles) rules {
-	if has == (ruleFiles{}) {
+// hold.
+func (r rules) enter(path string, t ruleTexts) rules {
+	if t == (ruleTexts{}) {
 		return r
 	}
 	dir := ""
 	if path != "." {
 		dir = path + "/"
 	}
-	if has.git { // another repository: what is above it does not concern it
-		r.git, r.exclude = nil, nil
-		r.exclude = parseRules(readExclude(d), dir, nil)
+	if t.git { // another repository: what is above it does not concern it
+		r.git, r.exclude = nil, parseRules(t.excludes, dir, nil)
 	}
-	if has.gitignore {
-		r.git = parseRules(readRules(d, ".gitignore"), dir, r.git)
-	}
-	if has.ignore {
-		r.plain = parseRules(readRules(d, ".ignore"), dir, r.plain)
-	}
-	if has.rgignore {
-		r.ripgrep = parseRules(readRules(d, ".rgignore"), dir, r.ripgrep)
-	}
+	r.git = parseRules(t.gitignore, dir, r.git)
+	r.plain = parseRules(t.ignore, dir, r.plain)
+	r.ripgrep = parseRules(t.rgignore, dir, r.ripgrep)
 	return r
 }
 
@@ -257,16 +283,19 @@ func readExclude(d *workspace.Dir) string {
 		return ""
 	}
 	defer info.Close()
-	return readRules(info, "exclude")
+	text, _ := readRules(info, "exclude")
+	return text
 }
 
 // maxRules is how long an ignore file may be; what is longer is none.
 const maxRules = 4 << 20
 
-func readRules(d *workspace.Dir, name string) string {
+// readRules returns the text of an ignore file, and whether the file has other
+// names.
+func readRules(d *workspace.Dir, name string) (rules string, linked bool) {
 	r, s, err := d.Open(name)
 	if err != nil || s.Size > maxRules {
-		return ""
+		return "", err == nil && s.Links > 1
 	}
 	defer r.Close()
 	text := make([]byte, 0, s.Size+512)
@@ -280,5 +309,5 @@ func readRules(d *workspace.Dir, name string) string {
 		}
 		text = text[:len(text)+n]
 	}
-	return string(text)
+	return string(text), s.Links > 1
 }

@@ -176,7 +176,15 @@ type matcher struct {
 	*query
 	dfa   *dfa
 	nexts [maxAny]int // where each finder finds something next
+
+	// Without finders: places in lines that match, as far as was scanned.
+	hits    []int
+	room    []int // where hits began
+	scanned int
 }
+
+// stretch is how much is scanned at once without finders.
+const stretch = 64 << 10
 
 func (q *query) matcher(halted func() bool) *matcher {
 	m := &matcher{query: q}
@@ -191,6 +199,7 @@ func (m *matcher) begin() {
 	for i := range m.nexts {
 		m.nexts[i] = -1
 	}
+	m.hits, m.scanned = nil, 0
 }
 
 // A span is a part of a text, from start up to end.
@@ -202,14 +211,13 @@ type span struct{ start, end int }
 func (m *matcher) next(text []byte, from, to int) (line span, at int, ok bool) {
 	for from < to {
 		if len(m.finders) == 0 {
-			at = m.dfa.find(text[from:to])
+			at = m.scan(text, from, to)
 		} else {
-			at = m.findAny(text[:to], from) - from
+			at = m.findAny(text[:to], from)
 		}
 		if at < 0 {
 			return span{}, 0, false
 		}
-		at += from
 		line.start = bytes.LastIndexByte(text[from:at], '\n') + 1 + from
 		line.end = to
 		if i := bytes.IndexByte(text[at:to], '\n'); i >= 0 {
@@ -221,6 +229,31 @@ func (m *matcher) next(text []byte, from, to int) (line span, at int, ok bool) {
 		from = line.end + 1
 	}
 	return span{}, 0, false
+}
+
+// scan returns the first place at or after from that is in a line that matches,
+// or -1.
+func (m *matcher) scan(text []byte, from, to int) int {
+	for {
+		for len(m.hits) > 0 {
+			if m.hits[0] >= from {
+				return m.hits[0]
+			}
+			m.hits = m.hits[1:]
+		}
+		if m.scanned = max(m.scanned, from); m.scanned >= to {
+			return -1
+		}
+		end := to
+		if to-m.scanned > stretch {
+			if i := bytes.IndexByte(text[m.scanned+stretch:to], '\n'); i >= 0 {
+				end = m.scanned + stretch + i + 1
+			}
+		}
+		m.hits = m.dfa.scan(text, m.scanned, end, m.room[:0])
+		m.room = m.hits
+		m.scanned = end
+	}
 }
 
 // findAny returns the first place at or after from where a finder finds

@@ -374,7 +374,7 @@ func referenceGlob(g string) *regexp.Regexp {
 					i += 3
 				}
 				i--
-			case g[i:] == "**" && i > 0 && g[i-1] == '/':
+			case i > 0 && g[i-1] == '/' && (g[i:] == "**" || depth > 0 && (strings.HasPrefix(g[i:], "**,") || strings.HasPrefix(g[i:], "**}"))):
 				re.WriteString(`.*`)
 				i++
 			default:

@@ -29,6 +29,9 @@ const (
 	// sniff is how much of a file is looked at to know early that it is binary.
 	sniff = 8 << 10
 
+	// firstBuffer is how much of a file is read at first.
+	firstBuffer = 256 << 10
+
 	// maxKept is how large a buffer a worker keeps between files.
 	maxKept = 4 << 20
 )
@@ -41,10 +44,31 @@ type searcher struct {
 	buffer  []byte
 	decoded []byte
 	counts  Summary
+
+	dir     *workspace.Dir // that was opened last
+	dirPath string
+}
+
+// openDir opens a directory, unless it is the one that was opened last.
+func (s *searcher) openDir(ws *workspace.Workspace, path string) (*workspace.Dir, error) {
+	if s.dir != nil && s.dirPath == path {
+		return s.dir, nil
+	}
+	s.closeDir()
+	d, err := ws.OpenDir(path)
+	s.dir, s.dirPath = d, path
+	return d, err
+}
+
+func (s *searcher) closeDir() {
+	if s.dir != nil {
+		s.dir.Close()
+		s.dir = nil
+	}
 }
 
 func newSearcher(q *query, o Options, halted func() bool) *searcher {
-	return &searcher{options: o, match: q.matcher(halted), buffer: make([]byte, 256<<10)}
+	return &searcher{options: o, match: q.matcher(halted)}
 }
 
 // visit searches a file of a directory.
@@ -94,6 +118,9 @@ func (s *searcher) file(ctx context.Context, r workspace.Reader, path string, st
 
 // begin reads a file from its beginning: the whole of it, unless it is large.
 func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, whole bool, err error) {
+	if s.buffer == nil {
+		s.buffer = make([]byte, firstBuffer)
+	}
 	if want := stat.Size + 1; want > int64(len(s.buffer)) && stat.Size <= maxWhole {
 		// One look first: what is binary need not be read.
 		n, err := r.Read(s.buffer)
@@ -133,7 +160,7 @@ func (s *searcher) grow(n, size int) {
 // settle gives a large buffer back.
 func (s *searcher) settle() {
 	if len(s.buffer) > maxKept {
-		s.buffer = make([]byte, 256<<10)
+		s.buffer = nil
 	}
 	if cap(s.decoded) > maxKept {
 		s.decoded = nil
@@ -168,13 +195,14 @@ func (s *searcher) text(raw []byte, path string, spans []block64, out *output) {
 	} else {
 		raw = plain(raw, nil)
 	}
-	s.utf8(raw, path, spans, out)
+	s.utf8(raw, path, spans, false, out)
 	s.settle()
 }
 
-// utf8 is text for what is UTF-8.
-func (s *searcher) utf8(text []byte, path string, spans []block64, out *output) {
-	scan := fileScan{searcher: s, out: out, text: text, number: 1}
+// utf8 is text for what is UTF-8; checked says that it is known not to be
+// binary.
+func (s *searcher) utf8(text []byte, path string, spans []block64, checked bool, out *output) {
+	scan := fileScan{searcher: s, out: out, text: text, number: 1, checked: checked}
 	s.match.begin()
 	switch {
 	case s.match.multi != nil:

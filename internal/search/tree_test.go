@@ -145,7 +145,7 @@ func (x *tree) rule() string {
 	return pick(x.r, "", "", "", "", "!", "!") + pick(x.r, "", "", "", "/", "**/") + line + pick(x.r, "", "", "", "/", "/**", "/*")
 }
 
-func (x *tree) engine() *search.Engine { return search.New(x.ws) }
+func (x *tree) engine() *search.Engine { return search.New(x.ws, search.Config{MaxText: -1}) }
 
 // describe shows a tree that something went wrong with.
 func (x *tree) describe() string {

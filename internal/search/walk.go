@@ -160,12 +160,12 @@ func (w *walk) begin(root *piece) error {
 		}
 		if !w.scope.NoIgnore {
 			var has ruleFiles
-			for _, name := range []string{".git", ".gitignore", ".ignore", ".rgignore"} {
+			for _, name := range ruleNames {
 				if _, err := d.Lstat(name); err == nil {
 					has.see([]byte(name))
 				}
 			}
-			root.rules = root.rules.enter(d, at, has)
+			root.rules = root.rules.enter(at, has.texts(d))
 		}
 		d.Close()
 		at = path.Join(at, part)
@@ -309,7 +309,7 @@ func (w *walk) open(p *piece, l *lister) bool {
 		return false
 	}
 	if !w.scope.NoIgnore {
-		p.rules = p.rules.enter(d, p.path, l.has)
+		p.rules = p.rules.enter(p.path, l.has.texts(d))
 	}
 	files, dirs := w.choose(p, l)
 	p.dir = d

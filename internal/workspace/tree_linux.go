@@ -155,7 +155,9 @@ func (w *Watch) Close() { unix.Close(w.fd) }
 type Notice struct {
 	Dir    int32  // the number of the directory
 	Name   string // in the directory; empty for the directory itself
-	Names  bool   // a name has come, gone, or stands for something else
+	Came   bool   // the name is new, or stands for something else
+	Went   bool   // the name is gone
+	Move   uint32 // tells which coming belongs to a going, within one watch; 0 for none
 	IsDir  bool   // what has changed is a directory
 	Gone   bool   // the directory itself is gone or elsewhere
 	Missed bool   // there were more changes than the kernel keeps: anything may have changed
@@ -183,11 +185,12 @@ func (w *Watch) Changes(yield func(Notice)) error {
 			if end := bytes.IndexByte(name, 0); end >= 0 {
 				name = name[:end]
 			}
-			const names = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+			const came = unix.IN_CREATE | unix.IN_MOVED_TO
+			const went = unix.IN_DELETE | unix.IN_MOVED_FROM
 			const gone = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_IGNORED | unix.IN_UNMOUNT
 			yield(Notice{
-				Dir: event.Wd, Name: string(name), Names: event.Mask&names != 0, IsDir: event.Mask&unix.IN_ISDIR != 0,
-				Gone: event.Mask&gone != 0, Missed: event.Mask&unix.IN_Q_OVERFLOW != 0,
+				Dir: event.Wd, Name: string(name), Came: event.Mask&came != 0, Went: event.Mask&went != 0, Move: event.Cookie,
+				IsDir: event.Mask&unix.IN_ISDIR != 0, Gone: event.Mask&gone != 0, Missed: event.Mask&unix.IN_Q_OVERFLOW != 0,
 			})
 		}
 	}

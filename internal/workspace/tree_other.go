@@ -77,7 +77,9 @@ func (w *Watch) Close() {}
 type Change struct {
 	Dir    int32
 	Name   string
-	Names  bool
+	Came   bool
+	Went   bool
+	Move   uint32
 	IsDir  bool
 	Gone   bool
 	Missed bool

@@ -150,7 +150,7 @@ func TestWatch(t *testing.T) {
 		}
 		found := false
 		if err := w.Changes(func(c workspace.Notice) {
-			found = found || c.Dir == number && c.Name == step.name && c.Names == step.names && !c.Gone && !c.Missed
+			found = found || c.Dir == number && c.Name == step.name && (c.Came || c.Went) == step.names && !c.Gone && !c.Missed
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	for _, tool := range search.Tools(engine.NewPool()) {
+	for _, tool := range search.Tools(engine.NewPool(engine.Config{})) {
 		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Test(t, tool) })
 	}
 }
@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			env := toolstest.Env(t, nil)
-			pool := engine.NewPool()
+			pool := engine.NewPool(engine.Config{})
 			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			call := ""
 			for _, file := range archive.Files {
@@ -106,7 +106,7 @@ func TestEffects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"": ".", "dir": "dir", "link": "dir", "dir/..": ".", "/etc": "/etc", "..": filepath.Dir(env.Workspace.Dir())} {
-		for _, tool := range search.Tools(engine.NewPool()) {
+		for _, tool := range search.Tools(engine.NewPool(engine.Config{})) {
 			call, err := tool.Decode(env, []byte(`{"pattern":"x","path":"`+path+`"}`))
 			if err != nil {
 				t.Fatal(err)
@@ -128,7 +128,7 @@ func TestBounded(t *testing.T) {
 		files[name] = strings.Repeat(strings.Repeat("x", 3000)+"\n", 300)
 	}
 	env := toolstest.Env(t, files)
-	pool := engine.NewPool()
+	pool := engine.NewPool(engine.Config{})
 	result, reports, err := toolstest.Run(t, search.Grep(pool), env, `{"pattern":"x","limit":10000}`)
 	text := toolstest.Text(result)
 	if err != nil || len(text) > 100_000 || !strings.Contains(text, "there is more: go on with offset 1") {
@@ -160,15 +160,15 @@ func TestBounded(t *testing.T) {
 // TestStops ends searches that would take for ever.
 func TestStops(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"slow": strings.Repeat("ab", 4<<20)})
-	toolstest.StopsSoon(t, search.Grep(engine.NewPool()), `{"pattern":"(a|b)*a(a|b){900}c"}`, env)
+	toolstest.StopsSoon(t, search.Grep(engine.NewPool(engine.Config{})), `{"pattern":"(a|b)*a(a|b){900}c"}`, env)
 }
 
 // TestNames shows that a name cannot pass for two.
 func TestNames(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"a\nb.txt": "x\n", "\xff.txt": "x\n"})
 	for _, test := range []struct{ got, want string }{
-		{run(t, search.Glob(engine.NewPool()), env, `{"pattern":"*","sort":"name"}`), "\"a\\nb.txt\"\n\"\\xff.txt\"\n"},
-		{run(t, search.Grep(engine.NewPool()), env, `{"pattern":"x","output_mode":"count"}`), "\"a\\nb.txt\":1\n\"\\xff.txt\":1\n"},
+		{run(t, search.Glob(engine.NewPool(engine.Config{})), env, `{"pattern":"*","sort":"name"}`), "\"a\\nb.txt\"\n\"\\xff.txt\"\n"},
+		{run(t, search.Grep(engine.NewPool(engine.Config{})), env, `{"pattern":"x","output_mode":"count"}`), "\"a\\nb.txt\":1\n\"\\xff.txt\":1\n"},
 	} {
 		if test.got != test.want {
 			t.Errorf("got %q, want %q", test.got, test.want)

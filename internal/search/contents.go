@@ -1,0 +1,274 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// A budget bounds the bytes of text that are kept.
+type budget struct {
+	max  int64
+	used atomic.Int64
+}
+
+// take reserves n bytes, if there are as many.
+func (b *budget) take(n int) bool {
+	if b.used.Add(int64(n)) > b.max {
+		b.used.Add(-int64(n))
+		return false
+	}
+	return true
+}
+
+func (b *budget) give(n int) { b.used.Add(-int64(n)) }
+
+// maxRemembered is the size up to which a file is kept or indexed.
+const maxRemembered = 32 << 20
+
+// newReader returns a searcher that only reads.
+func newReader() *searcher { return new(searcher) }
+
+// load returns the text of a file, and whether it stays what it is until the
+// kernel tells of a change: not if somebody may be writing to it through a
+// mapping, or can write to it by another name.
+func (m *memory) load(s *searcher, f *fileNode) (text []byte, stat workspace.Stat, sure bool) {
+	d, err := m.ws.OpenDir(f.dir.path)
+	if err != nil {
+		return nil, stat, false
+	}
+	defer d.Close()
+	r, stat, err := d.Open(f.name)
+	if err != nil {
+		return nil, stat, false
+	}
+	defer r.Close()
+	if stat.Links > 1 || stat.Size > maxRemembered || !r.Unwritten() {
+		return nil, stat, false
+	}
+	text, whole, err := s.begin(r, stat)
+	if err == nil && !whole {
+		text, err = s.rest(context.Background(), r, text)
+	}
+	if err != nil {
+		return nil, stat, false
+	}
+	if after, err := r.Stat(); err != nil || after != stat {
+		return nil, after, false
+	}
+	s.decoded = plain(text, s.decoded[:0])
+	return s.decoded, stat, true
+}
+
+// keep takes the text of a file into the memory.
+func (m *memory) keep(f *fileNode, text []byte) {
+	if f.binary = isBinary(text); f.binary {
+		return
+	}
+	f.length = len(text)
+	if m.budget.take(len(text)) {
+		f.text = append(make([]byte, 0, len(text)), text...)
+	}
+}
+
+// readAll reads all files for the first time.
+func (m *memory) readAll(ctx context.Context) error {
+	var next atomic.Int64
+	type share struct {
+		unsure   []*fileNode
+		segments []*segment
+	}
+	shares := make([]share, workers())
+	together(len(shares), func(i int) {
+		mine, reader, builder := &shares[i], newReader(), new(segmentBuilder)
+		for ctx.Err() == nil {
+			from := int(next.Add(chunk)) - chunk
+			if from >= len(m.order) {
+				break
+			}
+			for _, f := range m.order[from:min(len(m.order), from+chunk)] {
+				text, stat, sure := m.load(reader, f)
+				if f.stat = stat; !sure {
+					mine.unsure = append(mine.unsure, f)
+					continue
+				}
+				if m.keep(f, text); f.binary {
+					continue
+				}
+				if !builder.room() {
+					mine.segments = append(mine.segments, builder.segment())
+				}
+				builder.add(f, f.version, text)
+			}
+			reader.settle()
+		}
+		if s := builder.segment(); s != nil {
+			mine.segments = append(mine.segments, s)
+		}
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, s := range shares {
+		for _, f := range s.unsure {
+			m.unsure[f] = true
+		}
+		for _, seg := range s.segments {
+			m.adopt(seg)
+		}
+	}
+	for _, f := range m.order {
+		switch {
+		case f.binary:
+			m.binaries++
+		case !f.indexed && !m.unsure[f]:
+			m.loose[f] = true
+		}
+	}
+	// Without leases nothing can be sure, and to read everything anew is no use.
+	if n := len(m.unsure); n > 1000 && n > len(m.order)/4 {
+		return errCold
+	}
+	return nil
+}
+
+// adopt takes a segment into the memory, unless it would not be worth its
+// size, or its files have changed since it was made.
+func (m *memory) adopt(s *segment) {
+	if s.size() > s.text/4 {
+		return
+	}
+	m.segments = append(m.segments, s)
+	for i := range s.blocks {
+		if b := &s.blocks[i]; b.file.version == b.version && !b.file.gone {
+			b.file.indexed = true
+			delete(m.loose, b.file)
+		}
+	}
+}
+
+// readDirty reads the files that have changed.
+func (m *memory) readDirty(ctx context.Context) error {
+	linked := make(map[uint64]bool)
+	for f := range m.dirtyFiles {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if f.gone {
+			delete(m.dirtyFiles, f)
+			continue
+		}
+		if m.read(f); f.stat.Links > 1 {
+			linked[f.stat.Ino] = true
+		}
+	}
+	if len(linked) == 0 {
+		return nil
+	}
+	// What has a second name now had one before, of which nothing was told.
+	m.root.eachFile(func(f *fileNode) {
+		if f.visible && linked[f.stat.Ino] && !m.unsure[f] {
+			m.read(f)
+		}
+	})
+	m.suspectRules()
+	return nil
+}
+
+// read reads a file that is new or has changed.
+func (m *memory) read(f *fileNode) {
+	m.drop(f)
+	if !f.visible {
+		f.stat, _ = m.top.Lstat(f.path)
+		return
+	}
+	text, stat, sure := m.load(m.reader, f)
+	if f.stat = stat; !sure {
+		m.unsure[f] = true
+		return
+	}
+	if m.keep(f, text); f.binary {
+		m.binaries++
+	} else {
+		m.loose[f] = true
+	}
+	m.reader.settle()
+}
+
+const (
+	// minLoose is how many bytes of text may be without an index.
+	minLoose = 4 << 20
+
+	// maxSegments is how many segments there may be.
+	maxSegments = 64
+)
+
+// A snapshot is text that is to be indexed.
+type snapshot struct {
+	file    *fileNode
+	version uint32
+	text    []byte // nil where it is not kept
+}
+
+// unindexed returns what is to be indexed, if it is worth it. Segments of which
+// most has changed are given up.
+func (m *memory) unindexed() []snapshot {
+	m.segments = slices.DeleteFunc(m.segments, func(s *segment) bool {
+		live := 0
+		for i := range s.blocks {
+			if b := &s.blocks[i]; b.version == b.file.version && b.file.indexed {
+				live += int(b.end - b.start)
+			}
+		}
+		if live > s.text/2 && len(m.segments) <= maxSegments {
+			return false
+		}
+		for i := range s.blocks {
+			if b := &s.blocks[i]; b.version == b.file.version && b.file.indexed {
+				b.file.indexed = false
+				m.loose[b.file] = true
+			}
+		}
+		return true
+	})
+	bytes := 0
+	for f := range m.loose {
+		bytes += f.length
+	}
+	if bytes < minLoose || bytes < m.tried+m.tried/2 {
+		return nil
+	}
+	m.tried = bytes
+	list := make([]snapshot, 0, len(m.loose))
+	for f := range m.loose {
+		list = append(list, snapshot{f, f.version, f.text})
+	}
+	return list
+}
+
+// index makes segments of snapshots. It does not need the memory to stand still.
+func index(ctx context.Context, list []snapshot) []*segment {
+	var segments []*segment
+	var b segmentBuilder
+	for _, s := range list {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if s.text == nil {
+			continue
+		}
+		if !b.room() {
+			segments = append(segments, b.segment())
+		}
+		b.add(s.file, s.version, s.text)
+	}
+	if s := b.segment(); s != nil {
+		segments = append(segments, s)
+	}
+	return segments
+}

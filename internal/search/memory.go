@@ -1,0 +1,485 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// memory is what is known of a workspace: its directories, which the kernel
+// watches for us, and the text of its files. sync brings it up to date. Beside
+// sync and adopt nothing changes it.
+type memory struct {
+	ws     *workspace.Workspace
+	budget *budget
+	watch  *workspace.Watch
+	top    *workspace.Dir
+	dev    uint64
+
+	root     *dirNode
+	watched  map[int32]*dirNode
+	restless map[*dirNode]bool // with rules whose changes are not told
+	failed   map[*dirNode]bool // those that could not be entered
+	nodes    int               // that were made
+	binaries int               // visible files that are binary
+
+	segments []*segment
+	tried    int                // bytes of loose text when it was last to be indexed
+	loose    map[*fileNode]bool // whose text is in no segment
+	unsure   map[*fileNode]bool // to be read whenever they are needed
+
+	dirtyDirs  map[*dirNode]bool
+	dirtyFiles map[*fileNode]bool
+	rearrange  bool // files have come or gone since order was made
+	changed    bool // by the last sync
+
+	// Names that have come since the last sync, and moves of those that are under
+	// way. What comes and goes in between may have been another name of any file.
+	came    map[place]bool
+	moves   map[uint32]bool
+	suspect bool
+
+	order  []*fileNode // visible files, in the order of a walk
+	byPath []*fileNode // the same, by path
+	other  []*fileNode // files that are not visible, of directories that are entered
+
+	lister lister
+	reader *searcher
+}
+
+// A place is a name in a directory.
+type place struct {
+	dir  *dirNode
+	name string
+}
+
+// A dirNode is a directory.
+type dirNode struct {
+	name, path string
+	parent     *dirNode // nil for the workspace
+	depth      int
+	ignore     verdict
+	entered    bool // it is visible, and what is in it is known
+	gone       bool
+	problem    error // why it could not be entered
+	number     int32 // of its watch
+	above      rules // those that hold around it
+	texts      ruleTexts
+	rules      rules // those that hold in it
+	dirs       []*dirNode
+	files      []*fileNode
+}
+
+// A fileNode is a regular file.
+type fileNode struct {
+	name, path string
+	dir        *dirNode
+	ignore     verdict
+	visible    bool // nothing but a glob or a flag is needed to find it
+	gone       bool
+	binary     bool
+	indexed    bool   // its blocks are in a segment
+	version    uint32 // counts what was read of it
+	rank       int    // where it is in order
+	stat       workspace.Stat
+	length     int    // of the text
+	text       []byte // nil where it is not kept
+}
+
+var (
+	// errCold says that a workspace cannot be kept in memory.
+	errCold = errors.New("the workspace cannot be kept in memory")
+
+	// errMissed says that changes were missed.
+	errMissed = errors.New("changes were missed")
+)
+
+// maxNodes is how many files and directories are kept in memory.
+const maxNodes = 400_000
+
+// remember reads a workspace. It fails with errCold where the kernel cannot tell
+// of its changes, or where it is too large.
+func remember(ctx context.Context, ws *workspace.Workspace, b *budget) (*memory, error) {
+	m := &memory{
+		ws: ws, budget: b, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
+		loose: make(map[*fileNode]bool), unsure: make(map[*fileNode]bool),
+		dirtyDirs: make(map[*dirNode]bool), dirtyFiles: make(map[*fileNode]bool), reader: newReader(),
+		came: make(map[place]bool), moves: make(map[uint32]bool),
+	}
+	var err error
+	if m.top, err = ws.OpenDir("."); err != nil {
+		return nil, err
+	}
+	if m.watch, err = workspace.NewWatch(); err != nil {
+		m.top.Close()
+		return nil, errCold
+	}
+	m.root = &dirNode{path: ".", entered: true}
+	if err = m.enter(ctx, m.root); err == nil {
+		m.arrange()
+		clear(m.dirtyFiles)
+		err = m.readAll(ctx)
+	}
+	if err != nil {
+		m.forget()
+		return nil, err
+	}
+	return m, nil
+}
+
+// forget gives everything back.
+func (m *memory) forget() {
+	m.watch.Close()
+	m.top.Close()
+	m.root.eachFile(m.drop)
+}
+
+// enter lists a directory that was not known, and those below it. It is watched
+// before it is listed: what changes later is told.
+func (m *memory) enter(ctx context.Context, n *dirNode) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d, err := m.ws.OpenDir(n.path)
+	if err != nil {
+		return m.cannotEnter(n, err)
+	}
+	defer d.Close()
+	stat, err := d.Stat()
+	if err != nil || stat.Dev != m.dev && !d.Local() {
+		return errCold
+	}
+	m.dev = stat.Dev
+	number, err := m.watch.Add(d)
+	if err != nil || m.watched[number] != nil {
+		return errCold // too many, or one directory in two places
+	}
+	n.number = number
+	m.watched[number] = n
+	return m.list(ctx, n, d)
+}
+
+// cannotEnter deals with a directory that was there a moment ago, or that may
+// not be read. Either change is told by the directory above.
+func (m *memory) cannotEnter(n *dirNode, err error) error {
+	if n.parent == nil {
+		return err
+	}
+	if !isGone(err) && !errors.Is(err, workspace.ErrMoved) {
+		n.problem = err
+		m.failed[n] = true
+	}
+	return nil
+}
+
+// list takes in what is in a directory, and goes into what is new.
+func (m *memory) list(ctx context.Context, n *dirNode, d *workspace.Dir) error {
+	if err := m.lister.list(d); err != nil {
+		return errCold
+	}
+	var above rules
+	if n.parent != nil {
+		above = n.parent.rules
+	}
+	texts := m.lister.has.texts(d)
+	changed := texts != n.texts || above != n.above
+	if changed {
+		n.texts, n.above, n.rules = texts, above, above.enter(n.path, texts)
+	}
+	if delete(m.restless, n); texts.git || texts.linked {
+		m.restless[n] = true
+	}
+	enter := m.compare(n, changed)
+	if m.nodes > maxNodes {
+		return errCold
+	}
+	for _, s := range enter {
+		if err := m.enter(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare takes in the list of a directory, and returns the directories to be
+// entered. changed says that other rules hold in it than before.
+func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
+	dirs, files := make(map[string]*dirNode, len(n.dirs)), make(map[string]*fileNode, len(n.files))
+	for _, s := range n.dirs {
+		dirs[s.name] = s
+	}
+	for _, f := range n.files {
+		files[f.name] = f
+	}
+	n.dirs, n.files = nil, nil
+	for _, e := range m.lister.entries {
+		switch e.kind {
+		case workspace.Regular:
+			f := files[e.name]
+			if delete(files, e.name); f == nil {
+				f = &fileNode{name: e.name, path: join(n.path, e.name), dir: n}
+				m.nodes++
+				m.dirtyFiles[f] = true
+			}
+			f.ignore = n.rules.judge(f.path, f.name, false)
+			if visible := shows(f.ignore, f.name); visible != f.visible {
+				f.visible = visible
+				m.dirtyFiles[f] = true
+			}
+			n.files = append(n.files, f)
+		case workspace.Directory:
+			s := dirs[e.name]
+			if s == nil || s.gone {
+				s = &dirNode{name: e.name, path: join(n.path, e.name), parent: n, depth: n.depth + 1}
+				m.nodes++
+			} else {
+				delete(dirs, e.name)
+			}
+			s.ignore = n.rules.judge(s.path, s.name, true)
+			switch visible := shows(s.ignore, s.name); {
+			case visible && !s.entered:
+				s.entered = true
+				enter = append(enter, s)
+			case !visible && s.entered:
+				m.leave(s)
+			case visible && changed:
+				m.dirtyDirs[s] = true
+			}
+			n.dirs = append(n.dirs, s)
+		}
+	}
+	for _, f := range files {
+		m.drop(f)
+		f.gone = true
+	}
+	for _, s := range dirs {
+		m.leave(s)
+		s.gone = true
+	}
+	slices.SortFunc(n.files, func(a, b *fileNode) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(n.dirs, func(a, b *dirNode) int { return strings.Compare(a.name, b.name) })
+	m.rearrange = true
+	return enter
+}
+
+// shows reports whether a name is found without a flag.
+func shows(ignore verdict, name string) bool {
+	return ignore == wanted || ignore == undecided && name[0] != '.'
+}
+
+// leave forgets what is in a directory.
+func (m *memory) leave(n *dirNode) {
+	if n.number != 0 && m.watched[n.number] == n {
+		delete(m.watched, n.number)
+		m.watch.Remove(n.number)
+	}
+	delete(m.restless, n)
+	delete(m.failed, n)
+	for _, f := range n.files {
+		m.drop(f)
+		f.gone = true
+	}
+	for _, s := range n.dirs {
+		m.leave(s)
+		s.gone = true
+	}
+	*n = dirNode{name: n.name, path: n.path, parent: n.parent, depth: n.depth, ignore: n.ignore, gone: n.gone}
+	m.rearrange = true
+}
+
+// drop forgets what was read of a file.
+func (m *memory) drop(f *fileNode) {
+	if f.text != nil {
+		m.budget.give(len(f.text))
+	}
+	if f.binary {
+		m.binaries--
+	}
+	f.text, f.length, f.binary, f.indexed = nil, 0, false, false
+	f.version++
+	delete(m.loose, f)
+	delete(m.unsure, f)
+	delete(m.dirtyFiles, f)
+}
+
+func (n *dirNode) eachFile(yield func(*fileNode)) {
+	for _, f := range n.files {
+		yield(f)
+	}
+	for _, s := range n.dirs {
+		s.eachFile(yield)
+	}
+}
+
+// arrange puts the files in order again, if some have come or gone.
+func (m *memory) arrange() {
+	if !m.rearrange {
+		return
+	}
+	m.rearrange = false
+	m.order, m.other = m.order[:0], m.other[:0]
+	m.root.eachFile(func(f *fileNode) {
+		if f.visible {
+			f.rank = len(m.order)
+			m.order = append(m.order, f)
+		} else {
+			m.other = append(m.other, f)
+		}
+	})
+	m.byPath = append(m.byPath[:0], m.order...)
+	slices.SortFunc(m.byPath, func(a, b *fileNode) int { return strings.Compare(a.path, b.path) })
+}
+
+// sync brings the memory up to date with everything that had happened when it
+// was called. After errCold and errMissed the memory is of no use.
+func (m *memory) sync(ctx context.Context) error {
+	missed := false
+	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
+		return errMissed
+	}
+	for n := range m.restless {
+		if m.restlessChanged(n) {
+			m.dirtyDirs[n] = true
+		}
+	}
+	m.changed = len(m.dirtyDirs)+len(m.dirtyFiles) > 0
+	m.suspect = m.suspect || len(m.moves) > 0
+	clear(m.came)
+	clear(m.moves)
+	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 || m.suspect {
+		if m.suspect {
+			m.suspectAll()
+		}
+		if err := m.relistDirty(ctx); err != nil {
+			return err
+		}
+		if err := m.readDirty(ctx); err != nil {
+			return err
+		}
+	}
+	m.arrange()
+	return nil
+}
+
+// suspectAll looks at all files for changes that were made by a name that is
+// gone.
+func (m *memory) suspectAll() {
+	m.suspect = false
+	m.root.eachFile(func(f *fileNode) {
+		if !f.visible || m.unsure[f] {
+			return
+		}
+		if s, err := m.top.Lstat(f.path); err != nil || s != f.stat {
+			m.dirtyFiles[f] = true
+		}
+	})
+	m.suspectRules()
+}
+
+// suspectRules has all rules read again.
+func (m *memory) suspectRules() {
+	for _, n := range m.watched {
+		if n.texts != (ruleTexts{}) {
+			m.dirtyDirs[n] = true
+		}
+	}
+}
+
+// restlessChanged reports whether rules of which nothing is told have changed:
+// what git excludes, which is in a directory that is not watched, and files that
+// can be written to by another name.
+func (m *memory) restlessChanged(n *dirNode) bool {
+	d, err := m.ws.OpenDir(n.path)
+	if err != nil {
+		return true
+	}
+	defer d.Close()
+	return n.texts.linked || readExclude(d) != n.texts.excludes
+}
+
+// relistDirty lists the directories that have changed.
+func (m *memory) relistDirty(ctx context.Context) error {
+	list := make([]*dirNode, 0, len(m.dirtyDirs))
+	for n := range m.dirtyDirs {
+		list = append(list, n)
+	}
+	// From above to below: rules come from above, and so does the end.
+	slices.SortFunc(list, func(a, b *dirNode) int { return a.depth - b.depth })
+	for _, n := range list {
+		delete(m.dirtyDirs, n)
+		if err := m.relist(ctx, n); err != nil {
+			m.dirtyDirs[n] = true
+			return err
+		}
+	}
+	return nil
+}
+
+// note takes note of a change. It returns false where changes were missed.
+func (m *memory) note(c workspace.Notice) bool {
+	if c.Missed {
+		return false
+	}
+	n := m.watched[c.Dir]
+	if n == nil || c.Gone {
+		// Of a directory that was left; or the directory above tells where it has gone.
+		// The top has none, but is kept open: it is the workspace, whatever its name.
+		return true
+	}
+	if c.Name == "" || c.Came || c.Went || c.IsDir || new(ruleFiles).see([]byte(c.Name)) {
+		m.dirtyDirs[n] = true
+	}
+	m.noteName(place{n, c.Name}, c)
+	if c.IsDir {
+		// Whether it was made, moved, removed or had its mode changed: it is entered
+		// anew. It is left at once, since it may be entered elsewhere.
+		if i, ok := slices.BinarySearchFunc(n.dirs, c.Name, func(s *dirNode, name string) int { return strings.Compare(s.name, name) }); ok {
+			m.leave(n.dirs[i])
+			n.dirs[i].gone = true
+		}
+		return true
+	}
+	if i, ok := slices.BinarySearchFunc(n.files, c.Name, func(f *fileNode, name string) int { return strings.Compare(f.name, name) }); ok {
+		m.dirtyFiles[n.files[i]] = true
+	}
+	return true
+}
+
+// noteName keeps account of names that come and go.
+func (m *memory) noteName(p place, c workspace.Notice) {
+	switch {
+	case c.Came && c.IsDir:
+		m.suspect = true // nobody watched what went on in it
+	case c.Came:
+		// What took its name before is gone.
+		m.suspect = m.suspect || m.came[p]
+		m.came[p] = true
+		delete(m.moves, c.Move)
+	case c.Went && m.came[p]:
+		delete(m.came, p)
+		if c.Move != 0 {
+			m.moves[c.Move] = true // it may only have another name
+		} else {
+			m.suspect = true
+		}
+	}
+}
+
+// relist lists a directory again.
+func (m *memory) relist(ctx context.Context, n *dirNode) error {
+	if !n.entered || n.gone || n.problem != nil {
+		return nil
+	}
+	d, err := m.ws.OpenDir(n.path)
+	if err != nil {
+		return m.cannotEnter(n, err)
+	}
+	defer d.Close()
+	return m.list(ctx, n, d)
+}

@@ -1,0 +1,405 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/search"
+)
+
+// warmEngine returns an engine that has the workspace in memory.
+func (x *tree) warmEngine(config search.Config) *search.Engine {
+	x.t.Helper()
+	e := search.New(x.ws, config)
+	x.t.Cleanup(e.Close)
+	if err := e.Warm(x.t.Context()); err != nil {
+		x.t.Fatal(err)
+	}
+	return e
+}
+
+// isWarm reports whether an engine answers from memory.
+func isWarm(t testing.TB, e *search.Engine) bool {
+	t.Helper()
+	_, sum, err := e.Glob(t.Context(), search.Scope{}, search.ByName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum.Warm
+}
+
+// edit changes something in a tree. It tells what.
+func (x *tree) edit() string {
+	paths, dirs := x.list()
+	some := func(list []string) string {
+		if len(list) == 0 {
+			return "none"
+		}
+		return pick(x.r, list...)
+	}
+	file, dir := some(paths), some(dirs)
+	at := func(name string) string { return filepath.Join(x.root, name) }
+	other := filepath.Join(dir, x.name())
+	var err error
+	what := ""
+	switch x.r.IntN(17) {
+	case 0, 1, 2:
+		what = "write " + file
+		err = os.WriteFile(at(file), []byte(x.text()), 0o644)
+	case 3: // as long as it was
+		text, _ := os.ReadFile(at(file))
+		what = "overwrite " + file
+		for i := range text {
+			if text[i] == 'o' {
+				text[i] = 'a'
+			}
+		}
+		err = os.WriteFile(at(file), text, 0o644)
+	case 4:
+		what = "append " + file
+		var f *os.File
+		if f, err = os.OpenFile(at(file), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+			_, err = f.WriteString("foo appended\n")
+			f.Close()
+		}
+	case 5:
+		what = "create " + other
+		err = os.WriteFile(at(other), []byte(x.text()), 0o644)
+	case 6:
+		what = "remove " + file
+		err = os.Remove(at(file))
+	case 7:
+		what = "rename " + file + " to " + other
+		err = os.Rename(at(file), at(other))
+	case 8:
+		what = "replace " + file
+		if err = os.WriteFile(at("tmp~"), []byte(x.text()), 0o644); err == nil {
+			err = os.Rename(at("tmp~"), at(file))
+		}
+	case 9:
+		to := filepath.Join(some(dirs), x.name())
+		what = "move " + dir + " to " + to
+		err = os.Rename(at(dir), at(to))
+	case 10:
+		what = "make " + other
+		if err = os.MkdirAll(at(filepath.Join(other, "deep")), 0o755); err == nil {
+			err = os.WriteFile(at(filepath.Join(other, "deep", "f.go")), []byte(x.text()), 0o644)
+		}
+	case 11:
+		what = "remove all of " + dir
+		if dir != "." {
+			err = os.RemoveAll(at(dir))
+		}
+	case 12:
+		name := filepath.Join(dir, pick(x.r, ".gitignore", ".ignore", ".rgignore"))
+		what = "rules " + name
+		err = os.WriteFile(at(name), []byte(x.rules()), 0o644)
+	case 13:
+		name := filepath.Join(dir, pick(x.r, ".gitignore", ".ignore", ".rgignore"))
+		what = "no rules " + name
+		err = os.Remove(at(name))
+	case 14:
+		if !x.repository() { // there a .git below means nothing to ripgrep
+			return "nothing"
+		}
+		name := filepath.Join(dir, ".git/info/exclude")
+		what = "exclude " + name
+		if err = os.MkdirAll(filepath.Dir(at(name)), 0o755); err == nil {
+			err = os.WriteFile(at(name), []byte(x.rules()), 0o644)
+		}
+	case 15:
+		other = x.name() // in a directory that is watched
+		what = "link " + file + " as " + other
+		if err = os.Link(at(file), at(other)); err == nil {
+			err = os.WriteFile(at(other), []byte(x.text()), 0o644)
+		}
+	case 16:
+		what = "mode of " + dir
+		if err = os.Chmod(at(dir), 0o700); err == nil {
+			err = os.Chmod(at(dir), 0o755)
+		}
+	}
+	return fmt.Sprintf("%s (%v)", what, err)
+}
+
+// list returns the files and directories there are.
+func (x *tree) list() (files, dirs []string) {
+	_ = filepath.WalkDir(x.root, func(path string, d os.DirEntry, err error) error {
+		rel, _ := filepath.Rel(x.root, path)
+		switch {
+		case err != nil:
+		case d.Name() == ".git":
+			return filepath.SkipDir
+		case d.IsDir():
+			dirs = append(dirs, rel)
+		case d.Type().IsRegular():
+			files = append(files, rel)
+		}
+		return nil
+	})
+	return files, dirs
+}
+
+// TestWarmAsCold compares what is answered from memory with what reading the
+// files gives, directly after edits.
+func TestWarmAsCold(t *testing.T) {
+	x := newTree(t, 4)
+	questions, warm := 0, 0
+	for i := range soak(60, 3000) {
+		x.clear()
+		x.grow(40)
+		x.ignore(".gitignore", ".ignore")
+		if i%2 == 0 {
+			if err := os.Mkdir(filepath.Join(x.root, ".git"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config := search.Config{}
+		if i%3 == 0 {
+			config.MaxText = 2000 // most is not kept
+		}
+		e := x.warmEngine(config)
+		var edits []string
+		for range 8 {
+			for range x.r.IntN(4) {
+				edits = append(edits, x.edit())
+			}
+			q := x.ask()
+			if x.r.IntN(2) == 0 {
+				q.scope = search.Scope{}
+			}
+			questions++
+			if isWarm(t, e) {
+				warm++
+			} else if err := e.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(filepath.Join(x.root, q.scope.Path)); err != nil {
+				q.scope.Path = ""
+			}
+			got, want := answer(t, e, q), answer(t, x.engine(), q)
+			if !slices.Equal(got, want) {
+				t.Fatalf("tree %d: %s\nedits\n%s\ngot  %q\nwant %q\n%s", i, q, strings.Join(edits, "\n"), got, want, x.describe())
+			}
+		}
+		e.Close()
+	}
+	if warm < questions*9/10 {
+		t.Errorf("of %d questions %d were answered from memory", questions, warm)
+	}
+	t.Logf("%d questions, %d answered from memory", questions, warm)
+}
+
+// TestSameTick changes a file to another text of the same length, over and over
+// within one tick of any clock, and is never given the old one.
+func TestSameTick(t *testing.T) {
+	x := newTree(t, 5)
+	x.write("f", "round 0000\n")
+	e := x.warmEngine(search.Config{})
+	for i := range 300 {
+		text := fmt.Sprintf("round %04d", i)
+		if err := os.WriteFile(filepath.Join(x.root, "f"), []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		sum, err := e.Grep(t.Context(), search.Pattern{Text: "round"}, search.Scope{}, search.Options{}, func(f search.File) bool {
+			got = append(got, string(f.Lines[0].Text))
+			return true
+		})
+		if err != nil || !sum.Warm || len(got) != 1 || got[0] != text {
+			t.Fatalf("round %d: %q, %+v, %v", i, got, sum, err)
+		}
+	}
+}
+
+// TestWarmOrder compares the order of what is found.
+func TestWarmOrder(t *testing.T) {
+	x := newTree(t, 6)
+	x.grow(200)
+	x.write(".hidden.go", "foo\n")
+	e := x.warmEngine(search.Config{})
+	for _, scope := range []search.Scope{{}, {Globs: []string{"*.go"}}, {Types: []string{"go"}}, {MaxDepth: 2}} {
+		for _, pattern := range []string{"foo", "o", "[a-z]o+"} {
+			for _, limit := range []int{0, 3, 50} {
+				var lists [2][]string
+				for i, e := range []*search.Engine{e, x.engine()} {
+					_, err := e.Grep(t.Context(), search.Pattern{Text: pattern}, scope, search.Options{Limit: limit}, func(f search.File) bool {
+						lists[i] = append(lists[i], fmt.Sprint(f.Path, f.Count))
+						return true
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !slices.Equal(lists[0], lists[1]) || len(lists[0]) == 0 {
+					t.Errorf("%+v, %s, limit %d:\n%q\n%q", scope, pattern, limit, lists[0], lists[1])
+				}
+			}
+		}
+	}
+}
+
+// TestIndex searches enough text to be indexed in several segments, with files
+// of several blocks, before and after most of it has changed.
+func TestIndex(t *testing.T) {
+	x := newTree(t, 8)
+	line := func(i int) string {
+		return fmt.Sprintf("func line%d(a int) error { return errors.New(%q) } // %x\n", i, strings.Repeat("ab", i%7), i*7919)
+	}
+	write := func(file, version int) {
+		var b strings.Builder
+		for i := range 3000 {
+			b.WriteString(line(file*3000 + i + version*1_000_000))
+		}
+		if err := os.MkdirAll(filepath.Join(x.root, fmt.Sprint("d", file%10)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		x.write(fmt.Sprintf("d%d/f%d.go", file%10, file), b.String())
+	}
+	const files = 12
+	for i := range files {
+		write(i, 0)
+	}
+	for _, config := range []search.Config{{}, {MaxText: 1 << 20}} {
+		e := x.warmEngine(config)
+		check := func() {
+			t.Helper()
+			for _, q := range []question{
+				{pattern: search.Pattern{Text: "line12345"}}, {pattern: search.Pattern{Text: "LINE67777", IgnoreCase: true}}, {pattern: search.Pattern{Text: "line10042|line5(9|8)99"}},
+				{pattern: search.Pattern{Text: `func line\d*432\(a.*ababab`}, options: search.Options{Before: 2, After: 1}},
+				{pattern: search.Pattern{Text: "line1000123"}}, {pattern: search.Pattern{Text: "nowhere to be found"}},
+				{pattern: search.Pattern{Text: "line5555", Word: true}}, {pattern: search.Pattern{Text: "line1234\\d.*\n.*line", Multiline: true}, options: search.Options{Mode: search.Files}},
+			} {
+				if !isWarm(t, e) {
+					t.Fatal("the answers are not from memory")
+				}
+				if got, want := answer(t, e, q), answer(t, x.engine(), q); !slices.Equal(got, want) {
+					t.Errorf("%s\ngot  %.500q\nwant %.500q", q, got, want)
+				}
+			}
+		}
+		check()
+		text, kept, index := e.Memory()
+		if text < 2<<20 || index == 0 || index > text/4 || kept > max(config.MaxText, text) || config.MaxText == 0 && kept != text {
+			t.Errorf("%d bytes of text, %d kept, %d of index", text, kept, index)
+		}
+		for i := range files * 3 / 4 {
+			write(i, 1)
+		}
+		check() // the old index, and much without one
+		for i := range files {
+			write(i, 0)
+		}
+		e.Close()
+		if text, kept, index := e.Memory(); text != 0 || kept != 0 || index != 0 {
+			t.Errorf("after it was closed: %d, %d, %d", text, kept, index)
+		}
+	}
+}
+
+// TestIdle proves that nothing is kept of a workspace that is not searched.
+func TestIdle(t *testing.T) {
+	x := newTree(t, 9)
+	x.grow(50)
+	synctest.Test(t, func(t *testing.T) {
+		pool := search.NewPool(search.Config{IdleAfter: time.Minute})
+		defer pool.Close()
+		e := pool.Engine(x.ws)
+		for range 3 { // the second time it is worth it
+			isWarm(t, e)
+			synctest.Wait()
+		}
+		if text, kept, _ := e.Memory(); text == 0 || kept != text {
+			t.Fatalf("%d bytes of text, %d kept", text, kept)
+		}
+		time.Sleep(50 * time.Second)
+		if !isWarm(t, e) || pool.Engine(x.ws) != e {
+			t.Error("it was forgotten too early")
+		}
+		time.Sleep(50 * time.Second)
+		if !isWarm(t, e) {
+			t.Error("it was forgotten although it was used")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if text, kept, index := e.Memory(); text != 0 || kept != 0 || index != 0 {
+			t.Errorf("after a minute: %d, %d, %d", text, kept, index)
+		}
+		if pool.Engine(x.ws) == e {
+			t.Error("the engine is kept")
+		}
+	})
+}
+
+// TestUnsure changes files in ways of which the kernel tells nothing.
+func TestUnsure(t *testing.T) {
+	x := newTree(t, 10)
+	x.write("a", "foo\n")
+	x.write("b", "foo\n")
+	outside := filepath.Join(filepath.Dir(x.root), "outside")
+	if err := os.Link(filepath.Join(x.root, "a"), outside); err != nil {
+		t.Skip(err)
+	}
+	e := x.warmEngine(search.Config{})
+	// By a name that nobody watches.
+	if err := os.WriteFile(outside, []byte("bar\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := answer(t, e, question{pattern: search.Pattern{Text: "bar"}}); !slices.Equal(got, []string{"a\x001:bar"}) {
+		t.Errorf("%q", got)
+	}
+	// By names that come and go, before anybody looks.
+	at := func(name string) string { return filepath.Join(x.root, name) }
+	x.write("c", "foo\n")
+	if !isWarm(t, e) {
+		t.Fatal("it is not warm")
+	}
+	for i, away := range []func() error{
+		func() error { return os.Remove(at("other")) },
+		func() error { return errors.Join(os.Rename(at("other"), at("another")), os.Remove(at("another"))) },
+		func() error {
+			return errors.Join(os.WriteFile(at("tmp"), nil, 0o644), os.Rename(at("tmp"), at("other")))
+		},
+		func() error { return os.Rename(at("other"), outside+"-2") },
+	} {
+		text := fmt.Sprintf("turn %d\n", i)
+		if err := errors.Join(os.Link(at("c"), at("other")), os.WriteFile(at("other"), []byte(text), 0o644), away()); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(t, e, question{pattern: search.Pattern{Text: "turn"}}); !slices.Equal(got, []string{"c\x001:" + text[:len(text)-1]}) {
+			t.Errorf("turn %d: %q", i, got)
+		}
+		if err := os.Remove(at("other")); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		isWarm(t, e)
+	}
+	// While it is open for writing it is read every time.
+	f, err := os.OpenFile(filepath.Join(x.root, "b"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i := range 10 {
+		text := fmt.Sprintf("bar%d\n", i)
+		if _, err := f.WriteAt([]byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(t, e, question{pattern: search.Pattern{Text: "bar" + fmt.Sprint(i)}}); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+	}
+	if !isWarm(t, e) {
+		t.Error("it is not warm")
+	}
+}
