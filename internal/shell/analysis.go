@@ -16,6 +16,11 @@ const (
 	maxScripts = 8         // texts inside texts: bash -c "bash -c …"
 	maxParsed  = 256 << 10 // bytes parsed of one command, texts in it included
 	maxSteps   = 4000      // commands followed again, in loops and functions
+	maxFuncs   = 64        // functions that are followed beyond maxSteps
+	maxStarted = 32        // programs that start programs: env nice env nice …
+	maxWords   = 20_000    // words of all programs; of longer ones only the first are kept
+	maxEffects = 20_000
+	maxPath    = 1 << 10 // bytes of a pattern or a directory
 )
 
 var errTooMuch = errors.New("it has too many commands inside commands")
@@ -36,10 +41,17 @@ type analysis struct {
 
 	traps []string // texts to be run at some time
 
+	definitions int // of functions, up to now
+
 	scripts int // texts around the one at hand
 	parsed  int
 	steps   int
 	repeats int // loops and calls around
+
+	started int  // programs that start the one at hand
+	words   int  // of all programs up to now
+	braces  int  // words that braces became
+	full    bool // there were more effects than are kept
 }
 
 func newAnalysis(place Place) *analysis {
@@ -75,7 +87,7 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 		return err
 	}
 	if d == posix && speaksBash(file) {
-		a.effects = append(a.effects, guess(text, "it is written for bash, and sh may read it in another way")...)
+		a.add(guess(text, "it is written for bash, and sh may read it in another way")...)
 	}
 	survey, source := a.survey, a.source
 	a.survey, a.source = look(file, text), text
@@ -96,9 +108,14 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 // remaining follows what was not reached on the way from top to bottom: functions
 // that nobody called, loops over nothing. Nothing is known where they would run.
 func (a *analysis) remaining(file *syntax.File) {
+	var s *state
+	known := -1 // definitions that s knows
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if st, ok := n.(*syntax.Stmt); ok && !a.visited[st] {
-			a.stmt(st, a.anywhere(nil))
+			if known != a.definitions {
+				s, known = a.anywhere(nil), a.definitions
+			}
+			a.stmt(st, s.fork())
 			return false
 		}
 		return true
@@ -113,20 +130,29 @@ func (a *analysis) anywhere(s *state) *state {
 		certain := s != nil && len(s.funcs[name].bodies) > 0 && !s.funcs[name].maybe
 		funcs[name] = function{bodies: f.bodies, maybe: !certain}
 	}
-	return &state{funcs: funcs, dirs: a.dirs}
+	return &state{funcs: funcs, defined: new(function), dirs: a.dirs}
 }
 
 // finish follows what a trap would run, when all functions are known.
 func (a *analysis) finish() {
 	for i := 0; i < len(a.traps); i++ {
 		if err := a.script(a.traps[i], a.anywhere(nil), evaled); err != nil {
-			a.effects = append(a.effects, guess(a.traps[i], "a trap runs a text that cannot be followed: "+err.Error())...)
+			a.add(guess(a.traps[i], "a trap runs a text that cannot be followed: "+err.Error())...)
 		}
+	}
+	if a.full {
+		a.effects = append(a.effects, unknownProgram("it does more than can be told"))
 	}
 }
 
-// add adds an effect.
-func (a *analysis) add(e tools.Effect) { a.effects = append(a.effects, e) }
+// add adds effects.
+func (a *analysis) add(effects ...tools.Effect) {
+	if len(a.effects)+len(effects) > maxEffects {
+		a.full = true
+		return
+	}
+	a.effects = append(a.effects, effects...)
+}
 
 // unclear says that something nobody can tell would happen.
 func (a *analysis) unclear(reason string) { a.add(unknownProgram(reason)) }
@@ -144,6 +170,7 @@ func (a *analysis) moved(s *state) {
 // define notes a function.
 func (a *analysis) define(decl *syntax.FuncDecl, name string, s *state) {
 	s.define(decl, name)
+	a.definitions++
 	if a.funcs == nil {
 		a.funcs = make(map[string]function)
 	}
@@ -165,6 +192,12 @@ func (a *analysis) call(f function, words []word, s *state) *state {
 }
 
 func (a *analysis) body(decl *syntax.FuncDecl, words []word, s *state) *state {
+	if a.steps > maxSteps && len(a.funcs) > maxFuncs {
+		a.unclear("its functions call each other too often to be followed")
+		s.forgetAll()
+		s.dirs = nil
+		return s
+	}
 	if slices.Contains(a.calling, decl) || a.steps > maxSteps {
 		// It calls itself, or there is too much to follow: once more, with
 		// nothing known, covers every further call.
@@ -190,10 +223,13 @@ func (a *analysis) body(decl *syntax.FuncDecl, words []word, s *state) *state {
 }
 
 func (a *analysis) again(decl *syntax.FuncDecl, s *state) *state {
+	started := a.started
+	a.started = 0
 	a.calling = append(a.calling, decl)
 	a.repeats++
 	ok, fail := a.stmt(decl.Body, s)
 	a.repeats--
+	a.started = started
 	a.calling = a.calling[:len(a.calling)-1]
 	return join(ok, fail)
 }
@@ -235,8 +271,8 @@ func speaksBash(file *syntax.File) bool {
 				found = found || n.Op != syntax.DplOut || n.N == nil && !isNumber(literalStart(n.Word))
 			}
 		case *syntax.Word:
-			variants, braces := splitBraces(n)
-			found = found || braces || len(variants) != 1
+			_, braces := bracesOf(n)
+			found = found || braces
 		}
 		return !found
 	})

@@ -217,6 +217,9 @@ func (c *call) dirs(w word) []string {
 	}
 	var to []string
 	for _, dir := range c.s.dirs {
+		if len(dir)+len(w.text) > maxPath {
+			return nil
+		}
 		to = append(to, inWorkspace(c.a.place, dir+"/"+w.text))
 	}
 	return to
@@ -235,17 +238,7 @@ func skipFlags(words []word, flags ...string) []word {
 
 // eval runs its words, joined, in this shell.
 func eval(c *call) {
-	words := skipFlags(c.words[1:])
-	text := word{}
-	for i, w := range words {
-		if i > 0 {
-			text = joined(text, lit(" "))
-		}
-		if w.glob || w.pipe || w.many {
-			w = word{unknown: true}
-		}
-		text = joined(text, w)
-	}
+	text := sentence(skipFlags(c.words[1:]))
 	c.expect(c.a.survey.blind)
 	c.s.forgetAll()
 	c.script(text, c.s, evaled)
@@ -343,7 +336,7 @@ func alias(c *call) {
 			continue
 		}
 		c.doubt("an alias changes what a word means")
-		c.a.effects = append(c.a.effects, guess(text, "an alias stands for it")[1:]...)
+		c.a.add(guess(text, "an alias stands for it")[1:]...)
 	}
 }
 

@@ -94,6 +94,12 @@ func (a *analysis) assigned(as *syntax.Assign, s *state) word {
 // run follows the words of a command. A reason says why it is unclear already.
 func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail *state) {
 	first := words[0]
+	if a.words += len(words); a.started >= maxStarted || a.words > maxWords && len(words) > maxGuessWords {
+		a.tooMuch(words, s)
+		return s, s
+	}
+	a.started++
+	defer func() { a.started-- }()
 	if !first.known() || first.text == "" {
 		if reason == "" {
 			reason = "which program is run is not known"
@@ -127,9 +133,20 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 		c.lists(w)
 	}
 	c.follow()
-	e := &a.effects[at]
-	e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
+	if at < len(a.effects) {
+		e := &a.effects[at]
+		e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
+	}
 	return c.ok, c.fail
+}
+
+// tooMuch notes a command that is not followed any more.
+func (a *analysis) tooMuch(words []word, s *state) {
+	e := tools.Effect{Kind: tools.RunsProgram, Program: words[0].arg(), Unclear: "there are too many words, or programs that start programs, to follow"}
+	e.Argv = append(args(words[:min(len(words), maxGuessWords)]), tools.UnknownWord)
+	a.add(e)
+	s.forgetAll()
+	s.dirs = nil
 }
 
 // lists is what a pattern does by itself: the shell reads directories to find
@@ -190,12 +207,12 @@ func (c *call) starts(words []word, reason string) {
 func (c *call) script(text word, s *state, d dialect) {
 	if !text.known() {
 		c.doubt("it runs a text that is not known")
-		c.a.effects = append(c.a.effects, guess(text.likelyText(), "it is in a text that is not known")[1:]...)
+		c.a.add(guess(text.likelyText(), "it is in a text that is not known")[1:]...)
 		return
 	}
 	if err := c.a.script(text.text, s, d); err != nil {
 		c.doubt("it runs a text that cannot be followed: " + err.Error())
-		c.a.effects = append(c.a.effects, guess(text.text, "it is in a text that cannot be followed")...)
+		c.a.add(guess(text.text, "it is in a text that cannot be followed")...)
 	}
 }
 

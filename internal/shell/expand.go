@@ -13,6 +13,9 @@ import (
 // maxFields is how many words a brace expansion may become.
 const maxFields = 512
 
+// maxBraces is how many words all brace expansions of a command may become.
+const maxBraces = 1000
+
 // fields expands words as the shell does for a command: braces, tildes,
 // parameters and substitutions, splitting what is not quoted. Every substitution
 // in them is analysed on the way.
@@ -23,7 +26,7 @@ func (a *analysis) fields(words []*syntax.Word, s *state) []word {
 			out = append(out, lit(text))
 			continue
 		}
-		variants, braces := splitBraces(w)
+		variants, braces := a.splitBraces(w)
 		if len(variants) == 0 {
 			a.parts(w.Parts, s) // for its substitutions
 			out = append(out, anything)
@@ -103,12 +106,14 @@ type field struct {
 
 	out     []word
 	cur     word
-	started bool // cur is a word, even if it is empty
-	bracket bool // an unquoted [ was seen
+	plain   []byte // literal text behind cur
+	started bool   // cur is a word, even if it is empty
+	bracket bool   // an unquoted [ was seen
 }
 
 // end returns the collected words.
 func (f *field) end() []word {
+	f.settle()
 	if f.started || f.cur.unknown || f.cur.glob || f.cur.text != "" {
 		f.out = append(f.out, f.cur)
 	}
@@ -164,6 +169,7 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 			t := f.s.fork()
 			t.stdin = input{}
 			f.a.stmts(part.Stmts, t)
+			f.settle()
 			if len(parts) == 1 && !f.started && f.cur == (word{}) {
 				f.cur.pipe = true
 				f.started = true
@@ -206,6 +212,23 @@ func (f *field) unknown(w word) {
 
 // join adds w to the word at hand.
 func (f *field) join(w word) {
+	if w == (word{text: w.text}) {
+		f.plain = append(f.plain, w.text...) // joined when it is looked at
+		return
+	}
+	f.settle()
+	f.extend(w)
+}
+
+// settle makes the literal text that was added part of the word at hand.
+func (f *field) settle() {
+	if len(f.plain) > 0 {
+		f.extend(word{text: string(f.plain)})
+		f.plain = f.plain[:0]
+	}
+}
+
+func (f *field) extend(w word) {
 	if f.cur == (word{}) {
 		f.cur = w
 		return
@@ -279,6 +302,7 @@ func (f *field) special(c string) {
 		f.join(word{text: c, glob: true, many: f.splits})
 		return
 	}
+	f.settle()
 	text := pattern(f.cur)
 	i := strings.Index(text, `\[`)
 	if i < 0 {
@@ -376,23 +400,36 @@ func unquoteIn(text, special string) string {
 }
 
 // splitBraces returns the parts of every word that brace expansion makes of w:
-// none where they cannot be told.
-func splitBraces(w *syntax.Word) (variants [][]syntax.WordPart, braces bool) {
+// none where they cannot be told, or are too many.
+func (a *analysis) splitBraces(w *syntax.Word) (variants [][]syntax.WordPart, braces bool) {
+	clone, braces := bracesOf(w)
+	if !braces {
+		return [][]syntax.WordPart{w.Parts}, false
+	}
+	if isAssignment(literalStart(w)) || a.braces > maxBraces {
+		return nil, true
+	}
+	variants = expandBraces(clone)
+	if a.braces += len(variants); len(variants) == 0 {
+		a.braces += maxFields / 8 // finding that out is work too
+	}
+	return variants, true
+}
+
+// bracesOf returns the parts of a word with its braces found, if it has any.
+func bracesOf(w *syntax.Word) ([]syntax.WordPart, bool) {
 	has := slices.ContainsFunc(w.Parts, func(p syntax.WordPart) bool {
 		l, ok := p.(*syntax.Lit)
 		return ok && strings.Contains(l.Value, "{")
 	})
 	if !has {
-		return [][]syntax.WordPart{w.Parts}, false
+		return nil, false
 	}
 	clone := &syntax.Word{Parts: slices.Clone(w.Parts)}
 	if !syntax.SplitBraces(clone) {
-		return [][]syntax.WordPart{w.Parts}, false
+		return nil, false
 	}
-	if isAssignment(literalStart(w)) {
-		return nil, true
-	}
-	return expandBraces(clone.Parts), true
+	return clone.Parts, true
 }
 
 // literalStart is the literal a word begins with.

@@ -119,7 +119,7 @@ func gitHandler(name string) func(*call, parsed) {
 			c.doubt("it runs commands of its own")
 			for _, w := range c.words[2:] {
 				if w.known() {
-					c.a.effects = append(c.a.effects, guess(w.text, "git may run it")[1:]...)
+					c.a.add(guess(w.text, "git may run it")[1:]...)
 				}
 			}
 		}
@@ -262,17 +262,10 @@ func gitSubmodule(c *call, out parsed) {
 	for i, w := range out.operands {
 		if w.known() && w.text == "foreach" {
 			rest := skipFlags(out.operands[i+1:], "--recursive", "-q", "--quiet")
-			text := word{}
-			for i, w := range rest {
-				if i > 0 {
-					text = joined(text, lit(" "))
-				}
-				text = joined(text, w)
-			}
 			s := c.fresh(nil)
 			s.dirs = nil
 			c.doubt("it runs a command in every submodule")
-			c.script(text, s, posix)
+			c.script(sentence(rest), s, posix)
 			return
 		}
 	}

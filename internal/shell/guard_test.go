@@ -66,6 +66,60 @@ func TestHuge(t *testing.T) {
 	}
 }
 
+// TestHostile holds that texts made to be much to follow end soon: with few effects
+// that have few words. None of them is clear.
+func TestHostile(t *testing.T) {
+	calls := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "f%d() { f%[2]d; f%[2]d; f%[2]d; }; ", i, i+1)
+		}
+		return b.String() + "f0"
+	}
+	for name, text := range map[string]string{
+		"sudo":          strings.Repeat("sudo ", 6000) + "ls",
+		"env":           strings.Repeat("env ", 8000) + "ls",
+		"nice":          strings.Repeat("nice ", 6000) + "ls",
+		"xargs":         strings.Repeat("xargs ", 5000) + "ls",
+		"timeout":       strings.Repeat("timeout 1 ", 3000) + "ls",
+		"find -exec":    strings.Repeat("find . -exec ", 2300) + "ls \\;",
+		"eval":          strings.Repeat("eval ", 6000) + "ls",
+		"command":       strings.Repeat("command ", 4000) + "ls",
+		"submodules":    strings.Repeat("git submodule foreach ", 1300) + "ls",
+		"unknown words": strings.Repeat("$a ", 10000),
+		"many actions":  "find d0 d1 d2 d3 d4 d5 d6 d7 " + strings.Repeat("-exec ls {} \\; ", 2000),
+		"braces":        "rm " + strings.Repeat(strings.Repeat("{a,b}", 9)+" ", 600),
+		"deep braces":   "rm " + strings.Repeat("{a,", 5000) + strings.Repeat("}", 5000),
+		"pattern":       "cat " + strings.Repeat("*a", 15000),
+		"quotes":        "cat " + strings.Repeat(`"a"'b'`, 5000) + "$x",
+		"operands":      "for i in 1 2 3 4 5 6 7 8; do for j in 1 2 3 4 5 6 7 8; do rm " + strings.Repeat("$i$j ", 6000) + "; done; done",
+		"calls":         calls(800) + "; $x",
+		"directories":   strings.Repeat("cd aaaa && ", 2900) + "rm x",
+		"traps":         strings.Repeat("trap ls DEBUG; ", 2000) + "$x",
+		"texts":         strings.Repeat("bash -c 'ls $('; ", 1800),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			effects := shell.Effects(text, place)
+			runtime.ReadMemStats(&after)
+			words := 0
+			for _, e := range effects {
+				words += len(e.Argv)
+			}
+			if len(effects) > 20_001 || words > 80_000 {
+				t.Errorf("%d effects, %d words", len(effects), words)
+			}
+			if !slices.ContainsFunc(effects, func(e tools.Effect) bool { return e.Unclear != "" }) {
+				t.Errorf("it is clear")
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+				t.Errorf("it took %d MiB", used>>20)
+			}
+		})
+	}
+}
+
 // TestLong holds that long but plain commands are taken apart in full: no number
 // of subcommands, operators or words is too many.
 func TestLong(t *testing.T) {

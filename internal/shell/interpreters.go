@@ -105,7 +105,7 @@ func otherShell(c *call, _ *program) {
 	c.doubt("it is a shell that is not followed")
 	for i, w := range c.words[1:] {
 		if w.known() && strings.HasPrefix(w.text, "-") && strings.HasSuffix(w.text, "c") && i+2 < len(c.words) && c.words[i+2].known() {
-			c.a.effects = append(c.a.effects, guess(c.words[i+2].text, "it is in a text for another shell")[1:]...)
+			c.a.add(guess(c.words[i+2].text, "it is in a text for another shell")[1:]...)
 		}
 	}
 }

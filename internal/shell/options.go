@@ -177,7 +177,7 @@ func (c *call) apply(o *option, value word, out *parsed) {
 	case "run":
 		c.doubt("the option " + dashed(o.name) + " runs a program")
 		if value.known() {
-			c.a.effects = append(c.a.effects, guess(value.text, "the option "+dashed(o.name)+" runs it")[1:]...)
+			c.a.add(guess(value.text, "the option "+dashed(o.name)+" runs it")[1:]...)
 		}
 	case "unsafe":
 		c.doubt("the option " + dashed(o.name) + " can change or run anything")

@@ -36,8 +36,11 @@ type state struct {
 	// stdin is what commands read, where it is a text that is known.
 	stdin input
 
-	shared bool // the maps belong to another state too
-	dead   bool // no command gets here
+	// defined changes with funcs: states that have the same have the same funcs.
+	defined *function
+
+	sharedVars, sharedFuncs bool // the map belongs to another state too
+	dead                    bool // no command gets here
 }
 
 // input is where standard input comes from.
@@ -54,16 +57,24 @@ type function struct {
 
 // fork returns a copy that can go its own way.
 func (s *state) fork() *state {
-	s.shared = true
+	s.sharedVars, s.sharedFuncs = true, true
 	c := *s
 	return &c
 }
 
-// own makes the maps of s its own.
+// own makes the variables of s its own.
 func (s *state) own() {
-	if s.shared {
-		s.vars, s.funcs, s.shared = maps.Clone(s.vars), maps.Clone(s.funcs), false
+	if s.sharedVars {
+		s.vars, s.sharedVars = maps.Clone(s.vars), false
 	}
+}
+
+// ownFuncs makes the functions of s its own, to be changed.
+func (s *state) ownFuncs() {
+	if s.sharedFuncs {
+		s.funcs, s.sharedFuncs = maps.Clone(s.funcs), false
+	}
+	s.defined = new(function)
 }
 
 func (s *state) set(name string, value word) {
@@ -89,13 +100,12 @@ func (s *state) forget(names ...string) {
 }
 
 func (s *state) forgetAll() {
-	s.own()
-	s.vars = nil
+	s.vars, s.sharedVars = nil, false
 	s.params, s.paramsKnown = nil, false
 }
 
 func (s *state) define(decl *syntax.FuncDecl, name string) {
-	s.own()
+	s.ownFuncs()
 	if s.funcs == nil {
 		s.funcs = make(map[string]function)
 	}
@@ -119,16 +129,8 @@ func join(a, b *state) *state {
 			delete(j.vars, name)
 		}
 	}
-	for name, f := range j.funcs {
-		j.funcs[name] = either(f, b.funcs[name])
-	}
-	for name, f := range b.funcs {
-		if _, ok := j.funcs[name]; !ok {
-			if j.funcs == nil {
-				j.funcs = make(map[string]function)
-			}
-			j.funcs[name] = either(f, function{})
-		}
+	if a.defined != b.defined {
+		j.joinFuncs(b)
 	}
 	j.dirs, j.old = union(a.dirs, b.dirs), union(a.old, b.old)
 	if len(a.stack) != len(b.stack) || !slices.EqualFunc(a.stack, b.stack, slices.Equal) {
@@ -141,6 +143,21 @@ func join(a, b *state) *state {
 		j.stdin = input{}
 	}
 	return j
+}
+
+func (s *state) joinFuncs(b *state) {
+	s.ownFuncs()
+	for name, f := range s.funcs {
+		s.funcs[name] = either(f, b.funcs[name])
+	}
+	for name, f := range b.funcs {
+		if _, ok := s.funcs[name]; !ok {
+			if s.funcs == nil {
+				s.funcs = make(map[string]function)
+			}
+			s.funcs[name] = either(f, function{})
+		}
+	}
 }
 
 // plain reports whether nothing but the directory is known.

@@ -45,7 +45,7 @@ func (c *call) declares(w word, array bool) {
 	}
 	if hidden := w.unknown && value == "" && (array || c.a.survey.arrays); !w.array && (hidden || strings.HasPrefix(value, "(")) {
 		c.doubt("the value of an array is expanded once more")
-		c.a.effects = append(c.a.effects, guess(value, "the value of an array is expanded once more")[1:]...)
+		c.a.add(guess(value, "the value of an array is expanded once more")[1:]...)
 	}
 }
 
@@ -191,7 +191,7 @@ func unset(c *call) {
 			c.doubt("without PATH the shell runs programs of the directory it is in")
 		}
 		if f, ok := c.s.funcs[w.text]; ok {
-			c.s.own()
+			c.s.ownFuncs()
 			f.maybe = true
 			c.s.funcs[w.text] = f
 		}

@@ -110,7 +110,29 @@ func joined(a, b word) word {
 	default:
 		w.text = a.text + b.text
 	}
+	if w.glob && len(w.text) > maxPath {
+		return word{unknown: true, many: w.many}
+	}
+	if len(w.likely) > maxPath {
+		w.likely = ""
+	}
 	return w
+}
+
+// sentence joins words with blanks between them.
+func sentence(words []word) word {
+	var texts []string
+	for i, w := range words {
+		if !w.known() {
+			rest := joined(lit(strings.Join(append(texts, ""), " ")), word{unknown: true, text: w.text, likely: w.likely})
+			for _, w := range words[i+1 : min(len(words), i+maxGuessWords)] {
+				rest = joined(joined(rest, lit(" ")), w)
+			}
+			return rest
+		}
+		texts = append(texts, w.text)
+	}
+	return lit(strings.Join(texts, " "))
 }
 
 // likelyText is the best guess of what a word is: its text, where unknown parts

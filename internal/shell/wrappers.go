@@ -202,14 +202,7 @@ func watch(c *call, p *program) {
 		c.starts(words.operands, "")
 		return
 	}
-	text := word{}
-	for i, w := range words.operands {
-		if i > 0 {
-			text = joined(text, lit(" "))
-		}
-		text = joined(text, w)
-	}
-	c.script(text, c.fresh(nil), posix)
+	c.script(sentence(words.operands), c.fresh(nil), posix)
 }
 
 // xargs runs its words with more words, which it reads.
