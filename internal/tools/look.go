@@ -80,7 +80,7 @@ func (l *look) tree(top, as string) *seen {
 		if as != top {
 			path = filepath.Join(as, rest)
 		}
-		if l.env.Protected != nil && l.env.Protected(path) {
+		if l.protected(path) {
 			s.found = []found{{path, kind.IsDir(), true}}
 			return false
 		}
@@ -137,6 +137,10 @@ func (l *look) within(effect Effect, by *command) []Effect {
 func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
 	effects := []Effect{effect}
 	for _, found := range s.found {
+		if found.protected && effect.Glob { // of what is below, it may be something else
+			effects[0].Unclear = "it may be " + found.path
+			return effects
+		}
 		effects = append(effects, found.effect(top, effect.Rooted))
 		if found.protected {
 			return effects
