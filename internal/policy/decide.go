@@ -25,6 +25,15 @@ func (p *Policy) Decide(call *Call, grants []Grant) Decision {
 	if p == nil {
 		return Decision{Verdict: Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}}
 	}
+	var among *shared
+	if len(call.Effects) > 0 {
+		among = buffers.Get().(*shared)
+		defer among.release()
+	}
+	return p.decide(call, grants, among)
+}
+
+func (p *Policy) decide(call *Call, grants []Grant, among *shared) Decision {
 	d := Decision{Policy: p.version, Effects: make([]Judged, len(call.Effects)+1)}
 	for i := range call.Effects {
 		d.Effects[i].Effect = call.Effects[i]
@@ -38,11 +47,6 @@ func (p *Policy) Decide(call *Call, grants []Grant) Decision {
 		}
 		d.Verdict = refusal
 		return d
-	}
-	var among *shared
-	if len(call.Effects) > 0 {
-		among = buffers.Get().(*shared)
-		defer among.release()
 	}
 	worst := verdict{}
 	for i := range d.Effects {
@@ -76,6 +80,7 @@ type verdict struct {
 	Verdict
 	weight    weight
 	grantable reach
+	asks      *rule // the rule that asks, where one does
 }
 
 // weight tells which of two verdicts with the same action says more.
@@ -133,6 +138,7 @@ func (s *subject) program() string {
 type shared struct {
 	names [24]string
 	facts *facts // for conditions
+	steps steps  // that were taken to compare patterns
 }
 
 // buffers keeps what calls shared, since the compiler cannot tell that it does
@@ -183,9 +189,9 @@ func (s *subject) shellGlob() *shellGlob {
 
 // globCaughtBy reports whether the pattern of the effect could name something
 // that p forbids, as it is written or folded.
-func (s *subject) globCaughtBy(p *pathPattern) bool {
-	at := s.sight()
-	if s.shellGlob().caughtBy(p, &at.spot, s.effect.Tree) {
+func (s *subject) globCaughtBy(p *pathPattern, tree bool) bool {
+	at, steps := s.sight(), &s.shared.steps
+	if s.shellGlob().caughtBy(p, &at.spot, tree, steps) {
 		return true
 	}
 	if at.same {
@@ -195,7 +201,7 @@ func (s *subject) globCaughtBy(p *pathPattern) bool {
 		g := parseShellGlob(at.folded())
 		s.foldGlob = &g
 	}
-	return s.foldGlob.caughtBy(p.folded, at.folded(), s.effect.Tree)
+	return s.foldGlob.caughtBy(p.folded, at.folded(), tree, steps)
 }
 
 // unclear says why it cannot be told what the effect touches, or "".
@@ -219,7 +225,7 @@ func (s *subject) judge(grants []Grant) verdict {
 	if v.Action == Deny && v.weight == byRule {
 		return v
 	}
-	if g := s.granted(Deny, everyTier, grants); g != nil {
+	if g := s.granted(Deny, everyTier, nil, grants); g != nil {
 		return verdict{Verdict: Verdict{Deny, "grant " + g.ID, "A person refused this for the rest of the session: do not try it again."},
 			weight: byGrant}
 	}
@@ -227,7 +233,7 @@ func (s *subject) judge(grants []Grant) verdict {
 	if v.Action != Ask {
 		return v
 	}
-	if g := s.granted(Allow, v.grantable, grants); g != nil {
+	if g := s.granted(Allow, v.grantable, v.asks, grants); g != nil {
 		return verdict{Verdict: Verdict{Allow, "grant " + g.ID, "A person allowed this for the rest of the session."}, weight: byGrant}
 	}
 	return v
@@ -299,7 +305,7 @@ func (s *subject) byRules() (v, touched verdict) {
 		}
 		v = verdict{Verdict: Verdict{r.action, r.label, r.reason}, weight: byRule}
 		if r.action == Ask {
-			v.grantable = everyTier
+			v.grantable, v.asks = everyTier, r
 		}
 		return v, touched
 	}

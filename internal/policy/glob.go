@@ -228,9 +228,17 @@ func (t *token) matches(c rune) bool {
 	return true
 }
 
-// meets reports whether some word could match both globs, whatever the case of
-// its letters. It may say so where none does.
-func (g *glob) meets(h *glob) bool {
+// meetsShell reports whether some word could match both the glob and one of a
+// shell, whatever the case of its letters. It may say so where none does. The
+// wildcards of a shell are not the dot that a word begins with.
+func (g *glob) meetsShell(h *glob, steps *steps) bool {
+	if len(g.tokens) > 0 && len(h.tokens) > 0 && h.tokens[0].kind != oneChar &&
+		g.tokens[0].kind == oneChar && g.tokens[0].char == '.' {
+		return false
+	}
+	if !steps.take((len(g.tokens) + 1) * (len(h.tokens) + 1)) {
+		return true
+	}
 	return meet(len(g.tokens), len(h.tokens),
 		func(i int) bool { return g.tokens[i].kind == star },
 		func(j int) bool { return h.tokens[j].kind == star },
@@ -246,6 +254,23 @@ func (t *token) meets(u *token) bool {
 	case t.kind == someSet && u.kind == oneChar:
 		return t.set.hasEither(u.char)
 	}
+	return true
+}
+
+// steps counts what was done to compare patterns, of which a call may have many
+// and a policy too.
+type steps int
+
+// maxSteps is how many steps one decision may take. Beyond them, patterns are
+// taken to meet.
+const maxSteps = 1 << 20
+
+// take takes n steps, if there are as many left.
+func (s *steps) take(n int) bool {
+	if *s+steps(n) > maxSteps {
+		return false
+	}
+	*s += steps(n)
 	return true
 }
 

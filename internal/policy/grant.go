@@ -13,8 +13,8 @@ import (
 )
 
 // granted returns the first grant with this action that matches the effect, of
-// those that reach far enough.
-func (s *subject) granted(action Action, most reach, grants []Grant) *Grant {
+// those that reach far enough and answer the rule that asks, if one does.
+func (s *subject) granted(action Action, most reach, asks *rule, grants []Grant) *Grant {
 	if most == noGrant {
 		return nil
 	}
@@ -23,22 +23,58 @@ func (s *subject) granted(action Action, most reach, grants []Grant) *Grant {
 		if g.Action != action || most == exactCall && g.Tier.Kind != TierCall {
 			continue
 		}
-		if s.matchedBy(g) {
+		if s.matchedBy(g) && (asks == nil || asks.answeredBy(g, s)) {
 			return g
 		}
 	}
 	return nil
 }
 
+// answeredBy reports whether a grant says something about what the rule asks. One
+// that is wider than the rule was given for something else: who trusts git has
+// not been asked about git push. Only what the rule would ask about as a whole
+// answers it, and this exact call, and this file.
+func (r *rule) answeredBy(g *Grant, s *subject) bool {
+	tier := &g.Tier
+	switch {
+	case tier.Kind == TierCall || tier.Kind == TierFile:
+		return true
+	case r.when != nil:
+		return false // it is about some of what it matches
+	case !r.selective:
+		return true
+	}
+	switch tier.Kind {
+	case TierDirectory:
+		patterns := r.reads
+		if s.effect.Kind == tools.WritesPath {
+			patterns = r.writes
+		}
+		dir := s.place().sightAt(tier.Pattern, nil)
+		return slices.ContainsFunc(patterns, func(p pathPattern) bool { return p.catches(&dir) })
+	case TierCommand, TierProgram:
+		granted, err := compileCommand(tier.Pattern)
+		return err == nil && len(granted.words) > 0 &&
+			slices.ContainsFunc(r.commands, func(c command) bool { return c.catches(granted.words, granted.name) })
+	case TierTool:
+		return anyTool(r.uses, s.call.Spec)
+	}
+	return false
+}
+
 // matchedBy reports whether the effect is what a grant is about. What allows
-// must cover all of it; what denies, any part.
+// must cover all of it, and holds for the tool it was given for; what denies, any
+// part, and another tool is no way around it.
 func (s *subject) matchedBy(g *Grant) bool {
 	e, tier := s.effect, &g.Tier
+	if g.Tool != s.call.Spec.Name && (g.Action == Allow || tier.Kind == TierCall || tier.Kind == TierTool) {
+		return false
+	}
 	switch tier.Kind {
 	case TierCall:
-		return g.Tool == s.call.Spec.Name && isDigest(tier.Pattern, &s.call.Digest)
+		return isDigest(tier.Pattern, &s.call.Digest)
 	case TierTool:
-		return g.Tool == s.call.Spec.Name
+		return true
 	case TierFile, TierDirectory:
 		if e.Kind != tools.ReadsPath && e.Kind != tools.WritesPath {
 			return false
@@ -106,7 +142,7 @@ func (s *subject) caughtBy(tier *Tier) bool {
 		if strings.HasPrefix(tier.Pattern, "/") {
 			forbidden.from = fromSlash
 		}
-		return s.shellGlob().caughtBy(&forbidden, &s.sight().spot, s.effect.Tree)
+		return s.shellGlob().caughtBy(&forbidden, &s.sight().spot, s.effect.Tree, &s.shared.steps)
 	}
 	forbidden := fold(tier.Pattern)
 	caught := func(at string) bool {
@@ -148,6 +184,11 @@ func (p *Policy) Tiers(call *Call, d Decision) []Tier {
 	})
 }
 
+// minDepth is how many names lead to a directory outside the workspace that a
+// tier may be for: all of /home/alice, /etc/ssl or /var/log is more than anybody
+// means.
+const minDepth = 3
+
 // fileTiers are tiers for what is asked about files.
 func fileTiers(asked []subject) []Tier {
 	var file, dir string
@@ -186,7 +227,7 @@ func fileTiers(asked []subject) []Tier {
 		tiers = append(tiers, Tier{Kind: TierFile, Pattern: file, Effect: verb, Label: word + file})
 	}
 	where := at.spotAt(dir, nil)
-	shallow := dir == "." || !where.inside() && (len(where.names) < 2 || where.above(where.workspace) || where.above(where.home))
+	shallow := dir == "." || !where.inside() && (len(where.names) < minDepth || where.above(where.workspace) || where.above(where.home))
 	if !shallow {
 		tiers = append(tiers, Tier{Kind: TierDirectory, Pattern: dir, Effect: verb, Label: word + "everything below " + dir + "/"})
 	}

@@ -33,6 +33,7 @@ protected: [locked/]
 rules:
   - {name: deny, action: deny, paths: [secret/], commands: [git push]}
   - {name: ask, action: ask, paths: [config/], commands: [git fetch]}
+  - {name: narrow, action: ask, paths: [.token]}
 `
 
 func TestTiers(t *testing.T) {
@@ -47,13 +48,15 @@ func TestTiers(t *testing.T) {
 		"tree writes src/gen":                         "this exact call",
 		"tree writes build":                           "this exact call",
 		"reads /etc/hosts":                            "this exact call|reading /etc/hosts",
-		"reads /etc/nginx/x.conf":                     "this exact call|reading /etc/nginx/x.conf|reading everything below /etc/nginx/",
+		"reads /etc/nginx/x.conf":                     "this exact call|reading /etc/nginx/x.conf",
+		"reads /etc/nginx/conf.d/x.conf":              "this exact call|reading /etc/nginx/conf.d/x.conf|reading everything below /etc/nginx/conf.d/",
+		"reads /root/x/y":                             "this exact call|reading /root/x/y",
 		"reads /home/alice/x":                         "this exact call|reading /home/alice/x",
 		"reads /home/alice/notes/x":                   "this exact call|reading /home/alice/notes/x|reading everything below /home/alice/notes/",
 		"reads /work/x":                               "this exact call|reading /work/x",
 		"glob writes src/a?.go":                       "this exact call|writing everything below src/",
 		"runs git pull origin":                        "this exact call|git pull *|git *",
-		"runs git fetch":                              "this exact call|git fetch *|git *",
+		"runs git fetch":                              "this exact call|git fetch *", // git is more than the rule asks about
 		"runs git -C x pull":                          "this exact call|git *",
 		"runs npm run build":                          "this exact call|npm run build *",
 		"runs npm run":                                "this exact call",
@@ -118,10 +121,23 @@ func TestGrants(t *testing.T) {
 			{"runs git pull; runs touch x", "ask"},
 		}},
 		{policy.Allow, policy.Tier{Kind: policy.TierProgram, Pattern: "git"}, []ruleCase{
-			{"runs git commit", "allow"}, {"runs git fetch", "allow: grant 7f3"}, // satisfies an ask rule
+			{"runs git commit", "allow"}, {"runs git fetch", "ask: rule ask"}, // it says nothing about what the rule asks
 			{"runs git push", "deny: rule deny"}, // a deny rule beats it
 			{"runs gitk", "ask"},
 		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierCommand, Pattern: "git fetch"}, []ruleCase{
+			{"runs git fetch --all", "allow: grant 7f3"}, // satisfies an ask rule
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierDirectory, Pattern: "src", Effect: tools.WritesPath}, []ruleCase{
+			{"reads src/x", "allow: read_only"}, {"reads src/.token", "ask: rule narrow"}, {"writes src/.token", "ask: rule narrow"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierFile, Pattern: "src/.token", Effect: tools.WritesPath}, []ruleCase{
+			{"reads src/.token", "allow: grant 7f3"}, {"writes src/.token", "allow: grant 7f3"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierDirectory, Pattern: "config/sub", Effect: tools.WritesPath}, []ruleCase{
+			{"writes config/sub/a", "allow: grant 7f3"}, {"writes config/a", "ask: rule ask"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierTool}, []ruleCase{{"runs git fetch", "ask: rule ask"}, {"writes config/a", "ask: rule ask"}}},
 		{policy.Deny, policy.Tier{Kind: policy.TierCommand, Pattern: "git pull"}, []ruleCase{
 			{"runs git pull", "deny: grant 7f3"}, {"runs git -C x pull", "deny"}, {"runs ./git pull", "deny"},
 			{"looks git pull", "deny"}, {"runs git fetch", "ask"},
@@ -170,6 +186,63 @@ func TestGrants(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What is allowed is allowed to the tool it was asked for. What is refused is
+// refused to all, but for a call and a tool, which are one tool's.
+func TestGrantsOfOtherTools(t *testing.T) {
+	for _, test := range []struct {
+		tier        policy.Tier
+		effect      string
+		allow, deny string
+	}{
+		{policy.Tier{Kind: policy.TierCall, Pattern: "01" + strings.Repeat("00", 31)}, "writes a", "ask", "ask"},
+		{policy.Tier{Kind: policy.TierFile, Pattern: "a", Effect: tools.WritesPath}, "writes a", "ask", "deny"},
+		{policy.Tier{Kind: policy.TierDirectory, Pattern: "a", Effect: tools.WritesPath}, "writes a/b", "ask", "deny"},
+		{policy.Tier{Kind: policy.TierCommand, Pattern: "git pull"}, "runs git pull", "ask", "deny"},
+		{policy.Tier{Kind: policy.TierProgram, Pattern: "git"}, "runs git pull", "ask", "deny"},
+		{policy.Tier{Kind: policy.TierTool}, "writes a", "ask", "ask"},
+	} {
+		c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, parseEffects(t, test.effect))
+		for action, want := range map[policy.Action]string{policy.Allow: test.allow, policy.Deny: test.deny} {
+			g := grantOf(c, action, test.tier)
+			check(t, empty.Decide(c, []policy.Grant{g}), action.String())
+			g.Tool = "other"
+			check(t, empty.Decide(c, []policy.Grant{g}), want)
+		}
+	}
+}
+
+// A grant that was given for one file of a home does not open what a rule asks
+// about beside it.
+func TestGrantsAndSecrets(t *testing.T) {
+	p := policy.Builtin()
+	for _, file := range []string{"/home/alice/notes.txt", "/home/alice/docs/notes.txt", "/srv/data/x/notes.txt", "/root/a", "/tmp/a", "/Users/bob/a"} {
+		c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Reads(file))
+		for _, tier := range p.Tiers(c, p.Decide(c, nil)) {
+			if tier.Kind == policy.TierCall {
+				continue
+			}
+			grants := []policy.Grant{grantOf(c, policy.Allow, tier)}
+			for _, secret := range []string{"/home/alice/.ssh/id_rsa", "/home/alice/docs/.env", "/srv/data/x/y/server.pem", "/root/.ssh/x", "/tmp/.env"} {
+				c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Reads(secret))
+				if d := p.Decide(c, grants); d.Action != policy.Ask {
+					t.Errorf("%q lets %s be read: %+v", tier.Label, secret, d.Verdict)
+				}
+			}
+		}
+	}
+}
+
+// A grant for a directory says nothing about a condition.
+func TestGrantsAndConditions(t *testing.T) {
+	p := must("version: 1\nrules:\n- {name: c, action: ask, when: 'effect.path.contains(\"x\")'}\n")
+	c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Writes("src/x"))
+	grant := func(kind policy.TierKind, pattern string) []policy.Grant {
+		return []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: kind, Pattern: pattern, Effect: tools.WritesPath})}
+	}
+	check(t, p.Decide(c, grant(policy.TierDirectory, "src")), "ask")
+	check(t, p.Decide(c, grant(policy.TierFile, "src/x")), "allow")
 }
 
 // A grant is for working: plan mode stays plan mode.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 func TestPathPatterns(t *testing.T) {
@@ -226,9 +228,9 @@ func FuzzShellGlob(f *testing.F) {
 		if len(p) > 16 || len(g) > 16 || len(q) > 16 {
 			return
 		}
-		const letters = "ab/*?[]{},!-"
-		pattern, shell, path := fuzzed(p, letters), cleanPath(fuzzed(g, letters)), cleanPath(fuzzed(q, "ab/"))
-		if strings.HasPrefix(pattern, "/") || strings.HasPrefix(shell, "/") || strings.HasPrefix(path, "/") || path == "." {
+		const letters = "ab/*?[]{},!-."
+		pattern, shell, path := fuzzed(p, letters), cleanPath(fuzzed(g, letters)), cleanPath(fuzzed(q, "ab/."))
+		if outside(path) || outside(shell) || strings.HasPrefix(pattern, "/") || strings.HasPrefix(shell, "/") || strings.HasPrefix(path, "/") || path == "." {
 			return
 		}
 		rules, err := compilePath(pattern, true)
@@ -246,14 +248,15 @@ func FuzzShellGlob(f *testing.F) {
 			}
 			fits := true
 			for i := range names {
-				fits = fits && steps[i].name.match(names[i])
+				hidden := i > 0 && names[i][0] == '.' && len(steps[i].name.tokens) > 0 && steps[i].name.tokens[0].kind != oneChar
+				fits = fits && steps[i].name.match(names[i]) && !(hidden && !steps[i].deep)
 			}
 			expands = expands || fits
 		}
 		s := place{workspace: "/ws"}.sightAt(path, nil)
 		for i := range rules {
 			matches := rules[i].catches(&s)
-			if expands && matches && !glob.caughtBy(&rules[i], &at, false) {
+			if expands && matches && !glob.caughtBy(&rules[i], &at, false, new(steps)) {
 				t.Errorf("%q and %q both match %q and do not meet", pattern, shell, path)
 			}
 			if expands && !rules[i].covers(&s.spot) && glob.coveredBy(&rules[i], &at) {
@@ -261,6 +264,27 @@ func FuzzShellGlob(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestManyPatterns counts what is done about a command of many patterns: there
+// is an end to it, and what is not compared is asked about.
+func TestManyPatterns(t *testing.T) {
+	decide := func(n int) (Decision, steps) {
+		c := &Call{Level: tools.WorkspaceWrite, Mode: tools.ModeAllow, Workspace: "/work/ws", Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite}}
+		for range n {
+			c.Effects = append(c.Effects, tools.Effect{Kind: tools.ReadsPath, Path: "0*?*?*?*[a-z]*?*z", Glob: true})
+		}
+		among := new(shared)
+		return Builtin().decide(c, nil, among), among.steps
+	}
+	few, one := decide(1)
+	if few.Action != Allow || one == 0 {
+		t.Errorf("%+v after %d steps", few.Verdict, one)
+	}
+	many, all := decide(1_500)
+	if many.Action != Ask || all > maxSteps || all < one {
+		t.Errorf("%+v after %d steps", many.Verdict, all)
+	}
 }
 
 func FuzzCompile(f *testing.F) {
@@ -285,7 +309,7 @@ func FuzzCompile(f *testing.F) {
 			at := place{workspace: "/ws"}.spotAt(text, nil)
 			g := parseShellGlob(&at)
 			for i := range patterns {
-				g.caughtBy(&patterns[i], &at, true)
+				g.caughtBy(&patterns[i], &at, true, new(steps))
 				g.coveredBy(&patterns[i], &at)
 			}
 		}

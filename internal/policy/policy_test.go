@@ -307,6 +307,8 @@ func parseEffect(t *testing.T, text string) tools.Effect {
 			e.Tree = true
 		case "glob":
 			e.Glob = true
+		case "looked":
+			e.Looked = true
 		case "rooted":
 			e.Rooted = true
 		case "unclear":
@@ -417,6 +419,9 @@ func TestProtected(t *testing.T) {
 		{"glob writes *.lock", "ask: protected *.lock"},
 		{"glob writes infra/p*/x", "ask: protected infra/prod/"},
 		{"glob writes *.go", "ask: protected node_modules/"},
+		{"glob writes src/*git/x", "allow"}, // a wildcard is no leading dot
+		{"looked glob writes *.go", "allow"},
+		{"looked glob writes .g*", "deny"},
 		{"glob writes *", "ask"},
 		{"glob writes [", "ask"},
 		{"glob tree writes *", "ask"},
@@ -492,6 +497,18 @@ rules:
 		{"tree writes docs", "allow: rule fine"},
 		{"glob reads *.txt", "allow: read_only"},
 		{"glob reads *", "ask: rule secrets"},
+		{"looked glob reads *", "allow: read_only"},
+		{"looked glob tree reads *", "ask: rule secrets"}, // below it was not looked
+		{"looked tree writes src", "ask: mode ask"},
+		{"looked glob writes *", "ask: mode ask"},
+		{"looked tree reads src", "ask: rule secrets"},
+		{"looked tree writes secrets", "deny: rule secrets"},
+		{"glob reads *nv", "allow: read_only"}, // a wildcard is no leading dot
+		{"glob reads ?env", "allow: read_only"},
+		{"glob reads [.]env", "allow: read_only"},
+		{"glob reads src/?/?nv", "allow: read_only"},
+		{"glob reads .*nv", "ask: rule secrets"},
+		{"glob reads src/**/x", "ask: rule secrets"},
 		{"glob reads .e*", "ask: rule secrets"},
 		{"glob reads s*/a", "ask: rule secrets"},
 		{"glob reads secrets/public/*", "allow: rule fine"},
@@ -708,6 +725,10 @@ func TestBuiltin(t *testing.T) {
 			{"writes .git/config", "deny: protected .git/"},
 		})
 	}
+	verify(t, p, tools.ModeAllow, []ruleCase{
+		{"glob reads *.txt", "allow"}, {"looked glob reads src/**/*.ts", "allow"}, {"looked glob tree reads *", "allow"},
+		{"glob reads *.pe?", "ask: rule secrets"}, {"tree writes build", "ask: rule runs_later"}, {"looked tree writes build", "allow"},
+	})
 	verify(t, p, tools.ModeAsk, []ruleCase{
 		{"runs go test ./...", "ask: mode ask"}, {"runs npm test", "ask: mode ask"}, {"runs make", "ask: mode ask"},
 	})

@@ -21,6 +21,37 @@ func (p *Policy) Protected(path string) bool {
 	return p.protects(&at) != ""
 }
 
+// Cares returns whether a path that is read or written as part of something
+// larger may have to be judged by itself: it is protected, or a rule that denies
+// or asks names it. Paths are as in Protected, seen from this workspace and home.
+func (p *Policy) Cares(workspace, home string) func(kind tools.EffectKind, path string) bool {
+	from := place{workspace, home}
+	return func(kind tools.EffectKind, path string) bool {
+		at := from.sightAt(path, make([]string, 0, 24))
+		if kind == tools.WritesPath && p.protects(&at) != "" {
+			return true
+		}
+		if p == nil {
+			return false
+		}
+		for _, r := range p.rulesFor(kind) {
+			if r.action == Allow {
+				continue
+			}
+			patterns := r.reads
+			if kind == tools.WritesPath {
+				patterns = r.writes
+			}
+			for i := range patterns {
+				if patterns[i].catches(&at) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
 // protects returns what protects a path, or "".
 func (p *Policy) protects(at *sight) string {
 	if place := at.protectedName(); place != "" {
@@ -122,14 +153,17 @@ func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 				continue
 			}
 			for _, name := range protectedNames {
-				if protected := textGlob(name); step.name.meets(&protected) {
+				if protected := textGlob(name); protected.meetsShell(&step.name, &s.shared.steps) {
 					return name + "/", true
 				}
 			}
 		}
 	}
+	if s.effect.Looked {
+		return "", false // what is protected of it is judged by itself
+	}
 	for i := range p.protected {
-		if s.globCaughtBy(&p.protected[i]) {
+		if s.globCaughtBy(&p.protected[i], s.effect.Tree) {
 			return p.protected[i].text, false
 		}
 	}

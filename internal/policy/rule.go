@@ -173,10 +173,15 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 		return misses
 	}
 	best := misses
+	// A search through a directory is not what an ask rule for some files in it
+	// is about; whatever changes the directory is, and a deny rule is about
+	// everything. Nor is a rule about what was looked at and is not there.
+	changes := s.effect.Kind == tools.WritesPath
+	below := s.effect.Tree && (r.action == Deny || changes) && !(changes && s.effect.Looked)
 	for i := range patterns {
 		p := &patterns[i]
 		if s.effect.Glob {
-			if s.globCaughtBy(p) {
+			if (below || !s.effect.Looked) && s.globCaughtBy(p, below) {
 				best = touches
 			}
 			continue
@@ -184,10 +189,7 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 		if p.catches(at) || s.effect.Named != "" && p.catches(s.namedSight()) {
 			return matches
 		}
-		// A search through a directory is not what an ask rule for some files
-		// in it is about; whatever changes the directory is, and a deny rule is
-		// about everything.
-		if s.effect.Tree && (r.action == Deny || s.effect.Kind == tools.WritesPath) && p.catchesBelow(at) {
+		if below && p.catchesBelow(at) {
 			best = touches
 		}
 	}

@@ -86,7 +86,7 @@ func textGlob(text string) glob {
 
 // caughtBy reports whether the glob could name something that a pattern
 // forbids. It may say so where it could not.
-func (g *shellGlob) caughtBy(p *pathPattern, s *spot, tree bool) bool {
+func (g *shellGlob) caughtBy(p *pathPattern, s *spot, tree bool, taken *steps) bool {
 	if g.unknown {
 		return true
 	}
@@ -95,7 +95,7 @@ func (g *shellGlob) caughtBy(p *pathPattern, s *spot, tree bool) bool {
 			steps = append(slices.Clip(steps), step{deep: true})
 		}
 		for _, begin := range p.beginnings(s) {
-			if stepsMeet(append(begin, p.steps()...), steps) {
+			if stepsMeet(append(begin, p.steps()...), steps, taken) {
 				return true
 			}
 		}
@@ -136,11 +136,16 @@ func (p *pathPattern) steps() []step {
 	return append(steps, step{deep: true})
 }
 
-func stepsMeet(a, b []step) bool {
+// stepsMeet reports whether the steps of a pattern and those of a shell could
+// lead to the same.
+func stepsMeet(a, b []step, taken *steps) bool {
+	if !taken.take((len(a) + 1) * (len(b) + 1)) {
+		return true
+	}
 	return meet(len(a), len(b),
 		func(i int) bool { return a[i].deep },
 		func(j int) bool { return b[j].deep },
-		func(i, j int) bool { return a[i].name.meets(&b[j].name) })
+		func(i, j int) bool { return a[i].name.meetsShell(&b[j].name, taken) })
 }
 
 // coveredBy reports whether a pattern that allows matches everything the glob

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,16 +22,20 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 		return []Effect{effect}
 	}
 	pattern := cmp.Or(effect.Named, effect.Path)
+	if dir, ok := everythingBelow(pattern); ok && effect.Kind == WritesPath && by.copies && filepath.IsLocal(dir) {
+		return l.tell(effect, dir, l.tree(dir, dir), by)
+	}
 	names, all := l.match(pattern, effect.Tree)
+	if l.matches -= len(names); l.matches < 0 {
+		names, all = nil, false
+	}
 	if effect.Kind == WritesPath {
 		names = append(names, unquoted(pattern)) // what matches nothing is a name
 	}
+	vague := slices.Contains(strings.Split(pattern, "/"), "**")
 	effects := []Effect{effect}
+	cared := false
 	for _, name := range names {
-		if l.matches--; l.matches < 0 {
-			all = false
-			break
-		}
 		one := effect
 		one.Glob, one.Named, one.Path = false, "", path.Clean(name)
 		if name != one.Path {
@@ -38,6 +43,17 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 		}
 		l.follow(&one)
 		elsewhere := one.Named != "" && one.Path != path.Clean(one.Named)
+		if vague {
+			// It is anything below, of which the program may take some: what it
+			// could be is no effect, but a reason to ask.
+			switch {
+			case elsewhere && !filepath.IsLocal(one.Path), effect.Kind == WritesPath && l.protected(one.Path):
+				effects[0].Unclear = cmp.Or(effects[0].Unclear, one.Unclear, "it may be "+one.Path)
+			case l.cares(one.Kind, one.Path):
+				cared = true
+			}
+			continue
+		}
 		within := l.within(one, by)
 		if one = within[0]; elsewhere || one.Unclear != "" || l.cares(one.Kind, one.Path) {
 			effects = append(effects, one)
@@ -47,16 +63,16 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 	if !all {
 		effects[0].Unclear = "it cannot be told what the pattern " + effect.Path + " stands for"
 	}
-	if dir, ok := everythingBelow(pattern); ok && all && effect.Kind == WritesPath && by.copies && filepath.IsLocal(dir) {
-		return append(l.tell(effect, dir, l.tree(dir, dir), by), effects[1:]...)
-	}
 	// What is made by a pattern need not be there yet.
-	effects[0].Looked = all && l.env.Cares != nil && l.env.Protected != nil && (effect.Kind == ReadsPath || by.keeps)
+	effects[0].Looked = effects[0].Unclear == "" && !cared && l.env.Cares != nil && l.env.Protected != nil &&
+		(effect.Kind == ReadsPath || by.keeps)
 	return effects
 }
 
+func (l *look) protected(path string) bool { return l.env.Protected != nil && l.env.Protected(path) }
+
 func (l *look) cares(kind EffectKind, path string) bool {
-	return kind == WritesPath && l.env.Protected != nil && l.env.Protected(path) || l.env.Cares != nil && l.env.Cares(kind, path)
+	return kind == WritesPath && l.protected(path) || l.env.Cares != nil && l.env.Cares(kind, path)
 }
 
 // everythingBelow returns the directory of a pattern that is everything below

@@ -80,7 +80,7 @@ func (l *look) tree(top, as string) *seen {
 		if as != top {
 			path = filepath.Join(as, rest)
 		}
-		if l.env.Protected != nil && l.env.Protected(path) {
+		if l.protected(path) {
 			s.found = []found{{path, kind.IsDir(), true}}
 			return false
 		}
@@ -137,6 +137,10 @@ func (l *look) within(effect Effect, by *command) []Effect {
 func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
 	effects := []Effect{effect}
 	for _, found := range s.found {
+		if found.protected && effect.Glob { // of what is below, it may be something else
+			effects[0].Unclear = "it may be " + found.path
+			return effects
+		}
 		effects = append(effects, found.effect(top, effect.Rooted))
 		if found.protected {
 			return effects
@@ -196,6 +200,7 @@ type command struct {
 	keeps   bool     // makes nothing that is not there
 	copies  bool     // makes nothing but what it reads
 	sources []Effect // the trees it reads
+	byName  map[string][]Effect
 }
 
 // sourcesOf returns what may come to lie at a name: of several, those with its
@@ -204,17 +209,17 @@ func (c *command) sourcesOf(name string) []Effect {
 	if len(c.sources) < 2 {
 		return c.sources
 	}
-	base := filepath.Base(name)
-	var same []Effect
-	for _, source := range c.sources {
-		if filepath.Base(cmp.Or(source.Named, source.Path)) == base {
-			same = append(same, source)
+	if c.byName == nil {
+		c.byName = make(map[string][]Effect)
+		for _, source := range c.sources {
+			base := filepath.Base(cmp.Or(source.Named, source.Path))
+			c.byName[base] = append(c.byName[base], source)
 		}
 	}
-	if same == nil {
-		return c.sources
+	if same := c.byName[filepath.Base(name)]; same != nil {
+		return same
 	}
-	return same
+	return c.sources
 }
 
 // commandOf returns the command whose effects follow the one of running it.
