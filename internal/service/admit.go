@@ -144,7 +144,7 @@ func decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID str
 	}
 	return entry.Tool.Decode(tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Protected: p.Protected,
+		Session: s, Changes: s.Changes, Protected: p.Protected, Cares: p.Cares(s.Workspace.Dir(), ""),
 	}, input.json)
 }
 
