@@ -113,6 +113,9 @@ func (c *call) findAction(words []word, roots []word) []word {
 
 // findExec follows a command that find runs with the files it finds.
 func (c *call) findExec(words, roots []word, inDir bool) {
+	if len(words) == 0 {
+		return // find says that it misses them
+	}
 	s := c.s.fork()
 	if inDir {
 		s.dirs = nil
