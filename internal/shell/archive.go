@@ -3,14 +3,17 @@
 
 package shell
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // tarOptions are the options of tar. Its first word may be options without a
 // dash, whose values follow in order.
 var tarOptions = readPrograms(`
 tar: tar
-  c,create=create x,extract,get=extract t,list=list r,append=create u,update=create A,catenate,concatenate=create d,diff,compare=list delete=create
-  f,file:=archive C,directory:=directory T,files-from:=read X,exclude-from:=read exclude: exclude-vcs strip-components: transform,xform:=transform O,to-stdout
+  c,create=create x,extract,get=extract t,list=list r,append=create u,update=create A,catenate,concatenate=create d,diff,compare=compare delete=create
+  f,file:=archive C,directory:=directory T,files-from:=names X,exclude-from:=read exclude: exclude-vcs strip-components: transform,xform:=transform O,to-stdout
   z,gzip,gunzip,ungzip=filter j,bzip2=filter J,xz=filter Z,compress=filter zstd=filter lzma=filter lzip=filter a,auto-compress
   I,use-compress-program:=run to-command:=run checkpoint-action:=run checkpoint? rsh-command:=run rmt-command:=run F,info-script,new-volume-script:=run
   v,verbose p,preserve-permissions,same-permissions P,absolute-names=absolute h,dereference k,keep-old-files m,touch overwrite same-owner no-same-owner
@@ -63,6 +66,11 @@ func tar(c *call, _ *program) {
 				c.writes(w, true)
 			}
 		}
+	case out.flag("compare"):
+		for _, w := range out.operands {
+			c.reads(within(dir, w), true)
+		}
+		c.doubt("the archive names the files it reads")
 	case out.flag("list"):
 		c.readOnly = onlyLists(out)
 	}
@@ -133,26 +141,34 @@ var plainZip = map[string]bool{
 	"-qr": true, "-rq": true, "-ry": true, "-r9": true, "-9r": true, "-D": true, "-g": true, "-x": true, "-i": true,
 }
 
+// unzipShows are the options of unzip with which it writes nothing.
+var unzipShows = []string{"-l", "-v", "-lv", "-Z", "-Z1", "-t", "-tq", "-p", "-lq", "-ql", "-qql", "-z"}
+
 // unzip writes the files that an archive names, unless it only shows them.
 func unzip(c *call, _ *program) {
-	dir, shows := here, false
+	dir, shows, other := here, false, false
 	for i := 1; i < len(c.words); i++ {
 		w := c.words[i]
 		switch {
+		case w.hidesOption():
+			c.doubt("a word that is not known may be an option")
 		case w.is("-d") && i+1 < len(c.words):
 			i++
-			dir = c.words[i]
-		case w.is("-l"), w.is("-v"), w.is("-Z"), w.is("-t"), w.is("-p"):
+			dir, other = c.words[i], true
+		case w.known() && slices.Contains(unzipShows, w.text):
 			shows = true
 		case w.known() && strings.HasPrefix(w.text, "-"):
+			other = true
 		default:
 			c.reads(w, false)
 		}
 	}
-	if !shows {
-		c.doubt("the archive names the files it writes")
-		c.writes(beneath(dir), false)
+	if shows && !other {
+		c.readOnly = true
+		return
 	}
+	c.doubt("the archive names the files it writes")
+	c.writes(beneath(dir), false)
 }
 
 var rsyncOptions = readPrograms(`

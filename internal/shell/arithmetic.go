@@ -104,7 +104,9 @@ func (a *analysis) operand(w *syntax.Word, s *state) {
 			a.arithmetic(part.X, s)
 		case *syntax.CmdSubst:
 			a.substitution(part, s)
-			a.unclear("arithmetic evaluates what a command prints")
+			if !s.counts(part) {
+				a.unclear("arithmetic evaluates what a command prints")
+			}
 		default:
 			a.parts([]syntax.WordPart{part}, s)
 			a.unclear("arithmetic evaluates something that is not known")

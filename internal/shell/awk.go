@@ -19,6 +19,9 @@ func awk(c *call, p *program) {
 		} else if why := awkDoes(files[0].text); why != "" {
 			c.doubt(why)
 		}
+		if strings.Contains(files[0].text, "ENVIRON") {
+			c.readOnly = false
+		}
 		files = files[1:]
 	}
 	for _, w := range files {

@@ -107,6 +107,7 @@ func (c *call) expect(seen bool) {
 func set(c *call) {
 	c.s.params, c.s.paramsKnown = nil, false
 	c.expect(c.a.survey.shift)
+	c.readOnly = len(c.words) > 1 // alone it shows all variables
 	for i := 1; i < len(c.words); i++ {
 		w := c.words[i]
 		switch {

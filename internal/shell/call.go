@@ -171,6 +171,9 @@ func (c *call) follow() {
 	}
 	p, ok := programs()[base(name)]
 	if !ok {
+		for _, w := range c.words[1:] {
+			c.mayTouch(w)
+		}
 		return
 	}
 	handler(p.operands)(c, p)

@@ -161,6 +161,10 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 			f.param(part, quoted)
 		case *syntax.CmdSubst:
 			f.a.substitution(part, f.s)
+			if f.s.counts(part) {
+				f.unknown(word{unknown: true, number: true})
+				continue
+			}
 			f.unknown(word{unknown: true, many: !quoted && f.splits})
 		case *syntax.ArithmExp:
 			f.a.arithmetic(part.X, f.s)

@@ -3,7 +3,10 @@
 
 package shell
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // findTests are the tests and actions of find that only look, with how many
 // words they take.
@@ -26,6 +29,10 @@ var findFiles = map[string]bool{"-newer": true, "-anewer": true, "-cnewer": true
 func find(c *call, p *program) {
 	c.readOnly = p.readOnly
 	words := c.words[1:]
+	follows := func(w word) bool { return w.is("-L") || w.is("-follow") }
+	if slices.ContainsFunc(words, follows) {
+		c.doubt("it follows links, wherever they lead")
+	}
 	for len(words) > 0 && words[0].known() && (words[0].text == "-H" || words[0].text == "-L" || words[0].text == "-P" || strings.HasPrefix(words[0].text, "-O")) {
 		words = words[1:]
 	}
@@ -106,6 +113,9 @@ func (c *call) findAction(words []word, roots []word) []word {
 
 // findExec follows a command that find runs with the files it finds.
 func (c *call) findExec(words, roots []word, inDir bool) {
+	if len(words) == 0 {
+		return // find says that it misses them
+	}
 	s := c.s.fork()
 	if inDir {
 		s.dirs = nil

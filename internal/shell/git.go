@@ -71,7 +71,8 @@ func git(c *call, p *program) {
 	sub := words[0].text
 	g := gitCommands()[sub]
 	if g == nil {
-		return // it simply runs
+		c.doubt("what the subcommand " + clip(sub) + " of git does is not known")
+		return
 	}
 	c.readOnly = g.readOnly && atHome
 	if !atHome && c.s.dirs != nil {
@@ -80,6 +81,12 @@ func git(c *call, p *program) {
 	out := c.parse(g, words[1:])
 	if f := gitHandler(g.operands); f != nil {
 		f(c, out)
+	}
+	if sub == "diff" && slices.ContainsFunc(out.operands, func(w word) bool { return w.unknown && !w.number }) {
+		c.readOnly = false // it may be a file somewhere else
+	}
+	if sub == "config" && !c.readOnly && !atHome {
+		c.doubt("which repository is configured is not known")
 	}
 }
 
@@ -90,6 +97,22 @@ func gitHandler(name string) func(*call, parsed) {
 		return gitPatches
 	case "listing":
 		return gitListing
+	case "remote":
+		return gitRemote
+	case "stash":
+		return gitStash
+	case "bundle":
+		return gitBundle
+	case "patch":
+		return gitPatch
+	case "move":
+		return gitMove
+	case "remove":
+		return gitRemove
+	case "init":
+		return gitInit
+	case "mails":
+		return gitMails
 	case "reflog":
 		return gitReflog
 	case "grep":
@@ -106,12 +129,6 @@ func gitHandler(name string) func(*call, parsed) {
 		return gitBisect
 	case "submodule":
 		return gitSubmodule
-	case "writes":
-		return func(c *call, out parsed) {
-			for _, w := range out.operands {
-				c.writes(w, true)
-			}
-		}
 	case "worktree":
 		return gitWorktree
 	case "shellrun":
@@ -139,13 +156,21 @@ func gitPatches(c *call, out parsed) {
 	// Two paths of which one is outside the repository are compared as with
 	// --no-index.
 	for _, w := range out.operands {
-		if w.unknown && (w.many || w.text == "") {
-			c.readOnly = false
-		}
-		if strings.HasPrefix(w.text, "/") || strings.HasPrefix(w.text, "..") && !strings.HasPrefix(w.text, "...") && strings.Contains(w.text, "/") {
+		if !w.unknown && c.leaves(w) {
 			c.reads(w, true)
 		}
 	}
+}
+
+// leaves reports whether a path leads out of the workspace.
+func (c *call) leaves(w word) bool {
+	if strings.HasPrefix(w.text, "/") || c.s.dirs == nil {
+		return true
+	}
+	return slices.ContainsFunc(c.s.dirs, func(dir string) bool {
+		name := inWorkspace(c.a.place, dir+"/"+w.text)
+		return strings.HasPrefix(name, "/") || name == ".." || strings.HasPrefix(name, "../")
+	})
 }
 
 // gitReflog shows when a name changed; some words of it forget that.
@@ -155,32 +180,112 @@ func gitReflog(c *call, out parsed) {
 	}
 }
 
-// gitGrep reads any file with --no-index.
+// gitGrep reads the files that its operands name: all of them but the first, which
+// is the pattern, unless an option has that.
 func gitGrep(c *call, out parsed) {
-	if out.flag("noindex") {
-		for _, w := range out.operands[min(1, len(out.operands)):] {
-			c.reads(w, true)
+	files := out.operands
+	if !out.flag("pattern") && !out.flag("patternfile") {
+		files = files[min(1, len(files)):]
+	}
+	if len(files) == 0 && (out.flag("noindex") || out.flag("untracked")) {
+		files = []word{here}
+	}
+	for _, w := range files {
+		if w.known() && strings.ContainsAny(w.text, "*?[:\\") && !c.leaves(w) {
+			w = here // a pattern of its own kind
 		}
+		c.reads(w, true)
 	}
 }
 
 // gitListing shows what there is, as long as it gets no name to make.
 func gitListing(c *call, out parsed) {
-	if out.flag("list") {
-		return
-	}
-	operands := out.operands
-	if len(operands) > 0 && (operands[0].is("get-url") || operands[0].is("list")) {
-		return
-	}
-	if len(operands) > 0 {
+	if len(out.operands) > 0 && !out.flag("list") {
 		c.readOnly = false
+	}
+}
+
+// gitRemote shows the names of other repositories, or changes them.
+func gitRemote(c *call, out parsed) {
+	if len(out.operands) > 0 && !out.operands[0].is("get-url") {
+		c.readOnly = false
+		for _, w := range out.operands[1:] {
+			c.gitAddress(w)
+		}
+	}
+}
+
+// gitStash keeps changes for later, or shows what was kept.
+func gitStash(c *call, out parsed) {
+	if len(out.operands) == 0 || !out.operands[0].is("list") && !out.operands[0].is("show") {
+		c.readOnly = false
+	}
+}
+
+// gitBundle writes a file with commits, or reads one.
+func gitBundle(c *call, out parsed) {
+	for i, w := range out.operands {
+		switch {
+		case i == 0 && !w.known():
+			c.doubt("what git bundle is to do is not known")
+		case i == 1 && out.operands[0].is("create"):
+			c.writes(w, false)
+		case i == 1:
+			c.reads(w, false)
+		}
+	}
+}
+
+// gitPatch changes the files that a patch names.
+func gitPatch(c *call, out parsed) {
+	c.doubt("the patch names the files it changes")
+	for _, w := range out.operands {
+		c.input(w, false)
+	}
+	c.writes(beneath(here), false)
+}
+
+func gitMove(c *call, out parsed) {
+	n := len(out.operands) - 1
+	for i := range n {
+		c.writes(out.operands[i], true)
+		c.arrives(out.operands[i], out.operands[n], true, n > 1, false, false)
+	}
+}
+
+func gitRemove(c *call, out parsed) {
+	for _, w := range out.operands {
+		if !out.flag("cached") {
+			c.writes(w, false)
+		}
+	}
+}
+
+func gitInit(c *call, out parsed) {
+	if len(out.operands) > 0 {
+		c.writes(out.operands[0], false)
+	}
+}
+
+// gitMails writes a file for every commit.
+func gitMails(c *call, out parsed) {
+	dir, ok := out.has("target")
+	if !ok {
+		dir = here
+	}
+	if !out.flag("stdout") || ok {
+		c.writes(within(dir, word{text: "*", glob: true}), false)
 	}
 }
 
 // gitConfig writes a file of configuration, unless it only shows one.
 func gitConfig(c *call, out parsed) {
+	edits := len(out.operands) > 0 && (out.operands[0].is("edit") || !out.operands[0].known())
+	if edits {
+		c.doubt("it may start an editor")
+	}
 	switch {
+	case edits:
 	case out.flag("shows"), len(out.operands) == 1 && !out.flag("edits"):
 		if w, ok := out.has("file"); ok {
 			c.reads(w, false)
@@ -194,7 +299,7 @@ func gitConfig(c *call, out parsed) {
 	if w, ok := out.has("file"); ok {
 		file = w
 	} else if out.flag("global") {
-		file = lit(c.a.place.Home + "/.gitconfig")
+		file = word{text: c.a.place.Home + "/.gitconfig", unknown: c.a.place.Home == ""}
 	} else if out.flag("system") {
 		file = lit("/etc/gitconfig")
 	}
@@ -238,7 +343,11 @@ func gitClone(c *call, out parsed) {
 	}
 	if len(out.operands) > 1 {
 		c.writes(out.operands[1], false)
+		return
 	}
+	name := strings.TrimSuffix(strings.TrimRight(out.operands[0].text, "/"), ".git")
+	name = name[strings.LastIndexAny(name, "/:")+1:]
+	c.writes(word{text: name, unknown: !out.operands[0].known() || name == ""}, false)
 }
 
 // gitRuns follows the commands that options like rebase --exec name.
@@ -272,8 +381,15 @@ func gitSubmodule(c *call, out parsed) {
 	gitNetwork(c, out)
 }
 
+// gitWorktree lists, makes, moves and removes copies of the files.
 func gitWorktree(c *call, out parsed) {
-	if len(out.operands) > 1 && !out.operands[0].is("list") {
-		c.writes(out.operands[1], true)
+	if len(out.operands) == 1 && out.operands[0].is("list") {
+		return
+	}
+	c.readOnly = false
+	for i, w := range out.operands[min(1, len(out.operands)):] {
+		if i == 0 || !out.operands[0].is("add") {
+			c.writes(w, true)
+		}
 	}
 }

@@ -20,6 +20,18 @@ func handler(name string) func(*call, *program) {
 		return readFiles
 	case "lists":
 		return listFiles
+	case "strings":
+		return readStrings
+	case "diff":
+		return diff
+	case "xxd":
+		return xxd
+	case "ps":
+		return ps
+	case "compress":
+		return compress
+	case "gofmt":
+		return gofmt
 	case "pattern":
 		return searchFiles
 	case "jq":
@@ -131,6 +143,13 @@ func readFiles(c *call, p *program) {
 	}
 }
 
+// mayLeave doubts a walk over trees that goes where links in them lead.
+func (c *call) mayLeave(words parsed, tree bool) {
+	if tree && words.flag("linked") {
+		c.doubt("it follows links, wherever they lead")
+	}
+}
+
 // input reads a file, unless it is "-", the standard input.
 func (c *call) input(w word, tree bool) {
 	if !w.is("-") {
@@ -155,6 +174,7 @@ var here = lit(".")
 func listFiles(c *call, p *program) {
 	words := c.begin(p)
 	tree := words.flag("recursive") || c.base() != "ls"
+	c.mayLeave(words, tree)
 	if len(words.operands) == 0 {
 		c.reads(here, tree)
 	}
@@ -176,40 +196,13 @@ func searchFiles(c *call, p *program) {
 		}
 		files = files[1:]
 	}
-	tree := words.flag("recursive") || c.base() == "rg"
+	tree := words.flag("recursive") || words.flag("linked") || c.base() == "rg"
+	c.mayLeave(words, tree)
 	if len(files) == 0 && tree {
 		files = []word{here}
 	}
 	for _, w := range files {
 		c.input(w, tree)
-	}
-}
-
-// jq takes a program and then files; some options take two words.
-func jq(c *call, p *program) {
-	c.readOnly = p.readOnly
-	var words []word
-	for i := 1; i < len(c.words); i++ {
-		o := p.options[strings.TrimLeft(c.words[i].text, "-")]
-		if c.words[i].known() && o != nil && (o.does == "two" || o.does == "twofiles") && i+2 < len(c.words) {
-			if o.does == "twofiles" {
-				c.reads(c.words[i+2], false)
-			}
-			i += 2
-			continue
-		}
-		words = append(words, c.words[i])
-	}
-	out := c.parse(p, words)
-	files := out.operands
-	if !out.flag("patternfile") && len(files) > 0 {
-		if !files[0].known() || strings.Contains(files[0].text, "import") || strings.Contains(files[0].text, "include") {
-			c.doubt("its program may read other files")
-		}
-		files = files[1:]
-	}
-	for _, w := range files {
-		c.reads(w, false)
 	}
 }
 
@@ -318,6 +311,7 @@ func copyFiles(c *call, p *program) {
 	}
 	name := c.base()
 	tree := words.flag("recursive") || name == "mv"
+	c.mayLeave(words, tree)
 	for _, w := range from {
 		source := w
 		if words.flag("symbolic") && w.known() && !strings.HasPrefix(w.text, "/") && to.known() {

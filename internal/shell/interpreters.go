@@ -6,6 +6,8 @@ package shell
 import (
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // plainShell are the long options of bash that change nothing of what a script
@@ -110,6 +112,9 @@ func otherShell(c *call, _ *program) {
 	}
 }
 
+// puzzlingModules are modules of python that take code or names of files to write.
+var puzzlingModules = []string{"timeit", "code", "zipfile", "tarfile", "pdb", "profile", "cProfile", "trace", "runpy", "sqlite3", "idlelib", "zipapp", "gzip"}
+
 // interpreter runs code in another language: given as a word, from standard
 // input, or from a file, which is like any program.
 func interpreter(c *call, p *program) {
@@ -147,7 +152,16 @@ func interpreter(c *call, p *program) {
 		case o.does == "inplace":
 			c.doubt("it changes files in place")
 			return
-		case o.does == "module", o.does == "script":
+		case o.does == "module":
+			module := w.text[strings.IndexByte(w.text, 'm')+1:]
+			if module == "" && i+1 < len(words) {
+				module = words[i+1].arg()
+			}
+			if slices.Contains(puzzlingModules, module) || module == tools.UnknownWord {
+				c.doubt("the module " + clip(module) + " runs code or writes what it is told")
+			}
+			return
+		case o.does == "script":
 			return
 		case o.value == needsValue && !used && i+1 < len(words):
 			// The value is the next word; taking it for a file would end the

@@ -169,6 +169,12 @@ func (c *call) apply(o *option, value word, out *parsed) {
 		}
 	case "tree":
 		c.reads(value, true)
+	case "names":
+		c.doubt("a list names the files it reads")
+	case "below":
+		c.readOnly = false
+		c.writes(value, false)
+		c.writes(beneath(value), false)
 	case "write":
 		c.readOnly = false
 		if !value.is("-") {

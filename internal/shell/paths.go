@@ -90,6 +90,9 @@ func (p paths) place(e tools.Effect, name, dir string) tools.Effect {
 	if ofProcess(e.Path) {
 		e.Unclear = "the path means something else to every process"
 	}
+	if e.Glob && cleaningHides(full) {
+		e.Unclear = "what a pattern finds may be a link, and .. behind it leads elsewhere"
+	}
 	if cleaningHides(full) {
 		e.Named = full
 		if rest, ok := strings.CutPrefix(full, "./"); ok {

@@ -24,6 +24,7 @@ type program struct {
 	anyOption bool   // so it is with options that are not known
 	stop      bool   // options end at the first operand
 	number    bool   // -5 is an option
+	attached  bool   // -ofile is -o file, though options do not bundle
 	skip      int    // operands before the command it runs
 	operands  string // what it does with its operands: a name that handler knows
 	options   map[string]*option
@@ -90,6 +91,8 @@ func (p *program) attributes(text string) {
 			p.stop = true
 		case "number":
 			p.number = true
+		case "attached":
+			p.attached = true
 		default:
 			if n, err := strconv.Atoi(attribute); err == nil {
 				p.skip = n

@@ -16,9 +16,12 @@ func declare(c *call) {
 	array := slices.ContainsFunc(c.words[1:], func(w word) bool {
 		return !w.known() && w.text == "" || w.text != "" && strings.Contains("-+", w.text[:1]) && strings.ContainsAny(w.text, "aA")
 	})
+	shows := true // all variables, the environment among them
 	for _, w := range c.words[1:] {
 		c.declares(w, array)
+		shows = shows && strings.HasPrefix(w.text, "-")
 	}
+	c.readOnly = c.readOnly && !shows
 }
 
 // declares follows one word of declare. The value of an array is read again as

@@ -297,6 +297,24 @@ func (a *analysis) substitution(cmd *syntax.CmdSubst, s *state) {
 	a.stmts(cmd.Stmts, t)
 }
 
+// counts reports whether a substitution is a number: what wc prints of its input.
+func (s *state) counts(cmd *syntax.CmdSubst) bool {
+	if len(cmd.Stmts) != 1 || len(cmd.Stmts[0].Redirs) > 0 || cmd.Stmts[0].Background {
+		return false
+	}
+	pipe, ok := cmd.Stmts[0].Cmd.(*syntax.BinaryCmd)
+	if !ok || pipe.Op != syntax.Pipe || len(pipe.Y.Redirs) > 0 {
+		return false
+	}
+	last, ok := pipe.Y.Cmd.(*syntax.CallExpr)
+	if !ok || len(last.Args) != 2 || len(last.Assigns) > 0 || len(s.funcs["wc"].bodies) > 0 {
+		return false
+	}
+	name, _ := plainText(last.Args[0])
+	option, _ := plainText(last.Args[1])
+	return name == "wc" && (option == "-l" || option == "-w" || option == "-c" || option == "-m")
+}
+
 // escapes reports whether there is a backslash in the text of a substitution.
 func (a *analysis) escapes(cmd *syntax.CmdSubst) bool {
 	from, to := cmd.Left.Offset(), cmd.Right.Offset()

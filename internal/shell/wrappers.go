@@ -105,9 +105,11 @@ func env(c *call, p *program) {
 		c.sets(words[0])
 		words = words[1:]
 	}
-	if len(words) > 0 {
-		c.a.run(words, s.fork(), "", asProgram)
+	if len(words) == 0 {
+		c.readOnly = false // it shows the environment, which may hold secrets
+		return
 	}
+	c.a.run(words, s.fork(), "", asProgram)
 }
 
 // sets follows a word NAME=value that becomes part of the environment.
@@ -218,7 +220,10 @@ func xargs(c *call, p *program) {
 		return // it prints
 	}
 	mark, replaces := words.has("replace")
-	const why = "its words come from standard input"
+	why := "its words come from standard input"
+	if p := programs()[base(command[0].text)]; command[0].known() && p != nil && p.readOnly && p.anyOption {
+		why = "" // whatever the words are, it reads
+	}
 	if !replaces {
 		c.starts(append(slices.Clone(command), anything), why)
 		return

@@ -1,0 +1,152 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"slices"
+	"strings"
+)
+
+// readStrings reads files, and lists of more words.
+func readStrings(c *call, p *program) {
+	for _, w := range c.begin(p).operands {
+		if strings.HasPrefix(w.text, "@") {
+			c.doubt("a file that begins with @ has more words")
+		}
+		c.input(w, false)
+	}
+}
+
+// diff follows links in the trees it compares, unless it is told not to.
+func diff(c *call, p *program) {
+	words := c.begin(p)
+	if words.flag("recursive") && !words.flag("unlinked") {
+		c.doubt("it follows links, wherever they lead")
+	}
+	for _, w := range words.operands {
+		c.input(w, words.flag("recursive"))
+	}
+}
+
+// ps shows the environment of programs where it is asked to: a word of letters
+// without a dash that has an e.
+func ps(c *call, p *program) {
+	for _, w := range c.begin(p).operands {
+		if !w.known() || strings.ContainsAny(w.text, "eE") {
+			c.readOnly = false
+		}
+	}
+}
+
+// xxdOptions are the options of xxd, which takes no two in one word, with how
+// many words they take.
+var xxdOptions = map[string]int{
+	"a": 0, "autoskip": 0, "b": 0, "bits": 0, "c": 1, "cols": 1, "C": 0, "capitalize": 0, "d": 0, "E": 0, "EBCDIC": 0, "e": 0,
+	"g": 1, "groupsize": 1, "h": 0, "help": 0, "i": 0, "include": 0, "l": 1, "len": 1, "n": 1, "name": 1, "o": 1, "p": 0, "ps": 0,
+	"plain": 0, "postscript": 0, "r": 0, "revert": 0, "R": 1, "s": 1, "seek": 1, "u": 0, "uppercase": 0, "v": 0, "version": 0,
+}
+
+// xxd reads its first operand and writes its second.
+func xxd(c *call, _ *program) {
+	c.readOnly = true
+	operands := 0
+	for i := 1; i < len(c.words); i++ {
+		w := c.words[i]
+		name := strings.TrimPrefix(strings.TrimPrefix(w.text, "-"), "-")
+		n, listed := xxdOptions[name]
+		switch {
+		case w.hidesOption():
+			c.doubt("a word that is not known may be an option")
+		case !w.known() || len(w.text) < 2 || w.text[0] != '-':
+			if operands++; operands == 1 {
+				c.input(w, false)
+			}
+			if operands > 1 || w.many {
+				c.readOnly = false
+				c.writes(w, false)
+			}
+		case listed:
+			if i += n; n > 0 && i < len(c.words) && c.words[i].many {
+				c.doubt("which of its words are files is not known")
+			}
+		case len(name) > 1 && strings.Contains("cglos", name[:1]) && strings.Trim(name[1:], "0123456789abcdefx") == "":
+		default:
+			c.doubt("what the option " + clip(w.text) + " does is not known")
+		}
+	}
+}
+
+// compress puts a file in the place of another, whose name begins like it.
+func compress(c *call, p *program) {
+	words := c.begin(p)
+	for _, w := range words.operands {
+		if words.flag("stdout") {
+			c.input(w, words.flag("recursive"))
+			continue
+		}
+		c.writes(w, words.flag("recursive"))
+		if w.known() {
+			name := w.text[strings.LastIndexByte(w.text, '/')+1:]
+			if i := strings.LastIndexByte(name, '.'); i > 0 {
+				w.text = w.text[:len(w.text)-len(name)+i]
+			}
+			c.writes(joined(w, word{text: "*", glob: true}), false)
+		}
+	}
+}
+
+// gofmt shows how files should be, or makes them so.
+func gofmt(c *call, _ *program) {
+	c.readOnly = true
+	writes := slices.ContainsFunc(c.words, func(w word) bool { return w.is("-w") || w.is("--w") || strings.HasPrefix(w.text, "-w=") })
+	for i := 1; i < len(c.words); i++ {
+		switch w := c.words[i]; {
+		case w.hidesOption():
+			c.doubt("a word that is not known may be an option")
+		case w.is("-l"), w.is("-d"), w.is("-s"), w.is("-e"), w.is("-w"):
+		case w.is("-r"):
+			i++
+		case w.known() && strings.HasPrefix(w.text, "-"):
+			c.doubt("what the option " + clip(w.text) + " does is not known")
+		case !writes:
+			c.reads(w, true)
+		case w.known() && strings.HasSuffix(w.text, ".go"):
+			c.writes(w, false)
+		default: // of a directory, the files that end so
+			c.writes(within(w, word{text: "**/*.go", glob: true}), false)
+		}
+	}
+	c.readOnly = c.readOnly && !writes
+}
+
+// jq takes a program and then files; some options take two words.
+func jq(c *call, p *program) {
+	c.readOnly = p.readOnly
+	var words []word
+	for i := 1; i < len(c.words); i++ {
+		o := p.options[strings.TrimLeft(c.words[i].text, "-")]
+		if c.words[i].known() && o != nil && (o.does == "two" || o.does == "twofiles") && i+2 < len(c.words) {
+			if o.does == "twofiles" {
+				c.reads(c.words[i+2], false)
+			}
+			i += 2
+			continue
+		}
+		words = append(words, c.words[i])
+	}
+	out := c.parse(p, words)
+	files := out.operands
+	if !out.flag("patternfile") && len(files) > 0 {
+		if !files[0].known() || strings.Contains(files[0].text, "import") || strings.Contains(files[0].text, "include") {
+			c.doubt("its program may read other files")
+		}
+		if strings.Contains(files[0].text, "env") || strings.Contains(files[0].text, "ENV") {
+			c.readOnly = false // it shows the environment
+		}
+		files = files[1:]
+	}
+	for _, w := range files {
+		c.reads(w, false)
+	}
+}
