@@ -41,7 +41,7 @@ var patterns = []pattern{
 // fileGlob is what is looked for by name.
 const fileGlob = "**/*_test.go"
 
-// searching is figure 7. The engine runs inside the harness, as it does inside
+// searching is figure 8. The engine runs inside the harness, as it does inside
 // the server; ripgrep and fd are started for each search and their output is
 // read, as a tool would that uses them. The page cache is warm for all.
 func searching(ctx context.Context, h *harness) ([]row, error) {

@@ -21,9 +21,11 @@ var floors = [][]string{
 	{"cmd/toolserver", "bench", "bench/bare"},
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
-	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/approval"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
+	{"internal/shell", "internal/strictyaml"},
 	{"internal/search", "internal/tools"},
-	{"internal/auth", "internal/metrics", "internal/workspace"},
+	{"internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
@@ -37,12 +39,14 @@ var reserved = map[string][]string{
 	"go.opentelemetry.io":            {"cmd/toolserver", "internal/service"},
 	"github.com/grpc-ecosystem":      {"internal/service"},
 	"github.com/spf13/cobra":         {"cmd/toolserver"},
-	"github.com/goccy/go-yaml":       {"cmd/toolserver"},
+	"github.com/goccy/go-yaml":       {"internal/strictyaml"},
+	"cel.dev":                        {}, // tests alone
 	module + "internal/tools/files":  {"cmd/toolserver"},
 	module + "internal/tools/search": {"cmd/toolserver"},
 	module + "internal/tools/turn":   {"cmd/toolserver"},
 	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                        {"bench"},
+	"mvdan.cc/sh":                    {"internal/shell"},
 
 	// Nobody: either links an HTTP gateway (decision 12).
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc": nil,

@@ -120,6 +120,7 @@ func (b *bare) accept(id string, request *pb.ExecuteToolRequest) *pb.Accepted {
 		Verdict: &pb.Verdict{
 			Action: model.GetVerdict().GetAction(),
 			Rule:   model.GetVerdict().GetRule(), Reason: model.GetVerdict().GetReason(),
+			PolicyVersion: model.GetVerdict().GetPolicyVersion(),
 		},
 		Timeout: durationpb.New(model.GetTimeout().AsDuration()),
 	}

@@ -25,7 +25,7 @@ import (
 type callFlags struct {
 	to                       target
 	session, callID, purpose string
-	onDisconnect             string
+	onDisconnect, approve    string
 	timeout                  time.Duration
 	detach, json, raw        bool
 }
@@ -51,6 +51,13 @@ error. Without an address the server runs in this process.
 The first Ctrl-C cancels the execution and waits for its end, the second leaves
 at once. When the connection breaks, the call continues on a new one.
 
+A call that needs approval, and a question of an agent, is put to you if standard
+input and error are a terminal: yes, always, no or never. If not, the call waits
+for somebody to answer it with "toolserver approvals"; without an address, where
+nobody could, it is denied at once. --approve changes that: "yes" approves every
+call once, where the server lets you approve your own; "no" declines at once;
+"wait" leaves the answer to others.
+
 ` + exitHelp(),
 		Example: `  toolserver call read_file path=README.md limit=20
   toolserver call --address 127.0.0.1:8665 --json sleep duration_ms=3000
@@ -72,12 +79,15 @@ at once. When the connection breaks, the call continues on a new one.
 	flags.StringVar(&f.purpose, "purpose", "", "what the call is for, in a sentence")
 	flags.DurationVar(&f.timeout, "timeout", 0, "how long the tool may run (default: the tool's own)")
 	flags.StringVar(&f.onDisconnect, "on-disconnect", "grace", "what happens to the execution when nobody follows it any more: grace, cancel or detach")
+	flags.StringVar(&f.approve, "approve", approveAsk, "what to do where approval is needed: ask, yes, no or wait")
 	flags.BoolVar(&f.detach, "detach", false, "leave as soon as the call is accepted, and print the id of the execution")
 	flags.BoolVar(&f.json, "json", false, "print one event a line, as JSON")
 	flags.BoolVar(&f.raw, "raw", false, "print results as they are: no newline added, images as bytes")
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	cmd.MarkFlagsMutuallyExclusive("detach", "on-disconnect")
+	cmd.MarkFlagsMutuallyExclusive("detach", "approve")
 	complete(cmd, "on-disconnect", "grace", "cancel", "detach")
+	complete(cmd, "approve", approveAsk, approveYes, approveNo, approveWait)
 	f.to.addFlags(cmd)
 	return cmd
 }
@@ -85,6 +95,9 @@ at once. When the connection breaks, the call continues on a new one.
 func (f *callFlags) run(cmd *cobra.Command, tool string, words []string) error {
 	if f.detach && f.to.resolve() == "" {
 		return errors.New("--detach needs a server that goes on: give its address with --address or TOOLSERVER_ADDRESS")
+	}
+	if f.approve == approveWait && f.to.resolve() == "" {
+		return errors.New("--approve wait needs a server where others can answer: give its address with --address or TOOLSERVER_ADDRESS")
 	}
 	request, err := f.request(cmd, tool)
 	if err != nil {
@@ -101,11 +114,12 @@ func (f *callFlags) run(cmd *cobra.Command, tool string, words []string) error {
 	if request.InputJson, err = input.read(words); err != nil {
 		return err
 	}
-	v := newView(f.json, f.raw)
+	stderr := newStream(os.Stderr)
+	v := newView(stderr, f.json, f.raw)
 	if f.detach {
 		return client.detach(cmd.Context(), v, request)
 	}
-	return client.follow(v, client.execute(request), 0, func(ctx context.Context, id string) error {
+	return client.follow(v, newAsker(client, f.approve, stderr, v), client.execute(request), 0, func(ctx context.Context, id string) error {
 		_, err := client.Cancel(ctx, &pb.CancelRequest{ExecutionId: id, Reason: "interrupted by the user"})
 		return err
 	})
@@ -126,6 +140,9 @@ func (f *callFlags) request(cmd *cobra.Command, tool string) (*pb.ExecuteToolReq
 	var ok bool
 	if request.OnDisconnect, ok = whenDisconnected[f.onDisconnect]; !ok {
 		return nil, fmt.Errorf("--on-disconnect %q: want grace, cancel or detach", f.onDisconnect)
+	}
+	if !slices.Contains([]string{approveAsk, approveYes, approveNo, approveWait}, f.approve) {
+		return nil, fmt.Errorf("--approve %q: want ask, yes, no or wait", f.approve)
 	}
 	if f.detach {
 		request.OnDisconnect = pb.OnDisconnect_ON_DISCONNECT_DETACH
@@ -152,6 +169,9 @@ func (c *client) detach(ctx context.Context, v view, request *pb.ExecuteToolRequ
 			return v.show(event)
 		}
 		fmt.Println(event.GetExecutionId())
+		if event.GetAccepted().GetVerdict().GetAction() == pb.Action_ACTION_ASK {
+			v.note("it waits for approval: 'toolserver approvals' shows and answers it")
+		}
 		return nil
 	}
 	return ctx.Err()

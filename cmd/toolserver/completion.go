@@ -87,21 +87,55 @@ func completeTools(to *target) completer {
 // completeExecutions completes ids of executions in a state, of a server that
 // an address is given for.
 func completeExecutions(to *target, state pb.ExecutionState) completer {
+	return completeIDs(to, func(ctx context.Context, client *client) []string {
+		list, _, err := client.list(ctx, &pb.ListExecutionsRequest{State: state}, 100)
+		if err != nil {
+			return nil
+		}
+		var ids []string
+		for _, x := range list {
+			ids = append(ids, cobra.CompletionWithDesc(x.GetExecutionId(), oneLine(x.GetTool()+" "+x.GetPurpose())))
+		}
+		return ids
+	})
+}
+
+// completeIDs completes ids of what a server has that an address is given for.
+func completeIDs(to *target, get func(context.Context, *client) []string) completer {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 || to.resolve() == "" {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ids := ask(to, cmd, func(ctx context.Context, client *client) []string {
-			list, _, err := client.list(ctx, &pb.ListExecutionsRequest{State: state}, 100)
-			if err != nil {
-				return nil
-			}
-			var ids []string
-			for _, x := range list {
-				ids = append(ids, cobra.CompletionWithDesc(x.GetExecutionId(), oneLine(x.GetTool()+" "+x.GetPurpose())))
-			}
-			return ids
-		})
-		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return ask(to, cmd, get), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
+}
+
+// completeApprovals completes ids of what waits for an answer.
+func completeApprovals(to *target) completer {
+	return completeIDs(to, func(ctx context.Context, client *client) []string {
+		response, err := client.ListApprovals(ctx, &pb.ListApprovalsRequest{})
+		if err != nil {
+			return nil
+		}
+		var ids []string
+		for _, a := range response.GetApprovals() {
+			ids = append(ids, cobra.CompletionWithDesc(a.GetApprovalId(), approvalText(a)))
+		}
+		return ids
+	})
+}
+
+// completeGrants completes ids of grants.
+func completeGrants(to *target) completer {
+	return completeIDs(to, func(ctx context.Context, client *client) []string {
+		response, err := client.ListGrants(ctx, &pb.ListGrantsRequest{})
+		if err != nil {
+			return nil
+		}
+		var ids []string
+		for _, g := range response.GetGrants() {
+			ids = append(ids, cobra.CompletionWithDesc(g.GetGrantId(), grantText(g)))
+		}
+		return ids
+	})
 }

@@ -26,6 +26,8 @@ type config struct {
 	Authentication authenticationConfig `yaml:"authentication"`
 	Log            logConfig            `yaml:"log"`
 	Sessions       sessionsConfig       `yaml:"sessions"`
+	Policy         policyConfig         `yaml:"policy"`
+	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Wire           wireConfig           `yaml:"wire"`
 	Reflection     bool                 `yaml:"reflection"`
@@ -59,13 +61,14 @@ func (c authenticationConfig) off() bool { return len(c.Tokens) == 0 }
 type tokenConfig struct {
 	Principal string `yaml:"principal"`
 	Operator  bool   `yaml:"operator"`
+	Approver  bool   `yaml:"approver"`
 	TokenFile string `yaml:"token_file"`
 	TokenEnv  string `yaml:"token_env"`
 	Token     string `yaml:"token"`
 }
 
 type logConfig struct {
-	Level zapcore.Level `yaml:"level"`
+	Level logLevel `yaml:"level"`
 }
 
 type sessionsConfig struct {
@@ -79,6 +82,23 @@ type sessionsConfig struct {
 	IdleTTL           time.Duration `yaml:"idle_ttl"`
 	MaxPerPrincipal   int           `yaml:"max_per_principal"`
 }
+
+type policyConfig struct {
+	File string `yaml:"file"`
+}
+
+type auditConfig struct {
+	File     string   `yaml:"file"`
+	Stdout   bool     `yaml:"stdout"`
+	Inputs   bool     `yaml:"inputs"`
+	Required bool     `yaml:"required"`
+	Sync     syncMode `yaml:"sync"`
+	MaxBytes size     `yaml:"max_bytes"`
+	Keep     int      `yaml:"keep"`
+}
+
+// off says that no audit log is kept.
+func (c auditConfig) off() bool { return c.File == "" && !c.Stdout }
 
 type executionsConfig struct {
 	MaxRunning       int           `yaml:"max_running"`
@@ -113,7 +133,7 @@ func defaultConfig() *config {
 	return &config{
 		Listen: "127.0.0.1:8665",
 		Admin:  adminConfig{Address: "127.0.0.1:8666"},
-		Log:    logConfig{Level: zapcore.InfoLevel},
+		Log:    logConfig{Level: logLevel(zapcore.InfoLevel)},
 		Sessions: sessionsConfig{
 			Level:           tools.WorkspaceWrite,
 			Mode:            tools.ModeAsk,
@@ -159,6 +179,7 @@ var overrides = []struct{ key, env, flag, usage string }{
 	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
 	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
 	{"sessions.workspace", "TOOLSERVER_WORKSPACE", "workspace", "workspace directory (default: the current directory)"},
+	{"policy.file", "TOOLSERVER_POLICY", "policy", "policy file (default: the built-in policy)"},
 	{"log.level", "TOOLSERVER_LOG_LEVEL", "log-level", "least level to log: debug, info, warn or error"},
 }
 
@@ -185,25 +206,25 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 	}
 	c, r := defaultConfig(), newConfigReader(file)
 	if file != "" {
-		if err := r.readFile(c); err != nil {
+		if err := readConfig(r, file, c); err != nil {
 			return nil, err
 		}
 	}
 	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
 		if name := envOf(key); os.Getenv(name) != "" {
-			r.override(c, key, os.Getenv(name), name)
+			r.Override(fieldAt(c, key), key, os.Getenv(name), name)
 		}
 	}
 	for _, o := range overrides {
 		if value, set := os.LookupEnv(o.env); set {
-			r.override(c, o.key, value, o.env)
+			r.Override(fieldAt(c, o.key), o.key, value, o.env)
 		}
 		if f := flags.Lookup(o.flag); f != nil && f.Changed {
-			r.override(c, o.key, f.Value.String(), "--"+o.flag)
+			r.Override(fieldAt(c, o.key), o.key, f.Value.String(), "--"+o.flag)
 		}
 	}
-	validate(c, r.fault)
-	return c, r.err()
+	validate(c, r.Fault)
+	return c, r.Err()
 }
 
 // envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ type faultFunc func(key, format string, args ...any)
 func (c *config) validate(fault faultFunc) {
 	c.validateAddresses(fault)
 	c.validateSecrets(fault)
+	c.validateAudit(fault)
 	c.validateInside(fault)
 }
 
@@ -34,8 +36,11 @@ func (c *config) validate(fault faultFunc) {
 func (c *config) validateInside(fault faultFunc) {
 	c.validateSessions(fault)
 	c.validateLimits(fault)
-	if c.Log.Level < zapcore.DebugLevel || c.Log.Level > zapcore.ErrorLevel {
-		fault("log.level", "%q is too high: want debug, info, warn or error", c.Log.Level)
+	if _, err := loadPolicy(c.Policy.File); err != nil {
+		fault("policy.file", "%v", err)
+	}
+	if level := zapcore.Level(c.Log.Level); level < zapcore.DebugLevel || level > zapcore.ErrorLevel {
+		fault("log.level", "%q is too high: want debug, info, warn or error", level)
 	}
 }
 
@@ -166,7 +171,8 @@ func (c authenticationConfig) authenticator() (auth.Authenticator, error) {
 			return nil, err
 		}
 		list = append(list, auth.Token{
-			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator}, Secret: secret,
+			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator, Approver: token.Approver},
+			Secret:    secret,
 		})
 	}
 	return auth.NewTokens(list)
@@ -194,6 +200,21 @@ func checkDirectory(fault faultFunc, key, dir string) {
 		fault(key, "%v", err)
 	} else if !info.IsDir() {
 		fault(key, "%s is not a directory", dir)
+	}
+}
+
+func (c *config) validateAudit(fault faultFunc) {
+	a := &c.Audit
+	within(fault, "audit.max_bytes", a.MaxBytes, 0, 1<<50)
+	within(fault, "audit.keep", a.Keep, 0, 1_000_000)
+	if a.MaxBytes != 0 && a.MaxBytes < 1<<20 {
+		fault("audit.max_bytes", "%s is too little: want 1MiB or more, or 0 for one file", a.MaxBytes)
+	}
+	if a.off() && (a.Inputs || a.Required) {
+		fault("audit", "inputs and required have no log to act on: set audit.file or audit.stdout")
+	}
+	if a.File != "" {
+		checkDirectory(fault, "audit.file", filepath.Dir(a.File))
 	}
 }
 

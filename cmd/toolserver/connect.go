@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -41,9 +40,10 @@ func (t *target) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&t.tls, "tls", false, "encrypt the connection and check the server's certificate")
 	flags.StringVar(&t.ca, "ca", "", "file with the certificates to trust, instead of the system's; implies --tls")
 	flags.BoolVar(&t.plaintext, "plaintext", false, "send the token even though the connection is not encrypted")
-	addConfigFlags(flags, "workspace")
+	addConfigFlags(flags, "workspace", "policy")
 	flags.Lookup("config").Usage = "configuration file of a server in this process (env TOOLSERVER_CONFIG)"
 	flags.Lookup("workspace").Usage = "workspace of a server in this process (default: the current directory) (env TOOLSERVER_WORKSPACE)"
+	flags.Lookup("policy").Usage = "policy file of a server in this process (default: the built-in policy) (env TOOLSERVER_POLICY)"
 }
 
 // resolve returns the address, from the flag or the environment; empty means
@@ -58,16 +58,30 @@ func (t *target) resolve() string {
 // A client is a connection to a server. Close it after use.
 type client struct {
 	pb.ToolServiceClient
+	pb.SessionServiceClient
+	pb.ApprovalServiceClient
+	pb.PolicyServiceClient
 	inProcess bool
 	close     func()
+}
+
+func newClient(conn *grpc.ClientConn, inProcess bool, end func()) *client {
+	return &client{
+		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
+		pb.NewPolicyServiceClient(conn), inProcess, end,
+	}
 }
 
 // connect returns a client of the target.
 func (t *target) connect(cmd *cobra.Command) (*client, error) {
 	if t.resolve() == "" {
-		return connectInside(cmd.Flags())
+		c, err := loadConfig(cmd.Flags(), (*config).validateInside)
+		if err != nil {
+			return nil, err
+		}
+		return connectInside(c)
 	}
-	for _, name := range []string{"config", "workspace"} {
+	for _, name := range []string{"config", "workspace", "policy"} {
 		if cmd.Flags().Changed(name) {
 			return nil, fmt.Errorf("--%s is for a server in this process, --address for another one: give one of them", name)
 		}
@@ -85,13 +99,9 @@ func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 }
 
 // connectInside starts a server in this process that nobody else can reach.
-func connectInside(flags *pflag.FlagSet) (*client, error) {
-	c, err := loadConfig(flags, (*config).validateInside)
-	if err != nil {
-		return nil, err
-	}
+func connectInside(c *config) (*client, error) {
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
-	logger, flush := newLogger(max(c.Log.Level, zapcore.WarnLevel))
+	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
 	server, err := newServer(c, logger, new(metrics.Registry), false)
 	if err != nil {
 		return nil, err
@@ -100,11 +110,11 @@ func connectInside(flags *pflag.FlagSet) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{pb.NewToolServiceClient(conn), true, func() {
+	return newClient(conn, true, func() {
 		conn.Close()
 		shutDown(server, 0)
 		flush()
-	}}, nil
+	}), nil
 }
 
 // maxReceive is the largest message a client takes; the server decides what it
@@ -139,7 +149,7 @@ func (t *target) dial() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
-	return &client{pb.NewToolServiceClient(conn), false, func() { conn.Close() }}, nil
+	return newClient(conn, false, func() { conn.Close() }), nil
 }
 
 func (t *target) encrypted() bool { return t.tls || t.ca != "" }

@@ -28,6 +28,7 @@ const (
 	exitSkipped      = 7
 	exitLost         = 8
 	exitRefused      = 9
+	exitAsked        = 10 // of "policy explain": a person would be asked
 	exitTimedOut     = 124
 	exitCancelled    = 130
 )

@@ -103,9 +103,10 @@ func (c *client) events(ctx context.Context, open opener, after uint64) iter.Seq
 }
 
 // follow shows events until the execution has ended, and returns what to exit
-// with. The first Ctrl-C is passed to interrupt, with the id of the execution;
-// the second leaves at once, as does the first where interrupt is nil.
-func (c *client) follow(v view, open opener, after uint64, interrupt func(ctx context.Context, id string) error) error {
+// with. What the execution waits for is passed to asker, if there is one. The
+// first Ctrl-C is passed to interrupt, with the id of the execution; the second
+// leaves at once, as does the first where interrupt is nil.
+func (c *client) follow(v view, asker *asker, open opener, after uint64, interrupt func(ctx context.Context, id string) error) error {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	signals := make(chan os.Signal, 2)
@@ -130,6 +131,11 @@ func (c *client) follow(v view, open opener, after uint64, interrupt func(ctx co
 		}
 	}()
 
+	var lines chan typed
+	var refusals chan error
+	if asker != nil {
+		lines, refusals = asker.lines, asker.errors
+	}
 	var id string
 	var wanted, told bool // to interrupt
 	answers := make(chan error, 1)
@@ -150,6 +156,13 @@ func (c *client) follow(v view, open opener, after uint64, interrupt func(ctx co
 			if finished := r.event.GetFinished(); finished != nil {
 				return exitOf(finished.GetOutcome())
 			}
+			if asker != nil {
+				asker.event(ctx, r.event)
+			}
+		case line := <-lines:
+			asker.typed(ctx, line)
+		case err := <-refusals:
+			asker.failed(err)
 		case now := <-ticks.C:
 			v.tick(now)
 		case err := <-answers:

@@ -45,7 +45,7 @@ or with a server:
 	})
 	root.AddCommand(
 		newServe(), newTools(), newCall(), newWatch(), newCancel(),
-		newExecutions(), newConfig(), newVersion(),
+		newExecutions(), newApprovals(), newGrants(), newPolicy(), newConfig(), newAudit(), newVersion(),
 	)
 	return root
 }

@@ -57,6 +57,8 @@ func TestScripts(t *testing.T) {
 			"serve":    scriptServe,
 			"numbered": scriptNumbered,
 			"capture":  scriptCapture,
+			"asked":    scriptAsked,
+			"grant":    scriptGrant,
 		},
 	})
 }
@@ -112,6 +114,49 @@ func scriptNumbered(ts *testscript.TestScript, _ bool, _ []string) {
 // scriptCapture is "capture NAME": it sets a variable to standard output.
 func scriptCapture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// scriptAsked is "asked NAME TOOL": it waits until a call of the tool waits for
+// an answer on the server that serves, and sets a variable to the approval's id.
+func scriptAsked(ts *testscript.TestScript, _ bool, args []string) {
+	conn, err := grpc.NewClient(ts.Getenv("ADDRESS"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ts.Check(err)
+	defer conn.Close()
+	a, err := nextApproval(pb.NewApprovalServiceClient(conn), args[1])
+	ts.Check(err)
+	ts.Setenv(args[0], a.GetApprovalId())
+}
+
+// scriptGrant is "grant NAME": it sets a variable to the id of the newest grant.
+func scriptGrant(ts *testscript.TestScript, _ bool, args []string) {
+	conn, err := grpc.NewClient(ts.Getenv("ADDRESS"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	ts.Check(err)
+	defer conn.Close()
+	response, err := pb.NewApprovalServiceClient(conn).ListGrants(context.Background(), &pb.ListGrantsRequest{})
+	ts.Check(err)
+	grants := response.GetGrants()
+	ts.Setenv(args[0], grants[len(grants)-1].GetGrantId())
+}
+
+// nextApproval waits until a call of a tool waits for an answer.
+func nextApproval(client pb.ApprovalServiceClient, tool string) (*pb.Approval, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	stream, err := client.WatchApprovals(ctx, &pb.WatchApprovalsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		change, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range append(change.GetSnapshot().GetApprovals(), change.GetAsked()) {
+			if a.GetTool() == tool {
+				return a, nil
+			}
+		}
+	}
 }
 
 // A running is a server process.

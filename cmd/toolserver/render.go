@@ -34,8 +34,8 @@ type view interface {
 
 // newView returns a view that writes events as JSON or as text. raw leaves the
 // bytes of results as they are.
-func newView(asJSON, raw bool) view {
-	stdout, stderr := newStream(os.Stdout), newStream(os.Stderr)
+func newView(stderr *stream, asJSON, raw bool) view {
+	stdout := newStream(os.Stdout)
 	if asJSON {
 		return &jsonView{stdout, stderr}
 	}
@@ -76,6 +76,8 @@ type textView struct {
 	raw            bool
 	bar            *bar      // nil where there is no terminal
 	lastProgress   time.Time // shown as a line
+	waiting        int       // approvals without an answer
+	asks           bool      // somebody else shows what waits
 }
 
 func (v *textView) show(event *pb.Event) error {
@@ -92,6 +94,15 @@ func (v *textView) show(event *pb.Event) error {
 			to = v.stderr
 		}
 		return v.write(to, kind.Output.GetData())
+	case *pb.Event_ApprovalRequested:
+		v.waiting++
+		v.close()
+		if a := kind.ApprovalRequested.GetApproval(); !v.asks {
+			v.note("waits for approval " + shortID(a.GetApprovalId()) + ": " + approvalText(a))
+		}
+	case *pb.Event_ApprovalResolved:
+		v.waiting--
+		v.note(answerText(kind.ApprovalResolved.GetAnswer()))
 	case *pb.Event_UserMessage:
 		v.message(kind.UserMessage)
 	case *pb.Event_Skipped:
@@ -123,7 +134,7 @@ func (v *textView) note(text string) {
 }
 
 func (v *textView) tick(now time.Time) {
-	if v.bar != nil {
+	if v.bar != nil && v.waiting == 0 {
 		v.bar.draw(now)
 	}
 }

@@ -28,6 +28,10 @@ func finished(f *pb.Finished) *pb.Event {
 	return &pb.Event{Kind: &pb.Event_Finished{Finished: f}}
 }
 
+func runs(argv ...string) *pb.Effect {
+	return &pb.Effect{Kind: &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: argv}}}
+}
+
 func TestPlainView(t *testing.T) {
 	const stdout, stderr = pb.OutputStream_OUTPUT_STREAM_STDOUT, pb.OutputStream_OUTPUT_STREAM_STDERR
 	image := &pb.Content{Kind: &pb.Content_Image{Image: &pb.Image{MediaType: "image/png", Data: []byte("\x89PNG")}}}
@@ -74,6 +78,21 @@ func TestPlainView(t *testing.T) {
 		"what was missed": {
 			events: []*pb.Event{{Sequence: 90, Kind: &pb.Event_Skipped{Skipped: &pb.Skipped{First: 5}}}},
 			err:    "(events 5 to 90 are no longer kept)\n",
+		},
+		"what waits for a person": {
+			events: []*pb.Event{
+				{Kind: &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{Approval: &pb.Approval{
+					ApprovalId: "abcdefghijkl", Tool: "bash\x1b", Verdict: &pb.Verdict{Action: pb.Action_ACTION_ASK},
+					Effects: []*pb.JudgedEffect{
+						{Effect: runs("ls"), Verdict: &pb.Verdict{Action: pb.Action_ACTION_ALLOW}},
+						{Effect: runs("git", "push", "a\u202eb"), Verdict: &pb.Verdict{Action: pb.Action_ACTION_ASK}},
+					}, MoreEffects: 3,
+				}}}},
+				{Kind: &pb.Event_ApprovalResolved{ApprovalResolved: &pb.ApprovalResolved{Answer: &pb.ApprovalAnswer{
+					Kind: pb.AnswerKind_ANSWER_KIND_DENY_ALWAYS, By: "ann", Comment: "no\x07", Tier: &pb.TrustTier{Label: "git push *"},
+				}}}},
+			},
+			err: "waits for approval abcdefgh: bash^[ runs git push 'a<U+202E>b' and 3 more\nalways denied (git push *) by ann: no^G\n",
 		},
 		"what finished repeats": {
 			events: []*pb.Event{{Kind: &pb.Event_PartialResult{PartialResult: &pb.PartialResult{Content: []*pb.Content{text("a")}}}}},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
 	"github.com/toolserver/toolserver/internal/service"
@@ -46,7 +47,7 @@ file, a flag wins over both.`,
 			return nil
 		},
 	}
-	addConfigFlags(cmd.Flags(), "listen", "admin", "workspace", "log-level")
+	addConfigFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
 	complete(cmd, "log-level", "debug", "info", "warn", "error")
 	return cmd
 }
@@ -56,7 +57,7 @@ func serve(c *config) error {
 	tuneGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	logger, flush := newLogger(c.Log.Level)
+	logger, flush := newLogger(zapcore.Level(c.Log.Level))
 	defer flush()
 
 	listener, err := listen(c.Listen)
@@ -76,6 +77,12 @@ func serve(c *config) error {
 	server, err := newServer(c, logger, metrics, tracing)
 	if err != nil {
 		return err
+	}
+	if c.Policy.File != "" {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		file := newPolicyFile(c.Policy.File, server, metrics, logger)
+		go file.watch(ctx, reloadInterval)
 	}
 	admin, err := serveAdmin(c.Admin, newAdmin(metrics, server.Ready, c.Admin.Pprof, logger), logger)
 	if err != nil {

@@ -5,10 +5,13 @@ package main
 
 import (
 	"cmp"
+	"os"
 	"slices"
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
@@ -35,6 +38,16 @@ func builtin() []tools.Tool {
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
 func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
+	authenticator, err := c.Authentication.authenticator()
+	if err != nil {
+		return nil, err
+	}
+	return newServerWith(authenticator, auth.Local.Name, c, logger, metrics, tracing)
+}
+
+// newServerWith is newServer with other callers: the workspace of the
+// configuration is that of owner.
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
@@ -42,19 +55,26 @@ func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing
 	if err := registry.Replace("builtin", builtin()...); err != nil {
 		return nil, err
 	}
-	authenticator, err := c.Authentication.authenticator()
-	if err != nil {
-		return nil, err
-	}
 	certificates, err := c.TLS.load()
 	if err != nil {
 		return nil, err
 	}
-	return service.New(service.Config{
+	policy, err := loadPolicy(c.Policy.File)
+	if err != nil {
+		return nil, err
+	}
+	records, err := c.Audit.open(logger)
+	if err != nil {
+		return nil, err
+	}
+	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(c.Sessions.store()),
-		Policy:        policy.New(),
+		Sessions:      session.NewStore(c.Sessions.store(owner)),
+		Policy:        policy,
+		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
+		Audit:         records,
+		AuditInputs:   c.Audit.Inputs,
 		Authenticator: authenticator,
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),
@@ -64,12 +84,43 @@ func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing
 		Reflection:    c.Reflection,
 		Channelz:      c.Channelz,
 		Tracing:       tracing,
-	}), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	warnAbout(policy, registry, logger)
+	return server, nil
 }
 
-func (c sessionsConfig) store() session.Config {
+// warnAbout tells an operator of tools that a policy names and nobody has.
+func warnAbout(p *policy.Policy, registry *tools.Registry, logger *zap.Logger) {
+	entries, _ := registry.All()
+	specs := make([]*tools.Spec, len(entries))
+	for i, entry := range entries {
+		specs[i] = &entry.Spec
+	}
+	if err := p.Check(specs); err != nil {
+		logger.Warn("the policy names tools that do not exist", zap.Error(err))
+	}
+}
+
+// open opens the audit log; nil where none is kept.
+func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
+	if c.off() {
+		return nil, nil
+	}
+	options := audit.Options{
+		Sync: audit.Sync(c.Sync), Required: c.Required, MaxBytes: int64(c.MaxBytes), Keep: c.Keep, Logger: logger,
+	}
+	if c.Stdout {
+		options.Copy = os.Stdout
+	}
+	return audit.Open(c.File, options)
+}
+
+func (c sessionsConfig) store(owner string) session.Config {
 	return session.Config{
-		DefaultWorkspace:  map[string]string{auth.Local.Name: c.Workspace},
+		DefaultWorkspace:  map[string]string{owner: c.Workspace},
 		WorkspaceRoot:     c.WorkspaceRoot,
 		AllowedWorkspaces: c.AllowedWorkspaces,
 		Default:           session.Settings{Level: c.Level, Mode: c.Mode, IdleTTL: cmp.Or(c.IdleTTL, session.Forever)},

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -25,6 +26,7 @@ type terminal struct {
 
 	mu    sync.Mutex
 	shown []byte
+	past  int        // how much of it was expected
 	more  *sync.Cond // signalled when there is more, or no more to come
 	ended bool
 }
@@ -102,6 +104,47 @@ func (x *terminal) until(t *testing.T, text string) {
 			t.Fatalf("it ended without %q: %q", text, x.shown)
 		}
 		x.more.Wait()
+	}
+}
+
+// expect waits until the terminal has shown text after what was expected before.
+func (x *terminal) expect(t *testing.T, text string) {
+	t.Helper()
+	guard := time.AfterFunc(time.Minute, func() { x.cmd.Process.Kill() })
+	defer guard.Stop()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for {
+		if i := strings.Index(string(x.shown[x.past:]), text); i >= 0 {
+			x.past += i + len(text)
+			return
+		}
+		if x.ended {
+			t.Fatalf("it ended without %q: %q", text, x.shown[x.past:])
+		}
+		x.more.Wait()
+	}
+}
+
+// resize changes the size of the terminal.
+func (x *terminal) resize(t *testing.T, width, height uint16) {
+	t.Helper()
+	ioctl(t, x.user, syscall.TIOCSWINSZ, unsafe.Pointer(&[4]uint16{height, width, 0, 0}))
+}
+
+// settings returns how the terminal treats what is typed and written.
+func (x *terminal) settings(t *testing.T) syscall.Termios {
+	t.Helper()
+	var settings syscall.Termios
+	ioctl(t, x.user, syscall.TCGETS, unsafe.Pointer(&settings))
+	return settings
+}
+
+// typeIn types keys.
+func (x *terminal) typeIn(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := x.user.WriteString(keys); err != nil {
+		t.Fatal(err)
 	}
 }
 

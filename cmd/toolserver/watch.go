@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +60,7 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 				return err
 			}
 			defer client.close()
-			return client.follow(newView(asJSON, raw), client.watch(&pb.WatchExecutionRequest{
+			return client.follow(newView(newStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, AfterSequence: after,
 			}), after, nil)
 		},

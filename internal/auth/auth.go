@@ -22,11 +22,15 @@ type Principal struct {
 
 	// Operator says that the principal runs this server and may look into it.
 	Operator bool
+
+	// Approver says that the principal sees the questions of everybody's calls,
+	// and may answer those of others.
+	Approver bool
 }
 
 // Local is the principal of callers inside the process and, where
 // authentication is off, of everybody who reaches the server.
-var Local = Principal{Name: "local", Operator: true}
+var Local = Principal{Name: "local", Operator: true, Approver: true}
 
 // Server is the name of the server itself where it acts: nobody else has it.
 const Server = "server"

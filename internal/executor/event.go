@@ -6,6 +6,7 @@ package executor
 import (
 	"time"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -17,18 +18,31 @@ type Event struct {
 	Body Body
 }
 
-// A Body is what happened: [Accepted], [Started], [Output], [Progress],
-// [Partial], [UserMessage], [Heartbeat], [Skipped] or [Finished].
+// A Body is what happened: [Accepted], [ApprovalRequested], [ApprovalResolved],
+// [Started], [Output], [Progress], [Partial], [UserMessage], [Heartbeat],
+// [Skipped] or [Finished].
 type Body interface {
 	// weight is about how many bytes of memory the body holds.
 	weight() int
 }
 
-// Accepted says that a call may run.
+// Accepted says that a call may run, or that a person is asked whether it may.
 type Accepted struct {
 	SessionID, CallID, Tool string
 	Verdict                 policy.Verdict
+	Policy                  string // the version that judged
 	Timeout                 time.Duration
+}
+
+// ApprovalRequested says that a person is asked: before Started whether the call
+// may run, after it what the tool wants to know.
+type ApprovalRequested struct{ Question *approval.Question }
+
+// ApprovalResolved tells how a question ended. Each ApprovalRequested is
+// followed by one.
+type ApprovalResolved struct {
+	QuestionID string
+	Answer     approval.Answer
 }
 
 // Started says that the tool began to run.
@@ -67,8 +81,10 @@ type Finished struct {
 	// Failure is what went wrong; nil when the call succeeded.
 	Failure *Failure
 
-	// Verdict is set when Outcome is Denied.
+	// Verdict is set when Outcome is Denied, and Policy is the version that
+	// denied.
 	Verdict *policy.Verdict
+	Policy  string
 
 	// Cancelled is set when Outcome is Cancelled.
 	Cancelled *Cancellation
@@ -122,6 +138,10 @@ const eventWeight = 64 // of an event without its body
 
 func (a Accepted) weight() int { return 256 + len(a.CallID) }
 func (Started) weight() int    { return 0 }
+
+func (a ApprovalRequested) weight() int { return a.Question.Weight() }
+func (a ApprovalResolved) weight() int  { return a.Answer.Weight() }
+
 func (p Progress) weight() int { return 64 + len(p.Message) + len(p.Unit) }
 func (p Partial) weight() int  { return 64*len(p.Content) + contentBytes(p.Content) }
 func (Heartbeat) weight() int  { return 0 }

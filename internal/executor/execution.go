@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
@@ -36,25 +37,48 @@ type Order struct {
 	// same digest only.
 	Digest [32]byte
 
-	// Tool is the name of the tool. For an unknown one: the name asked for.
+	// Tool is the name of the tool. For an unknown one: the name asked for. Spec
+	// describes it; nil for an unknown one.
 	Tool string
+	Spec *tools.Spec
 
 	// Call is what to run; nil for a refused call. A quick one has ended when
 	// Start returns.
 	Call  tools.Call
 	Quick bool
 
-	// Verdict is what let the call pass.
+	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
+
+	// Ask is what a person is asked before the call runs; nil for one that runs
+	// at once. The executor fills in whose call it is.
+	Ask *approval.Question
+
+	// Policy is the version of the policy that judged.
+	Policy string
 
 	// Refusal is how a refused call ends; nil for one that runs.
 	Refusal *Finished
+
+	// Record, if set, is told of the execution before anything of it happens.
+	// What it returns, if anything, is how it ends at once.
+	Record func(*Execution) *Finished
+
+	// Release, if set, is called once the call has ended, or did not become an
+	// execution.
+	Release func()
 
 	// Timeout is how long the tool may run, within the limits of the executor;
 	// 0 means the default.
 	Timeout      time.Duration
 	OnDisconnect OnDisconnect
 	Purpose      string
+}
+
+func (o *Order) release() {
+	if o.Release != nil {
+		o.Release()
+	}
 }
 
 // OnDisconnect is what happens to an execution that no reader follows any more.
@@ -95,7 +119,7 @@ var errTimedOut = errors.New("timed out")
 // methods are safe for concurrent use.
 type Execution struct {
 	ID      string
-	Order   Order // without Call once it runs
+	Order   Order // without what only its beginning needs
 	Created time.Time
 
 	executor *Executor
@@ -113,9 +137,14 @@ type Execution struct {
 	caller    *reader                 // kept for the caller; nil once taken
 	cancel    context.CancelCauseFunc // nil once the end began
 	told      bool                    // to stop
+	ticket    *approval.Ticket        // nil but while the call waits for an answer
+	remark    string                  // what an approver said to the model
 
 	timeout  *time.Timer
-	grace    *time.Timer // runs while nobody follows
+	deadline time.Time     // when timeout is due
+	left     time.Duration // what was left of it when the tool began to ask
+	asking   int           // questions of the tool that wait
+	grace    *time.Timer   // runs while nobody follows
 	progress coalescer
 
 	emitting sync.Mutex // held over the offsets and the order of output
@@ -133,6 +162,9 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 			x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
 		}
 	}()
+	if starting := x.executor.config.Starting; starting != nil {
+		starting(x)
+	}
 	result, err := call.Run(ctx, (*sink)(x))
 	x.finish(x.conclude(ctx, result, err))
 }
@@ -141,19 +173,25 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 // before the goroutine, so that a reader finds both first events at once and is
 // woken for the end only.
 func (x *Execution) start() {
-	now := time.Now()
 	x.mu.Lock()
-	x.state, x.started = Running, now
+	defer x.mu.Unlock()
+	x.begin(time.Now())
+}
+
+func (x *Execution) begin(now time.Time) {
+	x.state, x.started, x.deadline = Running, now, now.Add(x.Order.Timeout)
 	if !x.told {
 		x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	}
-	x.mu.Unlock()
 	x.log.append(Started{}, now, nil)
 }
 
 // conclude tells from what a tool returned how the execution ended. A tool
 // that did what it was asked succeeded, also when it was told to stop by then.
 func (x *Execution) conclude(ctx context.Context, result tools.Result, err error) Finished {
+	if x.remark != "" {
+		result.Content = slices.Concat([]tools.Content{tools.Text(x.remark)}, result.Content)
+	}
 	if err == nil {
 		return Finished{Outcome: Succeeded, Result: result}
 	}
@@ -194,19 +232,32 @@ func withFailure(outcome Outcome, code, message string) Finished {
 
 // stop tells a running call to stop, for a reason. The first reason counts. A
 // tool that does not stop in time is left behind: the execution ends, and what
-// the tool does later is nobody's business.
+// the tool does later is nobody's business. A call that waits for an answer ends
+// at once.
 func (x *Execution) stop(cause error) {
+	if ticket := x.tell(cause); ticket != nil {
+		x.withdraw(ticket, cause)
+	}
+}
+
+// tell notes that the execution is to stop, and tells its tool. It returns the
+// question that a call waits for, if it does.
+func (x *Execution) tell(cause error) *approval.Ticket {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.cancel == nil || x.told {
-		return
+		return nil
 	}
 	x.told = true
 	x.cancel(cause)
+	if x.ticket != nil {
+		return x.ticket
+	}
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}
 	x.timeout = time.AfterFunc(x.executor.config.StopGrace, func() { x.finish(x.stopped(cause)) })
+	return nil
 }
 
 // Cancel tells the execution to stop and why. It does not wait for the end and
@@ -223,6 +274,7 @@ func (x *Execution) finish(finished Finished) {
 	}
 	x.cancel(nil)
 	x.cancel = nil
+	x.stopWaiting()
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}
@@ -322,6 +374,13 @@ func (x *Execution) followed(change int) {
 	if abandoned && x.Order.OnDisconnect == CancelAtOnce {
 		x.Cancel("the client disconnected", auth.Server)
 	}
+}
+
+// asked reports whether the call waits for an answer before it runs.
+func (x *Execution) asked() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ticket != nil
 }
 
 // Info is where an execution stands at one moment.

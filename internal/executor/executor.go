@@ -22,6 +22,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 )
@@ -47,6 +48,12 @@ type Config struct {
 	// Observe, if set, is called once for each execution, with its end, just
 	// before anybody sees it.
 	Observe func(*Execution, *Finished)
+
+	// Starting, if set, is called just before a tool runs.
+	Starting func(*Execution)
+
+	// Desk is where questions are put. Without one nobody can be asked.
+	Desk *approval.Desk
 
 	MaxRunning       int           // unfinished executions at once; 20,000
 	DefaultTimeout   time.Duration // of a tool that names none; 2 minutes
@@ -90,6 +97,7 @@ type Executor struct {
 	birth  string // tells this executor's ids from those of any other
 
 	outputBytes atomic.Uint64
+	waiting     atomic.Int64 // executions that wait for an answer
 	runners     runners
 
 	mu       sync.Mutex
@@ -129,11 +137,12 @@ func New(config Config) *Executor {
 func (e *Executor) Config() Config { return e.config }
 
 // Start begins to carry out an order, or to follow it: the same call id with
-// the same digest returns the execution there is. It waits for quick calls only.
+// the same digest returns the execution there is. It waits for quick calls only,
+// and never for the answer to a question.
 // ctx gives the call its identity and trace; its end means nothing.
 func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
-	call := order.Call
-	order.Call = nil
+	call, question, record := order.Call, order.Ask, order.Record
+	order.Call, order.Ask, order.Record = nil, nil, nil
 	order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := &Execution{
@@ -144,16 +153,25 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 	x.caller = x.log.follow(0)
 	if existing, err := e.register(x); existing != nil || err != nil {
 		cancel(nil)
+		order.release()
 		return existing, err
 	}
-	if order.Refusal != nil {
-		x.finish(*order.Refusal)
+	refusal := order.Refusal
+	if record != nil {
+		refusal = cmp.Or(record(x), refusal)
+	}
+	if refusal != nil {
+		x.finish(*refusal)
 		return x, nil
 	}
 	x.log.append(Accepted{
 		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
-		Verdict: order.Verdict, Timeout: order.Timeout,
+		Verdict: order.Verdict, Policy: order.Policy, Timeout: order.Timeout,
 	}, x.Created, nil)
+	if question != nil {
+		x.ask(ctx, *question, call)
+		return x, nil
+	}
 	x.start()
 	if order.Quick {
 		x.run(ctx, call)
@@ -304,6 +322,7 @@ func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
 // leave makes room for other calls: the tool of x has ended.
 func (e *Executor) leave(x *Execution, finished *Finished) {
 	x.Order.Session.Leave()
+	x.Order.release()
 	e.mu.Lock()
 	e.running--
 	e.mu.Unlock()
@@ -364,13 +383,17 @@ func (e *Executor) closeIfIdle() {
 	}
 }
 
-// Drain takes no new calls and waits for those that run. When ctx ends, the
-// rest is cancelled, with reason. After Drain every execution has ended.
+// Drain takes no new calls and waits for those that run. Those that wait for an
+// answer are cancelled, with reason; when ctx ends, the rest is too. After Drain
+// every execution has ended.
 func (e *Executor) Drain(ctx context.Context, reason string) {
 	e.mu.Lock()
 	e.draining = true
 	e.closeIfIdle()
 	e.mu.Unlock()
+	for _, x := range e.unfinished((*Execution).asked) {
+		x.Cancel(reason, auth.Server)
+	}
 	select {
 	case <-e.idle:
 		return
@@ -399,7 +422,7 @@ func (e *Executor) Close() {
 	e.runners.close()
 }
 
-// Stats are counts for metrics.
+// Stats are counts for metrics. What waits for an answer does not run.
 type Stats struct {
 	Running, Waiting, Retained int
 	LogBytes                   int64
@@ -410,8 +433,9 @@ type Stats struct {
 func (e *Executor) Stats() Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	waiting := int(e.waiting.Load())
 	return Stats{
-		Running: e.running, Retained: len(e.retained), LogBytes: e.limits.used.Load(),
+		Running: max(e.running-waiting, 0), Waiting: waiting, Retained: len(e.retained), LogBytes: e.limits.used.Load(),
 		DroppedEvents: e.limits.dropped.Load(), OutputBytes: e.outputBytes.Load(),
 	}
 }

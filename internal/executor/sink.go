@@ -4,7 +4,6 @@
 package executor
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -40,9 +39,12 @@ func (s *sink) Emit(report tools.Report) {
 	}
 }
 
-// Ask finds nobody to ask.
-func (s *sink) Ask(context.Context, []tools.Question) ([]tools.Answer, error) {
-	return nil, tools.Failf("unanswered", "Nobody can be asked on this server.")
+// emitInOrder appends an event after the progress that came before it.
+func (x *Execution) emitInOrder(body Body) {
+	x.emitting.Lock()
+	defer x.emitting.Unlock()
+	x.flushProgress()
+	x.emit(body)
 }
 
 // emit appends an event at the pace of the readers, until the execution ends.

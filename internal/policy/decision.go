@@ -19,6 +19,11 @@ type Call struct {
 	Level     tools.Level
 	Mode      tools.Mode
 
+	// Workspace and Home are what paths are seen from, absolute and clean. Where
+	// they are not known, patterns that begin with / do not reach into the
+	// workspace, and ~ is any user's home for rules that deny or ask.
+	Workspace, Home string
+
 	// Spec is the tool, Input what it was given, Effects what it would touch,
 	// with resolved paths.
 	Spec    *tools.Spec
@@ -37,8 +42,9 @@ type Decision struct {
 	// Policy is the version of the policy that decided.
 	Policy string
 
-	// Effects are those of the call, each with its own verdict. The most severe
-	// is the decision.
+	// Effects are those of the call, each with its own verdict, and at the end
+	// one that stands for the call itself: it uses its tool. The most severe
+	// verdict is the decision.
 	Effects []Judged
 }
 
@@ -53,6 +59,10 @@ type Tier struct {
 	// Kind and Pattern tell what the tier covers: see the kinds.
 	Kind    TierKind
 	Pattern string
+
+	// Effect is what may be done with a file or directory: ReadsPath, or
+	// WritesPath, which includes reading. It is 0 for other kinds.
+	Effect tools.EffectKind
 
 	// Label says it to a person, such as `git pull *`.
 	Label string

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package policy decides whether a call may run. It judges the effects of a
-// call, never the tool behind it, and does no I/O.
+// call by rules, grants, mode and level, never knows the tool behind it, and
+// does no I/O.
 package policy
 
 import (
 	"fmt"
-
-	"github.com/toolserver/toolserver/internal/tools"
+	"time"
 )
 
 // Action is what a verdict does with a call. The zero value denies.
@@ -20,83 +20,140 @@ const (
 	Allow
 )
 
+var actionNames = [...]string{"deny", "ask", "allow"}
+
+func (a Action) String() string { return actionNames[a] }
+
+// UnmarshalText reads the word for an action.
+func (a *Action) UnmarshalText(text []byte) error {
+	for i, name := range actionNames {
+		if name == string(text) {
+			*a = Action(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no action: want allow, ask or deny", text)
+}
+
 // A Verdict is an action and why. Its zero value denies.
 type Verdict struct {
 	Action Action
 
-	// Rule names what decided: a rule, a mode, a level.
+	// Rule names what decided: a rule, a protected path, a grant, a mode, a level.
 	Rule string
 
 	// Reason says why, in a sentence for the model.
 	Reason string
 }
 
-// A Subject is the side of a call that asks: how far its session is trusted.
-type Subject struct {
-	Level tools.Level
-	Mode  tools.Mode
+// A Policy is what a policy file says. It never changes, and is safe for
+// concurrent use. A nil Policy denies everything.
+type Policy struct {
+	version      string
+	rules        []rule
+	byKind       [len(kinds)][]*rule // those that could match an effect of a kind, in order
+	protected    []pathPattern
+	explicitOnly []toolPattern
+	limits       []Limit
+	loopGuard    LoopGuard
+	approvals    Approvals
+	names        []namedTool // for Check
+	file         string
 }
 
-// Engine decides. The zero value denies everything.
-type Engine struct{ ready bool }
-
-// New returns an engine that judges by level and mode.
-func New() *Engine { return &Engine{ready: true} }
-
-// Decide judges a call of the tool described by spec with these effects.
-func (e *Engine) Decide(who Subject, spec tools.Spec, effects []tools.Effect) Verdict {
-	if e == nil || !e.ready {
-		return Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}
+// Version stands for the text of the policy.
+func (p *Policy) Version() string {
+	if p == nil {
+		return ""
 	}
-	if who.Mode == tools.ModeDeny {
-		return Verdict{Deny, "mode deny", "The session is in mode deny: no call may run."}
-	}
-	noMode := Verdict{Deny, "mode none", "The session has no mode, so nothing may run."}
-	if who.Mode < tools.ModeAsk || who.Mode > tools.ModeAcceptEdits {
-		return noMode
-	}
-	if spec.Level < tools.ReadOnly || spec.Level > who.Level {
-		return Verdict{Deny, "level", fmt.Sprintf(
-			"%s needs level %s and the session has %s.", spec.Name, spec.Level, who.Level)}
-	}
-	if !mutates(spec, effects) {
-		return Verdict{Allow, "read_only", "The call changes nothing."}
-	}
-	switch who.Mode {
-	case tools.ModeAllow:
-		return Verdict{Allow, "mode allow", "The session is in mode allow."}
-	case tools.ModeAcceptEdits:
-		if onlyFiles(effects) && spec.Level <= tools.WorkspaceWrite {
-			return Verdict{Allow, "mode accept_edits", "The session accepts edits of workspace files."}
-		}
-		return Verdict{Ask, "mode accept_edits", "The call does more than edit workspace files."}
-	case tools.ModePlan:
-		return Verdict{Deny, "mode plan", "The session is in mode plan: look and plan, change nothing."}
-	case tools.ModeAsk:
-		return Verdict{Ask, "mode ask", "The session asks before anything is changed."}
-	}
-	return noMode
+	return p.version
 }
 
-// mutates reports whether a call could change something. A tool above
-// ReadOnly counts as changing whatever effects it names.
-func mutates(spec tools.Spec, effects []tools.Effect) bool {
-	if spec.Level != tools.ReadOnly {
-		return true
+// Limits are the rate limits, in the order of the file. The slice must not be
+// changed.
+func (p *Policy) Limits() []Limit {
+	if p == nil {
+		return nil
 	}
-	for _, effect := range effects {
-		if effect.Kind != tools.ReadsPath {
-			return true
-		}
-	}
-	return false
+	return p.limits
 }
 
-func onlyFiles(effects []tools.Effect) bool {
-	for _, effect := range effects {
-		if effect.Kind != tools.ReadsPath && effect.Kind != tools.WritesPath {
-			return false
+// LoopGuard is when a model that goes in circles is stopped.
+func (p *Policy) LoopGuard() LoopGuard {
+	if p == nil {
+		return LoopGuard{}
+	}
+	return p.loopGuard
+}
+
+// Approvals is how people are asked.
+func (p *Policy) Approvals() Approvals {
+	if p == nil {
+		return Approvals{}
+	}
+	return p.approvals
+}
+
+// A Limit bounds how often and how many at once calls of some tools may run.
+type Limit struct {
+	// Name tells it apart from others; it is "limit" and its place in the file
+	// where none was given.
+	Name string
+
+	// Tools are patterns as in [tools.Selection]; none means every tool.
+	Tools []string
+
+	// Rate is how many calls a second are let through for good, and Burst how
+	// many at once after a pause. A Rate of 0 does not limit.
+	Rate  float64
+	Burst int
+
+	// Concurrent is how many may run at the same time; 0 does not limit.
+	Concurrent int
+
+	// Per is who shares the limit.
+	Per Scope
+
+	// Shadow counts and reports, and lets pass.
+	Shadow bool
+}
+
+// Scope is who shares a limit.
+type Scope int
+
+const (
+	PerSession Scope = iota
+	PerPrincipal
+	PerServer
+)
+
+var scopeNames = [...]string{"session", "principal", "server"}
+
+func (s Scope) String() string { return scopeNames[s] }
+
+// UnmarshalText reads the word for a scope.
+func (s *Scope) UnmarshalText(text []byte) error {
+	for i, name := range scopeNames {
+		if name == string(text) {
+			*s = Scope(i)
+			return nil
 		}
 	}
-	return len(effects) > 0
+	return fmt.Errorf("%q is no scope: want session, principal or server", text)
+}
+
+// LoopGuard is when a model that goes in circles is stopped: after the same call
+// this many times in a row, or two calls in turn this many times. 0 is never.
+type LoopGuard struct {
+	Repeat    int `yaml:"repeat"`
+	Alternate int `yaml:"alternate"`
+}
+
+// Approvals is how people are asked.
+type Approvals struct {
+	// Expire is how long a question waits for its answer.
+	Expire time.Duration `yaml:"expire"`
+
+	// Self lets the principal that made a call answer for it.
+	Self bool `yaml:"self"`
 }

@@ -220,7 +220,7 @@ func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
 	n.dirs, n.files = nil, nil
 	for _, e := range m.lister.entries {
 		switch e.kind {
-		case workspace.FileKind:
+		case workspace.Regular:
 			f := files[e.name]
 			if delete(files, e.name); f == nil {
 				f = &fileNode{name: e.name, path: join(n.path, e.name), dir: n}
@@ -233,7 +233,7 @@ func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
 				m.dirtyFiles[f] = true
 			}
 			n.files = append(n.files, f)
-		case workspace.DirKind:
+		case workspace.Directory:
 			s := dirs[e.name]
 			if s == nil || s.gone {
 				s = &dirNode{name: e.name, path: join(n.path, e.name), parent: n, depth: n.depth + 1}
@@ -340,7 +340,7 @@ func (m *memory) arrange() {
 // was called. After errCold and errMissed the memory is of no use.
 func (m *memory) sync(ctx context.Context) error {
 	missed := false
-	if err := m.watch.Changes(func(c workspace.Change) { missed = !m.note(c) || missed }); err != nil || missed {
+	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
 		return errMissed
 	}
 	for n := range m.restless {
@@ -422,7 +422,7 @@ func (m *memory) relistDirty(ctx context.Context) error {
 }
 
 // note takes note of a change. It returns false where changes were missed.
-func (m *memory) note(c workspace.Change) bool {
+func (m *memory) note(c workspace.Notice) bool {
 	if c.Missed {
 		return false
 	}
@@ -452,7 +452,7 @@ func (m *memory) note(c workspace.Change) bool {
 }
 
 // noteName keeps account of names that come and go.
-func (m *memory) noteName(p place, c workspace.Change) {
+func (m *memory) noteName(p place, c workspace.Notice) {
 	switch {
 	case c.Came && c.IsDir:
 		m.suspect = true // nobody watched what went on in it

@@ -343,23 +343,23 @@ func (w *walk) open(p *piece, l *lister) bool {
 func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 	deeper := w.scope.MaxDepth == 0 || p.depth+1 < w.scope.MaxDepth
 	for _, e := range l.entries {
-		if e.kind == workspace.FileKind && w.scope.rejects(e.name) {
+		if e.kind == workspace.Regular && w.scope.rejects(e.name) {
 			continue
 		}
 		kind, f, full := e.kind, entry{name: e.name}, join(p.path, e.name)
-		if kind == workspace.LinkKind && w.scope.Follow {
+		if kind == workspace.Link && w.scope.Follow {
 			if f.real, kind = w.follow(p, full); f.real == "" {
 				continue
 			}
 		}
-		if kind != workspace.FileKind && (kind != workspace.DirKind || !deeper) {
+		if kind != workspace.Regular && (kind != workspace.Directory || !deeper) {
 			continue
 		}
 		ignore := undecided
 		if !w.scope.NoIgnore {
-			ignore = p.rules.judge(full, e.name, kind == workspace.DirKind)
+			ignore = p.rules.judge(full, e.name, kind == workspace.Directory)
 		}
-		if kind == workspace.DirKind {
+		if kind == workspace.Directory {
 			if w.scope.enters(full, e.name, ignore) {
 				dirs = append(dirs, f)
 			}
@@ -488,7 +488,7 @@ func (l *lister) list(d *workspace.Dir) error {
 	l.entries, l.has = l.entries[:0], ruleFiles{}
 	return d.List(l.buffer, func(name []byte, kind workspace.Kind) bool {
 		l.has.see(name)
-		if kind != workspace.OtherKind {
+		if kind != workspace.Special {
 			l.entries = append(l.entries, listed{string(name), kind})
 		}
 		return true

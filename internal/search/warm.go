@@ -371,7 +371,7 @@ func (m *memory) glob(c *chooser, order Order) (files []File, sum Summary, ok bo
 		stat := f.stat
 		if (order == ByTime || sizes) && m.unsure[f] {
 			var err error
-			if stat, err = m.top.Lstat(f.path); err != nil || stat.Kind != workspace.FileKind {
+			if stat, err = m.top.Lstat(f.path); err != nil || stat.Kind != workspace.Regular {
 				continue
 			}
 		}
@@ -381,7 +381,7 @@ func (m *memory) glob(c *chooser, order Order) (files []File, sum Summary, ok bo
 	}
 	for _, f := range s.hidden {
 		stat, err := m.top.Lstat(f.path)
-		if err == nil && stat.Kind == workspace.FileKind && (!sizes || stat.Size <= c.MaxSize) {
+		if err == nil && stat.Kind == workspace.Regular && (!sizes || stat.Size <= c.MaxSize) {
 			files = append(files, File{Path: f.path, MTime: stat.MTime})
 		}
 	}

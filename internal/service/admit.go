@@ -9,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -22,8 +25,11 @@ import (
 type admission struct {
 	registry *tools.Registry
 	sessions *session.Store
-	policy   *policy.Engine
+	rules    *rules
+	desk     *approval.Desk
 	executor *executor.Executor
+	auditor  *auditor
+	meters   *meters
 }
 
 // look judges each message that asks for a tool to run, and leaves the order
@@ -51,38 +57,163 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	if existing, err := a.executor.Existing(order); existing != nil || err != nil {
 		return order, err // judged when it first came
 	}
-	entry, ok := a.registry.Lookup(request.GetTool())
-	settings := order.Session.Settings()
-	if !ok || !settings.Tools.Has(&entry.Spec) {
-		return refuse(order, executor.NoSuchTool, "no_such_tool", a.unknown(request.GetTool(), settings.Tools)), nil
+	for {
+		judged, current := order, a.rules.current()
+		if err := a.judge(ctx, &judged, current, request.GetTool(), input); err != nil {
+			return order, err
+		}
+		judged.Record = a.auditor.recorder(ctx, &judged, input)
+		if judged.Refusal != nil || a.count(&judged, current, input) {
+			return judged, nil
+		}
+		// The policy was replaced meanwhile: the call is judged by the new one.
 	}
-	order.Tool = entry.Spec.Name
-	if entry.Unavailable != "" {
-		return refuse(order, executor.NoSuchTool, "unavailable",
-			fmt.Sprintf("The tool %s cannot be used here: it %s.", order.Tool, entry.Unavailable)), nil
+}
+
+// judge finds the tool, decodes the input and has the policy decide.
+func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, name string, input toolInput) error {
+	entry, refusal := a.find(order.Session, p, name)
+	if refusal != nil {
+		order.Refusal = refusal
+		if entry != nil {
+			order.Tool = entry.Spec.Name
+		}
+		return nil
 	}
+	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
 	if order.Timeout == 0 {
 		order.Timeout = entry.Spec.DefaultTimeout
 	}
-	if input.problem != nil {
-		return refuseInput(order, input.problem), nil
-	}
-	env := tools.Env{SessionID: order.Session.ID, CallID: order.CallID, Workspace: order.Session.Workspace}
-	call, err := entry.Tool.Decode(env, input.json) // once: policy and tool share this value
+	call, err := decode(entry, order.Session, p, order.CallID, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
-		return refuseInput(order, wrong), nil
+		order.Refusal = refusedInput(order.Tool, wrong)
+		return nil
 	}
 	if err != nil {
-		return order, err
+		return err
 	}
 	rpcOf(ctx).decoded(input.json)
-	who := policy.Subject{Level: settings.Level, Mode: settings.Mode}
-	order.Verdict = a.policy.Decide(who, entry.Spec, call.Effects())
-	if order.Verdict.Action != policy.Allow {
-		return deny(order), nil
+
+	subject := subjectOf(order.Session, entry, input.json, call.Effects())
+	grants := a.desk.Grants(order.Session)
+	if len(grants) > 0 {
+		subject.Digest = callDigest(order.Tool, input.json)
 	}
-	order.Call, order.Quick = call, entry.Spec.Quick
-	return order, nil
+	decision := p.Decide(subject, grants)
+	order.Verdict = decision.Verdict
+	if decision.Action == policy.Deny {
+		order.Refusal = refused(order)
+		return nil
+	}
+	order.Call, order.Spec = call, &entry.Spec
+	if decision.Action == policy.Ask {
+		order.Quick = false
+		subject.Digest = callDigest(order.Tool, input.json)
+		order.Ask = question(ctx, order, p, subject, decision, call)
+	}
+	return nil
+}
+
+// find returns the tool that a session calls by a name, or why there is none.
+// One that is denied outright is not told from one that does not exist.
+func (a *admission) find(s *session.Session, p *policy.Policy, name string) (*tools.Entry, *executor.Finished) {
+	entry, ok := a.registry.Lookup(name)
+	if !ok || !available(s, p, &entry.Spec) {
+		return nil, refusal(executor.NoSuchTool, "no_such_tool", a.unknown(s, p, name))
+	}
+	if entry.Unavailable != "" {
+		return entry, refusal(executor.NoSuchTool, "unavailable",
+			fmt.Sprintf("The tool %s cannot be used here: it %s.", entry.Spec.Name, entry.Unavailable))
+	}
+	return entry, nil
+}
+
+// available reports whether a session has a tool.
+func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
+	settings := s.Settings()
+	return settings.Tools.Has(spec) &&
+		(!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) &&
+		!p.Hidden(s.Owner, settings.Labels, spec)
+}
+
+// decode returns the call that an input asks for. It is decoded once: policy and
+// tool share this value.
+func decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID string, input toolInput) (tools.Call, error) {
+	if input.problem != nil {
+		return nil, input.problem
+	}
+	return entry.Tool.Decode(tools.Env{
+		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
+		Session: s, Changes: s.Changes, Protected: p.Protected,
+	}, input.json)
+}
+
+// subjectOf returns a call as the policy sees it.
+func subjectOf(s *session.Session, entry *tools.Entry, input []byte, effects []tools.Effect) *policy.Call {
+	settings := s.Settings()
+	return &policy.Call{
+		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
+		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(),
+		Spec: &entry.Spec, Input: input, Effects: effects,
+	}
+}
+
+// count counts the call against the limits of the policy that judged it, last of
+// all, and refuses it where it is one too many. It reports false, and counts
+// nothing, where another policy has come into force.
+func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInput) bool {
+	call := limit.Call{Spec: order.Spec, Principal: order.Owner, Session: order.Session.ID}
+	if p.LoopGuard() != (policy.LoopGuard{}) {
+		call.Digest = callDigest(order.Tool, input.json)
+	}
+	permit, tooMany, ok := a.rules.take(p, call)
+	if !ok {
+		return false
+	}
+	for _, shadow := range permit.Shadows() {
+		a.meters.shadowLimited.Inc(shadow.Rule, order.Tool)
+	}
+	if tooMany != nil {
+		a.meters.limited.Inc(tooMany.Rule, order.Tool)
+		order.Refusal = refusal(executor.RateLimited, "rate_limited", tooMany.Message)
+		order.Refusal.Failure.Retryable, order.Refusal.Failure.RetryAfter = tooMany.RetryAfter > 0, tooMany.RetryAfter
+		order.Call, order.Ask = nil, nil
+		return true
+	}
+	if permit != nil {
+		order.Release = permit.Release
+	}
+	return true
+}
+
+// question returns what a person is asked about a call.
+func question(ctx context.Context, order *executor.Order, p *policy.Policy, subject *policy.Call, decision policy.Decision, call tools.Call) *approval.Question {
+	q := &approval.Question{
+		Digest:   bound(subject, order.Policy),
+		Decision: decision,
+		Preview:  tools.Preview{Kind: tools.PreviewText, Text: string(subject.Input)},
+		Tiers:    p.Tiers(subject, decision),
+		Rejudge:  func(grants []policy.Grant) policy.Verdict { return p.Decide(subject, grants).Verdict },
+	}
+	if expire := p.Approvals().Expire; expire > 0 {
+		q.Expires = time.Now().Add(expire)
+	}
+	if shown, ok := call.(tools.Previewer); ok {
+		q.Preview = shown.Preview(ctx)
+	}
+	return q
+}
+
+// callDigest stands for a tool and its input, however it was written.
+func callDigest(tool string, input []byte) [32]byte {
+	return sha256.Sum256(append([]byte(tool+"\x00"), canonical(input)...))
+}
+
+// bound stands for one call in one session under one version of the policy: what
+// an answer is bound to.
+func bound(subject *policy.Call, version string) [32]byte {
+	text := fmt.Appendf(nil, "%x %q %q %q", subject.Digest, subject.Principal, subject.SessionID, version)
+	return sha256.Sum256(text)
 }
 
 // Limits of the envelope, in bytes.
@@ -147,11 +278,11 @@ func digest(tool string, input toolInput) [32]byte {
 
 // unknown explains to the model that there is no such tool, with the nearest
 // names among those the session has.
-func (a *admission) unknown(name string, selection tools.Selection) string {
+func (a *admission) unknown(s *session.Session, p *policy.Policy, name string) string {
 	entries, _ := a.registry.All()
 	var names []string
 	for _, entry := range entries {
-		if selection.Has(&entry.Spec) {
+		if available(s, p, &entry.Spec) {
 			names = append(names, entry.Spec.Name)
 		}
 	}
@@ -162,33 +293,28 @@ func (a *admission) unknown(name string, selection tools.Selection) string {
 	return message + " ListTools tells which there are."
 }
 
-func refuse(order executor.Order, outcome executor.Outcome, code, message string) executor.Order {
-	order.Refusal = &executor.Finished{
+// refusal returns how a call ends that does not run.
+func refusal(outcome executor.Outcome, code, message string) *executor.Finished {
+	return &executor.Finished{
 		Outcome: outcome,
 		Result:  tools.TextResult(message),
 		Failure: &executor.Failure{Code: code, Message: message},
 	}
-	return order
 }
 
-func refuseInput(order executor.Order, wrong *tools.InputError) executor.Order {
-	message := fmt.Sprintf("The input of %s is not valid. Correct it and call again:\n%s", order.Tool, wrong)
-	order = refuse(order, executor.InvalidInput, "invalid_input", message)
-	order.Refusal.Failure.Problems = wrong.Problems
-	return order
+func refusedInput(tool string, wrong *tools.InputError) *executor.Finished {
+	end := refusal(executor.InvalidInput, "invalid_input",
+		fmt.Sprintf("The input of %s is not valid. Correct it and call again:\n%s", tool, wrong))
+	end.Failure.Problems = wrong.Problems
+	return end
 }
 
-// deny refuses a call that the policy does not allow. Nobody can be asked yet,
-// so a question is a refusal too.
-func deny(order executor.Order) executor.Order {
-	message := order.Verdict.Reason
-	if order.Verdict.Action == policy.Ask {
-		message += " Nobody can be asked for approval on this server."
-	}
-	order = refuse(order, executor.Denied, "denied", message)
+// refused returns how a call ends that the policy denies.
+func refused(order *executor.Order) *executor.Finished {
+	end := refusal(executor.Denied, "denied", order.Verdict.Reason)
 	verdict := order.Verdict
-	order.Refusal.Verdict = &verdict
-	return order
+	end.Verdict, end.Policy = &verdict, order.Policy
+	return end
 }
 
 var onDisconnectFrom = map[pb.OnDisconnect]executor.OnDisconnect{

@@ -77,9 +77,10 @@ const frame = 160
 
 func (m *eventMessage) accepted(body *executor.Accepted) mem.BufferSlice {
 	w := newBackward(frame + 64 + len(body.SessionID) + len(body.CallID) + len(body.Tool) +
-		len(body.Verdict.Rule) + len(body.Verdict.Reason))
+		len(body.Verdict.Rule) + len(body.Verdict.Reason) + len(body.Policy))
 	w.duration(5, body.Timeout)
 	end := w.at
+	w.text(4, body.Policy)
 	w.text(3, body.Verdict.Reason)
 	w.text(2, body.Verdict.Rule)
 	w.number(1, uint64(actionToProto[body.Verdict.Action]))

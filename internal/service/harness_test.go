@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
@@ -53,6 +54,7 @@ var tokens = []auth.Token{
 	{Principal: auth.Principal{Name: "alice"}, Secret: "alice-alice-alice"},
 	{Principal: auth.Principal{Name: "bob"}, Secret: "bob-bob-bob-bob-bob"},
 	{Principal: auth.Principal{Name: "root", Operator: true}, Secret: "root-root-root-root"},
+	{Principal: auth.Principal{Name: "carol", Approver: true}, Secret: "carol-carol-carol"},
 }
 
 func withTokens(c *service.Config) {
@@ -60,7 +62,7 @@ func withTokens(c *service.Config) {
 	if err != nil {
 		panic(err)
 	}
-	c.Authenticator = authenticator
+	c.Authenticator, c.Approvals.SelfApproval = authenticator, false
 }
 
 // serve starts a server that is shut down with the test. Besides the first
@@ -79,8 +81,9 @@ func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 	config := service.Config{
 		Logger:        zap.New(core),
 		Registry:      registry,
-		Policy:        policy.New(),
+		Policy:        policy.Builtin(),
 		Authenticator: auth.None{},
+		Approvals:     approval.Config{SelfApproval: true},
 		Metrics:       s.metrics,
 		Version:       "test",
 		Reflection:    true,
@@ -96,7 +99,10 @@ func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 	for _, option := range options {
 		option(&config)
 	}
-	s.Server = service.New(config)
+	var err error
+	if s.Server, err = service.New(config); err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +138,8 @@ func (s *testServer) write(name, text string) {
 type client struct {
 	pb.ToolServiceClient
 	pb.SessionServiceClient
+	pb.ApprovalServiceClient
+	pb.PolicyServiceClient
 	conn *grpc.ClientConn
 	t    *testing.T
 }
@@ -148,7 +156,10 @@ func (s *testServer) dial(token string) *client {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { conn.Close() })
-	return &client{pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), conn, s.t}
+	return &client{
+		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn),
+		pb.NewApprovalServiceClient(conn), pb.NewPolicyServiceClient(conn), conn, s.t,
+	}
 }
 
 type bearer string

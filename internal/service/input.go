@@ -4,6 +4,7 @@
 package service
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/toolserver/toolserver/internal/tools"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // toolInput is the input of a call as JSON text. A Struct that has no such text
@@ -27,14 +27,18 @@ type toolInput struct {
 }
 
 // inputOf returns the input of a request, which has it in one form at most.
-func inputOf(request *pb.ExecuteToolRequest) toolInput {
-	if request.Input == nil {
-		return toolInput{json: request.InputJson}
+func inputOf(request interface {
+	GetInput() *structpb.Struct
+	GetInputJson() []byte
+}) toolInput {
+	input := request.GetInput()
+	if input == nil {
+		return toolInput{json: request.GetInputJson()}
 	}
 	w := structWriter{}
-	w.object(request.Input)
+	w.object(input)
 	if len(w.problems) > 0 {
-		standIn, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request.Input)
+		standIn, _ := proto.MarshalOptions{Deterministic: true}.Marshal(input)
 		return toolInput{json: standIn, problem: &tools.InputError{Problems: w.problems}}
 	}
 	return toolInput{json: w.out}
@@ -145,4 +149,22 @@ func (w *structWriter) problem(message string) {
 		pointer.WriteString("/" + strings.ToValidUTF8(step, "\uFFFD"))
 	}
 	w.problems = append(w.problems, tools.Problem{Pointer: pointer.String(), Message: message})
+}
+
+// canonical returns a JSON text in the one form that all texts of the same value
+// have: no space, and keys in order. Numbers stay as they are written.
+func canonical(text []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return text // it has no other form
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) != nil {
+		return text
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

@@ -45,6 +45,15 @@ var methods = map[string]access{
 	pb.SessionService_UpdateSession_FullMethodName: callers,
 	pb.SessionService_CloseSession_FullMethodName:  callers,
 
+	// The desk tells each caller no more than it may see.
+	pb.ApprovalService_ListApprovals_FullMethodName:   callers,
+	pb.ApprovalService_WatchApprovals_FullMethodName:  callers,
+	pb.ApprovalService_ResolveApproval_FullMethodName: callers,
+	pb.ApprovalService_ListGrants_FullMethodName:      callers,
+	pb.ApprovalService_RevokeGrant_FullMethodName:     callers,
+
+	pb.PolicyService_CheckCall_FullMethodName: callers,
+
 	// Probes of an orchestrator have no credentials.
 	healthpb.Health_Check_FullMethodName: anybody,
 	healthpb.Health_List_FullMethodName:  anybody,

@@ -28,11 +28,14 @@ import (
 // TestEveryMethodHasARow proves that the method table is complete and has no
 // row for what does not exist.
 func TestEveryMethodHasARow(t *testing.T) {
-	s := New(Config{
-		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.New(), Authenticator: auth.None{},
+	s, err := New(Config{
+		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.Builtin(), Authenticator: auth.None{},
 		Metrics: new(metrics.Registry), Reflection: true, Channelz: true,
 		Sessions: session.NewStore(session.Config{WorkspaceRoot: t.TempDir()}),
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Shutdown(t.Context())
 	known := make(map[string]bool)
 	for name, info := range s.grpc.GetServiceInfo() {

@@ -10,9 +10,11 @@ import (
 
 // meters are what Prometheus sees of a server.
 type meters struct {
-	rpcs      *metrics.Counter
-	calls     *metrics.Counter
-	durations *metrics.Histogram
+	rpcs          *metrics.Counter
+	calls         *metrics.Counter
+	limited       *metrics.Counter
+	shadowLimited *metrics.Counter
+	durations     *metrics.Histogram
 }
 
 // unknownTool is the label of calls of tools that do not exist: their names
@@ -26,8 +28,11 @@ var durationBounds = []float64{0.0005, 0.002, 0.008, 0.032, 0.128, 0.512, 2.048,
 // newMeters registers the metrics of a server. stats is asked at each scrape.
 func newMeters(registry *metrics.Registry, stats func() executor.Stats) *meters {
 	m := &meters{
-		rpcs:      registry.Counter("toolserver_rpcs_total", "RPCs by method and status code.", "method", "code"),
-		calls:     registry.Counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
+		rpcs:    registry.Counter("toolserver_rpcs_total", "RPCs by method and status code.", "method", "code"),
+		calls:   registry.Counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
+		limited: registry.Counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
+		shadowLimited: registry.Counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.",
+			"limit", "tool"),
 		durations: registry.Histogram("toolserver_call_duration_seconds", "Time tools ran.", durationBounds, "tool"),
 	}
 	gauge := func(name, help string, value func(executor.Stats) float64) {

@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
@@ -38,13 +40,22 @@ type Config struct {
 	Logger        *zap.Logger
 	Registry      *tools.Registry
 	Sessions      *session.Store
-	Policy        *policy.Engine
+	Policy        *policy.Policy // that is in force first
 	Authenticator auth.Authenticator
 	Metrics       *metrics.Registry
 
-	// Executor sets the limits of executions. Its Logger and Observe are set by
-	// the server.
+	// Executor sets the limits of executions. What it tells, and whom it asks, is
+	// set by the server.
 	Executor executor.Config
+
+	// Approvals sets the limits of questions to people. Who may answer, the
+	// policy says too.
+	Approvals approval.Config
+
+	// Audit, if set, takes a record of every step of every call, and is closed
+	// with the server. AuditInputs puts the content of inputs into it.
+	Audit       *audit.Log
+	AuditInputs bool
 
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
@@ -68,6 +79,9 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *healthServer
 	executor *executor.Executor
+	desk     *approval.Desk
+	rules    *rules
+	auditor  *auditor
 	meters   *meters
 	shown    shownTools
 	local    *bufconn.Listener
@@ -75,17 +89,28 @@ type Server struct {
 }
 
 // New returns a server that serves callers inside the process at once, and
-// those outside once Serve was called. Shut it down after use.
-func New(config Config) *Server {
-	s := &Server{config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer()}
-
-	var meters *meters
-	config.Executor.Logger = config.Logger
-	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) { meters.observe(x, end) }
+// those outside once Serve was called. Shut it down after use. An error is about
+// the policy.
+func New(config Config) (*Server, error) {
+	s := &Server{
+		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer(),
+		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
+	}
+	config.Approvals.Observe = s.auditor.answered
+	s.desk = approval.NewDesk(config.Approvals)
+	s.rules = newRules(s.desk)
+	if err := s.rules.replace(config.Policy); err != nil {
+		return nil, err
+	}
+	config.Executor.Logger, config.Executor.Desk = config.Logger, s.desk
+	config.Executor.Starting = s.auditor.started
+	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) {
+		s.meters.observe(x, end)
+		s.auditor.finished(x, end)
+	}
 	s.executor = executor.New(config.Executor)
-	meters = newMeters(config.Metrics, s.executor.Stats)
+	s.meters = newMeters(config.Metrics, s.executor.Stats)
 
-	s.meters = meters
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec(&s.shown))...)
 	if config.Tracing {
@@ -97,6 +122,8 @@ func New(config Config) *Server {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor})
+	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
+	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission()})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
 		reflection.Register(s.grpc)
@@ -108,21 +135,34 @@ func New(config Config) *Server {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	go s.grpc.Serve(s.local)
-	return s
+	return s, nil
+}
+
+// Policy returns the version of the policy in force.
+func (s *Server) Policy() string {
+	return s.rules.current().Version()
+}
+
+// ReplacePolicy puts another policy in force for all calls that come later, as
+// a whole or, with an error, not at all. Calls that were admitted keep the one
+// they were judged by.
+func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(p) }
+
+func (s *Server) admission() *admission {
+	return &admission{
+		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
+		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters,
+	}
 }
 
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
-	admission := &admission{
-		registry: s.config.Registry, sessions: s.config.Sessions,
-		policy: s.config.Policy, executor: s.executor,
-	}
 	return []link{
 		recoverPanics(s.config.Logger),       // outermost: a panic ends one call
 		telemetry(s.config.Logger, s.meters), // so that refusals are counted
 		authenticate(s.config.Authenticator), // who
 		onEntry(permit),                      // may they call this method at all
-		onMessage(admission.look),            // may this call run
+		onMessage(s.admission().look),        // may this call run
 	}
 }
 
@@ -154,6 +194,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.executor.Drain(ctx, "the server is shutting down")
 	s.health.close()
+	s.desk.Close() // so that those who watch it leave
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -167,6 +208,9 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 	s.executor.Close()
 	s.config.Sessions.Close()
+	if s.config.Audit != nil {
+		s.config.Audit.Close()
+	}
 }
 
 // flushTime is how long streams may take to send what is left once every

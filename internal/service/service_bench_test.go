@@ -45,10 +45,13 @@ func BenchmarkExecuteTool(b *testing.B) {
 		WorkspaceRoot: b.TempDir(), MaxLevel: tools.ReadOnly,
 		Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
 	})
-	s := New(Config{
-		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.New(),
+	s, err := New(Config{
+		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.Builtin(),
 		Authenticator: auth.None{}, Metrics: new(metrics.Registry),
 	})
+	if err != nil {
+		b.Fatal(err)
+	}
 	defer s.Shutdown(b.Context())
 	handler := &toolService{server: s, registry: registry, sessions: sessions, executor: s.executor}
 	links := s.links()

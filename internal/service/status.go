@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/session"
@@ -31,6 +32,14 @@ var statusCodes = []struct {
 	{executor.ErrAhead, codes.OutOfRange, 0},
 	{executor.ErrFull, codes.ResourceExhausted, time.Second},
 	{executor.ErrDraining, codes.Unavailable, time.Second},
+	{approval.ErrNotFound, codes.NotFound, 0},
+	{approval.ErrAnswered, codes.FailedPrecondition, 0},
+	{approval.ErrExpired, codes.FailedPrecondition, 0},
+	{approval.ErrWithdrawn, codes.FailedPrecondition, 0},
+	{approval.ErrSelf, codes.PermissionDenied, 0},
+	{approval.ErrInvalid, codes.InvalidArgument, 0},
+	{approval.ErrFull, codes.ResourceExhausted, 0},
+	{approval.ErrClosed, codes.Unavailable, time.Second},
 	{session.ErrNotFound, codes.NotFound, 0},
 	{session.ErrExists, codes.AlreadyExists, 0},
 	{session.ErrInvalid, codes.InvalidArgument, 0},

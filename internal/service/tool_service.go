@@ -161,18 +161,19 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err != nil {
 		return nil, err
 	}
-	selection := session.Settings().Tools
+	p := s.server.rules.current()
 	wanted := tools.Selection{Include: request.GetNames()}
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
 	}
 	entries, all := s.server.shown.of(s.registry, request.GetView())
-	if selection.All() && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
+	everything := session.Settings().Tools.All() && !p.Hides()
+	if everything && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
 	}
 	some := new(pb.ListToolsResponse)
 	for i, entry := range entries {
-		if tool := all.Tools[i]; selection.Has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
+		if tool := all.Tools[i]; available(session, p, &entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
 			some.Tools = append(some.Tools, tool)
 		}
 	}

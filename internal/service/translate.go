@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -24,7 +23,13 @@ func eventToProto(x *executor.Execution, event executor.Event) *pb.Event {
 	case executor.Accepted:
 		m.Kind = &pb.Event_Accepted{Accepted: &pb.Accepted{
 			SessionId: body.SessionID, CallId: body.CallID, Tool: body.Tool,
-			Verdict: verdictToProto(&body.Verdict), Timeout: durationpb.New(body.Timeout),
+			Verdict: verdictToProto(&body.Verdict, body.Policy), Timeout: durationpb.New(body.Timeout),
+		}}
+	case executor.ApprovalRequested:
+		m.Kind = &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{Approval: approvalToProto(body.Question)}}
+	case executor.ApprovalResolved:
+		m.Kind = &pb.Event_ApprovalResolved{ApprovalResolved: &pb.ApprovalResolved{
+			ApprovalId: body.QuestionID, Answer: answerToProto(&body.Answer),
 		}}
 	case executor.Started:
 		m.Kind = &pb.Event_Started{Started: &pb.Started{}}
@@ -66,7 +71,7 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 		Outcome:     outcomeToProto(f.Outcome),
 		Content:     contentToProto(f.Result.Content),
 		DetailsJson: string(f.Result.Details),
-		Verdict:     verdictToProto(f.Verdict),
+		Verdict:     verdictToProto(f.Verdict, f.Policy),
 		Usage: &pb.Usage{
 			Waited: durationpb.New(f.Waited), Ran: durationpb.New(f.Ran), OutputBytes: f.OutputBytes,
 		},
@@ -97,19 +102,6 @@ func failureToProto(f *executor.Failure) *pb.Failure {
 // outcomeToProto relies on both enumerations having the same order, which a
 // test proves by name.
 func outcomeToProto(o executor.Outcome) pb.Outcome { return pb.Outcome(o) }
-
-func verdictToProto(v *policy.Verdict) *pb.Verdict {
-	if v == nil {
-		return nil
-	}
-	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason}
-}
-
-var actionToProto = map[policy.Action]pb.Action{
-	policy.Deny:  pb.Action_ACTION_DENY,
-	policy.Ask:   pb.Action_ACTION_ASK,
-	policy.Allow: pb.Action_ACTION_ALLOW,
-}
 
 func contentToProto(content []tools.Content) []*pb.Content {
 	list := make([]*pb.Content, len(content))

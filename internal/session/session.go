@@ -6,6 +6,8 @@
 package session
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -27,9 +29,11 @@ type Session struct {
 	ID        string
 	Owner     string // the name of the principal
 	Workspace *workspace.Workspace
+	Changes   *workspace.Changes // what calls replaced
 	Created   time.Time
 
-	settings atomic.Pointer[Settings]
+	store *Store
+	state atomic.Pointer[state] // changed with the store's lock held
 
 	mu       sync.Mutex
 	uses     int // executions that have not ended
@@ -38,6 +42,8 @@ type Session struct {
 	idle     *time.Timer // nil for a session that is kept for ever
 	watches  int         // how often idle was set
 	scratch  bool        // the workspace was made for the session and goes with it
+	released bool        // closed, and no longer used
+	after    []func()    // to be called then
 }
 
 // Settings is what may change while a session lives. A value is never changed
@@ -48,6 +54,12 @@ type Settings struct {
 	Tools   tools.Selection
 	Labels  map[string]string
 	IdleTTL time.Duration // how long the session is kept unused, or Forever
+}
+
+// state is what changes of a session at once.
+type state struct {
+	Settings
+	before tools.Mode // the mode before plan mode; 0 where not known
 }
 
 // Forever is the idle time of a session that is kept for ever.
@@ -62,7 +74,62 @@ func (s Settings) clone() Settings {
 
 // Settings returns the settings of now. The caller must not change what they
 // point to.
-func (s *Session) Settings() *Settings { return s.settings.Load() }
+func (s *Session) Settings() *Settings { return &s.state.Load().Settings }
+
+// Mode returns the mode of now.
+func (s *Session) Mode() tools.Mode { return s.Settings().Mode }
+
+// ChangeMode changes the mode within what the operator permits, if it still is
+// from.
+func (s *Session) ChangeMode(from, to tools.Mode) error {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	settings := s.Settings().clone()
+	if settings.Mode != from {
+		return &tools.Failure{Code: "mode_changed", Retryable: true, Message: fmt.Sprintf(
+			"Somebody else changed the mode of the session: it was %s and is %s. Nothing was changed.", from, settings.Mode)}
+	}
+	if !s.store.permits(to) {
+		return tools.Failf("mode_not_permitted", "The operator does not permit mode %s: the session stays in mode %s.", to, from)
+	}
+	settings.Mode = to
+	s.change(settings)
+	return nil
+}
+
+// PlanEnd returns the mode that follows plan mode: the one before it, or the
+// operator's default where that is not known.
+func (s *Session) PlanEnd() tools.Mode {
+	end := cmp.Or(s.state.Load().before, s.store.config.Default.Mode)
+	if end == tools.ModePlan {
+		return tools.ModeAsk
+	}
+	return end
+}
+
+// change gives the session other settings. The store is locked.
+func (s *Session) change(settings Settings) {
+	next := &state{Settings: settings}
+	if old := s.state.Load(); old != nil {
+		next.before = old.before
+		if settings.Mode == tools.ModePlan && old.Mode != tools.ModePlan {
+			next.before = old.Mode
+		}
+	}
+	s.state.Store(next)
+}
+
+// AfterClose has f called once the session is closed and nothing uses it any
+// more. It reports false, and does nothing, where that is so already.
+func (s *Session) AfterClose(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		return false
+	}
+	s.after = append(s.after, f)
+	return true
+}
 
 // LastUsed returns when the session was last used; a session with an
 // unfinished execution is used now.
@@ -168,6 +235,15 @@ func (s *Session) close() {
 // release gives the workspace back, once the session is closed and unused.
 // Nobody may hold a lock meanwhile: removing a directory can take its time.
 func (s *Session) release() {
+	s.mu.Lock()
+	s.released = true
+	after := s.after
+	s.after = nil
+	s.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+	s.Changes.Close()
 	s.Workspace.Close()
 	if s.scratch {
 		os.RemoveAll(s.Workspace.Dir())

@@ -153,16 +153,21 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	ws, err := workspace.Open(dir)
+	config := workspace.Config{State: s.config.WorkspaceRoot}
+	if scratch {
+		config.State = "" // what is left of it is removed as a whole
+	}
+	ws, err := config.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
 	}
 	now := time.Now()
 	session := &Session{
-		ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		store: s, ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		Changes:  workspace.NewChanges(workspace.ChangesConfig{Dir: s.config.WorkspaceRoot}),
 		lastUsed: now, scratch: scratch,
 	}
-	session.settings.Store(&settings)
+	session.change(settings)
 	s.byKey[k] = session
 	session.watchIdle(func() { s.forget(session) })
 	return session, nil
@@ -177,7 +182,7 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
 	}
-	if len(s.config.Modes) > 0 && !slices.Contains(s.config.Modes, settings.Mode) {
+	if !s.permits(settings.Mode) {
 		return settings, fmt.Errorf("%w: mode %s is not among those the operator allows: %v", ErrForbidden, settings.Mode, s.config.Modes)
 	}
 	if settings.IdleTTL < 0 {
@@ -197,6 +202,11 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	return settings, nil
 }
 
+// permits reports whether the operator lets sessions have a mode.
+func (s *Store) permits(mode tools.Mode) bool {
+	return len(s.config.Modes) == 0 || slices.Contains(s.config.Modes, mode)
+}
+
 // Update changes settings of a session: change gets a copy of them.
 func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, error) {
 	session, err := s.Get(owner, id)
@@ -210,7 +220,7 @@ func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, erro
 	if settings, err = s.settle(settings); err != nil {
 		return nil, err
 	}
-	session.settings.Store(&settings)
+	session.change(settings)
 	session.watchIdle(func() { s.forget(session) })
 	return session, nil
 }

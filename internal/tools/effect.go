@@ -21,6 +21,10 @@ type Effect struct {
 	// Glob says that Path is a pattern a shell will expand.
 	Glob bool
 
+	// Looked says that what a pattern names, and of what is changed everything
+	// below, was looked at: what a policy may care about is an effect by itself.
+	Looked bool
+
 	// Rooted says that the path is opened through the workspace, from where
 	// nothing leads outside.
 	Rooted bool
@@ -65,9 +69,9 @@ const (
 	ChangesMode
 )
 
-var effectNames = [...]string{"unknown", "reads", "writes", "runs", "reaches", "uses", "changes_mode"}
+var effectNames = []string{"unknown", "reads", "writes", "runs", "reaches", "uses", "changes_mode"}
 
-func (k EffectKind) String() string { return effectNames[k] }
+func (k EffectKind) String() string { return nameOf(effectNames, int(k)) }
 
 // Reads returns the effects of reading paths.
 func Reads(paths ...string) []Effect { return onPaths(ReadsPath, paths) }

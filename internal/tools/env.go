@@ -22,15 +22,27 @@ type Env struct {
 	// Session is what a call may change of its session.
 	Session Session
 
+	// Changes keeps what calls of the session replaced; nil where nothing is
+	// kept.
+	Changes *workspace.Changes
+
 	// Protected reports whether a path is one that no call may write; nil where
 	// nothing is protected.
 	Protected func(path string) bool
+
+	// Cares reports whether somebody may want to judge a path by itself that is
+	// read or written as part of something larger; nil where nobody says.
+	Cares func(kind EffectKind, path string) bool
 
 	judged *judged // by the call that was decoded for this env
 }
 
 // judged is where the names of a call led when its effects were told.
-type judged struct{ paths map[string]string }
+type judged struct {
+	paths map[string]string
+	pins  map[string]string
+	look  *look
+}
 
 // Reads returns the effects of reading files of the workspace.
 func (e Env) Reads(names ...string) []Effect { return e.touch(ReadsPath, names) }
@@ -38,57 +50,95 @@ func (e Env) Reads(names ...string) []Effect { return e.touch(ReadsPath, names) 
 // Writes returns the effects of writing files of the workspace.
 func (e Env) Writes(names ...string) []Effect { return e.touch(WritesPath, names) }
 
+// Edits returns the effects of writing files by what is in them.
+func (e Env) Edits(names ...string) []Effect { return append(e.Reads(names...), e.Writes(names...)...) }
+
+// ReadsTree returns the effects of reading a directory and what is below it.
+func (e Env) ReadsTree(name string) []Effect {
+	effects := e.Reads(name)
+	effects[0].Tree = true
+	return effects
+}
+
+// Removes returns the effects of removing an entry of the workspace, which may
+// be a link; with tree, also what is below it.
+func (e Env) Removes(name string, tree bool) []Effect {
+	effect := e.entry(name)
+	effect.Tree = tree
+	changes := e.looking().within(effect, nil)
+	read := changes[0] // what is removed is kept, and shown
+	read.Kind, read.Looked, read.Unclear = ReadsPath, false, ""
+	return append([]Effect{read}, changes...)
+}
+
+// Moves returns the effects of moving an entry of the workspace, with what is
+// below it.
+func (e Env) Moves(from, to string) []Effect {
+	effects := e.Removes(from, true)
+	source, target := effects[1], e.entry(to)
+	target.Tree = source.Tree
+	read := target
+	read.Kind = ReadsPath
+	effects = append(effects, read)
+	if !filepath.IsLocal(source.Path) || !filepath.IsLocal(target.Path) {
+		return append(effects, target)
+	}
+	// What is moved may be protected where it comes to lie.
+	look := e.looking()
+	brought := look.tree(source.Path, target.Path)
+	there := look.within(target, nil)
+	there[0].Looked = there[0].Looked && brought.all && !brought.more
+	if !brought.all && there[0].Unclear == "" {
+		there[0].Unclear = tooMuch(source.Path)
+	}
+	for _, found := range brought.found {
+		there = append(there, found.effect(to, true))
+	}
+	return append(effects, there...)
+}
+
+// entry returns the effect of writing an entry itself, not what it leads to.
+func (e Env) entry(name string) Effect {
+	path, inside := e.Workspace.ResolveEntry(name)
+	return e.judge(WritesPath, name, path, inside)
+}
+
 func (e Env) touch(kind EffectKind, names []string) []Effect {
 	effects := make([]Effect, len(names))
 	for i, name := range names {
 		path, inside := e.Workspace.Resolve(name)
-		effects[i] = Effect{Kind: kind, Path: path, Rooted: true}
-		if path != name {
-			effects[i].Named = name
-		}
-		if inside && e.judged != nil {
-			if e.judged.paths == nil {
-				e.judged.paths = make(map[string]string)
-			}
-			e.judged.paths[name] = path
-		}
+		effects[i] = e.judge(kind, name, path, inside)
 	}
 	return effects
 }
 
-// Resolve returns the effects of a program that is not kept in the workspace,
-// with every path as it is once links are followed.
-func (e Env) Resolve(effects []Effect) []Effect {
-	resolved := make([]Effect, 0, len(effects))
-	for _, effect := range effects {
-		if isPath := effect.Kind == ReadsPath || effect.Kind == WritesPath; isPath && !effect.Glob && effect.Path != "" {
-			if path, _ := e.Workspace.ResolveAnywhere(effect.Path); path != effect.Path {
-				effect.Named, effect.Path = effect.Path, path
-			}
-		}
-		resolved = append(resolved, e.within(effect)...)
+func (e Env) judge(kind EffectKind, name, path string, inside bool) Effect {
+	effect := Effect{Kind: kind, Path: path, Rooted: true}
+	if path != name {
+		effect.Named = name
 	}
-	return resolved
+	if inside && e.judged != nil {
+		if e.judged.paths == nil {
+			e.judged.paths = make(map[string]string)
+		}
+		e.judged.paths[name] = path
+	}
+	return effect
 }
 
-// maxTree is how many files are looked at to know what is in a tree.
-const maxTree = 20_000
+// Pin notes what something was when the call was judged or shown, so that Run
+// can tell whether it is something else by now.
+func (e Env) Pin(what, was string) {
+	if e.judged.pins == nil {
+		e.judged.pins = make(map[string]string)
+	}
+	e.judged.pins[what] = was
+}
 
-// within adds to the effect of changing a whole tree that of changing what is
-// protected in it.
-func (e Env) within(effect Effect) []Effect {
-	effects := []Effect{effect}
-	if effect.Kind != WritesPath || !effect.Tree || e.Protected == nil || !filepath.IsLocal(effect.Path) {
-		return effects
-	}
-	found, all := e.Workspace.Find(effect.Path, maxTree, e.Protected)
-	switch {
-	case found != "":
-		effects = append(effects, Effect{Kind: WritesPath, Path: found, Named: effect.Path, Rooted: effect.Rooted})
-	case !all:
-		effects[0].Unclear = fmt.Sprintf("there is more below %s than can be looked at", effect.Path)
-	}
-	return effects
+// Pinned returns what Pin noted.
+func (e Env) Pinned(what string) (was string, ok bool) {
+	was, ok = e.judged.pins[what]
+	return was, ok
 }
 
 // Path returns where a name led when the effects of the call were told. A name
@@ -116,9 +166,10 @@ type Session interface {
 	// Mode returns the mode of now.
 	Mode() Mode
 
-	// SetMode changes the mode. The error, if any, says in a sentence what the
-	// operator does not permit.
-	SetMode(Mode) error
+	// ChangeMode changes the mode, if it still is from. The error, if any, is a
+	// [*Failure]: the operator does not permit it, or somebody else changed the
+	// mode meanwhile.
+	ChangeMode(from, to Mode) error
 
 	// PlanEnd returns the mode the session had before it entered plan mode, or
 	// the operator's default where that is not known.

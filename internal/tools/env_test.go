@@ -86,6 +86,9 @@ func TestResolve(t *testing.T) {
 	if err := os.Symlink("dir", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("deep/er", filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
 	env.Protected = func(path string) bool { return filepath.Base(path) == ".git" }
 	tree := func(path string) tools.Effect { return tools.Effect{Kind: tools.WritesPath, Path: path, Tree: true} }
 	for _, test := range []struct {
@@ -94,9 +97,12 @@ func TestResolve(t *testing.T) {
 		want []tools.Effect
 	}{
 		{"a link", tools.Reads("link/f")[0], []tools.Effect{{Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
+		{"up from a link", tools.Effect{Kind: tools.ReadsPath, Path: "f", Named: "away/../f"},
+			[]tools.Effect{{Kind: tools.ReadsPath, Path: "deep/f", Named: "away/../f"}}},
 		{"what is there", tools.Reads("dir/f")[0], tools.Reads("dir/f")},
 		{"outside", tools.Writes("/etc/x")[0], tools.Writes("/etc/x")},
-		{"a pattern", tools.Effect{Kind: tools.ReadsPath, Path: "link/*", Glob: true}, []tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true}}},
+		{"a pattern", tools.Effect{Kind: tools.ReadsPath, Path: "link/*", Glob: true},
+			[]tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true}, {Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
 		{"a program", tools.Effect{Kind: tools.RunsProgram, Program: "link/f"}, []tools.Effect{{Kind: tools.RunsProgram, Program: "link/f"}}},
 		{"a tree", tree("plain"), []tools.Effect{tree("plain")}},
 		{"a tree that is not there", tree("gone"), []tools.Effect{tree("gone")}},

@@ -136,8 +136,9 @@ func (r *Registry) All() ([]*Entry, uint64) {
 	return catalog.sorted, catalog.revision
 }
 
-// A Selection chooses tools by pattern: a name or alias, a glob over names, or
-// a kind such as "@builtin". The zero value chooses everything.
+// A Selection chooses tools by pattern: a name or alias, a glob over names, a
+// kind such as "@mcp", a server such as "@github", or the tools of a server,
+// such as "@github/get_*". The zero value chooses everything.
 type Selection struct {
 	Include []string // empty means everything
 	Exclude []string // wins over Include
@@ -154,6 +155,14 @@ func (s Selection) Has(spec *Spec) bool {
 	return !matchesAny(s.Exclude, spec)
 }
 
+// Names reports whether the selection includes the tool by its name or alias,
+// not by a pattern that fits others as well.
+func (s Selection) Names(spec *Spec) bool {
+	return !matchesAny(s.Exclude, spec) && slices.ContainsFunc(s.Include, func(pattern string) bool {
+		return pattern == spec.Name || slices.Contains(spec.Aliases, pattern)
+	})
+}
+
 // Check reports patterns that can never match, or that are too many or too long.
 func (s Selection) Check() error {
 	patterns := slices.Concat(s.Include, s.Exclude)
@@ -161,30 +170,57 @@ func (s Selection) Check() error {
 		return fmt.Errorf("%d tool patterns: at most 256", len(patterns))
 	}
 	for _, pattern := range patterns {
-		if len(pattern) > 128 {
-			return fmt.Errorf("tool pattern %.32q has %d bytes: at most 128", pattern, len(pattern))
-		}
-		if kind, ok := strings.CutPrefix(pattern, "@"); ok {
-			if !slices.Contains(kindNames[:], kind) {
-				return fmt.Errorf("tool pattern %q: want @ and one of %s", pattern, strings.Join(kindNames[:], ", "))
-			}
-			continue
-		}
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return fmt.Errorf("tool pattern %q is not a name or glob", pattern)
+		if err := CheckPattern(pattern); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// CheckPattern reports a pattern of a [Selection] that can never match or that
+// is too long.
+func CheckPattern(pattern string) error {
+	if len(pattern) > 128 {
+		return fmt.Errorf("tool pattern %.32q has %d bytes: at most 128", pattern, len(pattern))
+	}
+	glob := pattern
+	if origin, ok := strings.CutPrefix(pattern, "@"); ok {
+		server, tool, both := strings.Cut(origin, "/")
+		if !both {
+			tool = "*"
+		}
+		if !isServerName(server) {
+			return fmt.Errorf("tool pattern %q: want @ and one of %s, or the name of a server", pattern, strings.Join(kindNames[:], ", "))
+		}
+		glob = tool
+	}
+	if _, err := path.Match(glob, ""); err != nil || glob == "" || glob != pattern && strings.Contains(glob, "/") {
+		return fmt.Errorf("tool pattern %q is not a name or glob", pattern)
+	}
+	return nil
+}
+
+func isServerName(name string) bool {
+	for _, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return name != ""
 }
 
 func matchesAny(patterns []string, spec *Spec) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return Matches(pattern, spec) })
 }
 
-// Matches reports whether one pattern of a [Selection] matches the tool.
+// Matches reports whether one pattern of a [Selection] matches the tool. What
+// follows @ is a kind or a server.
 func Matches(pattern string, spec *Spec) bool {
-	if kind, ok := strings.CutPrefix(pattern, "@"); ok {
-		return kind == spec.Kind.String()
+	if origin, ok := strings.CutPrefix(pattern, "@"); ok {
+		server, tool, both := strings.Cut(origin, "/")
+		from := server != "" && (server == spec.Kind.String() || server == spec.Server)
+		return from && (!both || Matches(tool, spec))
 	}
 	if ok, err := path.Match(pattern, spec.Name); ok && err == nil {
 		return true

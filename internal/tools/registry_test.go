@@ -246,7 +246,7 @@ func TestSelection(t *testing.T) {
 		{Name: "edit_file", Aliases: []string{"Edit"}},
 		{Name: "read_file", Aliases: []string{"Read"}},
 		{Name: "read_image"},
-		{Name: "remote", Kind: tools.MCP},
+		{Name: "remote", Kind: tools.MCP, Server: "hub"},
 	}
 	for _, test := range []struct {
 		name             string
@@ -265,6 +265,10 @@ func TestSelection(t *testing.T) {
 		{"another kind", []string{"@mcp"}, nil, "remote"},
 		{"a kind without tools", []string{"@openapi", "@dynamic"}, nil, ""},
 		{"several", []string{"@mcp", "edit_file"}, nil, "edit_file remote"},
+		{"a server", []string{"@hub"}, nil, "remote"},
+		{"another server", []string{"@bub"}, nil, ""},
+		{"a tool of a server", []string{"@hub/remote", "@hub/read_file"}, nil, "remote"},
+		{"a glob of a server", []string{"@hub/r*", "@builtin/edit_*"}, nil, "edit_file remote"},
 		{"all but one", nil, []string{"read_file"}, "edit_file read_image remote"},
 		{"all but an alias", nil, []string{"Read"}, "edit_file read_image remote"},
 		{"all but a kind", nil, []string{"@builtin"}, "remote"},
@@ -294,7 +298,7 @@ func TestSelection(t *testing.T) {
 }
 
 func TestSelectionCheck(t *testing.T) {
-	for _, pattern := range []string{"", "[", "a[", "*[", "*[b", "[]", "[a-]", "a*b[", `\`, `a\`, "@", "@nope", "@MCP", "@mcp "} {
+	for _, pattern := range []string{"", "[", "a[", "*[", "*[b", "[]", "[a-]", "a*b[", `\`, `a\`, "@", "@/x", "@a b", "@mcp ", "@mcp/", "@mcp/[", "@mcp/a/b"} {
 		for _, selection := range []tools.Selection{
 			{Include: []string{"fine", pattern}}, {Exclude: []string{pattern}},
 		} {
@@ -306,8 +310,27 @@ func TestSelectionCheck(t *testing.T) {
 			t.Errorf("%q matches something", pattern)
 		}
 	}
-	err := tools.Selection{Include: []string{"@x"}}.Check()
-	if err == nil || !strings.HasSuffix(err.Error(), "builtin, mcp, openapi, dynamic") {
+	err := tools.Selection{Include: []string{"@"}}.Check()
+	if err == nil || !strings.Contains(err.Error(), "builtin, mcp, openapi, dynamic") {
 		t.Errorf("%v does not list the kinds", err)
+	}
+}
+
+func TestSelectionNames(t *testing.T) {
+	spec := &tools.Spec{Name: "read_file", Aliases: []string{"Read"}}
+	for _, test := range []struct {
+		selection tools.Selection
+		want      bool
+	}{
+		{tools.Selection{}, false},
+		{tools.Selection{Include: []string{"*"}}, false},
+		{tools.Selection{Include: []string{"@builtin", "read_*"}}, false},
+		{tools.Selection{Include: []string{"*", "read_file"}}, true},
+		{tools.Selection{Include: []string{"Read"}}, true},
+		{tools.Selection{Include: []string{"Read"}, Exclude: []string{"read_*"}}, false},
+	} {
+		if got := test.selection.Names(spec); got != test.want {
+			t.Errorf("%+v: %t", test.selection, got)
+		}
 	}
 }

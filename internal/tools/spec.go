@@ -49,6 +49,10 @@ type Spec struct {
 	// Kind is where the tool comes from; the zero value is Builtin.
 	Kind Kind
 
+	// Server names what a tool that is not built in comes from, such as an MCP
+	// server, so that patterns may say @server and @server/tool.
+	Server string
+
 	// Level is how much a session must be trusted to run the tool. The zero
 	// value is none of the three levels, and a registry refuses it.
 	Level Level

@@ -60,8 +60,8 @@ const (
 
 // New returns a tool whose input is the Go type In: it gives the JSON Schema
 // and the decoder, so that neither can say what the other does not. See
-// [Spec.InputSchema] for how a type becomes a schema. effects may be nil for a
-// tool that touches nothing.
+// [Spec.InputSchema] for how a type becomes a schema; an input type may also be
+// a [Checker]. effects may be nil for a tool that touches nothing.
 //
 // New panics if In has no schema: that is a mistake in the program.
 func New[In any](
@@ -74,11 +74,21 @@ func New[In any](
 	return &typed[In]{spec: spec, shape: shape, effects: effects, run: run}
 }
 
+// WithPreview returns tool, which [New] made for the same In, with calls that
+// are a [Previewer]. It panics if it is another tool: that is a mistake in the
+// program.
+func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, in In) Preview) Tool {
+	shown := *tool.(*typed[In])
+	shown.preview = preview
+	return &shown
+}
+
 type typed[In any] struct {
 	spec    Spec
 	shape   *shape
 	effects func(Env, In) []Effect
 	run     func(context.Context, Env, In, Sink) (Result, error)
+	preview func(context.Context, Env, In) Preview // nil where there is none
 }
 
 func (t *typed[In]) Spec() Spec { return t.spec }
@@ -88,6 +98,12 @@ func (t *typed[In]) Decode(env Env, input json.RawMessage) (Call, error) {
 	c := &typedCall[In]{tool: t, env: env}
 	if err := t.shape.decode(input, &c.in); err != nil {
 		return nil, err
+	}
+	if err := check(c.in); err != nil {
+		return nil, err
+	}
+	if t.preview != nil {
+		return shownCall[In]{c}, nil
 	}
 	return c, nil
 }
@@ -114,4 +130,12 @@ func (c *typedCall[In]) Effects() []Effect {
 func (c *typedCall[In]) Run(ctx context.Context, out Sink) (Result, error) {
 	c.Effects()
 	return c.tool.run(ctx, c.env, c.in, out)
+}
+
+// shownCall is a typedCall that has a preview.
+type shownCall[In any] struct{ *typedCall[In] }
+
+func (c shownCall[In]) Preview(ctx context.Context) Preview {
+	c.Effects() // it opens what they name
+	return c.tool.preview(ctx, c.env, c.in)
 }

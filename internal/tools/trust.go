@@ -25,7 +25,7 @@ const (
 
 var levelNames = []string{"none", "read_only", "workspace_write", "danger_full_access"}
 
-func (l Level) String() string { return levelNames[l] }
+func (l Level) String() string { return nameOf(levelNames, int(l)) }
 
 // MarshalText writes the level's name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
@@ -56,7 +56,7 @@ const (
 
 var modeNames = []string{"none", "ask", "allow", "deny", "plan", "accept_edits"}
 
-func (m Mode) String() string { return modeNames[m] }
+func (m Mode) String() string { return nameOf(modeNames, int(m)) }
 
 // MarshalText writes the mode's name.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
@@ -72,6 +72,14 @@ var (
 	_ encoding.TextUnmarshaler = (*Level)(nil)
 	_ encoding.TextUnmarshaler = (*Mode)(nil)
 )
+
+// nameOf returns the name at a place in names; the first is that of all others.
+func nameOf(names []string, i int) string {
+	if i < 0 || i >= len(names) {
+		i = 0
+	}
+	return names[i]
+}
 
 // indexOfName returns the place of name in names; the first is not a valid
 // choice.

@@ -4,165 +4,278 @@
 package workspace
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// A Dir is an open directory of a workspace, for those who go through whole
-// trees. Nothing opened through it follows a link, so that nothing leaves the
-// directory. Its methods are safe for concurrent use.
-type Dir struct {
+// folder is an open directory of the workspace. What is done in it follows no
+// link: names are entries of the directory and nothing else.
+type folder struct {
 	fd   int
-	uses atomic.Int32
+	path string
 }
 
-// Kind is what a name in a directory is.
-type Kind uint8
+func (f folder) close() { unix.Close(f.fd) }
 
-const (
-	OtherKind Kind = iota // a pipe, a socket or a device
-	FileKind
-	DirKind
-	LinkKind
-)
-
-// Stat is what the file system knows of a file or directory. Two that are equal
-// are of the same thing, unchanged as far as clocks can tell.
-type Stat struct {
-	Kind         Kind
-	Dev, Ino     uint64
-	Links        uint64
-	Size         int64
-	MTime, CTime int64 // nanoseconds since 1970
+// openFolder opens a directory by a path that Resolve returned. One that may be
+// searched but not read can still be used for what is in it.
+func (w *Workspace) openFolder(path string) (folder, error) {
+	fd, err := w.openExactly(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		fd, err = w.openExactly(path, searchOnly|unix.O_DIRECTORY, 0)
+	}
+	if err != nil {
+		return folder{}, explain(path, err)
+	}
+	return folder{fd, path}, nil
 }
 
-// OpenDir opens a directory by a path that [Workspace.Resolve] returned. A link
-// that has appeared in it since is [ErrMoved]. Close it after use.
-func (w *Workspace) OpenDir(path string) (*Dir, error) {
+// openParent opens the directory an entry is in, and returns its name there.
+func (w *Workspace) openParent(path string) (folder, string, error) {
+	if path == "." {
+		return folder{}, "", errors.New("this is the workspace itself")
+	}
 	if !filepath.IsLocal(path) {
-		return nil, fmt.Errorf("%s: %w", path, ErrOutside)
+		return folder{}, "", fmt.Errorf("%s: %w", path, ErrOutside)
 	}
-	top, err := w.top.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var fd int
-	var failed error
-	err = top.Control(func(dir uintptr) {
-		fd, failed = openBelow(int(dir), path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
-	})
-	if err != nil {
-		return nil, os.ErrClosed
-	}
-	if failed != nil {
-		return nil, explain(path, w.moved(path, failed))
-	}
-	return newDir(fd), nil
+	f, err := w.openFolder(filepath.Dir(path))
+	return f, filepath.Base(path), err
 }
 
-func newDir(fd int) *Dir {
-	d := &Dir{fd: fd}
-	d.uses.Store(1)
-	return d
+// child opens a directory of f for reading.
+func (f folder) child(name string) (folder, error) {
+	fd, err := openat(f.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return folder{fd, filepath.Join(f.path, name)}, err
 }
 
-// Hold keeps the directory open for one more Close.
-func (d *Dir) Hold() { d.uses.Add(1) }
-
-// Close ends one use of the directory; the last one closes it.
-func (d *Dir) Close() {
-	if d.uses.Add(-1) == 0 {
-		unix.Close(d.fd)
-	}
-}
-
-// OpenDir opens a directory in the directory.
-func (d *Dir) OpenDir(name string) (*Dir, error) {
-	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return newDir(fd), nil
-}
-
-// Stat tells of the directory itself.
-func (d *Dir) Stat() (Stat, error) {
-	var s unix.Stat_t
-	err := again(func() error { return unix.Fstat(d.fd, &s) })
-	return statOf(&s), err
-}
-
-// Lstat tells of a name in the directory, or of a path below it, the last part
-// of which is not followed.
-func (d *Dir) Lstat(name string) (Stat, error) {
-	var s unix.Stat_t
-	err := again(func() error { return unix.Fstatat(d.fd, name, &s, unix.AT_SYMLINK_NOFOLLOW) })
-	return statOf(&s), err
-}
-
-// A Reader reads a file from its beginning to its end.
-type Reader struct{ fd int }
-
-// Open opens a regular file in the directory. It never blocks. Close it after
-// use.
-func (d *Dir) Open(name string) (Reader, Stat, error) {
-	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return Reader{}, Stat{}, err
-	}
-	r := Reader{fd}
-	s, err := r.Stat()
-	if err == nil && s.Kind != FileKind {
-		err = ErrNotRegular
+// lstat tells of an entry. One that is not there has an Info that says so.
+func (f folder) lstat(name string) (Info, error) {
+	var st unix.Stat_t
+	err := retry(func() error { return unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return Info{}, nil
 	}
 	if err != nil {
-		r.Close()
-		return Reader{}, Stat{}, err
+		return Info{}, explain(filepath.Join(f.path, name), err)
 	}
-	return r, s, nil
+	return infoOf(&st), nil
 }
 
-// Stat tells of the file as it is now.
-func (r Reader) Stat() (Stat, error) {
-	var s unix.Stat_t
-	err := again(func() error { return unix.Fstat(r.fd, &s) })
-	return statOf(&s), err
-}
-
-// Read reads up to len(p) bytes. At the end of the file it returns 0 and no
-// error.
-func (r Reader) Read(p []byte) (n int, err error) {
-	err = again(func() error {
-		n, err = unix.Read(r.fd, p)
-		return err
-	})
-	return max(n, 0), err
-}
-
-// Close closes the file.
-func (r Reader) Close() { unix.Close(r.fd) }
-
-// again calls f until no signal interrupts it.
-func again(f func() error) error {
+// names returns the names of at most limit entries, sorted, and whether there
+// are more.
+func (f folder) names(limit int) (names []string, more bool, err error) {
+	fd, err := openat(f.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false, explain(f.path, err)
+	}
+	dir := os.NewFile(uintptr(fd), f.path)
+	defer dir.Close()
 	for {
-		if err := f(); err != unix.EINTR {
-			return err
+		some, err := dir.Readdirnames(min(1024, limit+1-len(names)))
+		names = append(names, some...)
+		if len(names) > limit {
+			names, more = names[:limit], true
+			err = io.EOF
+		}
+		if err == io.EOF {
+			slices.Sort(names)
+			return names, more, nil
+		}
+		if err != nil {
+			return nil, false, err
 		}
 	}
 }
 
-func kindOfMode(mode uint32) Kind {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return FileKind
-	case unix.S_IFDIR:
-		return DirKind
-	case unix.S_IFLNK:
-		return LinkKind
+// sync writes the entries of the directory to the disk, where it can.
+func (f folder) sync() error {
+	err := retry(func() error { return unix.Fsync(f.fd) })
+	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) {
+		return nil // a directory that may not be read, or a file system that has nothing to write
 	}
-	return OtherKind
+	return err
+}
+
+// Stat tells of an entry by a path that [Workspace.Resolve] or
+// [Workspace.ResolveEntry] returned. It follows no link. What is not there is
+// no error: its Info says so.
+func (w *Workspace) Stat(path string) (Info, error) {
+	w.touched(path, false)
+	if path == "." {
+		return fstat(w.top)
+	}
+	f, name, err := w.openParent(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return Info{}, nil
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	defer f.close()
+	return f.lstat(name)
+}
+
+// Readlink returns what a link says.
+func (w *Workspace) Readlink(path string) (string, error) {
+	w.touched(path, false)
+	f, name, err := w.openParent(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.close()
+	return f.readlink(name)
+}
+
+func (f folder) readlink(name string) (string, error) {
+	for size := 256; ; size *= 2 {
+		buf := make([]byte, size)
+		n, err := unix.Readlinkat(f.fd, name, buf)
+		if err != nil {
+			return "", explain(filepath.Join(f.path, name), err)
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// An Entry is something in a directory.
+type Entry struct {
+	Path string // relative to the workspace
+	Info
+}
+
+// ReadDir returns at most limit entries of a directory, sorted by name, and
+// whether there are more. It follows no link.
+func (w *Workspace) ReadDir(path string, limit int) (entries []Entry, more bool, err error) {
+	w.touched(path, false)
+	f, err := w.openFolder(path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.close()
+	return f.entries(limit)
+}
+
+func (f folder) entries(limit int) (entries []Entry, more bool, err error) {
+	names, more, err := f.names(limit)
+	if err != nil {
+		return nil, false, err
+	}
+	entries = make([]Entry, 0, len(names))
+	for _, name := range names {
+		info, err := f.lstat(name)
+		if err != nil {
+			return nil, false, err
+		}
+		if info.Exists() {
+			entries = append(entries, Entry{filepath.Join(f.path, name), info})
+		}
+	}
+	return entries, more, nil
+}
+
+// maxDepth is how deep trees are walked: each level keeps a descriptor open.
+const maxDepth = 256
+
+// ErrTooDeep is wrapped by errors about trees that are deeper than that, and
+// about directories that would make them so.
+var ErrTooDeep = fmt.Errorf("more than %d directories in one another", maxDepth)
+
+// SkipDir is returned by the visitor of [Workspace.Walk] to leave a directory
+// out.
+var SkipDir = fs.SkipDir
+
+// Walk visits what is below a directory, each directory before what is in it,
+// in the order of names, and no more than limit entries of one directory: it
+// reports whether those were all. It follows no link.
+func (w *Workspace) Walk(ctx context.Context, path string, limit int, visit func(Entry) error) (all bool, err error) {
+	w.touched(path, false)
+	f, err := w.openFolder(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.close()
+	all = true
+	err = f.walk(ctx, limit, maxDepth, &all, visit)
+	return all, err
+}
+
+func (f folder) walk(ctx context.Context, limit, depth int, all *bool, visit func(Entry) error) error {
+	if depth == 0 {
+		return fmt.Errorf("%s: %w", f.path, ErrTooDeep)
+	}
+	names, more, err := f.names(limit)
+	if err != nil {
+		return err
+	}
+	*all = *all && !more
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		info, err := f.lstat(name)
+		if err != nil {
+			return err
+		}
+		if !info.Exists() {
+			continue
+		}
+		err = visit(Entry{filepath.Join(f.path, name), info})
+		if err == SkipDir || err == nil && !info.Mode.IsDir() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		deeper, err := f.child(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+			continue // gone, or something else by now
+		}
+		if err != nil {
+			return explain(deeper.path, err)
+		}
+		err = deeper.walk(ctx, limit, depth-1, all, visit)
+		deeper.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ResolveEntry is Resolve for what is to be removed or moved: a link that the
+// name ends with is meant itself, not what it leads to.
+func (w *Workspace) ResolveEntry(name string) (path string, inside bool) {
+	trimmed := strings.TrimRight(name, "/")
+	base := trimmed[strings.LastIndexByte(trimmed, '/')+1:]
+	if trimmed == "" || base == "." || base == ".." {
+		return w.Resolve(name)
+	}
+	parent := strings.TrimSuffix(trimmed, base)
+	if parent == "" {
+		parent = "."
+	}
+	at, inside := w.Resolve(parent)
+	path = filepath.Join(at, base)
+	if !inside { // from above into the workspace, or outside
+		return w.entryWithin(path)
+	}
+	return path, true
+}
+
+func (w *Workspace) entryWithin(path string) (string, bool) {
+	if rel, ok := w.within(path); ok {
+		return rel, true
+	}
+	return path, false
 }

@@ -6,6 +6,7 @@ package workspace
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,35 +15,44 @@ import (
 // openExactly opens a path that [Workspace.Resolve] returned. It goes from
 // directory to directory and follows no link: where one has appeared since, the
 // path no longer leads to what was judged.
-func (w *Workspace) openExactly(path string, flags int, mode uint32) (*os.File, error) {
+func (w *Workspace) openExactly(path string, flags int, mode uint32) (fd int, err error) {
+	if !filepath.IsLocal(path) {
+		return -1, ErrOutside
+	}
 	top, err := w.top.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var fd int
-	var failed error
-	err = top.Control(func(dir uintptr) { fd, failed = descend(int(dir), path, flags, mode) })
-	if err != nil {
-		return nil, os.ErrClosed
-	}
-	if failed != nil {
-		return nil, w.moved(path, failed)
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
-// descend opens path below dir, which stays open.
-func descend(dir int, path string, flags int, mode uint32) (int, error) {
-	part, rest, deeper := strings.Cut(path, "/")
-	if !deeper {
-		return openat(dir, part, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
-	}
-	next, err := openat(dir, part, searchOnly|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(next)
-	return descend(next, rest, flags, mode)
+	var failed error
+	err = top.Control(func(dir uintptr) { fd, failed = descend(int(dir), path, flags, mode) })
+	if err != nil {
+		return -1, os.ErrClosed
+	}
+	if failed != nil {
+		return -1, w.moved(path, failed)
+	}
+	return fd, nil
+}
+
+// descend opens path below dir, which stays open. However deep the path is, it
+// needs two descriptors.
+func descend(dir int, path string, flags int, mode uint32) (int, error) {
+	at := dir
+	for {
+		part, rest, deeper := strings.Cut(path, "/")
+		how := flags
+		if deeper {
+			how = searchOnly | unix.O_DIRECTORY
+		}
+		next, err := openat(at, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+		if at != dir {
+			unix.Close(at)
+		}
+		if err != nil || !deeper {
+			return next, err
+		}
+		at, path = next, rest
+	}
 }
 
 // moved tells a link that has appeared from a file that is in the way.

@@ -4,32 +4,50 @@
 package workspace
 
 import (
+	"errors"
+	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Resolve returns where a name leads once every symbolic link is followed: a
 // path relative to the workspace, or, where it leads outside, an absolute one.
 // Parts that do not exist are taken as they are, so that what is yet to be made
-// can be judged. Nothing outside the workspace is looked at.
+// can be judged. So are names that would take too long to follow: a link in
+// them is found when they are opened. Nothing outside the workspace is looked at.
 func (w *Workspace) Resolve(name string) (path string, inside bool) {
-	return w.walk(name, false)
+	path, _ = w.walk(name, false)
+	return path, !filepath.IsAbs(path)
 }
 
 // ResolveAnywhere is Resolve that also follows links outside the workspace, for
-// programs that are not kept inside.
-func (w *Workspace) ResolveAnywhere(name string) (path string, inside bool) {
+// programs that are not kept inside. It reports whether the name could be
+// followed to its end; where it takes too long, the path is only what it says.
+func (w *Workspace) ResolveAnywhere(name string) (path string, known bool) {
 	return w.walk(name, true)
 }
 
-// maxLinks is how many links one name may lead through, as in the kernel.
-const maxLinks = 40
+// What following one name may take.
+const (
+	maxLinks = 40     // as in the kernel
+	maxName  = 4096   // bytes: as much as the kernel takes at once
+	maxSteps = 40_000 // names on the way to all that is looked at
+)
 
-func (w *Workspace) walk(name string, anywhere bool) (string, bool) {
+func (w *Workspace) walk(name string, anywhere bool) (path string, known bool) {
+	asSaid := func(known bool) (string, bool) {
+		at, todo := w.start(name)
+		return w.relative(filepath.Join(at, todo)), known
+	}
+	if len(name) > maxName {
+		return asSaid(false)
+	}
 	at, todo := w.start(name)
-	links := 0
+	links, steps, missing := 0, 0, 0
 	for todo != "" {
 		var part string
 		part, todo, _ = strings.Cut(todo, "/")
@@ -37,28 +55,42 @@ func (w *Workspace) walk(name string, anywhere bool) (string, bool) {
 		case "", ".":
 			continue
 		case "..":
-			at = filepath.Dir(at)
+			at, missing = filepath.Dir(at), max(missing-1, 0)
 			continue
 		}
 		at = filepath.Join(at, part)
-		target, ok := w.readlink(at, anywhere)
-		if !ok {
+		if missing > 0 { // nor is anything below
+			missing++
+			continue
+		}
+		if steps += 1 + strings.Count(at, "/"); steps > maxSteps || len(at) >= maxName {
+			return asSaid(false)
+		}
+		target, kind := w.readlink(at, anywhere)
+		if kind == isMissing {
+			missing = 1
+		}
+		if kind != isLink {
 			continue
 		}
 		if links++; links > maxLinks { // nothing will open it, whatever it leads to
-			at, todo = w.start(name)
-			at, todo = filepath.Join(at, todo), ""
-			break
+			return asSaid(true)
 		}
 		todo = target + "/" + todo
 		if at = filepath.Dir(at); filepath.IsAbs(target) {
 			at, todo = w.start(todo)
 		}
 	}
-	if rel, ok := w.within(at); ok {
-		return rel, true
+	return w.relative(at), true
+}
+
+// relative returns an absolute clean path as one relative to the workspace where
+// it lies inside.
+func (w *Workspace) relative(path string) string {
+	if rel, ok := w.within(path); ok {
+		return rel
 	}
-	return at, false
+	return path
 }
 
 // start returns the directory from which a name is walked, and the way.
@@ -81,44 +113,128 @@ func (w *Workspace) within(path string) (string, bool) {
 	return strings.CutPrefix(path, strings.TrimSuffix(w.dir, "/")+"/")
 }
 
-// readlink returns the target of a link. What is outside is only looked at
-// where anywhere says so.
-func (w *Workspace) readlink(path string, anywhere bool) (string, bool) {
+// What readlink finds.
+const (
+	isThere = iota
+	isLink
+	isMissing
+)
+
+// readlink returns what is at a path, and the target where it is a link. What is
+// outside is only looked at where anywhere says so.
+func (w *Workspace) readlink(path string, anywhere bool) (target string, kind int) {
 	lstat, readlink := os.Lstat, os.Readlink
-	rel, inside := w.within(path)
-	switch {
-	case inside:
+	if !anywhere {
+		rel, inside := w.within(path)
+		if !inside {
+			return "", isThere
+		}
 		path, lstat, readlink = rel, w.root.Lstat, w.root.Readlink
-	case !anywhere:
-		return "", false
 	}
 	info, err := lstat(path)
-	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		return "", false
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return "", isMissing
 	}
-	target, err := readlink(path)
-	return target, err == nil
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return "", isThere
+	}
+	if target, err = readlink(path); err != nil {
+		return "", isThere
+	}
+	return target, isLink
 }
 
-// Find returns the first path at or below top for which match says so, looking
-// at no more than limit of them. Where there are more, it reports that it did
-// not see them all. Links are not followed.
-func (w *Workspace) Find(top string, limit int, match func(path string) bool) (found string, all bool) {
+// Look shows see what is at top and below it, and of what type, until see says to stop, and
+// returns how much was looked at. Where that would be more than limit, or
+// something cannot be read, it reports that it did not see all. Links are not
+// followed.
+func (w *Workspace) Look(top string, limit int, see func(path string, kind fs.FileMode) (more bool)) (looked int, all bool) {
+	info, err := w.root.Lstat(top)
+	if err != nil {
+		return 1, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	}
+	if looked++; !see(top, info.Mode().Type()) || !info.IsDir() {
+		return looked, true
+	}
 	all = true
-	_ = fs.WalkDir(w.root.FS(), top, func(path string, _ fs.DirEntry, err error) error {
-		if limit--; limit < 0 {
-			all = false
-			return fs.SkipAll
-		}
-		if match(path) {
-			found = path
-			return fs.SkipAll
-		}
+	for todo := []string{top}; len(todo) > 0 && all; {
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		looked += strings.Count(dir, "/") / 8 // it is opened name by name
+		f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 		if err != nil {
-			all = all && os.IsNotExist(err)
-			return fs.SkipDir
+			all = errors.Is(err, fs.ErrNotExist)
+			continue
 		}
-		return nil
-	})
-	return found, all
+		for entry, err := range entriesOf(f) {
+			if looked++; err != nil || looked > limit {
+				all = false
+				break
+			}
+			path := filepath.Join(dir, entry.Name())
+			if !see(path, entry.Type()) {
+				f.Close()
+				return looked, true
+			}
+			if entry.IsDir() {
+				todo = append(todo, path)
+			}
+		}
+		f.Close()
+	}
+	return looked, all
+}
+
+// Names returns what is in a directory, wherever a name leads, and whether that
+// is all: it looks at no more than limit. What is no directory has nothing in it.
+func (w *Workspace) Names(dir string, limit int) (entries []fs.DirEntry, all bool) {
+	f, err := os.OpenFile(w.anywhere(dir), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
+	}
+	defer f.Close()
+	for entry, err := range entriesOf(f) {
+		if err != nil || len(entries) == limit {
+			return entries, false
+		}
+		entries = append(entries, entry)
+	}
+	return entries, true
+}
+
+// Has reports whether something is at a name, wherever it leads; the last part
+// may be a link that leads nowhere.
+func (w *Workspace) Has(name string) bool {
+	_, err := os.Lstat(w.anywhere(name))
+	return err == nil
+}
+
+// anywhere returns a name as the kernel takes it, with its ".." where they are.
+func (w *Workspace) anywhere(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return w.dir + "/" + name
+}
+
+// entriesOf yields what is in an open directory, which may be more than fits in
+// memory.
+func entriesOf(f *os.File) iter.Seq2[fs.DirEntry, error] {
+	return func(yield func(fs.DirEntry, error) bool) {
+		for {
+			entries, err := f.ReadDir(256)
+			for _, entry := range entries {
+				if !yield(entry, nil) {
+					return
+				}
+			}
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
 }

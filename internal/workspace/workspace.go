@@ -33,10 +33,29 @@ type Workspace struct {
 	dir  string
 	root *os.Root
 	top  *os.File // the same directory
+
+	trace   func(path string, write bool)
+	locks   locks
+	intents *intents // nil where nobody remembers where was written
+}
+
+// Config says how a workspace is opened.
+type Config struct {
+	// State is a directory outside the workspace for notes about writes that are
+	// under way: what a process that was killed left half done is removed when
+	// the workspace is next opened with the same State. Empty: no notes.
+	State string
+
+	// Trace, if set, is told of every path that is read or written, before it
+	// is. It is for tests.
+	Trace func(path string, write bool)
 }
 
 // Open opens the directory dir as a workspace. Close it after use.
-func Open(dir string) (*Workspace, error) {
+func Open(dir string) (*Workspace, error) { return Config{}.Open(dir) }
+
+// Open opens the directory dir as a workspace. Close it after use.
+func (c Config) Open(dir string) (*Workspace, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -53,26 +72,37 @@ func Open(dir string) (*Workspace, error) {
 		root.Close()
 		return nil, err
 	}
-	return &Workspace{dir: dir, root: root, top: top}, nil
+	w := &Workspace{dir: dir, root: root, top: top, trace: c.Trace}
+	if c.State != "" {
+		w.intents = openIntents(c.State, w)
+	}
+	return w, nil
 }
 
 // Dir returns the absolute path of the workspace, free of symbolic links.
 func (w *Workspace) Dir() string { return w.dir }
 
 // Close releases the directory. Files opened before stay usable.
-func (w *Workspace) Close() error { return errors.Join(w.top.Close(), w.root.Close()) }
+func (w *Workspace) Close() error {
+	return errors.Join(w.intents.close(), w.top.Close(), w.root.Close())
+}
+
+func (w *Workspace) touched(path string, write bool) {
+	if w.trace != nil {
+		w.trace(path, write)
+	}
+}
 
 // OpenFile opens a regular file for reading, by a path that [Workspace.Resolve]
 // returned: a link that has appeared in it since is [ErrMoved]. It never
 // blocks: a pipe or a device is refused, not waited for.
 func (w *Workspace) OpenFile(path string) (*os.File, error) {
-	if !filepath.IsLocal(path) {
-		return nil, fmt.Errorf("%s: %w", path, ErrOutside)
-	}
-	f, err := w.openExactly(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	w.touched(path, false)
+	fd, err := w.openExactly(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, explain(path, err)
 	}
+	f := os.NewFile(uintptr(fd), path)
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, kindOf(info.Mode()))

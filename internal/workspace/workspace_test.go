@@ -167,8 +167,40 @@ func TestResolve(t *testing.T) {
 		{f.outside + "/f", f.outside + "/f"},
 		{"/proc/self/root" + dir + "/a", "a"},
 	} {
-		if got, inside := f.ResolveAnywhere(test.name); got != test.want || inside == filepath.IsAbs(test.want) {
-			t.Errorf("ResolveAnywhere(%q) = %q, %t, want %q", test.name, got, inside, test.want)
+		if got, known := f.ResolveAnywhere(test.name); got != test.want || !known {
+			t.Errorf("ResolveAnywhere(%q) = %q, %t, want %q", test.name, got, known, test.want)
+		}
+	}
+}
+
+// TestResolveLong has names that are too long to follow, and long ones that are
+// not: the first part that is missing ends the search.
+func TestResolveLong(t *testing.T) {
+	f := newFixture(t)
+	f.write("dir/b")
+	f.link("dir", "link")
+	deep := strings.Repeat("d/", 400)
+	f.write(deep + "b")
+	gone := strings.Repeat("a/", 1900)
+	for _, test := range []struct {
+		name, want string
+		known      bool
+	}{
+		{gone + "b", gone + "b", true},
+		{"link/" + gone + "b", "dir/" + gone + "b", true},
+		{gone + strings.Repeat("../", 1900) + "link", gone + strings.Repeat("../", 1900) + "link", false},
+		{gone[:1000] + strings.Repeat("../", 500) + "link/b", "dir/b", true},
+		{"dir/b/" + gone[:1000] + strings.Repeat("../", 501) + "../link/b", "dir/b", true},
+		{strings.Repeat("a/", 15_000) + "b", strings.Repeat("a/", 15_000) + "b", false},
+		{"link/" + strings.Repeat("a/", 15_000) + "b", "link/" + strings.Repeat("a/", 15_000) + "b", false},
+		{deep + "b", deep + "b", false}, // every step would be taken from the top
+	} {
+		got, known := f.ResolveAnywhere(test.name)
+		if got != filepath.Clean(test.want) || known != test.known {
+			t.Errorf("ResolveAnywhere(%.20q…) of %d bytes = %.20q…, %t, want %t", test.name, len(test.name), got, known, test.known)
+		}
+		if got, inside := f.Resolve(test.name); got != filepath.Clean(test.want) || !inside {
+			t.Errorf("Resolve(%.20q…) of %d bytes = %.20q…, %t", test.name, len(test.name), got, inside)
 		}
 	}
 }

@@ -14,5 +14,17 @@ const category = "files"
 func Tools() []tools.Tool {
 	return []tools.Tool{
 		Read(),
+		Write(),
+		Edit(),
+		MultiEdit(),
+		Delete(),
+		Move(),
+		MakeDir(),
+		ListDir(),
+		ApplyPatch(),
+		NotebookEdit(),
+		Undo(),
+		ListChanges(),
+		Watch(),
 	}
 }

@@ -10,33 +10,82 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 //go:embed read.md
 var readDoc string
 
 type readInput struct {
-	Path   string `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
-	Offset int    `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
-	Limit  int    `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+	readOp
+	Hash       bool            `json:"hash,omitempty" jsonschema:"show the hash of the content, for expected_hash of a write; default false"`
+	Operations []readOperation `json:"operations,omitempty" check:"min=1,max=50" jsonschema:"several reads in one call, in place of path"`
 }
 
-// Read returns the tool that shows the text of a file.
+// readOp is one thing to read.
+type readOp struct {
+	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|directory" jsonschema:"what to show; default auto, by what the file is"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
+}
+
+// readOperation is a readOp whose path is required.
+type readOperation struct {
+	Path    string    `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show; default 1"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|directory" jsonschema:"what to show; default auto"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
+}
+
+// Check finds the one thing, or the several, that are to be read.
+func (in readInput) Check() []tools.Problem {
+	single := in.readOp
+	single.Path = ""
+	switch {
+	case len(in.Operations) == 0 && in.Path == "":
+		return []tools.Problem{{Pointer: "/path", Message: "is required, unless operations are given"}}
+	case len(in.Operations) > 0 && (in.Path != "" || single != readOp{}):
+		return []tools.Problem{{Pointer: "/operations", Message: "takes the place of path, offset, limit, mode, depth and exclude: put those into the operations"}}
+	}
+	problems := checkPatterns(in.Exclude)
+	for i, op := range in.Operations {
+		for _, p := range checkPatterns(op.Exclude) {
+			problems = append(problems, tools.Problem{Pointer: "/operations/" + itoa(i) + p.Pointer, Message: p.Message})
+		}
+	}
+	return problems
+}
+
+// all returns what is to be read.
+func (in readInput) all() []readOp {
+	if len(in.Operations) == 0 {
+		return []readOp{in.readOp}
+	}
+	ops := make([]readOp, len(in.Operations))
+	for i, op := range in.Operations {
+		ops[i] = readOp(op)
+	}
+	return ops
+}
+
+// Read returns the tool that shows what is in files.
 func Read() tools.Tool {
+	r := reader{decoding: make(chan struct{}, maxDecoding)}
 	return tools.New(
 		tools.Spec{
 			Name:            "read_file",
-			Aliases:         []string{"read", "Read", "FileRead", "fs_read"},
+			Aliases:         []string{"read", "Read", "FileRead", "fs_read", "fsRead"},
 			Label:           "Read file",
 			Summary:         "Show the lines of a text file, with their numbers.",
 			Description:     readDoc,
@@ -47,37 +96,32 @@ func Read() tools.Tool {
 				{Summary: "A whole file", Input: json.RawMessage(`{"path":"README.md"}`)},
 				{Summary: "Twenty lines from line 100", Input: json.RawMessage(`{"path":"main.go","offset":100,"limit":20}`)},
 				{Summary: "The last ten lines", Input: json.RawMessage(`{"path":"build.log","offset":-10}`)},
+				{Summary: "Several at once", Input: json.RawMessage(`{"operations":[{"path":"go.mod"},{"path":"main.go","limit":50},{"path":"internal","mode":"directory","depth":2}]}`)},
 			},
 		},
-		func(env tools.Env, in readInput) []tools.Effect { return env.Reads(in.Path) },
+		func(env tools.Env, in readInput) []tools.Effect {
+			var effects []tools.Effect
+			for _, op := range in.all() {
+				if op.Mode == "directory" {
+					effects = append(effects, env.ReadsTree(op.Path)...)
+				} else {
+					effects = append(effects, env.Reads(op.Path)...)
+				}
+			}
+			return effects
+		},
 		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
-			file, err := env.Open(in.Path)
+			if len(in.Operations) > 0 {
+				return r.several(ctx, env, in)
+			}
+			content, details, err := r.read(ctx, env, in.readOp, in.Hash, maxPage)
 			if err != nil {
 				return tools.Result{}, explain(err)
 			}
-			defer file.Close()
-			in.Offset, in.Limit = cmp.Or(in.Offset, 1), cmp.Or(in.Limit, 2000)
-			page, err := readPage(ctx, file, in)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			return page.result(in)
+			result := tools.Result{Content: content}
+			result.Details, err = json.Marshal(details)
+			return result, err
 		})
-}
-
-// explain gives failures to open a file the words agent runtimes act on.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
-	case errors.Is(err, fs.ErrPermission):
-		return tools.Failf("permission_denied", "%v", err)
-	case errors.Is(err, workspace.ErrOutside):
-		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)
-	case errors.Is(err, workspace.ErrNotRegular):
-		return tools.Failf("not_a_file", "%v", err)
-	}
-	return err
 }
 
 const (
@@ -99,8 +143,8 @@ type page struct {
 	startsMarked bool // with a byte order mark
 }
 
-// readPage reads the lines that in asks for.
-func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, error) {
+// readPage reads the lines that in asks for, at most room bytes of them.
+func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*page, error) {
 	text := stoppable(ctx, file)
 	if in.Offset < 0 {
 		total, err := countLines(text, in.Path)
@@ -117,6 +161,9 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, err
 	if err != nil {
 		return nil, err
 	}
+	if p.lines, err = skipLines(r, in.Offset-1); err != nil {
+		return nil, err
+	}
 	for {
 		line, ending, err := readLine(r)
 		if err == io.EOF {
@@ -126,10 +173,7 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readInput) (*page, err
 			return nil, err
 		}
 		p.lines++
-		if p.lines < in.Offset {
-			continue
-		}
-		if p.lines >= in.Offset+in.Limit || p.text.Len() >= maxPage {
+		if p.lines >= in.Offset+in.Limit || p.text.Len() >= room {
 			p.more = true
 			return p, nil
 		}
@@ -173,9 +217,44 @@ func (p *page) decoder(file io.Reader, name string) (*bufio.Reader, error) {
 		p.encoding = "UTF-16 big-endian"
 		return bufio.NewReader(&utf16Reader{in: r, big: true}), nil
 	case bytes.IndexByte(head, 0) >= 0:
-		return nil, tools.Failf("binary_file", "%s is a binary file: it has NUL bytes. Only text can be read.", name)
+		return nil, binaryFile(name, head, "read")
 	}
 	return r, nil
+}
+
+// skipLines passes over n lines, or as many as there are, and returns how many
+// those were.
+func skipLines(r *bufio.Reader, n int) (skipped int, err error) {
+	partial := false // something of a line was passed over that has no ending yet
+	for skipped < n {
+		if _, err := r.Peek(1); err == io.EOF {
+			if partial {
+				skipped++
+			}
+			return skipped, nil
+		} else if err != nil {
+			return skipped, err
+		}
+		buf, _ := r.Peek(r.Buffered())
+		if count := bytes.Count(buf, []byte{'\n'}); skipped+count <= n {
+			skipped += count
+			partial = buf[len(buf)-1] != '\n'
+			if skipped == n { // up to the last ending: what follows is wanted
+				buf = buf[:bytes.LastIndexByte(buf, '\n')+1]
+				partial = false
+			}
+		} else {
+			end := 0
+			for ; skipped < n; skipped++ {
+				end += bytes.IndexByte(buf[end:], '\n') + 1
+			}
+			buf = buf[:end]
+		}
+		if _, err := r.Discard(len(buf)); err != nil {
+			return skipped, err
+		}
+	}
+	return skipped, nil
 }
 
 // readLine returns a line without its ending, at most a little more than can be
@@ -274,23 +353,22 @@ type readDetails struct {
 	Encoding    string `json:"encoding"`
 	LineEndings string `json:"line_endings"`
 	BadLines    int    `json:"lines_with_invalid_bytes"`
+	Hash        string `json:"hash,omitempty"` // of the whole content, where it was read
 }
 
-func (p *page) result(in readInput) (tools.Result, error) {
-	for _, note := range p.notes(in) {
+// result returns the text of a page with its notes, and details.
+func (p *page) result(in readOp) (string, readDetails) {
+	for _, note := range p.notes() {
 		p.text.WriteString("(" + note + ")\n")
 	}
-	details, err := json.Marshal(readDetails{
+	return p.text.String(), readDetails{
 		Path: in.Path, FirstLine: p.first, LastLine: p.last, More: p.more,
 		Encoding: p.encoding, LineEndings: p.lineEndings(), BadLines: p.badLines,
-	})
-	result := tools.TextResult(p.text.String())
-	result.Details = details
-	return result, err
+	}
 }
 
 // notes are sentences about what the text alone does not show.
-func (p *page) notes(in readInput) []string {
+func (p *page) notes() []string {
 	var notes []string
 	switch {
 	case p.lines == 0:

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // TestReadScripts runs testdata/read/*.txtar: files of a workspace, a call, and
@@ -125,7 +126,7 @@ func TestReadEncodings(t *testing.T) {
 		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
 		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
 		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
+		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read.\n"},
 		{"UTF-16 LE", le + wide("one\ntwö 😀\n", false), 1, "1\tone\n2\ttwö 😀\n" + noteLE},
 		{"UTF-16 BE", be + wide("one\ntwö 😀\n", true), 1, "1\tone\n2\ttwö 😀\n" + noteBE},
 		{"UTF-16 with CRLF", le + wide("one\r\ntwo\r\n", false), 1, "1\tone\n2\ttwo\n" + noteLE + crlf},
@@ -293,7 +294,7 @@ func TestReadDetails(t *testing.T) {
 	if err != nil || len(reports) != 0 {
 		t.Fatal(err, reports)
 	}
-	want := `{"path":"./dir//f","first_line":1,"last_line":2,"more":true,"encoding":"UTF-8","line_endings":"mixed","lines_with_invalid_bytes":1}`
+	want := `{"path":"./dir//f","first_line":1,"last_line":2,"more":true,"encoding":"UTF-8","line_endings":"mixed","lines_with_invalid_bytes":1,"hash":"` + workspace.HashOf([]byte("\xEF\xBB\xBFa\r\nb\xff\nc\n")).Short() + `"}`
 	if got := string(result.Details); got != want {
 		t.Errorf("details %s\nwant    %s", got, want)
 	}

@@ -235,6 +235,11 @@ func decode(tool tools.Tool, env tools.Env, input string) (effects []tools.Effec
 	if err != nil {
 		return nil, err
 	}
+	if shown, ok := first.(tools.Previewer); ok {
+		if preview := shown.Preview(context.Background()); preview.Kind < tools.PreviewText || preview.Kind > tools.PreviewCommand || preview.Text == "" {
+			return nil, fmt.Errorf("preview %+v shows nothing", preview)
+		}
+	}
 	effects = first.Effects()
 	if again := again.Effects(); !reflect.DeepEqual(effects, again) {
 		return nil, fmt.Errorf("one input, two effects: %v, then %v", effects, again)
@@ -243,7 +248,7 @@ func decode(tool tools.Tool, env tools.Env, input string) (effects []tools.Effec
 		return nil, fmt.Errorf("one call, two effects: %v, then %v", effects, again)
 	}
 	for _, effect := range effects {
-		if effect.Kind < tools.ReadsPath || effect.Kind > tools.UsesTool {
+		if effect.Kind < tools.ReadsPath || effect.Kind > tools.ChangesMode {
 			return nil, fmt.Errorf("effect %+v has no verb", effect)
 		}
 	}
@@ -369,23 +374,85 @@ func Env(t *testing.T, files map[string]string) tools.Env {
 			t.Fatal(err)
 		}
 	}
-	ws, err := workspace.Open(dir)
+	session := NewSession(tools.ModeAsk)
+	ws, err := workspace.Config{Trace: session.touched}.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { ws.Close() })
-	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws}
+	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: t.TempDir()})
+	t.Cleanup(func() {
+		changes.Close()
+		ws.Close()
+	})
+	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: session, Changes: changes}
 }
 
-// Run runs one call to its end. An input that does not decode ends the test.
+// A Session is a session for calls to change. It is safe for concurrent use.
+type Session struct {
+	// Forbidden are the modes it does not permit.
+	Forbidden []tools.Mode
+
+	mu           sync.Mutex
+	mode, before tools.Mode
+	running      int     // calls that Run runs
+	mixed        bool    // more than one
+	touches      []touch // of the workspace
+}
+
+// NewSession returns a session in a mode.
+func NewSession(mode tools.Mode) *Session { return &Session{mode: mode, before: tools.ModeAsk} }
+
+// Mode returns the mode of now.
+func (s *Session) Mode() tools.Mode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mode
+}
+
+// ChangeMode changes the mode if it still is from and the new one is permitted.
+func (s *Session) ChangeMode(from, to tools.Mode) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != from {
+		return tools.Failf("mode_changed", "The session is in mode %s by now.", s.mode)
+	}
+	if slices.Contains(s.Forbidden, to) {
+		return tools.Failf("mode_not_permitted", "Mode %s is not permitted.", to)
+	}
+	if to == tools.ModePlan && from != to {
+		s.before = from
+	}
+	s.mode = to
+	return nil
+}
+
+// PlanEnd returns the mode before plan mode.
+func (s *Session) PlanEnd() tools.Mode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.before
+}
+
+// Run runs one call to its end. An input that does not decode ends the test. In
+// an env that Env made, a call that touches what it did not declare fails it.
 func Run(t *testing.T, tool tools.Tool, env tools.Env, input string) (tools.Result, []tools.Report, error) {
 	t.Helper()
 	call, err := tool.Decode(env, json.RawMessage(input))
 	if err != nil {
 		t.Fatalf("%.100s: %v", input, err)
 	}
+	effects := call.Effects()
+	session, traced := env.Session.(*Session)
+	if traced {
+		session.begin()
+	}
 	var recorder Recorder
 	result, err := call.Run(t.Context(), &recorder)
+	if traced {
+		for _, problem := range undeclared(effects, session.end()) {
+			t.Errorf("%s %.100s: %s", tool.Spec().Name, input, problem)
+		}
+	}
 	return result, recorder.Reports(), err
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package turn is the family of tools about the agent's own turn: waiting,
-// telling the user something, handing over the answer.
+// telling the user something, asking, planning, handing over the answer.
 package turn
 
 import "github.com/toolserver/toolserver/internal/tools"
@@ -13,6 +13,9 @@ const category = "turn"
 // Tools returns the family.
 func Tools() []tools.Tool {
 	return []tools.Tool{
+		AskUser(),
+		EnterPlanMode(),
+		ExitPlanMode(),
 		SendUserMessage(),
 		Sleep(),
 		StructuredOutput(),

@@ -170,6 +170,8 @@ const (
 	AnswerKind_ANSWER_KIND_ANSWERED AnswerKind = 5
 	// Nobody answered in time. Only the server says this.
 	AnswerKind_ANSWER_KIND_EXPIRED AnswerKind = 6
+	// The call ended before anybody answered. Only the server says this.
+	AnswerKind_ANSWER_KIND_WITHDRAWN AnswerKind = 7
 )
 
 // Enum value maps for AnswerKind.
@@ -182,6 +184,7 @@ var (
 		4: "ANSWER_KIND_DENY_ALWAYS",
 		5: "ANSWER_KIND_ANSWERED",
 		6: "ANSWER_KIND_EXPIRED",
+		7: "ANSWER_KIND_WITHDRAWN",
 	}
 	AnswerKind_value = map[string]int32{
 		"ANSWER_KIND_UNSPECIFIED":  0,
@@ -191,6 +194,7 @@ var (
 		"ANSWER_KIND_DENY_ALWAYS":  4,
 		"ANSWER_KIND_ANSWERED":     5,
 		"ANSWER_KIND_EXPIRED":      6,
+		"ANSWER_KIND_WITHDRAWN":    7,
 	}
 )
 
@@ -258,8 +262,8 @@ type Approval struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When no answer becomes a denial.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// The input of the call as JSON, as the tool would get it.
-	InputJson     string `protobuf:"bytes,16,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// How many effects are not shown, because there are too many.
+	MoreEffects   uint32 `protobuf:"varint,16,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,11 +403,11 @@ func (x *Approval) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Approval) GetInputJson() string {
+func (x *Approval) GetMoreEffects() uint32 {
 	if x != nil {
-		return x.InputJson
+		return x.MoreEffects
 	}
-	return ""
+	return 0
 }
 
 // Preview shows what a call would do.
@@ -411,8 +415,10 @@ type Preview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How to read the text.
 	Kind PreviewKind `protobuf:"varint,1,opt,name=kind,proto3,enum=toolserver.v1.PreviewKind" json:"kind,omitempty"`
-	// The preview, whole: nothing is left out without a word.
-	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The preview. Where the call has none of its own: its input as JSON.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// How many bytes of its end are not shown, because it is too long.
+	HiddenBytes   uint64 `protobuf:"varint,3,opt,name=hidden_bytes,json=hiddenBytes,proto3" json:"hidden_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +465,13 @@ func (x *Preview) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *Preview) GetHiddenBytes() uint64 {
+	if x != nil {
+		return x.HiddenBytes
+	}
+	return 0
 }
 
 // TrustTier is how far trust may go.
@@ -949,7 +962,7 @@ var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\x85\x05\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\x89\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -970,12 +983,12 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\vcreate_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\x12\x1d\n" +
-	"\n" +
-	"input_json\x18\x10 \x01(\tR\tinputJson\"M\n" +
+	"expireTime\x12!\n" +
+	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\"p\n" +
 	"\aPreview\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.toolserver.v1.PreviewKindR\x04kind\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x81\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12!\n" +
+	"\fhidden_bytes\x18\x03 \x01(\x04R\vhiddenBytes\"\x81\x01\n" +
 	"\tTrustTier\x12\x17\n" +
 	"\atier_id\x18\x01 \x01(\tR\x06tierId\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\tR\x05label\x12+\n" +
@@ -1025,7 +1038,7 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\x13TIER_KIND_DIRECTORY\x10\x03\x12\x15\n" +
 	"\x11TIER_KIND_COMMAND\x10\x04\x12\x15\n" +
 	"\x11TIER_KIND_PROGRAM\x10\x05\x12\x12\n" +
-	"\x0eTIER_KIND_TOOL\x10\x06*\xce\x01\n" +
+	"\x0eTIER_KIND_TOOL\x10\x06*\xe9\x01\n" +
 	"\n" +
 	"AnswerKind\x12\x1b\n" +
 	"\x17ANSWER_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
@@ -1034,7 +1047,8 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\x15ANSWER_KIND_DENY_ONCE\x10\x03\x12\x1b\n" +
 	"\x17ANSWER_KIND_DENY_ALWAYS\x10\x04\x12\x18\n" +
 	"\x14ANSWER_KIND_ANSWERED\x10\x05\x12\x17\n" +
-	"\x13ANSWER_KIND_EXPIRED\x10\x06BCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
+	"\x13ANSWER_KIND_EXPIRED\x10\x06\x12\x19\n" +
+	"\x15ANSWER_KIND_WITHDRAWN\x10\aBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
 	file_toolserver_v1_approval_proto_rawDescOnce sync.Once

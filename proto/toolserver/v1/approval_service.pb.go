@@ -169,9 +169,9 @@ type WatchApprovalsResponse struct {
 	//
 	// Types that are valid to be assigned to Change:
 	//
-	//	*WatchApprovalsResponse_Pending
+	//	*WatchApprovalsResponse_Snapshot
+	//	*WatchApprovalsResponse_Asked
 	//	*WatchApprovalsResponse_Ended
-	//	*WatchApprovalsResponse_Ready
 	Change        isWatchApprovalsResponse_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -214,10 +214,19 @@ func (x *WatchApprovalsResponse) GetChange() isWatchApprovalsResponse_Change {
 	return nil
 }
 
-func (x *WatchApprovalsResponse) GetPending() *Approval {
+func (x *WatchApprovalsResponse) GetSnapshot() *PendingApprovals {
 	if x != nil {
-		if x, ok := x.Change.(*WatchApprovalsResponse_Pending); ok {
-			return x.Pending
+		if x, ok := x.Change.(*WatchApprovalsResponse_Snapshot); ok {
+			return x.Snapshot
+		}
+	}
+	return nil
+}
+
+func (x *WatchApprovalsResponse) GetAsked() *Approval {
+	if x != nil {
+		if x, ok := x.Change.(*WatchApprovalsResponse_Asked); ok {
+			return x.Asked
 		}
 	}
 	return nil
@@ -232,46 +241,85 @@ func (x *WatchApprovalsResponse) GetEnded() *ApprovalEnd {
 	return nil
 }
 
-func (x *WatchApprovalsResponse) GetReady() *WatchReady {
-	if x != nil {
-		if x, ok := x.Change.(*WatchApprovalsResponse_Ready); ok {
-			return x.Ready
-		}
-	}
-	return nil
-}
-
 type isWatchApprovalsResponse_Change interface {
 	isWatchApprovalsResponse_Change()
 }
 
-type WatchApprovalsResponse_Pending struct {
-	// This waits for an answer.
-	Pending *Approval `protobuf:"bytes,1,opt,name=pending,proto3,oneof"`
+type WatchApprovalsResponse_Snapshot struct {
+	// Everything that waits. It comes first, and again if the stream fell so
+	// far behind that changes were lost to it: what was known before counts no
+	// more.
+	Snapshot *PendingApprovals `protobuf:"bytes,1,opt,name=snapshot,proto3,oneof"`
+}
+
+type WatchApprovalsResponse_Asked struct {
+	// This waits for an answer from now on.
+	Asked *Approval `protobuf:"bytes,2,opt,name=asked,proto3,oneof"`
 }
 
 type WatchApprovalsResponse_Ended struct {
 	// This no longer waits.
-	Ended *ApprovalEnd `protobuf:"bytes,2,opt,name=ended,proto3,oneof"`
+	Ended *ApprovalEnd `protobuf:"bytes,3,opt,name=ended,proto3,oneof"`
 }
 
-type WatchApprovalsResponse_Ready struct {
-	// Everything that waited when the stream began was sent.
-	Ready *WatchReady `protobuf:"bytes,3,opt,name=ready,proto3,oneof"`
-}
+func (*WatchApprovalsResponse_Snapshot) isWatchApprovalsResponse_Change() {}
 
-func (*WatchApprovalsResponse_Pending) isWatchApprovalsResponse_Change() {}
+func (*WatchApprovalsResponse_Asked) isWatchApprovalsResponse_Change() {}
 
 func (*WatchApprovalsResponse_Ended) isWatchApprovalsResponse_Change() {}
 
-func (*WatchApprovalsResponse_Ready) isWatchApprovalsResponse_Change() {}
+// PendingApprovals are all approvals that wait.
+type PendingApprovals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The approvals, the oldest first.
+	Approvals     []*Approval `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingApprovals) Reset() {
+	*x = PendingApprovals{}
+	mi := &file_toolserver_v1_approval_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingApprovals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingApprovals) ProtoMessage() {}
+
+func (x *PendingApprovals) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_approval_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingApprovals.ProtoReflect.Descriptor instead.
+func (*PendingApprovals) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_approval_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PendingApprovals) GetApprovals() []*Approval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
 
 // ApprovalEnd says that an approval no longer waits.
 type ApprovalEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the approval.
 	ApprovalId string `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	// The answer; not set where the call was cancelled before there was one.
+	// How it ended.
 	Answer        *ApprovalAnswer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,7 +327,7 @@ type ApprovalEnd struct {
 
 func (x *ApprovalEnd) Reset() {
 	*x = ApprovalEnd{}
-	mi := &file_toolserver_v1_approval_service_proto_msgTypes[4]
+	mi := &file_toolserver_v1_approval_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -291,7 +339,7 @@ func (x *ApprovalEnd) String() string {
 func (*ApprovalEnd) ProtoMessage() {}
 
 func (x *ApprovalEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_approval_service_proto_msgTypes[4]
+	mi := &file_toolserver_v1_approval_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -304,7 +352,7 @@ func (x *ApprovalEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalEnd.ProtoReflect.Descriptor instead.
 func (*ApprovalEnd) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_approval_service_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_approval_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApprovalEnd) GetApprovalId() string {
@@ -319,43 +367,6 @@ func (x *ApprovalEnd) GetAnswer() *ApprovalAnswer {
 		return x.Answer
 	}
 	return nil
-}
-
-// WatchReady says that everything that waited when the stream began was sent.
-type WatchReady struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WatchReady) Reset() {
-	*x = WatchReady{}
-	mi := &file_toolserver_v1_approval_service_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WatchReady) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WatchReady) ProtoMessage() {}
-
-func (x *WatchReady) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_approval_service_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WatchReady.ProtoReflect.Descriptor instead.
-func (*WatchReady) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_approval_service_proto_rawDescGZIP(), []int{5}
 }
 
 // ResolveApprovalRequest is an answer.
@@ -693,18 +704,18 @@ const file_toolserver_v1_approval_service_proto_rawDesc = "" +
 	"\tapprovals\x18\x01 \x03(\v2\x17.toolserver.v1.ApprovalR\tapprovals\"6\n" +
 	"\x15WatchApprovalsRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"\xbe\x01\n" +
-	"\x16WatchApprovalsResponse\x123\n" +
-	"\apending\x18\x01 \x01(\v2\x17.toolserver.v1.ApprovalH\x00R\apending\x122\n" +
-	"\x05ended\x18\x02 \x01(\v2\x1a.toolserver.v1.ApprovalEndH\x00R\x05ended\x121\n" +
-	"\x05ready\x18\x03 \x01(\v2\x19.toolserver.v1.WatchReadyH\x00R\x05readyB\b\n" +
-	"\x06change\"e\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\xc6\x01\n" +
+	"\x16WatchApprovalsResponse\x12=\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x1f.toolserver.v1.PendingApprovalsH\x00R\bsnapshot\x12/\n" +
+	"\x05asked\x18\x02 \x01(\v2\x17.toolserver.v1.ApprovalH\x00R\x05asked\x122\n" +
+	"\x05ended\x18\x03 \x01(\v2\x1a.toolserver.v1.ApprovalEndH\x00R\x05endedB\b\n" +
+	"\x06change\"I\n" +
+	"\x10PendingApprovals\x125\n" +
+	"\tapprovals\x18\x01 \x03(\v2\x17.toolserver.v1.ApprovalR\tapprovals\"e\n" +
 	"\vApprovalEnd\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x125\n" +
-	"\x06answer\x18\x02 \x01(\v2\x1d.toolserver.v1.ApprovalAnswerR\x06answer\"\f\n" +
-	"\n" +
-	"WatchReady\"\xec\x01\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1d.toolserver.v1.ApprovalAnswerR\x06answer\"\xec\x01\n" +
 	"\x16ResolveApprovalRequest\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12-\n" +
@@ -750,8 +761,8 @@ var file_toolserver_v1_approval_service_proto_goTypes = []any{
 	(*ListApprovalsResponse)(nil),   // 1: toolserver.v1.ListApprovalsResponse
 	(*WatchApprovalsRequest)(nil),   // 2: toolserver.v1.WatchApprovalsRequest
 	(*WatchApprovalsResponse)(nil),  // 3: toolserver.v1.WatchApprovalsResponse
-	(*ApprovalEnd)(nil),             // 4: toolserver.v1.ApprovalEnd
-	(*WatchReady)(nil),              // 5: toolserver.v1.WatchReady
+	(*PendingApprovals)(nil),        // 4: toolserver.v1.PendingApprovals
+	(*ApprovalEnd)(nil),             // 5: toolserver.v1.ApprovalEnd
 	(*ResolveApprovalRequest)(nil),  // 6: toolserver.v1.ResolveApprovalRequest
 	(*ResolveApprovalResponse)(nil), // 7: toolserver.v1.ResolveApprovalResponse
 	(*ListGrantsRequest)(nil),       // 8: toolserver.v1.ListGrantsRequest
@@ -766,30 +777,31 @@ var file_toolserver_v1_approval_service_proto_goTypes = []any{
 }
 var file_toolserver_v1_approval_service_proto_depIdxs = []int32{
 	12, // 0: toolserver.v1.ListApprovalsResponse.approvals:type_name -> toolserver.v1.Approval
-	12, // 1: toolserver.v1.WatchApprovalsResponse.pending:type_name -> toolserver.v1.Approval
-	4,  // 2: toolserver.v1.WatchApprovalsResponse.ended:type_name -> toolserver.v1.ApprovalEnd
-	5,  // 3: toolserver.v1.WatchApprovalsResponse.ready:type_name -> toolserver.v1.WatchReady
-	13, // 4: toolserver.v1.ApprovalEnd.answer:type_name -> toolserver.v1.ApprovalAnswer
-	14, // 5: toolserver.v1.ResolveApprovalRequest.kind:type_name -> toolserver.v1.AnswerKind
-	15, // 6: toolserver.v1.ResolveApprovalRequest.answers:type_name -> toolserver.v1.QuestionAnswer
-	13, // 7: toolserver.v1.ResolveApprovalResponse.answer:type_name -> toolserver.v1.ApprovalAnswer
-	16, // 8: toolserver.v1.ListGrantsResponse.grants:type_name -> toolserver.v1.Grant
-	16, // 9: toolserver.v1.RevokeGrantResponse.grant:type_name -> toolserver.v1.Grant
-	0,  // 10: toolserver.v1.ApprovalService.ListApprovals:input_type -> toolserver.v1.ListApprovalsRequest
-	2,  // 11: toolserver.v1.ApprovalService.WatchApprovals:input_type -> toolserver.v1.WatchApprovalsRequest
-	6,  // 12: toolserver.v1.ApprovalService.ResolveApproval:input_type -> toolserver.v1.ResolveApprovalRequest
-	8,  // 13: toolserver.v1.ApprovalService.ListGrants:input_type -> toolserver.v1.ListGrantsRequest
-	10, // 14: toolserver.v1.ApprovalService.RevokeGrant:input_type -> toolserver.v1.RevokeGrantRequest
-	1,  // 15: toolserver.v1.ApprovalService.ListApprovals:output_type -> toolserver.v1.ListApprovalsResponse
-	3,  // 16: toolserver.v1.ApprovalService.WatchApprovals:output_type -> toolserver.v1.WatchApprovalsResponse
-	7,  // 17: toolserver.v1.ApprovalService.ResolveApproval:output_type -> toolserver.v1.ResolveApprovalResponse
-	9,  // 18: toolserver.v1.ApprovalService.ListGrants:output_type -> toolserver.v1.ListGrantsResponse
-	11, // 19: toolserver.v1.ApprovalService.RevokeGrant:output_type -> toolserver.v1.RevokeGrantResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	4,  // 1: toolserver.v1.WatchApprovalsResponse.snapshot:type_name -> toolserver.v1.PendingApprovals
+	12, // 2: toolserver.v1.WatchApprovalsResponse.asked:type_name -> toolserver.v1.Approval
+	5,  // 3: toolserver.v1.WatchApprovalsResponse.ended:type_name -> toolserver.v1.ApprovalEnd
+	12, // 4: toolserver.v1.PendingApprovals.approvals:type_name -> toolserver.v1.Approval
+	13, // 5: toolserver.v1.ApprovalEnd.answer:type_name -> toolserver.v1.ApprovalAnswer
+	14, // 6: toolserver.v1.ResolveApprovalRequest.kind:type_name -> toolserver.v1.AnswerKind
+	15, // 7: toolserver.v1.ResolveApprovalRequest.answers:type_name -> toolserver.v1.QuestionAnswer
+	13, // 8: toolserver.v1.ResolveApprovalResponse.answer:type_name -> toolserver.v1.ApprovalAnswer
+	16, // 9: toolserver.v1.ListGrantsResponse.grants:type_name -> toolserver.v1.Grant
+	16, // 10: toolserver.v1.RevokeGrantResponse.grant:type_name -> toolserver.v1.Grant
+	0,  // 11: toolserver.v1.ApprovalService.ListApprovals:input_type -> toolserver.v1.ListApprovalsRequest
+	2,  // 12: toolserver.v1.ApprovalService.WatchApprovals:input_type -> toolserver.v1.WatchApprovalsRequest
+	6,  // 13: toolserver.v1.ApprovalService.ResolveApproval:input_type -> toolserver.v1.ResolveApprovalRequest
+	8,  // 14: toolserver.v1.ApprovalService.ListGrants:input_type -> toolserver.v1.ListGrantsRequest
+	10, // 15: toolserver.v1.ApprovalService.RevokeGrant:input_type -> toolserver.v1.RevokeGrantRequest
+	1,  // 16: toolserver.v1.ApprovalService.ListApprovals:output_type -> toolserver.v1.ListApprovalsResponse
+	3,  // 17: toolserver.v1.ApprovalService.WatchApprovals:output_type -> toolserver.v1.WatchApprovalsResponse
+	7,  // 18: toolserver.v1.ApprovalService.ResolveApproval:output_type -> toolserver.v1.ResolveApprovalResponse
+	9,  // 19: toolserver.v1.ApprovalService.ListGrants:output_type -> toolserver.v1.ListGrantsResponse
+	11, // 20: toolserver.v1.ApprovalService.RevokeGrant:output_type -> toolserver.v1.RevokeGrantResponse
+	16, // [16:21] is the sub-list for method output_type
+	11, // [11:16] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_approval_service_proto_init() }
@@ -799,9 +811,9 @@ func file_toolserver_v1_approval_service_proto_init() {
 	}
 	file_toolserver_v1_approval_proto_init()
 	file_toolserver_v1_approval_service_proto_msgTypes[3].OneofWrappers = []any{
-		(*WatchApprovalsResponse_Pending)(nil),
+		(*WatchApprovalsResponse_Snapshot)(nil),
+		(*WatchApprovalsResponse_Asked)(nil),
 		(*WatchApprovalsResponse_Ended)(nil),
-		(*WatchApprovalsResponse_Ready)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1,0 +1,116 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func newApprovals() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "Answer what waits for a person",
+		Long: `approvals shows and answers what waits for a person: calls that need approval,
+and questions of agents. What nobody answers in time is denied.
+
+An ID may be shortened to its beginning, of four characters at least.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newApprovalsList(), newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
+	return cmd
+}
+
+func newApprovalsList() *cobra.Command {
+	var (
+		to      target
+		session string
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what waits, the oldest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.close()
+			response, err := client.ListApprovals(cmd.Context(), &pb.ListApprovalsRequest{SessionId: session})
+			if err != nil {
+				return err
+			}
+			out := newStream(os.Stdout)
+			if !asJSON {
+				return approvalTable(out, response.GetApprovals(), time.Now())
+			}
+			for _, a := range response.GetApprovals() {
+				if err := writeJSON(out, a); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one approval a line, as JSON")
+	to.addFlags(cmd)
+	return cmd
+}
+
+func approvalTable(to io.Writer, list []*pb.Approval, now time.Time) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSESSION\tPRINCIPAL\tAGE\tLEFT\tWHAT")
+	for _, a := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(a.GetApprovalId()), visible(a.GetSessionId()), visible(a.GetPrincipal()),
+			ageText(now.Sub(a.GetCreateTime().AsTime())), ageText(a.GetExpireTime().AsTime().Sub(now)), approvalText(a))
+	}
+	return table.Flush()
+}
+
+func newApprovalsShow() *cobra.Command {
+	var (
+		to     target
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:               "show ID",
+		Short:             "Show all about something that waits",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeApprovals(&to),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.close()
+			a, err := client.approval(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.GetTool() == "" {
+				return status.Errorf(codes.NotFound, "nothing waits under %q", args[0])
+			}
+			out := newStream(os.Stdout)
+			if asJSON {
+				return writeJSON(out, a)
+			}
+			return writeRows(out, newCard(a).rows())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	to.addFlags(cmd)
+	return cmd
+}

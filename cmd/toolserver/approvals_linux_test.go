@@ -1,0 +1,185 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// TestTwoTerminals has a call ask on one terminal and somebody answer on another:
+// always, at a tier. The next such call runs unasked, until the grant is revoked.
+func TestTwoTerminals(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, askingRoom(t)...)
+	call := func() *terminal {
+		return onTerminal(t, 80, "call", "--address", server.address, "--purpose", "to know", "read_file", "path=notes.txt")
+	}
+	watch := onTerminal(t, 80, "approvals", "watch", "--address", server.address)
+	watch.expect(t, screenBegin)
+	watch.expect(t, "nothing waits")
+
+	first := call()
+	first.expect(t, allowPrompt)
+	watch.expect(t, "1 waiting")
+	watch.expect(t, "needs approval by rule look")
+	watch.expect(t, "to know")
+	watch.expect(t, `{"path":"notes.txt"}`)
+	watch.typeIn(t, "a")
+	watch.expect(t, "Always allow")
+	watch.typeIn(t, "2")
+	watch.expect(t, "always allowed (reading notes.txt) by local")
+	first.expect(t, "always allowed (reading notes.txt) by local")
+	if code, shown := first.end(t); code != 0 || !strings.HasSuffix(shown, "1\tthe notes\n") {
+		t.Fatalf("exit code %d: %q", code, shown)
+	}
+
+	if code, shown := call().end(t); code != 0 || strings.Contains(shown, "approval") {
+		t.Fatalf("the second call: exit code %d: %q", code, shown)
+	}
+
+	grants, err := server.approvals(t).ListGrants(context.Background(), &pb.ListGrantsRequest{})
+	if err != nil || len(grants.GetGrants()) != 1 {
+		t.Fatalf("%v, %v, want one grant", grants, err)
+	}
+	revoke := exec.Command("toolserver", "grants", "revoke", "--address", server.address, grants.GetGrants()[0].GetGrantId())
+	if out, err := revoke.CombinedOutput(); err != nil || !strings.Contains(string(out), "revoked") {
+		t.Fatalf("%v: %s", err, out)
+	}
+
+	third := call()
+	third.expect(t, allowPrompt)
+	watch.expect(t, "needs approval by rule look")
+	watch.typeIn(t, "cnot again\rn")
+	watch.expect(t, "not again")
+	watch.typeIn(t, "n")
+	third.expect(t, "denied by local: not again")
+	if code, shown := third.end(t); code != exitDenied {
+		t.Errorf("the third call: exit code %d: %q", code, shown)
+	}
+
+	watch.expect(t, "nothing waits")
+	watch.typeIn(t, "q")
+	code, shown := watch.end(t)
+	if code != 0 || !strings.HasSuffix(shown, screenEnd) {
+		t.Errorf("exit code %d: %q", code, shown)
+	}
+}
+
+// TestWatchGivesTheTerminalBack leaves the screen in every way there is.
+func TestWatchGivesTheTerminalBack(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	for name, test := range map[string]struct {
+		leave func(x *terminal)
+		code  int
+	}{
+		"q":      {func(x *terminal) { x.typeIn(t, "q") }, 0},
+		"Ctrl-C": {func(x *terminal) { x.typeIn(t, "\x03") }, exitCancelled},
+		"killed": {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) }, exitCancelled},
+		"hangup": {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGHUP) }, exitCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := onTerminal(t, 80, "approvals", "watch", "--address", server.address)
+			x.expect(t, "nothing waits")
+			if raw := x.settings(t); raw.Lflag&(syscall.ICANON|syscall.ECHO) != 0 {
+				t.Errorf("keys are not told as they are pressed: %#x", raw.Lflag)
+			}
+			test.leave(x)
+			code, shown := x.end(t)
+			if code != test.code || !strings.HasSuffix(shown, screenEnd) {
+				t.Errorf("exit code %d, want %d: %q", code, test.code, shown)
+			}
+			const usual = syscall.ICANON | syscall.ECHO | syscall.ISIG
+			if after := x.settings(t); after.Lflag&usual != usual || after.Oflag&syscall.OPOST == 0 {
+				t.Errorf("the terminal is not as it was: %#x %#x", after.Lflag, after.Oflag)
+			}
+		})
+	}
+	code, shown := onTerminal(t, 80, "approvals", "watch", "--address", "127.0.0.1:1").end(t)
+	if code != exitRefused || !strings.Contains(shown, screenEnd+"toolserver: the server cannot be reached") {
+		t.Errorf("no server: exit code %d: %q", code, shown)
+	}
+}
+
+func TestWatchFollowsTheSize(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, askingRoom(t)...)
+	x := onTerminal(t, 80, "approvals", "watch", "--address", server.address)
+	x.expect(t, "nothing waits")
+	cmd, _, _ := startCall(t, "--address", server.address, "read_file", "path=notes.txt")
+	x.expect(t, "reads notes.txt")
+	for _, size := range [][2]uint16{{30, 10}, {10, 3}, {1, 1}, {200, 50}} {
+		x.resize(t, size[0], size[1])
+		x.expect(t, "\x1b[2J")
+	}
+	x.expect(t, "d never")
+	x.typeIn(t, "y")
+	x.expect(t, "nothing waits")
+	if code := wait(t, cmd); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestWatchIsSafe shows what a hostile call says on a real terminal.
+func TestWatchIsSafe(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, askingRoom(t)...)
+	x := onTerminal(t, 80, "approvals", "watch", "--address", server.address)
+	x.expect(t, "nothing waits")
+	startCall(t, "--address", server.address, "--purpose", "\x1b]0;owned\x07 \u202efdp", "read_file", `{"path": "a\u001b[2J\u009b31m\u200b\t\rb"}`)
+	x.expect(t, "^[]0;owned^G <U+202E>fdp")
+	x.expect(t, "reads a^[[2J<U+009B>31m<U+200B>")
+	x.typeIn(t, "q")
+	if code, shown := x.end(t); code != 0 || strings.Contains(shown, "\x1b]0") || strings.ContainsAny(shown, "\u202e\u009b\u200b\x07\t") {
+		t.Errorf("exit code %d: %q", code, shown)
+	}
+}
+
+func TestWatchWithoutATerminal(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, askingRoom(t)...)
+	desk := server.approvals(t)
+	watch := func(args ...string) *lines {
+		cmd := exec.Command("toolserver", append([]string{"approvals", "watch", "--address", server.address}, args...)...)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		return newLines(out)
+	}
+	startCall(t, "--address", server.address, "read_file", "path=notes.txt")
+	a, err := nextApproval(desk, "read_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, json := watch(), watch("--json")
+	if line, ok := text.until(" asked "); !ok || !strings.Contains(line, shortID(a.GetApprovalId())+" local/default: read_file reads notes.txt") {
+		t.Errorf("asked: %q", line)
+	}
+	if line, ok := json.until("snapshot"); !ok || !strings.HasPrefix(line, `{"snapshot":{"approvals":[{"approvalId":"`+a.GetApprovalId()) {
+		t.Errorf("asked: %q", line)
+	}
+	request := answerTo(a, once(false))
+	request.Comment = "no\x1b[2J"
+	if _, err := desk.ResolveApproval(context.Background(), request); err != nil {
+		t.Fatal(err)
+	}
+	if line, ok := text.until(" ended "); !ok || !strings.HasSuffix(line, shortID(a.GetApprovalId())+" denied by local: no^[[2J") {
+		t.Errorf("ended: %q", line)
+	}
+	if line, ok := json.until("ended"); !ok || !strings.Contains(line, "ANSWER_KIND_DENY_ONCE") {
+		t.Errorf("ended: %q", line)
+	}
+}

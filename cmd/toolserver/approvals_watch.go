@@ -1,0 +1,230 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func newApprovalsWatch() *cobra.Command {
+	var (
+		to      target
+		session string
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Watch what waits, and answer it with a key",
+		Long: `watch shows what waits for an answer as it comes and goes, one of it in full.
+
+  j, k, arrows       choose what to look at
+  space, enter, b    see more of it, and go back
+  y                  yes, this once; or answer the questions of an agent
+  a                  always, as far as you then choose
+  n                  no, this once
+  d                  never, as far as you then choose
+  c                  write a comment that the model gets with the answer
+  q                  quit
+
+Where it is no terminal it prints a line for each change, with --json as JSON.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.close()
+			changes := client.approvalChanges(cmd.Context(), session)
+			switch {
+			case asJSON:
+				return printChanges(changes, func(c *pb.WatchApprovalsResponse) error { return writeJSON(newStream(os.Stdout), c) })
+			case !term.IsTerminal(int(os.Stdin.Fd())), !term.IsTerminal(int(os.Stdout.Fd())), os.Getenv("TERM") == "dumb":
+				log := changeLog{to: newStream(os.Stdout), known: make(map[string]bool)}
+				return printChanges(changes, log.print)
+			}
+			return client.watchBoard(changes)
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only what this session waits for")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one change a line, as JSON")
+	to.addFlags(cmd)
+	return cmd
+}
+
+// approvalChanges yields what begins and ends to wait. When the connection
+// breaks it continues on a new one, with a new snapshot.
+func (c *client) approvalChanges(ctx context.Context, session string) iter.Seq2[*pb.WatchApprovalsResponse, error] {
+	return func(yield func(*pb.WatchApprovalsResponse, error) bool) {
+		connected, tries := false, 0
+		for {
+			stream, err := c.WatchApprovals(ctx, &pb.WatchApprovalsRequest{SessionId: session})
+			for err == nil {
+				var change *pb.WatchApprovalsResponse
+				if change, err = stream.Recv(); err == nil {
+					connected, tries = true, 0
+					if !yield(change, nil) {
+						return
+					}
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				err = status.Error(codes.Unavailable, "it shuts down")
+			}
+			if !connected || tries == maxTries || status.Code(err) != codes.Unavailable {
+				yield(nil, err)
+				return
+			}
+			select {
+			case <-time.After(min(100*time.Millisecond<<tries, 3*time.Second)):
+			case <-ctx.Done():
+				return
+			}
+			tries++
+		}
+	}
+}
+
+// printChanges prints each change, until there are no more.
+func printChanges(changes iter.Seq2[*pb.WatchApprovalsResponse, error], print func(*pb.WatchApprovalsResponse) error) error {
+	for change, err := range changes {
+		if err == nil {
+			err = print(change)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A changeLog writes a line for each change.
+type changeLog struct {
+	to    *stream
+	known map[string]bool // what waits, by id
+}
+
+func (l *changeLog) print(c *pb.WatchApprovalsResponse) error {
+	switch change := c.GetChange().(type) {
+	case *pb.WatchApprovalsResponse_Snapshot:
+		before := l.known
+		l.known = make(map[string]bool)
+		for _, a := range change.Snapshot.GetApprovals() {
+			if l.known[a.GetApprovalId()] = true; before[a.GetApprovalId()] {
+				delete(before, a.GetApprovalId())
+				continue
+			}
+			if err := l.asked(a); err != nil {
+				return err
+			}
+		}
+		for id := range before {
+			if err := l.ended(time.Now(), id, "it no longer waits"); err != nil {
+				return err
+			}
+		}
+	case *pb.WatchApprovalsResponse_Asked:
+		l.known[change.Asked.GetApprovalId()] = true
+		return l.asked(change.Asked)
+	case *pb.WatchApprovalsResponse_Ended:
+		delete(l.known, change.Ended.GetApprovalId())
+		answer := change.Ended.GetAnswer()
+		return l.ended(answer.GetTime().AsTime(), change.Ended.GetApprovalId(), answerText(answer))
+	}
+	return nil
+}
+
+func (l *changeLog) asked(a *pb.Approval) error {
+	_, err := fmt.Fprintf(l.to, "%s asked %s %s: %s\n", a.GetCreateTime().AsTime().Local().Format(time.DateTime),
+		shortID(a.GetApprovalId()), visible(a.GetPrincipal()+"/"+a.GetSessionId()), approvalText(a))
+	return err
+}
+
+func (l *changeLog) ended(at time.Time, id, how string) error {
+	_, err := fmt.Fprintf(l.to, "%s ended %s %s\n", at.Local().Format(time.DateTime), shortID(id), how)
+	return err
+}
+
+// watchBoard shows changes on the screen and sends what is answered there.
+func (c *client) watchBoard(changes iter.Seq2[*pb.WatchApprovalsResponse, error]) error {
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	s, err := openScreen(os.Stdin, os.Stdout)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGWINCH)
+	defer signal.Stop(signals)
+	seconds := time.NewTicker(time.Second)
+	defer seconds.Stop()
+
+	news, end := make(chan *pb.WatchApprovalsResponse), make(chan error, 1)
+	go func() {
+		end <- printChanges(changes, func(change *pb.WatchApprovalsResponse) error {
+			select {
+			case news <- change:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	type refusal struct {
+		id  string
+		err error
+	}
+	refusals := make(chan refusal)
+	answer := func(request *pb.ResolveApprovalRequest) {
+		if _, err := c.ResolveApproval(ctx, request); err != nil {
+			select {
+			case refusals <- refusal{request.GetApprovalId(), err}:
+			case <-ctx.Done():
+			}
+		}
+	}
+	var b board
+	pressed := s.keys()
+	for {
+		if err := s.draw(b.rows(s.width, s.height, time.Now())); err != nil {
+			return err
+		}
+		select {
+		case change := <-news:
+			b.change(change)
+		case err := <-end:
+			return err
+		case r := <-refusals:
+			b.failed(r.id, r.err)
+		case <-seconds.C:
+		case got := <-signals:
+			if got != syscall.SIGWINCH {
+				return &exitError{code: exitCancelled}
+			}
+			s.resize()
+		case keys, there := <-pressed:
+			if !there {
+				return &exitError{code: exitCancelled} // the terminal is gone
+			}
+			if done, err := b.pressAll(keys, func(request *pb.ResolveApprovalRequest) { go answer(request) }); done {
+				return err
+			}
+		}
+	}
+}

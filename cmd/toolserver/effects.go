@@ -1,0 +1,90 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// This file puts what a policy says into words for people. All text in it that
+// comes from elsewhere is made visible.
+
+// actionText is the word for what a verdict does.
+func actionText(action pb.Action) string {
+	return strings.ToLower(strings.TrimPrefix(action.String(), "ACTION_"))
+}
+
+// modeText is the word for a mode.
+func modeText(mode pb.Mode) string {
+	return strings.ToLower(strings.TrimPrefix(mode.String(), "MODE_"))
+}
+
+// effectText tells what a call would touch.
+func effectText(e *pb.Effect) string {
+	var text string
+	switch kind := e.GetKind().(type) {
+	case *pb.Effect_Reads:
+		text = "reads " + pathText(kind.Reads)
+	case *pb.Effect_Writes:
+		text = "writes " + pathText(kind.Writes)
+	case *pb.Effect_Runs:
+		text = "runs " + visibleCommand(kind.Runs.GetArgv())
+		if kind.Runs.GetReadOnly() {
+			text += " (changes nothing)"
+		}
+	case *pb.Effect_Reaches:
+		text = "reaches " + visible(kind.Reaches.GetHost())
+		if port := kind.Reaches.GetPort(); port != 0 {
+			text = "reaches " + net.JoinHostPort(visible(kind.Reaches.GetHost()), strconv.Itoa(int(port)))
+		}
+	case *pb.Effect_Uses:
+		text = "uses " + visible(kind.Uses.GetTool())
+	case *pb.Effect_ChangesMode:
+		text = "changes the mode of the session to " + modeText(kind.ChangesMode.GetMode())
+	default:
+		text = "does what this program does not know"
+	}
+	if why := e.GetUnclear(); why != "" {
+		text += "; unclear: " + visible(why)
+	}
+	return text
+}
+
+func pathText(p *pb.PathEffect) string {
+	text := visible(p.GetPath())
+	switch {
+	case p.GetGlob():
+		text = "what matches " + text
+	case p.GetTree():
+		text += " and everything below"
+	}
+	if p.GetNamed() != "" {
+		text += " (named " + visible(p.GetNamed()) + ")"
+	}
+	return text
+}
+
+// verdictText tells a verdict with what decided it and why.
+func verdictText(v *pb.Verdict) string {
+	text := actionText(v.GetAction())
+	if v.GetRule() != "" {
+		text += " by " + visible(v.GetRule())
+	}
+	if v.GetReason() != "" {
+		text += ": " + visible(v.GetReason())
+	}
+	return text
+}
+
+// andMore counts what is not told.
+func andMore(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return " and " + strconv.Itoa(n) + " more"
+}

@@ -1,0 +1,63 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+func newPolicy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, explain and test what may run",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(), newPolicyTest())
+	return cmd
+}
+
+func newPolicyDefault() *cobra.Command {
+	return &cobra.Command{
+		Use:   "default",
+		Short: "Print the built-in policy",
+		Long: `default prints the policy that is in force where no other is given. It explains
+every key and is a file to begin with:
+
+  toolserver policy default >policy.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := os.Stdout.WriteString(policy.BuiltinText())
+			return err
+		},
+	}
+}
+
+// builtinSpecs describes the tools that are part of the server.
+func builtinSpecs() []*tools.Spec {
+	var specs []*tools.Spec
+	for _, tool := range builtin() {
+		spec := tool.Spec()
+		specs = append(specs, &spec)
+	}
+	return specs
+}
+
+// supposed returns the configuration of a server in this process on which calls
+// are judged and none runs: its sessions may be anything, and nothing is
+// recorded.
+func supposed(cmd *cobra.Command) (*config, error) {
+	c, err := loadConfig(cmd.Flags(), (*config).validateInside)
+	if err != nil {
+		return nil, err
+	}
+	c.Sessions.MaxLevel, c.Sessions.Modes = tools.DangerFullAccess, nil
+	c.Audit = auditConfig{}
+	return c, nil
+}

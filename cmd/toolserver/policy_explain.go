@@ -1,0 +1,228 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// explainFlags are the flags of policy explain.
+type explainFlags struct {
+	to               target
+	session, command string
+	mode, level      string
+	labels           map[string]string
+	json             bool
+}
+
+func newPolicyExplain() *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain [TOOL] [INPUT...]",
+		Short: "Tell what the policy says to a call, and why",
+		Long: `explain tells whether a call would run, which rule decided, everything it would
+touch and what each of that matched, what a person could grant, and which limits
+count it. Nothing runs, nobody is asked and nothing is counted.
+
+With --command a shell command is judged, and TOOL may be left out. Without an
+address the policy of --policy, or the built-in one, judges in this process; then
+--mode, --level and --label say what the session would be.
+
+` + inputHelp + `
+
+Exit codes:
+    0  it would run
+    5  it would be denied
+   10  a person would be asked
+    2  wrong usage or configuration
+    9  the server cannot be reached, or refused the request`,
+		Example: `  toolserver policy explain read_file path=.env
+  toolserver policy explain --policy policy.yaml --mode plan --command 'git push | cat'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case f.command == "" && len(args) == 0:
+				return errors.New("name the tool of the call, or give --command")
+			case f.command != "" && len(args) > 1:
+				return errors.New("--command stands for the input: give one of them")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeCall(&f.to),
+		RunE:              f.run,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.session, "session", "", "session to judge for (default: your default session)")
+	flags.StringVar(&f.command, "command", "", "shell command to judge")
+	flags.StringVar(&f.mode, "mode", "", "mode of the session in this process: ask, allow, deny, plan or accept_edits")
+	flags.StringVar(&f.level, "level", "", "level of the session in this process: read_only, workspace_write or danger_full_access")
+	flags.StringToStringVar(&f.labels, "label", nil, "labels of the session in this process, as KEY=VALUE")
+	flags.BoolVar(&f.json, "json", false, "print the answer as JSON")
+	complete(cmd, "mode", "ask", "allow", "deny", "plan", "accept_edits")
+	complete(cmd, "level", "read_only", "workspace_write", "danger_full_access")
+	f.to.addFlags(cmd)
+	return cmd
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	client, inForce, err := f.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer client.close()
+	request := &pb.CheckCallRequest{SessionId: f.session, Command: f.command}
+	if len(args) > 0 {
+		request.Tool = args[0]
+	}
+	if f.command == "" {
+		input := inputReader{stdin: os.Stdin, properties: func() (map[string]propertySchema, error) {
+			return client.properties(ctx, f.session, request.Tool)
+		}}
+		if request.InputJson, err = input.read(args[1:]); err != nil {
+			return err
+		}
+	}
+	response, err := client.judge(ctx, request, inForce, auth.Local.Name, f.labels)
+	if err != nil {
+		return err
+	}
+	out := newStream(os.Stdout)
+	if f.json {
+		err = writeJSON(out, response)
+	} else {
+		err = showVerdict(out, response)
+	}
+	if err != nil {
+		return err
+	}
+	switch response.GetVerdict().GetAction() {
+	case pb.Action_ACTION_ALLOW:
+		return nil
+	case pb.Action_ACTION_ASK:
+		return &exitError{code: exitAsked}
+	}
+	return &exitError{code: exitDenied}
+}
+
+// connect returns a client, and the policy it judges by where that is known.
+func (f *explainFlags) connect(cmd *cobra.Command) (*client, *policy.Policy, error) {
+	if f.to.resolve() != "" {
+		for _, name := range []string{"mode", "level", "label"} {
+			if cmd.Flags().Changed(name) {
+				return nil, nil, fmt.Errorf("--%s is for a server in this process: with --address, name a session that is so with --session", name)
+			}
+		}
+		client, err := f.to.connect(cmd)
+		return client, nil, err
+	}
+	wanted := supposition{Labels: f.labels}
+	if f.mode != "" {
+		if err := wanted.Mode.UnmarshalText([]byte(f.mode)); err != nil {
+			return nil, nil, fmt.Errorf("--mode: %w", err)
+		}
+	}
+	if f.level != "" {
+		if err := wanted.Level.UnmarshalText([]byte(f.level)); err != nil {
+			return nil, nil, fmt.Errorf("--level: %w", err)
+		}
+	}
+	c, err := supposed(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	inForce, err := loadPolicy(c.Policy.File)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := connectInside(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := client.suppose(cmd.Context(), wanted); err != nil {
+		client.close()
+		return nil, nil, err
+	}
+	return client, inForce, nil
+}
+
+// A supposition is what a session would be; zero fields are the defaults of the
+// server.
+type supposition struct {
+	Mode   tools.Mode
+	Level  tools.Level
+	Labels map[string]string
+}
+
+// suppose makes the default session so.
+func (c *client) suppose(ctx context.Context, wanted supposition) error {
+	_, err := c.UpdateSession(ctx, &pb.UpdateSessionRequest{
+		Session:    &pb.Session{Mode: pb.Mode(wanted.Mode), Level: pb.Level(wanted.Level), Labels: wanted.Labels},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode", "level", "labels"}},
+	})
+	return err
+}
+
+// judge has a call judged. A tool that the policy takes away is unknown to the
+// server; where the policy is known here, that is a verdict too.
+func (c *client) judge(ctx context.Context, request *pb.CheckCallRequest, inForce *policy.Policy, principal string, labels map[string]string) (*pb.CheckCallResponse, error) {
+	response, err := c.CheckCall(ctx, request)
+	if status.Code(err) != codes.InvalidArgument || inForce == nil {
+		return response, err
+	}
+	name := request.GetTool()
+	for _, spec := range builtinSpecs() {
+		if spec.Name != name && !slices.Contains(spec.Aliases, name) || !inForce.Hidden(principal, labels, spec) {
+			continue
+		}
+		return &pb.CheckCallResponse{Tool: spec.Name, Verdict: &pb.Verdict{
+			Action: pb.Action_ACTION_DENY, Rule: "hidden", PolicyVersion: inForce.Version(),
+			Reason: "The policy denies every call of the tool, so it is not listed, and calling it is like calling one that does not exist.",
+		}}, nil
+	}
+	return nil, err
+}
+
+// showVerdict writes what the policy says to a call.
+func showVerdict(out *stream, r *pb.CheckCallResponse) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s\n", verdictText(r.GetVerdict()))
+	fmt.Fprintf(&text, "(tool %s, policy %s)\n", visible(r.GetTool()), visible(r.GetVerdict().GetPolicyVersion()))
+	if len(r.GetEffects()) > 0 {
+		fmt.Fprintln(&text)
+		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "VERDICT\tBY\tEFFECT")
+		for _, judged := range r.GetEffects() {
+			verdict := judged.GetVerdict()
+			fmt.Fprintf(table, "%s\t%s\t%s\n", actionText(verdict.GetAction()), visible(verdict.GetRule()), effectText(judged.GetEffect()))
+		}
+		table.Flush()
+	}
+	if len(r.GetTiers()) > 0 {
+		fmt.Fprint(&text, "\nFor the rest of the session a person could allow or forbid:\n")
+		for _, tier := range r.GetTiers() {
+			fmt.Fprintf(&text, "  %s  %s\n", visible(tier.GetTierId()), visible(tier.GetLabel()))
+		}
+	}
+	if len(r.GetLimits()) > 0 {
+		fmt.Fprintf(&text, "\nLimits that count it: %s\n", visible(strings.Join(r.GetLimits(), ", ")))
+	}
+	_, err := out.Write([]byte(text.String()))
+	return err
+}

@@ -1,0 +1,309 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package approval is where questions wait for a person: whether a call may
+// run, and what a tool wants to know. It keeps the lasting answers too, the
+// grants, for as long as the session lives that they were given in.
+package approval
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+var (
+	// ErrNotFound says that there is no such question or grant that this viewer
+	// may see. Somebody else's is not told from one that never was.
+	ErrNotFound = errors.New("not found")
+	// ErrAnswered says that somebody answered before.
+	ErrAnswered = errors.New("already answered")
+	// ErrExpired says that the time to answer is over.
+	ErrExpired = errors.New("too late to answer")
+	// ErrWithdrawn says that the call ended before anybody answered.
+	ErrWithdrawn = errors.New("no longer asked")
+	// ErrSelf says that a principal tried to approve a call of its own.
+	ErrSelf = errors.New("a principal cannot approve its own calls on this server")
+	// ErrInvalid is wrapped by errors about the answer.
+	ErrInvalid = errors.New("invalid answer")
+	// ErrFull says that too much waits already, or is granted already.
+	ErrFull = errors.New("too many")
+	// ErrClosed says that the server is shutting down.
+	ErrClosed = errors.New("server is shutting down")
+)
+
+// Config sets the rules and limits of a desk. Zero fields take the defaults
+// named.
+type Config struct {
+	// SelfApproval lets a principal approve its own calls, whatever
+	// [Desk.SetSelfApproval] says later. Where everybody is the same principal,
+	// because authentication is off, nobody else could.
+	SelfApproval bool
+
+	// Observe, if set, is called with the end of each question, once, before
+	// whoever asked is told. It may be called by many at once.
+	Observe func(*Question, Answer)
+
+	Expiry        time.Duration // how long a question waits; 2 minutes
+	MaxPending    int           // questions that wait; 10,000
+	MaxPerSession int           // of one session; 100
+	MaxBytes      int           // of all questions that wait; 64 MiB
+	MaxGrants     int           // of one session; 1000
+}
+
+func (c Config) withDefaults() Config {
+	c.Expiry = cmp.Or(c.Expiry, 2*time.Minute)
+	c.MaxPending = cmp.Or(c.MaxPending, 10_000)
+	c.MaxPerSession = cmp.Or(c.MaxPerSession, 100)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
+	c.MaxGrants = cmp.Or(c.MaxGrants, 1000)
+	return c
+}
+
+// A Question waits for a person. It is about one call and no other: the asker
+// alone gets the answer, and a question is answered once. It never changes once
+// it was asked.
+type Question struct {
+	// ID cannot be guessed. The desk gives it, and the times.
+	ID               string
+	Created, Expires time.Time // Expires may be set; else it is Config.Expiry from now
+
+	// Owner is the principal that made the call.
+	Owner       string
+	Session     *session.Session
+	ExecutionID string
+	CallID      string
+	Tool        string
+	Purpose     string
+
+	// Digest stands for exactly this call.
+	Digest [32]byte
+
+	// Decision is why a person is asked: the verdict, the version of the policy,
+	// and the effects. MoreEffects is how many are not among them, for there are
+	// too many to show.
+	Decision    policy.Decision
+	MoreEffects int
+
+	// Preview shows what the call would do. HiddenBytes of its end are left out,
+	// for it is too long to show.
+	Preview     tools.Preview
+	HiddenBytes int
+
+	// Tiers are what "always" may mean. Without any, every call is asked about.
+	Tiers []policy.Tier
+
+	// Questions are what a tool wants to know. With them, the question is not
+	// whether the call may run.
+	Questions []tools.Question
+
+	// Rejudge, if set, judges the call again with other grants, by the same
+	// policy. It does no more than compute. The desk takes it out.
+	Rejudge func([]policy.Grant) policy.Verdict
+}
+
+// Weight is about how many bytes of memory the question holds.
+func (q *Question) Weight() int {
+	n := 512 + len(q.CallID) + len(q.Tool) + len(q.Purpose) + len(q.Preview.Text)
+	n += len(q.Decision.Rule) + len(q.Decision.Reason)
+	for _, judged := range q.Decision.Effects {
+		n += JudgedWeight(judged)
+	}
+	for _, tier := range q.Tiers {
+		n += 48 + len(tier.Pattern) + len(tier.Label)
+	}
+	for _, question := range q.Questions {
+		n += 72 + len(question.Header) + len(question.Text)
+		for _, option := range question.Options {
+			n += 32 + len(option.Label) + len(option.Description)
+		}
+	}
+	return n
+}
+
+// JudgedWeight is about how many bytes of memory an effect holds.
+func JudgedWeight(judged policy.Judged) int {
+	effect := judged.Effect
+	n := 256 + len(effect.Path) + len(effect.Named) + len(effect.Program) + len(effect.Host) +
+		len(effect.Tool) + len(effect.Unclear) + len(judged.Verdict.Rule) + len(judged.Verdict.Reason)
+	for _, word := range effect.Argv {
+		n += 16 + len(word)
+	}
+	return n
+}
+
+// Kind is what an answer says.
+type Kind int
+
+const (
+	AllowOnce   Kind = 1 + iota // this call may run
+	AllowAlways                 // and what the tier covers, while the session lives
+	DenyOnce                    // this call must not run; or a person declined to answer
+	DenyAlways                  // nor what the tier covers, while the session lives
+	Answered                    // what a tool wanted to know
+	Expired                     // nobody answered in time
+	Withdrawn                   // the call ended before anybody answered
+)
+
+var kindNames = [...]string{
+	"unanswered", "allow_once", "allow_always", "deny_once", "deny_always", "answered", "expired", "withdrawn",
+}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// An Answer is how a question ended.
+type Answer struct {
+	Kind Kind
+
+	// Tier is the place of the tier in Question.Tiers, from 1, of what is always
+	// allowed or denied.
+	Tier int
+
+	// Comment is for the model.
+	Comment string
+
+	// Answers are those to Question.Questions, one each.
+	Answers []tools.Answer
+
+	// Digest is that of the call. An approver may leave it out, or send what was
+	// shown to it.
+	Digest [32]byte
+
+	// By is who answered; empty where nobody did. From tells from where.
+	By, From string
+	At       time.Time
+
+	// Grant is what an answer for always gave, or what answered by itself because
+	// it covers the call; nil where there is none.
+	Grant *policy.Grant
+}
+
+// Allows reports whether the call may run.
+func (a Answer) Allows() bool { return a.Kind == AllowOnce || a.Kind == AllowAlways }
+
+// always reports whether the answer is for more than one call.
+func (a Answer) always() bool { return a.Kind == AllowAlways || a.Kind == DenyAlways }
+
+// same reports whether b says what a said.
+func (a Answer) same(b Answer) bool {
+	return a.By == b.By && a.Kind == b.Kind && a.Tier == b.Tier && a.Comment == b.Comment &&
+		slices.EqualFunc(a.Answers, b.Answers, func(x, y tools.Answer) bool {
+			return x.Text == y.Text && slices.Equal(x.Chosen, y.Chosen)
+		})
+}
+
+// Weight is about how many bytes of memory the answer holds.
+func (a Answer) Weight() int {
+	n := 256 + len(a.Comment) + len(a.From)
+	for _, answer := range a.Answers {
+		n += 48 + len(answer.Text)
+		for _, label := range answer.Chosen {
+			n += 16 + len(label)
+		}
+	}
+	return n
+}
+
+// A Viewer is who looks at the desk.
+type Viewer struct {
+	// Name is that of the principal, which sees its own calls.
+	Name string
+
+	// Approver says that it sees those of others too, and may approve them.
+	Approver bool
+}
+
+func (v Viewer) sees(owner string) bool { return v.Approver || v.Name == owner }
+
+// mayApprove reports whether v decides about calls of owner. Who may not even
+// see them gets [ErrNotFound].
+func (d *Desk) mayApprove(v Viewer, owner string) error {
+	switch {
+	case !v.sees(owner):
+		return ErrNotFound
+	case v.Name == owner && !d.config.SelfApproval && !d.selfApproval.Load():
+		return ErrSelf
+	}
+	return nil
+}
+
+// Limits of an answer, in bytes.
+const (
+	maxComment = 4 << 10
+	maxText    = 64 << 10
+	maxFrom    = 256
+)
+
+// check finds what is wrong with an answer to q.
+func (a Answer) check(q *Question) error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+	}
+	switch {
+	case a.Digest != [32]byte{} && a.Digest != q.Digest:
+		return invalid("the digest is that of another call: look again at what is asked")
+	case len(a.Comment) > maxComment || !utf8.ValidString(a.Comment):
+		return invalid("the comment has %d bytes: want at most %d of valid UTF-8", len(a.Comment), maxComment)
+	case len(a.From) > maxFrom || !utf8.ValidString(a.From):
+		return invalid("from has %d bytes: want at most %d of valid UTF-8", len(a.From), maxFrom)
+	}
+	if len(q.Questions) > 0 {
+		switch a.Kind {
+		case DenyOnce:
+			return nil
+		case Answered:
+			return a.checkAnswers(q.Questions, invalid)
+		}
+		return invalid("a tool wants to know something: answer it, or decline")
+	}
+	switch {
+	case a.Kind < AllowOnce || a.Kind > DenyAlways:
+		return invalid("the question is whether a call may run: allow or deny it")
+	case len(a.Answers) > 0:
+		return invalid("the question is whether a call may run: there is nothing to answer beside")
+	case !a.always() && a.Tier != 0:
+		return invalid("a tier is for always: this answer is for one call")
+	case a.always() && len(q.Tiers) == 0:
+		return invalid("no tier is offered: this can be answered for one call only")
+	case a.always() && (a.Tier < 1 || a.Tier > len(q.Tiers)):
+		return invalid("tier %d was not offered: want 1 to %d", a.Tier, len(q.Tiers))
+	}
+	return nil
+}
+
+func (a Answer) checkAnswers(questions []tools.Question, invalid func(string, ...any) error) error {
+	if a.Tier != 0 || len(a.Answers) != len(questions) {
+		return invalid("%d answers to %d questions: want one each, and no tier", len(a.Answers), len(questions))
+	}
+	left := maxText
+	for i, answer := range a.Answers {
+		question := questions[i]
+		left -= len(answer.Text)
+		switch {
+		case left < 0:
+			return invalid("the answers have more than %d bytes", maxText)
+		case !utf8.ValidString(answer.Text):
+			return invalid("answer %d is not valid UTF-8", i+1)
+		case answer.Text != "" && question.OptionsOnly:
+			return invalid("question %d takes one of its options and no text", i+1)
+		case len(answer.Chosen) > 1 && !question.Multiple:
+			return invalid("question %d takes one option: %d were chosen", i+1, len(answer.Chosen))
+		case answer.Text == "" && len(answer.Chosen) == 0 && !question.Multiple:
+			return invalid("question %d is not answered", i+1)
+		}
+		for j, label := range answer.Chosen {
+			offered := slices.ContainsFunc(question.Options, func(o tools.Option) bool { return o.Label == label })
+			if !offered || slices.Contains(answer.Chosen[:j], label) {
+				return invalid("question %d: %.64q is not among its options, or was chosen twice", i+1, label)
+			}
+		}
+	}
+	return nil
+}

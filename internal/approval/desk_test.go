@@ -1,0 +1,533 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package approval_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a desk and sessions to ask in.
+type fixture struct {
+	*approval.Desk
+	t        testing.TB
+	sessions *session.Store
+	session  *session.Session // of alice
+}
+
+func newFixture(t testing.TB, config approval.Config) *fixture {
+	t.Helper()
+	store := session.NewStore(session.Config{
+		WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly,
+		Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
+	})
+	t.Cleanup(store.Close)
+	f := &fixture{Desk: approval.NewDesk(config), t: t, sessions: store}
+	f.session = f.newSession("work")
+	return f
+}
+
+func (f *fixture) newSession(id string) *session.Session {
+	f.t.Helper()
+	s, err := f.sessions.Create("alice", session.Request{ID: id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+var (
+	alice = approval.Viewer{Name: "alice"}                 // makes the calls
+	bob   = approval.Viewer{Name: "bob", Approver: true}   // approves
+	carol = approval.Viewer{Name: "carol", Approver: true} // approves too
+	mal   = approval.Viewer{Name: "mal"}                   // has nothing to do with it
+)
+
+var tiers = []policy.Tier{
+	{Kind: policy.TierCall, Pattern: "abcd", Label: "this exact call"},
+	{Kind: policy.TierCommand, Pattern: "git pull", Label: "git pull *"},
+	{Kind: policy.TierProgram, Pattern: "git", Label: "git *"},
+}
+
+func (f *fixture) question() approval.Question {
+	return approval.Question{
+		Owner: "alice", Session: f.session, ExecutionID: "x-1", CallID: "c-1", Tool: "shell",
+		Digest: [32]byte{1, 2, 3}, Tiers: tiers,
+		Decision: policy.Decision{Verdict: policy.Verdict{Action: policy.Ask, Rule: "mode ask"}, Policy: "v1"},
+	}
+}
+
+// inbox takes answers.
+type inbox chan approval.Answer
+
+// ask puts a question and returns where the answer will be. More than one answer
+// to a question is a panic.
+func (f *fixture) ask(q approval.Question) (*approval.Ticket, inbox) {
+	f.t.Helper()
+	box := make(inbox, 1)
+	ticket, err := f.Ask(q, func(a approval.Answer) {
+		select {
+		case box <- a:
+		default:
+			panic("answered twice")
+		}
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ticket, box
+}
+
+func allow() approval.Answer { return approval.Answer{Kind: approval.AllowOnce} }
+
+func always(tier int) approval.Answer { return approval.Answer{Kind: approval.AllowAlways, Tier: tier} }
+
+func TestAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var observed []approval.Kind
+		f := newFixture(t, approval.Config{Observe: func(q *approval.Question, a approval.Answer) {
+			observed = append(observed, a.Kind)
+		}})
+		ticket, box := f.ask(f.question())
+		q := ticket.Question
+		if len(q.ID) < 26 || q.Expires.Sub(q.Created) != 2*time.Minute || !q.Created.Equal(time.Now()) {
+			t.Errorf("question %q from %s to %s", q.ID, q.Created, q.Expires)
+		}
+		time.Sleep(time.Minute)
+		given := approval.Answer{Kind: approval.DenyOnce, Comment: "not today", From: "10.0.0.7", Digest: q.Digest}
+		got, err := f.Resolve(bob, q.ID, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.By != "bob" || !got.At.Equal(time.Now()) || got.From != "10.0.0.7" || got.Digest != q.Digest || got.Grant != nil {
+			t.Errorf("%+v does not tell who, when, from where and about what", got)
+		}
+		told := <-box
+		if told.Kind != approval.DenyOnce || told.Comment != "not today" || told.Allows() || told.By != "bob" {
+			t.Errorf("the asker is told %+v", told)
+		}
+		if ticket.Withdraw() {
+			t.Error("an answered question was withdrawn")
+		}
+		if f.Pending() != 0 || len(f.List(bob, approval.Filter{})) != 0 {
+			t.Error("an answered question still waits")
+		}
+		if !slices.Equal(observed, []approval.Kind{approval.DenyOnce}) {
+			t.Errorf("observed %v", observed)
+		}
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, approval.Config{Expiry: time.Minute})
+		begin := time.Now()
+		ticket, box := f.ask(f.question())
+		told := <-box
+		if told.Kind != approval.Expired || told.Allows() || time.Since(begin) != time.Minute || told.By != "" {
+			t.Errorf("%+v after %s, want expired after a minute", told, time.Since(begin))
+		}
+		for _, c := range []struct {
+			who  approval.Viewer
+			want error
+		}{{bob, approval.ErrExpired}, {alice, approval.ErrExpired}, {mal, approval.ErrNotFound}} {
+			if _, err := f.Resolve(c.who, ticket.Question.ID, allow()); !errors.Is(err, c.want) {
+				t.Errorf("%s after expiry: %v, want %v", c.who.Name, err, c.want)
+			}
+		}
+
+		q := f.question()
+		q.Expires = time.Now().Add(time.Hour) // as the asker says
+		_, box = f.ask(q)
+		begin = time.Now()
+		if <-box; time.Since(begin) != time.Hour {
+			t.Errorf("expired after %s, want an hour", time.Since(begin))
+		}
+	})
+}
+
+// TestLastMoment answers at the moment of expiry: the answer is late, whichever
+// comes first.
+func TestLastMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, approval.Config{Expiry: time.Minute})
+		for range 100 {
+			ticket, box := f.ask(f.question())
+			time.Sleep(time.Minute)
+			if _, err := f.Resolve(bob, ticket.Question.ID, allow()); !errors.Is(err, approval.ErrExpired) {
+				t.Fatalf("%v, want ErrExpired", err)
+			}
+			if told := <-box; told.Kind != approval.Expired {
+				t.Fatalf("the asker is told %v", told.Kind)
+			}
+		}
+	})
+}
+
+// TestRefusals has a row for each answer that is not taken. The question waits
+// on, and then somebody answers it.
+func TestRefusals(t *testing.T) {
+	once := func(kind approval.Kind) approval.Answer { return approval.Answer{Kind: kind} }
+	yes := []tools.Answer{{Text: "yes"}}
+	for _, c := range []struct {
+		name   string
+		who    approval.Viewer
+		answer approval.Answer
+		want   error
+	}{
+		{"the caller", alice, allow(), approval.ErrSelf},
+		{"the caller denies", alice, once(approval.DenyOnce), approval.ErrSelf},
+		{"the caller as approver", approval.Viewer{Name: "alice", Approver: true}, allow(), approval.ErrSelf},
+		{"a stranger", mal, allow(), approval.ErrNotFound},
+		{"nobody", approval.Viewer{}, allow(), approval.ErrNotFound},
+		{"nothing", bob, once(0), approval.ErrInvalid},
+		{"beyond", bob, once(99), approval.ErrInvalid},
+		{"negative", bob, once(-1), approval.ErrInvalid},
+		{"expired", bob, once(approval.Expired), approval.ErrInvalid},
+		{"withdrawn", bob, once(approval.Withdrawn), approval.ErrInvalid},
+		{"an answer to no question", bob, approval.Answer{Kind: approval.Answered, Answers: yes}, approval.ErrInvalid},
+		{"an answer beside", bob, approval.Answer{Kind: approval.AllowOnce, Answers: yes}, approval.ErrInvalid},
+		{"always without a tier", bob, always(0), approval.ErrInvalid},
+		{"always at a tier too high", bob, always(4), approval.ErrInvalid},
+		{"always at a negative tier", bob, always(-1), approval.ErrInvalid},
+		{"never without a tier", bob, once(approval.DenyAlways), approval.ErrInvalid},
+		{"once at a tier", bob, approval.Answer{Kind: approval.AllowOnce, Tier: 1}, approval.ErrInvalid},
+		{"another digest", bob, approval.Answer{Kind: approval.AllowOnce, Digest: [32]byte{9}}, approval.ErrInvalid},
+		{"a long comment", bob, approval.Answer{Kind: approval.AllowOnce, Comment: strings.Repeat("x", 4097)}, approval.ErrInvalid},
+		{"a broken comment", bob, approval.Answer{Kind: approval.AllowOnce, Comment: "\xff"}, approval.ErrInvalid},
+		{"from too far", bob, approval.Answer{Kind: approval.AllowOnce, From: strings.Repeat("x", 257)}, approval.ErrInvalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t, approval.Config{})
+			ticket, box := f.ask(f.question())
+			_, err := f.Resolve(c.who, ticket.Question.ID, c.answer)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if len(box) != 0 || len(f.Grants(f.session)) != 0 {
+				t.Fatal("it counts all the same")
+			}
+			if _, err := f.Resolve(bob, ticket.Question.ID, allow()); err != nil || !(<-box).Allows() {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+func TestGuessedID(t *testing.T) {
+	f := newFixture(t, approval.Config{})
+	ticket, _ := f.ask(f.question())
+	defer ticket.Withdraw()
+	for _, id := range []string{"", "1", strings.ToUpper(ticket.Question.ID), ticket.Question.ID[1:], strings.Repeat("a", 1<<20)} {
+		_, err := f.Resolve(bob, id, allow())
+		if !errors.Is(err, approval.ErrNotFound) || len(err.Error()) > 200 {
+			t.Errorf("%.30q: %.200v, want ErrNotFound", id, err)
+		}
+	}
+}
+
+func TestSelfApproval(t *testing.T) {
+	f := newFixture(t, approval.Config{SelfApproval: true})
+	ticket, box := f.ask(f.question())
+	if _, err := f.Resolve(mal, ticket.Question.ID, allow()); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("a stranger: %v", err)
+	}
+	if _, err := f.Resolve(alice, ticket.Question.ID, allow()); err != nil || !(<-box).Allows() {
+		t.Errorf("the caller: %v", err)
+	}
+}
+
+// TestTwice answers a question again.
+func TestTwice(t *testing.T) {
+	f := newFixture(t, approval.Config{})
+	ticket, _ := f.ask(f.question())
+	id := ticket.Question.ID
+	answer := approval.Answer{Kind: approval.AllowAlways, Tier: 2, Comment: "fine", Digest: ticket.Question.Digest}
+	first, err := f.Resolve(bob, id, answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.From = "somewhere else"
+	again, err := f.Resolve(bob, id, answer)
+	if err != nil || !again.At.Equal(first.At) || again.Grant.ID != first.Grant.ID || again.From != first.From {
+		t.Errorf("the same again: %+v, %v; want the first", again, err)
+	}
+	if n := len(f.Grants(f.session)); n != 1 {
+		t.Errorf("%d grants, want one", n)
+	}
+	for _, c := range []struct {
+		name   string
+		who    approval.Viewer
+		change func(*approval.Answer)
+	}{
+		{"somebody else", carol, func(*approval.Answer) {}},
+		{"the caller", alice, func(*approval.Answer) {}},
+		{"another kind", bob, func(a *approval.Answer) { a.Kind = approval.DenyAlways }},
+		{"another tier", bob, func(a *approval.Answer) { a.Tier = 1 }},
+		{"another comment", bob, func(a *approval.Answer) { a.Comment = "" }},
+		{"another digest", bob, func(a *approval.Answer) { a.Digest[0]++ }},
+	} {
+		other := answer
+		c.change(&other)
+		if _, err := f.Resolve(c.who, id, other); !errors.Is(err, approval.ErrAnswered) || !strings.Contains(err.Error(), "bob") {
+			t.Errorf("%s: %v, want ErrAnswered that names bob", c.name, err)
+		}
+	}
+	if _, err := f.Resolve(mal, id, answer); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("a stranger: %v", err)
+	}
+}
+
+func TestWithdraw(t *testing.T) {
+	f := newFixture(t, approval.Config{})
+	ticket, box := f.ask(f.question())
+	if !ticket.Withdraw() || ticket.Withdraw() {
+		t.Error("want to withdraw once")
+	}
+	if _, err := f.Resolve(bob, ticket.Question.ID, allow()); !errors.Is(err, approval.ErrWithdrawn) {
+		t.Errorf("%v, want ErrWithdrawn", err)
+	}
+	if len(box) != 0 {
+		t.Error("who withdrew is told")
+	}
+}
+
+// TestManyApprovers has a hundred of them answer at once: one wins, and the
+// asker gets that answer.
+func TestManyApprovers(t *testing.T) {
+	f := newFixture(t, approval.Config{})
+	for range 20 {
+		ticket, box := f.ask(f.question())
+		var won atomic.Pointer[approval.Answer]
+		var group sync.WaitGroup
+		for i := range 100 {
+			group.Go(func() {
+				answer := allow()
+				if i%2 == 0 {
+					answer.Kind = approval.DenyOnce
+				}
+				got, err := f.Resolve(approval.Viewer{Name: fmt.Sprint("approver-", i), Approver: true}, ticket.Question.ID, answer)
+				switch {
+				case err == nil && !won.CompareAndSwap(nil, &got):
+					t.Error("two have won")
+				case err != nil && !errors.Is(err, approval.ErrAnswered):
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if told := <-box; won.Load() == nil || told.By != won.Load().By || told.Kind != won.Load().Kind {
+			t.Fatalf("the asker is told %+v, and %+v won", told, won.Load())
+		}
+	}
+}
+
+// TestRaces lets answer, expiry, withdrawal and the end of the desk happen at
+// once: the question ends once, and everybody is told the same.
+func TestRaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 200 {
+			var observed, told atomic.Int32
+			var kind atomic.Int32
+			f := newFixture(t, approval.Config{Expiry: time.Second, Observe: func(_ *approval.Question, a approval.Answer) {
+				observed.Add(1)
+				kind.Store(int32(a.Kind))
+			}})
+			ticket, err := f.Ask(f.question(), func(a approval.Answer) {
+				told.Add(1)
+				if int32(a.Kind) != kind.Load() {
+					t.Errorf("the asker is told %v", a.Kind)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := func(f func()) { time.AfterFunc(time.Second-time.Duration(i%2), f) } // or just before
+			var withdrew, answered atomic.Bool
+			at(func() { withdrew.Store(ticket.Withdraw()) })
+			at(func() {
+				_, err := f.Resolve(bob, ticket.Question.ID, allow())
+				answered.Store(err == nil)
+			})
+			at(f.Close)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if observed.Load() != 1 || f.Pending() != 0 {
+				t.Fatalf("ended %d times", observed.Load())
+			}
+			want := int32(1)
+			if withdrew.Load() {
+				want = 0
+			}
+			if told.Load() != want || answered.Load() != (approval.Kind(kind.Load()) == approval.AllowOnce) {
+				t.Fatalf("%v: told %d times, want %d; answered %t", approval.Kind(kind.Load()), told.Load(), want, answered.Load())
+			}
+		}
+	})
+}
+
+func TestLimits(t *testing.T) {
+	f := newFixture(t, approval.Config{MaxPending: 3, MaxPerSession: 2, MaxBytes: 4000})
+	full := func(q approval.Question, says string) {
+		t.Helper()
+		if _, err := f.Ask(q, func(approval.Answer) {}); !errors.Is(err, approval.ErrFull) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want ErrFull: %s", err, says)
+		}
+	}
+	first, _ := f.ask(f.question())
+	f.ask(f.question())
+	full(f.question(), "in this session")
+	other := f.question()
+	other.Session = f.newSession("other")
+	other.Preview.Text = strings.Repeat("x", 4000)
+	full(other, "bytes")
+	other.Preview.Text = ""
+	f.ask(other)
+	other.Session = f.newSession("third")
+	full(other, "on this server")
+	first.Withdraw()
+	f.ask(f.question())
+	f.Close()
+	if _, err := f.Ask(f.question(), func(approval.Answer) {}); !errors.Is(err, approval.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", err)
+	}
+}
+
+// TestManyWait has ten thousand questions wait, and all of them answered.
+func TestManyWait(t *testing.T) {
+	const n = 10_000
+	f := newFixture(t, approval.Config{MaxPerSession: n})
+	var allowed atomic.Int32
+	for range n {
+		if _, err := f.Ask(f.question(), func(a approval.Answer) {
+			if a.Allows() {
+				allowed.Add(1)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := f.List(bob, approval.Filter{})
+	if len(list) != n || !slices.IsSortedFunc(list, func(a, b *approval.Question) int { return a.Created.Compare(b.Created) }) {
+		t.Fatalf("%d are listed, or not in order", len(list))
+	}
+	var group sync.WaitGroup
+	for part := range slices.Chunk(list, n/8) {
+		group.Go(func() {
+			for _, q := range part {
+				if _, err := f.Resolve(bob, q.ID, allow()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if allowed.Load() != n || f.Pending() != 0 {
+		t.Errorf("%d allowed, %d wait", allowed.Load(), f.Pending())
+	}
+}
+
+func TestWhoSeesWhat(t *testing.T) {
+	f := newFixture(t, approval.Config{})
+	ticket, _ := f.ask(f.question())
+	defer ticket.Withdraw()
+	for _, c := range []struct {
+		who    approval.Viewer
+		filter approval.Filter
+		want   int
+	}{
+		{alice, approval.Filter{}, 1},
+		{bob, approval.Filter{}, 1},
+		{mal, approval.Filter{}, 0},
+		{bob, approval.Filter{SessionID: "work"}, 1},
+		{bob, approval.Filter{SessionID: "other"}, 0},
+		{bob, approval.Filter{Owner: "alice", SessionID: "work"}, 1},
+		{bob, approval.Filter{Owner: "bob"}, 0},
+		{mal, approval.Filter{Owner: "alice"}, 0},
+	} {
+		if got := f.List(c.who, c.filter); len(got) != c.want {
+			t.Errorf("%s with %+v sees %d, want %d", c.who.Name, c.filter, len(got), c.want)
+		}
+	}
+	if _, err := f.Find(mal, ticket.Question.ID); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("a stranger finds it: %v", err)
+	}
+	if q, err := f.Find(alice, ticket.Question.ID); err != nil || q != ticket.Question {
+		t.Errorf("the caller does not find it: %v", err)
+	}
+}
+
+// TestQuestionsOfATool has a row for each way to answer what a tool wants to
+// know.
+func TestQuestionsOfATool(t *testing.T) {
+	colours := []tools.Option{{Label: "red"}, {Label: "green"}}
+	questions := []tools.Question{
+		{Text: "Which one?", Options: colours},
+		{Text: "Which of these?", Options: colours, Multiple: true, OptionsOnly: true},
+		{Text: "Why?"},
+	}
+	reply := func(a, b, c tools.Answer) approval.Answer {
+		return approval.Answer{Kind: approval.Answered, Answers: []tools.Answer{a, b, c}}
+	}
+	red := tools.Answer{Chosen: []string{"red"}}
+	why := tools.Answer{Text: "because"}
+	for _, c := range []struct {
+		name   string
+		who    approval.Viewer
+		answer approval.Answer
+		want   error
+	}{
+		{"an option each", bob, reply(red, red, why), nil},
+		{"by the caller", alice, reply(red, red, why), nil},
+		{"by a stranger", mal, reply(red, red, why), approval.ErrNotFound},
+		{"text beside an option", bob, reply(tools.Answer{Chosen: []string{"red"}, Text: "dark"}, red, why), nil},
+		{"text instead of an option", bob, reply(tools.Answer{Text: "blue"}, red, why), nil},
+		{"several", bob, reply(red, tools.Answer{Chosen: []string{"green", "red"}}, why), nil},
+		{"none of several", bob, reply(red, tools.Answer{}, why), nil},
+		{"declined", bob, approval.Answer{Kind: approval.DenyOnce, Comment: "ask me later"}, nil},
+		{"text where only options count", bob, reply(red, tools.Answer{Text: "blue"}, why), approval.ErrInvalid},
+		{"two of one", bob, reply(tools.Answer{Chosen: []string{"red", "green"}}, red, why), approval.ErrInvalid},
+		{"one twice", bob, reply(red, tools.Answer{Chosen: []string{"red", "red"}}, why), approval.ErrInvalid},
+		{"not an option", bob, reply(tools.Answer{Chosen: []string{"blue"}}, red, why), approval.ErrInvalid},
+		{"an option where there is none", bob, reply(red, red, red), approval.ErrInvalid},
+		{"nothing", bob, reply(red, red, tools.Answer{}), approval.ErrInvalid},
+		{"too few", bob, approval.Answer{Kind: approval.Answered, Answers: []tools.Answer{red}}, approval.ErrInvalid},
+		{"too long", bob, reply(red, red, tools.Answer{Text: strings.Repeat("x", 65<<10)}), approval.ErrInvalid},
+		{"no text", bob, reply(red, red, tools.Answer{Text: "\xff"}), approval.ErrInvalid},
+		{"allowed", bob, allow(), approval.ErrInvalid},
+		{"allowed always", bob, always(1), approval.ErrInvalid},
+		{"denied always", bob, approval.Answer{Kind: approval.DenyAlways, Tier: 1}, approval.ErrInvalid},
+		{"answered at a tier", bob, approval.Answer{Kind: approval.Answered, Tier: 1, Answers: []tools.Answer{red, red, why}}, approval.ErrInvalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t, approval.Config{})
+			q := f.question()
+			q.Questions = questions
+			ticket, box := f.ask(q)
+			_, err := f.Resolve(c.who, ticket.Question.ID, c.answer)
+			if !errors.Is(err, c.want) || (err == nil) != (len(box) == 1) {
+				t.Fatalf("%v, want %v; %d answers", err, c.want, len(box))
+			}
+			if !ticket.Withdraw() && len((<-box).Answers) != len(c.answer.Answers) {
+				t.Error("the answers got lost")
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package limit
+
+import (
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// key says whose calls are counted: of one session, of one principal with an
+// empty session, of everybody with both empty.
+type key struct{ principal, session string }
+
+// A counter is a rule and what was counted by it.
+type counter struct {
+	rule     Rule
+	interval int64 // nanoseconds in which one call comes back
+	depth    int64 // nanoseconds in which an empty bucket fills
+
+	buckets aging[bucket] // by key, unless the rule is for the server
+	server  bucket
+	running *running
+}
+
+func newCounter(rule Rule) *counter {
+	c := &counter{rule: rule, running: new(running)}
+	if rule.Rate > 0 {
+		c.interval = rule.interval()
+		c.depth = c.interval * int64(rule.burst())
+	}
+	return c
+}
+
+// A bucket holds the calls that may come at once. It is kept as the time when
+// it will be full again (the "theoretical arrival time" of GCRA, the generic
+// cell rate algorithm): every call moves that time on by one interval, and may
+// do so as long as it is no further away than the bucket is deep. A bucket whose
+// time has come is full, and as good as none.
+type bucket int64
+
+// next returns what taking one call at now makes of the bucket, and how long to
+// wait until that is allowed.
+func (b bucket) next(now, interval, depth int64) (after bucket, wait int64) {
+	full := max(int64(b), now)
+	// Further away than an empty bucket is only where the clock went back: then
+	// the bucket is empty, and nobody waits for the time to come around again.
+	full = min(full, now+depth)
+	return bucket(full + interval), full + interval - (now + depth)
+}
+
+// A look is what a rule says to one call, before anything is counted.
+type look struct {
+	counter *counter
+	bucket  *bucket // nil where there is none yet
+	after   bucket  // what the bucket becomes when the call is taken
+	wait    int64   // how long until the bucket allows the call
+}
+
+// look asks the rule about a call.
+func (l *look) look(call *Call, now int64) (fits bool) {
+	c := l.counter
+	if c.interval > 0 {
+		var at bucket
+		if l.bucket = c.find(call); l.bucket != nil {
+			at = *l.bucket
+		}
+		if l.after, l.wait = at.next(now, c.interval, c.depth); l.wait > 0 {
+			return false
+		}
+		l.wait = 0
+	}
+	return c.rule.Concurrent == 0 || c.running.count(c.key(call)) < c.rule.Concurrent
+}
+
+// take counts the call that was looked at.
+func (l *look) take(call *Call, now int64, permit *Permit) {
+	c := l.counter
+	if c.interval > 0 {
+		if l.bucket == nil {
+			l.bucket = c.buckets.add(c.key(call), now)
+		}
+		*l.bucket = l.after
+		c.buckets.keep(int64(l.after))
+	}
+	if c.rule.Concurrent > 0 {
+		permit.hold(slot{c.running, c.key(call)})
+	}
+}
+
+// refusal tells why the call that was looked at does not fit.
+func (l *look) refusal(spec *tools.Spec) Refusal {
+	rule := &l.counter.rule
+	refusal := Refusal{Kind: Concurrent, Rule: rule.Name, Shadow: rule.Shadow}
+	if l.wait > 0 {
+		refusal.Kind = Rate
+		refusal.RetryAfter = time.Duration(l.wait)
+		refusal.Message = rule.tooOften(spec.Name, refusal.RetryAfter)
+	} else {
+		refusal.Message = rule.tooMany(spec.Name)
+	}
+	return refusal
+}
+
+// key returns whose calls a call is counted with.
+func (c *counter) key(call *Call) key {
+	switch c.rule.Per {
+	case Session:
+		return key{call.Principal, call.Session}
+	case Principal:
+		return key{call.Principal, ""}
+	default:
+		return key{}
+	}
+}
+
+// find returns the bucket that a call is taken from, or nil.
+func (c *counter) find(call *Call) *bucket {
+	if c.rule.Per == Server {
+		return &c.server
+	}
+	return c.buckets.find(c.key(call))
+}
+
+// running counts the calls that run. What does not run is not in it.
+type running struct {
+	server int
+	by     map[key]int
+}
+
+// A slot is the place that one call has among those that run.
+type slot struct {
+	running *running
+	key     key
+}
+
+func (r *running) count(k key) int {
+	if k == (key{}) {
+		return r.server
+	}
+	return r.by[k]
+}
+
+func (r *running) enter(k key) {
+	if k == (key{}) {
+		r.server++
+		return
+	}
+	if r.by == nil {
+		r.by = make(map[key]int)
+	}
+	r.by[k]++
+}
+
+func (r *running) leave(k key) {
+	if k == (key{}) {
+		r.server--
+		return
+	}
+	if n := r.by[k]; n > 1 {
+		r.by[k] = n - 1
+	} else {
+		delete(r.by, k)
+	}
+}

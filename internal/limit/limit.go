@@ -1,0 +1,299 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package limit decides whether a call comes too often: it counts calls against
+// rules of rate and concurrency, and notices a caller that goes in circles. It
+// does no I/O and has no goroutine; all it needs is a clock.
+package limit
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Config is what limits there are. The zero value limits nothing.
+type Config struct {
+	Rules []Rule
+	Guard Guard
+}
+
+// Check returns what is wrong with a configuration.
+func (c Config) Check() error {
+	for i, rule := range c.Rules {
+		if err := rule.Check(); err != nil {
+			return fmt.Errorf("limit %d: %w", i+1, err)
+		}
+	}
+	return c.Guard.Check()
+}
+
+// A Call is what is counted.
+type Call struct {
+	// Spec is the tool. Give the same pointer for the same tool: what applies to
+	// it is looked up by that, and must not change.
+	Spec *tools.Spec
+
+	// Principal and Session name the session. Session ids are those of their
+	// principal: two principals may have the same.
+	Principal, Session string
+
+	// Digest stands for the input. The guard against loops passes over calls
+	// whose digest is zero.
+	Digest [32]byte
+}
+
+// A Limiter counts calls. It is safe for concurrent use. Make one with [New].
+type Limiter struct {
+	began   time.Time
+	current atomic.Pointer[limits]
+
+	// mu guards every count. One lock for all of them makes a call that several
+	// rules apply to all or nothing; it is held for a tenth of a microsecond.
+	mu    sync.Mutex
+	loops loops
+}
+
+// New returns a limiter.
+func New(config Config) (*Limiter, error) {
+	l := &Limiter{began: time.Now()}
+	l.current.Store(new(limits))
+	return l, l.Replace(config)
+}
+
+// Replace puts another configuration in force for all calls that come later.
+// What was counted by a rule that stays as it is goes on; a rule that changed
+// begins with full buckets, but calls that run still count against it as long as
+// it has the same name, tools and scope. A configuration that is not valid
+// changes nothing.
+func (l *Limiter) Replace(config Config) error {
+	if err := config.Check(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := slices.Clone(l.current.Load().rules)
+	next := &limits{guard: config.Guard}
+	for _, rule := range config.Rules {
+		next.rules = append(next.rules, inherit(rule, old))
+	}
+	l.current.Store(next)
+	return nil
+}
+
+// inherit returns a counter for the rule, with the counts of one in old where
+// there is one for the same; that is set to nil.
+func inherit(rule Rule, old []*counter) *counter {
+	rule.Tools = slices.Clone(rule.Tools)
+	for _, fits := range []func(Rule, Rule) bool{Rule.equal, Rule.countsTheSame} {
+		for i, c := range old {
+			if c == nil || !fits(c.rule, rule) {
+				continue
+			}
+			old[i] = nil
+			if c.rule.equal(rule) {
+				return c
+			}
+			next := newCounter(rule)
+			next.running = c.running
+			return next
+		}
+	}
+	return newCounter(rule)
+}
+
+// limits is one configuration in force.
+type limits struct {
+	rules []*counter
+	guard Guard
+
+	// byTool holds which rules apply to a tool: *tools.Spec → []*counter.
+	byTool sync.Map
+	known  atomic.Int32 // about how many entries it has
+}
+
+// maxKnown bounds the tools that a configuration remembers; many more come only
+// from tools that are replaced again and again.
+const maxKnown = 10_000
+
+// of returns the rules that apply to a tool.
+func (s *limits) of(spec *tools.Spec) []*counter {
+	if len(s.rules) == 0 {
+		return nil
+	}
+	if known, ok := s.byTool.Load(spec); ok {
+		return known.([]*counter)
+	}
+	var found []*counter
+	for _, c := range s.rules {
+		if c.rule.appliesTo(spec) {
+			found = append(found, c)
+		}
+	}
+	if s.known.Add(1) > maxKnown {
+		s.byTool.Clear()
+		s.known.Store(1)
+	}
+	s.byTool.Store(spec, found)
+	return found
+}
+
+// Take counts a call, or refuses it. Every rule that applies must agree: a call
+// that one refuses takes nothing from any. The permit is to be released when the
+// call has ended; it may be nil, which is as good as any other.
+//
+// The guard against loops is asked first: a caller that goes in circles must not
+// be told to try again later.
+func (l *Limiter) Take(call Call) (*Permit, *Refusal) {
+	current := l.current.Load()
+	rules := current.of(call.Spec)
+	if len(rules) == 0 && current.guard == (Guard{}) {
+		return nil, nil
+	}
+	var verdict verdict
+	l.take(&verdict, rules, current.guard, &call, int64(time.Since(l.began)))
+	// What is said about it is put into words without the lock.
+	if verdict.loop != nil {
+		return nil, verdict.loop
+	}
+	if verdict.worst.counter != nil {
+		refusal := verdict.worst.refusal(call.Spec)
+		return nil, &refusal
+	}
+	for i := range verdict.shadows {
+		verdict.permit.shadows = append(verdict.permit.shadows, verdict.shadows[i].refusal(call.Spec))
+	}
+	return verdict.permit, nil
+}
+
+// verdict is what becomes of a call: it loops, or the worst of the rules that
+// refuse it, or its permit and the shadow rules that would have refused it.
+type verdict struct {
+	loop    *Refusal
+	worst   look
+	permit  *Permit
+	shadows []look
+}
+
+// take counts a call, unless the guard or a rule refuses it.
+func (l *Limiter) take(v *verdict, rules []*counter, guard Guard, call *Call, now int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var turn turn
+	guarded := guard != Guard{}
+	if guarded {
+		if turn, v.loop = l.loops.look(guard, call, now); v.loop != nil {
+			return
+		}
+	}
+	var few [3]look
+	looks := few[:0]
+	held := false
+	for _, c := range rules {
+		look := look{counter: c}
+		switch {
+		case look.look(call, now):
+			looks = append(looks, look)
+			held = held || c.rule.Concurrent > 0
+		case c.rule.Shadow:
+			v.shadows = append(v.shadows, look)
+		case v.worst.counter == nil || look.wait > v.worst.wait:
+			v.worst = look
+		}
+	}
+	if v.worst.counter != nil {
+		return
+	}
+	if guarded {
+		l.loops.take(turn, now)
+	}
+	if held || v.shadows != nil {
+		v.permit = &Permit{limiter: l}
+	}
+	for i := range looks {
+		looks[i].take(call, now, v.permit)
+	}
+}
+
+// Forget drops what the guard against loops remembers of a session. Buckets are
+// kept until they are full again: closing a session does not fill them.
+func (l *Limiter) Forget(principal, session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loops.forget(key{principal, session})
+}
+
+// A Permit is the right of a call to run. The nil permit holds nothing.
+type Permit struct {
+	limiter *Limiter
+	shadows []Refusal
+	slots   []slot // guarded by limiter.mu
+	first   [1]slot
+}
+
+// Shadows returns what would have refused the call if it were not in shadow
+// mode.
+func (p *Permit) Shadows() []Refusal {
+	if p == nil {
+		return nil
+	}
+	return p.shadows
+}
+
+// Release gives back what the call held while it ran. Only the first Release
+// counts.
+func (p *Permit) Release() {
+	if p == nil {
+		return
+	}
+	p.limiter.mu.Lock()
+	defer p.limiter.mu.Unlock()
+	for _, s := range p.slots {
+		s.running.leave(s.key)
+	}
+	p.slots = nil
+}
+
+// hold takes a slot; the limiter's lock must be held.
+func (p *Permit) hold(s slot) {
+	s.running.enter(s.key)
+	if p.slots == nil {
+		p.slots = p.first[:0]
+	}
+	p.slots = append(p.slots, s)
+}
+
+// A Refusal says why a call may not run now.
+type Refusal struct {
+	Kind Kind
+
+	// Rule is the name of the rule that refused, or of the guard.
+	Rule string
+
+	// RetryAfter is when the call would pass if nobody else came first. It is 0
+	// where time alone does not help: a call has to end, or another to be made.
+	RetryAfter time.Duration
+
+	// Message tells the model, in a sentence or two.
+	Message string
+
+	// Shadow says that the rule only counts: the call was let through.
+	Shadow bool
+}
+
+// Kind is what a call was too much of.
+type Kind int
+
+const (
+	Rate       Kind = 1 + iota // too many calls in a time
+	Concurrent                 // too many calls at once
+	Loop                       // the same again and again
+)
+
+var kindNames = [...]string{"none", "rate", "concurrent", "loop"}
+
+func (k Kind) String() string { return kindNames[k] }

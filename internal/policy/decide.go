@@ -1,0 +1,338 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Decide judges a call: each of its effects, and the use of its tool. The most
+// severe verdict is the decision. Each effect takes, in this order of authority:
+//
+//  1. the level and mode of the session, where they let nothing run,
+//  2. protected paths,
+//  3. the first rule that matches, where it denies,
+//  4. a grant that denies,
+//  5. that rule, where it allows,
+//  6. a grant that allows what would be asked,
+//  7. the rule that asks, or the mode, whichever is more severe.
+//
+// What is unclear is never allowed but by a grant for this exact call.
+func (p *Policy) Decide(call *Call, grants []Grant) Decision {
+	if p == nil {
+		return Decision{Verdict: Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}}
+	}
+	d := Decision{Policy: p.version, Effects: make([]Judged, len(call.Effects)+1)}
+	for i := range call.Effects {
+		d.Effects[i].Effect = call.Effects[i]
+	}
+	own := &d.Effects[len(call.Effects)]
+	own.Effect.Kind, own.Effect.Tool = tools.UsesTool, call.Spec.Name
+
+	if refusal, refused := refuse(call); refused {
+		for i := range d.Effects {
+			d.Effects[i].Verdict = refusal
+		}
+		d.Verdict = refusal
+		return d
+	}
+	var among *shared
+	if len(call.Effects) > 0 {
+		among = buffers.Get().(*shared)
+		defer among.release()
+	}
+	worst := verdict{}
+	for i := range d.Effects {
+		s := subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: among}
+		v := s.judge(grants)
+		d.Effects[i].Verdict = v.Verdict
+		if i == 0 || v.outweighs(&worst) {
+			worst = v
+		}
+	}
+	d.Verdict = worst.Verdict
+	return d
+}
+
+// refuse is the verdict on calls that nothing can allow.
+func refuse(call *Call) (v Verdict, refused bool) {
+	switch {
+	case call.Mode == tools.ModeDeny:
+		return Verdict{Deny, "mode deny", "The session is in mode deny: no call may run."}, true
+	case call.Mode < tools.ModeAsk || call.Mode > tools.ModeAcceptEdits:
+		return Verdict{Deny, "mode none", "The session has no mode, so nothing may run."}, true
+	case call.Spec.Level < tools.ReadOnly || call.Spec.Level > call.Level:
+		return Verdict{Deny, "level", call.Spec.Name + " needs level " + call.Spec.Level.String() +
+			" and the session has " + call.Level.String() + ": use a tool that needs less."}, true
+	}
+	return v, false
+}
+
+// A verdict is a Verdict with what is needed to go on from it.
+type verdict struct {
+	Verdict
+	weight    weight
+	grantable reach
+}
+
+// weight tells which of two verdicts with the same action says more.
+type weight int
+
+const (
+	byDefault weight = iota
+	byMode
+	byGrant
+	byRule
+	byLaw
+)
+
+func (v *verdict) outweighs(w *verdict) bool {
+	if v.Action != w.Action {
+		return v.Action < w.Action
+	}
+	return v.weight > w.weight
+}
+
+// reach is how far a grant may go to allow an effect.
+type reach int
+
+const (
+	noGrant   reach = iota
+	exactCall       // one for this exact call
+	everyTier
+)
+
+// A subject is one effect while it is judged.
+type subject struct {
+	policy *Policy
+	call   *Call
+	effect *tools.Effect
+	own    bool    // it stands for the call itself
+	shared *shared // nil where there is nothing to share
+	doubt  verdict // whether it is protected; without weight where there is none
+
+	at             sight
+	seen           bool
+	named          *sight
+	glob, foldGlob *shellGlob
+	name           string // of the program, once it was needed
+}
+
+// program returns the name of the program that is run.
+func (s *subject) program() string {
+	if s.name == "" {
+		s.name = programName(argv(s.effect)[0])
+	}
+	return s.name
+}
+
+// shared is what the effects of a call share while they are judged.
+type shared struct {
+	names [24]string
+	facts *facts // for conditions
+}
+
+// buffers keeps what calls shared, since the compiler cannot tell that it does
+// not outlive them.
+var buffers = sync.Pool{New: func() any { return new(shared) }}
+
+// facts returns what conditions know of the call.
+func (s *subject) facts() *facts {
+	if s.shared == nil {
+		return new(facts)
+	}
+	if s.shared.facts == nil {
+		s.shared.facts = new(facts)
+	}
+	return s.shared.facts
+}
+
+func (s *shared) release() {
+	*s = shared{}
+	buffers.Put(s)
+}
+
+func (s *subject) place() place { return place{s.call.Workspace, s.call.Home} }
+
+func (s *subject) sight() *sight {
+	if !s.seen {
+		s.at = s.place().sightAt(s.effect.Path, s.shared.names[:])
+		s.seen = true
+	}
+	return &s.at
+}
+
+func (s *subject) namedSight() *sight {
+	if s.named == nil {
+		named := s.place().sightAt(s.effect.Named, nil)
+		s.named = &named
+	}
+	return s.named
+}
+
+func (s *subject) shellGlob() *shellGlob {
+	if s.glob == nil {
+		g := parseShellGlob(&s.sight().spot)
+		s.glob = &g
+	}
+	return s.glob
+}
+
+// globCaughtBy reports whether the pattern of the effect could name something
+// that p forbids, as it is written or folded.
+func (s *subject) globCaughtBy(p *pathPattern) bool {
+	at := s.sight()
+	if s.shellGlob().caughtBy(p, &at.spot, s.effect.Tree) {
+		return true
+	}
+	if at.same {
+		return false
+	}
+	if s.foldGlob == nil {
+		g := parseShellGlob(at.folded())
+		s.foldGlob = &g
+	}
+	return s.foldGlob.caughtBy(p.folded, at.folded(), s.effect.Tree)
+}
+
+// unclear says why it cannot be told what the effect touches, or "".
+func (s *subject) unclear() string {
+	if s.effect.Unclear == "" && s.effect.Glob && s.shellGlob().unknown {
+		return "its pattern is not understood"
+	}
+	return s.effect.Unclear
+}
+
+// alone reports whether the call names no effects, so that it is judged by its
+// tool only.
+func (s *subject) alone() bool { return len(s.call.Effects) == 0 }
+
+// judge judges one effect.
+func (s *subject) judge(grants []Grant) verdict {
+	if v, decided := s.byLaw(); decided {
+		return v
+	}
+	v, touched := s.byRules()
+	if v.Action == Deny && v.weight == byRule {
+		return v
+	}
+	if g := s.granted(Deny, everyTier, grants); g != nil {
+		return verdict{Verdict: Verdict{Deny, "grant " + g.ID, "A person refused this for the rest of the session: do not try it again."},
+			weight: byGrant}
+	}
+	v = s.severer(v, touched)
+	if v.Action != Ask {
+		return v
+	}
+	if g := s.granted(Allow, v.grantable, grants); g != nil {
+		return verdict{Verdict: Verdict{Allow, "grant " + g.ID, "A person allowed this for the rest of the session."}, weight: byGrant}
+	}
+	return v
+}
+
+// byLaw judges what neither rules nor people can change.
+func (s *subject) byLaw() (verdict, bool) {
+	e := s.effect
+	law := func(action Action, rule, reason string) (verdict, bool) {
+		return verdict{Verdict: Verdict{action, rule, reason}, weight: byLaw}, true
+	}
+	switch e.Kind {
+	case tools.WritesPath:
+		if place, certain := s.policy.guards(s); place != "" {
+			v := protectedVerdict(e, place, certain)
+			if certain {
+				return law(v.Action, v.Rule, v.Reason)
+			}
+			s.doubt = verdict{Verdict: v, weight: byLaw}
+		}
+		if s.call.Level < tools.WorkspaceWrite {
+			return law(Deny, "level", "Writing "+e.Path+" needs level workspace_write and the session has "+s.call.Level.String()+": look, and change nothing.")
+		}
+	case tools.RunsProgram:
+		if !e.ReadOnly && s.call.Level < tools.WorkspaceWrite {
+			return law(Deny, "level", "Running "+e.Program+" needs level workspace_write and the session has "+s.call.Level.String()+": look, and change nothing.")
+		}
+		return verdict{}, false
+	case tools.ReadsPath:
+	default:
+		return verdict{}, false
+	}
+	if e.Rooted && !s.sight().inside() {
+		return law(Deny, "workspace", e.Path+" is outside the workspace, which this tool cannot leave: use a path inside it.")
+	}
+	return verdict{}, false
+}
+
+// byRules takes the first rule that matches. What rules touched on the way is
+// returned beside it; a verdict without weight says that none matched.
+func (s *subject) byRules() (v, touched verdict) {
+	for _, r := range s.policy.rulesFor(s.effect.Kind) {
+		if !r.forCaller(s.call.Principal, s.call.Labels, s.call.Spec) {
+			continue
+		}
+		how := r.fits(s)
+		if how == misses || r.action == Allow && !r.selective && s.aboveLevel() {
+			continue
+		}
+		if r.when != nil {
+			holds, err := r.when.holds(s.facts(), *s.call, *s.effect)
+			if err != nil {
+				return verdict{Verdict: Verdict{Deny, r.label, "The condition of " + r.label +
+					" could not be evaluated, so the call is refused: " + err.Error() + "."}, weight: byRule}, touched
+			}
+			if !holds {
+				continue
+			}
+		}
+		if how == touches {
+			if touched.weight == 0 {
+				touched = verdict{Verdict: Verdict{Ask, r.label, s.effect.Path + " may include what " + r.label +
+					" is about, so a person has to approve it: name the files themselves instead."}, weight: byRule, grantable: exactCall}
+			}
+			continue
+		}
+		if s.own && !r.selective && r.action == Ask && !s.alone() {
+			return verdict{Verdict: byEffects, weight: byMode}, touched // it asks about each
+		}
+		v = verdict{Verdict: Verdict{r.action, r.label, r.reason}, weight: byRule}
+		if r.action == Ask {
+			v.grantable = everyTier
+		}
+		return v, touched
+	}
+	return v, touched
+}
+
+// severer joins what the rules say with what mode and level say.
+func (s *subject) severer(v, touched verdict) verdict {
+	if v.weight == 0 || v.Action == Ask {
+		// A rule that asks wants a person, and permits nothing.
+		if d := s.byDefault(); v.weight == 0 || d.Action == Deny || d.grantable == noGrant && d.Action == Ask {
+			v = d
+		}
+	}
+	for _, doubt := range [...]verdict{touched, s.doubt} {
+		if doubt.weight != 0 && (v.Action == Allow || v.Action == Ask && v.grantable > doubt.grantable) {
+			v = doubt
+		}
+	}
+	if s.leavesPlan() && v.Action == Allow {
+		v = leavePlan
+	}
+	if why := s.unclear(); why != "" {
+		switch {
+		case v.Action == Deny:
+		case s.call.Mode == tools.ModePlan:
+			v = verdict{Verdict: planVerdict, weight: byMode}
+		case v.Action == Allow:
+			v = verdict{Verdict: Verdict{Ask, "unclear", "It cannot be told what this would do (" + why +
+				"), so a person has to approve it: say it in a simpler way."}, weight: byLaw, grantable: exactCall}
+		default:
+			v.grantable = min(v.grantable, exactCall)
+		}
+	}
+	return v
+}

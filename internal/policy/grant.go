@@ -1,0 +1,272 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/hex"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// granted returns the first grant with this action that matches the effect, of
+// those that reach far enough.
+func (s *subject) granted(action Action, most reach, grants []Grant) *Grant {
+	if most == noGrant {
+		return nil
+	}
+	for i := range grants {
+		g := &grants[i]
+		if g.Action != action || most == exactCall && g.Tier.Kind != TierCall {
+			continue
+		}
+		if s.matchedBy(g) {
+			return g
+		}
+	}
+	return nil
+}
+
+// matchedBy reports whether the effect is what a grant is about. What allows
+// must cover all of it; what denies, any part.
+func (s *subject) matchedBy(g *Grant) bool {
+	e, tier := s.effect, &g.Tier
+	switch tier.Kind {
+	case TierCall:
+		return g.Tool == s.call.Spec.Name && isDigest(tier.Pattern, &s.call.Digest)
+	case TierTool:
+		return g.Tool == s.call.Spec.Name
+	case TierFile, TierDirectory:
+		if e.Kind != tools.ReadsPath && e.Kind != tools.WritesPath {
+			return false
+		}
+		if g.Action == Allow {
+			return (tier.Effect == e.Kind || tier.Effect == tools.WritesPath) && s.coveredBy(tier)
+		}
+		return tier.Effect == e.Kind && s.caughtBy(tier)
+	case TierCommand, TierProgram:
+		if e.Kind != tools.RunsProgram {
+			return false
+		}
+		granted, err := compileCommand(tier.Pattern)
+		if err != nil || len(granted.words) == 0 {
+			return false
+		}
+		if g.Action == Allow {
+			return granted.covers(argv(e))
+		}
+		return granted.catches(argv(e), s.program())
+	}
+	return false
+}
+
+// isDigest reports whether text is a digest in hex. No digest is the same as
+// none.
+func isDigest(text string, digest *[32]byte) bool {
+	var given [32]byte
+	if len(text) != hex.EncodedLen(len(given)) || *digest == given {
+		return false
+	}
+	for i := range given {
+		high, low := strings.IndexByte(hexDigits, text[2*i]), strings.IndexByte(hexDigits, text[2*i+1])
+		if high < 0 || low < 0 || digest[i] != byte(high<<4|low) {
+			return false
+		}
+	}
+	return true
+}
+
+const hexDigits = "0123456789abcdef"
+
+// coveredBy reports whether everything the effect touches is in the tier.
+func (s *subject) coveredBy(tier *Tier) bool {
+	at := s.sight().path
+	switch {
+	case tier.Kind == TierFile:
+		return at == tier.Pattern && !s.effect.Tree && !s.effect.Glob
+	case s.effect.Glob:
+		if s.shellGlob().unknown {
+			return false
+		}
+		at = staticPart(at)
+	}
+	return below(tier.Pattern, at)
+}
+
+// caughtBy reports whether something the effect touches could be in the tier.
+func (s *subject) caughtBy(tier *Tier) bool {
+	if s.effect.Glob {
+		forbidden := pathPattern{runs: [][]glob{nil}}
+		for _, step := range literalSteps(tier.Pattern) {
+			forbidden.runs[0] = append(forbidden.runs[0], step.name)
+		}
+		if strings.HasPrefix(tier.Pattern, "/") {
+			forbidden.from = fromSlash
+		}
+		return s.shellGlob().caughtBy(&forbidden, &s.sight().spot, s.effect.Tree)
+	}
+	forbidden := fold(tier.Pattern)
+	caught := func(at string) bool {
+		return at == forbidden || tier.Kind == TierDirectory && below(forbidden, at) || s.effect.Tree && below(at, forbidden)
+	}
+	return caught(s.sight().folded().path) || s.effect.Named != "" && caught(s.namedSight().folded().path)
+}
+
+// below reports whether a clean path is dir or below it.
+func below(dir, p string) bool {
+	if dir == "." {
+		return !outside(p)
+	}
+	rest, ok := strings.CutPrefix(p, dir)
+	return ok && (rest == "" || rest[0] == '/' || dir == "/")
+}
+
+// Tiers returns what "always" could mean for a call that has to be asked about,
+// the narrowest first. A grant of each would have allowed this call.
+func (p *Policy) Tiers(call *Call, d Decision) []Tier {
+	if p == nil || d.Action != Ask {
+		return nil
+	}
+	var asked []subject
+	for i := range d.Effects {
+		if d.Effects[i].Verdict.Action == Ask {
+			asked = append(asked, subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: new(shared)})
+		}
+	}
+	candidates := []Tier{{Kind: TierCall, Pattern: hex.EncodeToString(call.Digest[:]), Label: "this exact call"}}
+	candidates = append(candidates, fileTiers(asked)...)
+	candidates = append(candidates, commandTiers(asked)...)
+	if len(asked) == 1 && asked[0].own && asked[0].alone() {
+		candidates = append(candidates, Tier{Kind: TierTool, Pattern: call.Spec.Name, Label: "every call of " + call.Spec.Name})
+	}
+	return slices.DeleteFunc(candidates, func(tier Tier) bool {
+		grant := []Grant{{Action: Allow, Tool: call.Spec.Name, Tier: tier}}
+		return slices.ContainsFunc(asked, func(s subject) bool { return s.judge(grant).Action != Allow })
+	})
+}
+
+// fileTiers are tiers for what is asked about files.
+func fileTiers(asked []subject) []Tier {
+	var file, dir string
+	verb, word := tools.ReadsPath, "reading "
+	var at *spot
+	for i := range asked {
+		s := &asked[i]
+		if s.effect.Kind != tools.ReadsPath && s.effect.Kind != tools.WritesPath {
+			continue
+		}
+		if s.effect.Kind == tools.WritesPath {
+			verb, word = tools.WritesPath, "writing "
+		}
+		at = &s.sight().spot
+		home := path.Dir(at.path)
+		switch {
+		case s.effect.Glob:
+			home = staticPart(at.path)
+		case s.effect.Tree:
+			home = at.path
+		case file == "":
+			file = at.path
+		}
+		if dir == "" {
+			dir = home
+		}
+		for !below(dir, home) && dir != "." && dir != "/" {
+			dir = path.Dir(dir)
+		}
+	}
+	if at == nil {
+		return nil
+	}
+	var tiers []Tier
+	if file != "" {
+		tiers = append(tiers, Tier{Kind: TierFile, Pattern: file, Effect: verb, Label: word + file})
+	}
+	where := at.spotAt(dir, nil)
+	shallow := dir == "." || !where.inside() && (len(where.names) < 2 || where.above(where.workspace) || where.above(where.home))
+	if !shallow {
+		tiers = append(tiers, Tier{Kind: TierDirectory, Pattern: dir, Effect: verb, Label: word + "everything below " + dir + "/"})
+	}
+	return tiers
+}
+
+// commandTiers are tiers for the one command that is asked about.
+func commandTiers(asked []subject) []Tier {
+	var words []string
+	for i := range asked {
+		if asked[i].effect.Kind == tools.RunsProgram {
+			if words != nil {
+				return nil
+			}
+			words = argv(asked[i].effect)
+		}
+	}
+	if len(words) == 0 || !plainWord(words[0]) || strings.Contains(words[0], "/") || runsAnything(words[0]) {
+		return nil
+	}
+	program := words[0]
+	var tiers []Tier
+	if n := subcommand(words); n > 0 {
+		pattern := strings.Join(words[:n], " ")
+		tiers = append(tiers, Tier{Kind: TierCommand, Pattern: pattern, Label: pattern + " *"})
+	}
+	if !slices.Contains(launchers, program) {
+		tiers = append(tiers, Tier{Kind: TierProgram, Pattern: program, Label: program + " *"})
+	}
+	return tiers
+}
+
+// runsAnything reports whether to trust a program is to trust every program:
+// shells, interpreters, and programs that run others.
+func runsAnything(program string) bool {
+	return slices.Contains(anything, strings.TrimRight(program, "0123456789.-"))
+}
+
+var anything = strings.Fields(`
+	sh bash zsh dash ash ksh mksh csh tcsh fish nu pwsh powershell cmd busybox toybox
+	python pypy node nodejs deno tsx perl ruby irb php lua luajit julia tclsh wish expect osascript Rscript R
+	awk gawk mawk nawk jshell scala groovy clojure erl elixir iex ghci runghc
+	sudo doas su runuser pkexec env nohup nice ionice timeout time stdbuf setsid setpriv xargs parallel exec eval command
+	builtin source . trap ssh sshpass mosh watch entr strace ltrace gdb lldb script unshare chroot nsenter flock
+	npx bunx uvx pipx pnpx at batch crontab tmux screen systemd-run docker-compose vim vi ex nvim emacs ed less man`)
+
+// launchers have commands of their own that run whatever they are given: to
+// trust one command is possible, to trust all is not.
+var launchers = []string{"npm", "pnpm", "yarn", "bun", "docker", "podman", "kubectl", "cargo", "go", "uv", "poetry", "gh", "make", "mvn", "gradle"}
+
+var haveSubcommands = append([]string{"git", "pip", "helm", "terraform", "brew", "apt", "apt-get", "dnf", "systemctl", "rustup", "jj", "hg", "svn"}, launchers...)
+
+// subcommand returns how many words name the command of a program that has
+// several, such as 2 for git pull; 0 where that is not known.
+func subcommand(words []string) int {
+	if len(words) < 2 || !slices.Contains(haveSubcommands, words[0]) || !simpleWord(words[1]) {
+		return 0
+	}
+	switch words[1] {
+	case "exec", "x", "dlx", "attach", "alias":
+		return 0
+	case "run", "run-script":
+		switch words[0] {
+		case "npm", "pnpm", "yarn", "bun":
+			if len(words) > 2 && simpleWord(words[2]) {
+				return 3
+			}
+		}
+		return 0
+	}
+	return 2
+}
+
+// simpleWord reports whether a word looks like the name of a command.
+func simpleWord(word string) bool {
+	for i := range len(word) {
+		c := word[i]
+		if !(c >= 'a' && c <= 'z' || i > 0 && (c >= '0' && c <= '9' || c == '-' || c == '_' || c == ':')) {
+			return false
+		}
+	}
+	return word != ""
+}

@@ -1,0 +1,226 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+func grantOf(c *policy.Call, action policy.Action, tier policy.Tier) policy.Grant {
+	return policy.Grant{ID: "7f3", Action: action, Tool: c.Spec.Name, Tier: tier}
+}
+
+func parseEffects(t *testing.T, text string) []tools.Effect {
+	t.Helper()
+	var list []tools.Effect
+	for part := range strings.SplitSeq(text, "; ") {
+		if part != "" {
+			list = append(list, parseEffect(t, part))
+		}
+	}
+	return list
+}
+
+const grantPolicy = `
+version: 1
+protected: [locked/]
+rules:
+  - {name: deny, action: deny, paths: [secret/], commands: [git push]}
+  - {name: ask, action: ask, paths: [config/], commands: [git fetch]}
+`
+
+func TestTiers(t *testing.T) {
+	p := must(grantPolicy)
+	for effect, want := range map[string]string{
+		"writes src/api/a.go":                         "this exact call|writing src/api/a.go|writing everything below src/api/",
+		"writes a.go":                                 "this exact call|writing a.go",
+		"reads config/a":                              "this exact call|reading config/a|reading everything below config/",
+		"reads config/a; writes config/b":             "this exact call|writing everything below config/",
+		"writes src/x/a; writes src/y/b":              "this exact call|writing everything below src/",
+		"writes a/b; writes c/d":                      "this exact call",
+		"tree writes src/gen":                         "this exact call",
+		"tree writes build":                           "this exact call",
+		"reads /etc/hosts":                            "this exact call|reading /etc/hosts",
+		"reads /etc/nginx/x.conf":                     "this exact call|reading /etc/nginx/x.conf|reading everything below /etc/nginx/",
+		"reads /home/alice/x":                         "this exact call|reading /home/alice/x",
+		"reads /home/alice/notes/x":                   "this exact call|reading /home/alice/notes/x|reading everything below /home/alice/notes/",
+		"reads /work/x":                               "this exact call|reading /work/x",
+		"glob writes src/a?.go":                       "this exact call|writing everything below src/",
+		"runs git pull origin":                        "this exact call|git pull *|git *",
+		"runs git fetch":                              "this exact call|git fetch *|git *",
+		"runs git -C x pull":                          "this exact call|git *",
+		"runs npm run build":                          "this exact call|npm run build *",
+		"runs npm run":                                "this exact call",
+		"runs npm exec x":                             "this exact call",
+		"runs npm install left-pad":                   "this exact call|npm install *",
+		"runs go test ./...":                          "this exact call|go test *",
+		"runs go run x":                               "this exact call",
+		"runs touch x":                                "this exact call|touch *",
+		"runs touch x; writes x":                      "this exact call",
+		"runs touch x; looks ls":                      "this exact call|touch *",
+		"runs git pull; runs git fetch":               "this exact call",
+		"runs bash -c x":                              "this exact call",
+		"runs python3.12 x.py":                        "this exact call",
+		"runs sudo ls":                                "this exact call",
+		"runs env ls":                                 "this exact call",
+		"runs xargs rm":                               "this exact call",
+		"runs ./script":                               "this exact call",
+		"runs /usr/bin/git pull":                      "this exact call",
+		"unclear runs git pull $?":                    "this exact call",
+		"runs $? pull":                                "this exact call",
+		"reaches example.com 443":                     "this exact call",
+		"":                                            "this exact call|every call of tool",
+		"uses other":                                  "this exact call",
+		"changes allow":                               "this exact call",
+		"glob writes *":                               "",
+		"writes src/a; glob writes src/../loc*/x":     "",
+		"glob reads s*/a":                             "this exact call",
+		"unclear reads a":                             "this exact call",
+		"writes secret/a":                             "",
+		"reads a":                                     "",
+		"writes src/a as linked":                      "this exact call|writing src/a|writing everything below src/",
+		"reads /var/data/x/y.txt; writes config/f.go": "this exact call",
+	} {
+		t.Run(effect, func(t *testing.T) {
+			c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, parseEffects(t, effect))
+			d := p.Decide(c, nil)
+			var labels []string
+			for _, tier := range p.Tiers(c, d) {
+				labels = append(labels, tier.Label)
+				check(t, p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, tier)}), "allow")
+			}
+			if got := strings.Join(labels, "|"); got != want {
+				t.Errorf("%s is offered, want %s (%v)", got, want, d.Verdict)
+			}
+		})
+	}
+}
+
+// TestGrants has what a grant allows or denies besides the call it was given for.
+func TestGrants(t *testing.T) {
+	p := must(grantPolicy)
+	for _, test := range []struct {
+		action policy.Action
+		tier   policy.Tier
+		cases  []ruleCase
+	}{
+		{policy.Allow, policy.Tier{Kind: policy.TierCommand, Pattern: "git pull"}, []ruleCase{
+			{"runs git pull --rebase", "allow: grant 7f3"},
+			{"runs /usr/bin/git pull", "allow"},
+			{"runs git -C x pull", "ask"}, {"runs git pullx", "ask"}, {"runs ./git pull", "ask"}, {"runs git", "ask"},
+			{"unclear runs git pull $?", "ask"},
+			{"runs git pull; runs touch x", "ask"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierProgram, Pattern: "git"}, []ruleCase{
+			{"runs git commit", "allow"}, {"runs git fetch", "allow: grant 7f3"}, // satisfies an ask rule
+			{"runs git push", "deny: rule deny"}, // a deny rule beats it
+			{"runs gitk", "ask"},
+		}},
+		{policy.Deny, policy.Tier{Kind: policy.TierCommand, Pattern: "git pull"}, []ruleCase{
+			{"runs git pull", "deny: grant 7f3"}, {"runs git -C x pull", "deny"}, {"runs ./git pull", "deny"},
+			{"looks git pull", "deny"}, {"runs git fetch", "ask"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierFile, Pattern: "src/a", Effect: tools.WritesPath}, []ruleCase{
+			{"writes src/a", "allow: grant 7f3"}, {"writes ./src/a", "allow"}, {"writes src/b", "ask"}, {"writes src/a/b", "ask"},
+			{"tree writes src/a", "ask"}, {"writes b as src/a", "ask"}, {"writes /work/ws/src/a", "allow"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierFile, Pattern: "config/a", Effect: tools.ReadsPath}, []ruleCase{
+			{"reads config/a", "allow: grant 7f3"}, {"writes config/a", "ask"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierDirectory, Pattern: "src", Effect: tools.WritesPath}, []ruleCase{
+			{"writes src/a", "allow"}, {"tree writes src/sub", "ask: rule deny"}, {"writes src", "allow"}, {"writes srcx", "ask"}, {"writes src/../b", "ask"},
+			{"writes src/.git/config", "deny: protected .git/"}, {"writes src/secret/x", "deny: rule deny"},
+			{"unclear writes src/a", "ask"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierDirectory, Pattern: "/var/data", Effect: tools.ReadsPath}, []ruleCase{
+			{"reads /var/data/x", "allow"}, {"reads /var/database", "ask"}, {"reads ../../var/data/x", "allow"},
+		}},
+		{policy.Deny, policy.Tier{Kind: policy.TierFile, Pattern: "src/a", Effect: tools.WritesPath}, []ruleCase{
+			{"writes src/a", "deny: grant 7f3"}, {"writes src/A", "deny"}, {"writes b as src/a", "deny"}, {"tree writes src", "deny"},
+			{"glob writes src/?", "deny"}, {"glob writes src/??", "ask"}, {"reads src/a", "allow"}, {"writes src/b", "ask"},
+		}},
+		{policy.Deny, policy.Tier{Kind: policy.TierDirectory, Pattern: "/var/data", Effect: tools.ReadsPath}, []ruleCase{
+			{"reads /var/data/x", "deny"}, {"tree reads /var", "deny"}, {"glob reads /var/*/x", "deny"}, {"reads /var/log", "ask"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierTool}, []ruleCase{
+			{"writes x", "allow"}, {"runs x", "allow"}, {"unclear runs x", "ask"}, {"writes .git/x", "deny"}, {"writes /tmp/x", "deny: level"},
+		}},
+		{policy.Allow, policy.Tier{Kind: policy.TierCall, Pattern: strings.Repeat("00", 32)}, []ruleCase{{"writes x", "ask"}}},
+		{policy.Allow, policy.Tier{Kind: policy.TierCall, Pattern: "01" + strings.Repeat("00", 31)}, []ruleCase{
+			{"writes x", "allow"}, {"unclear runs $?", "allow"}, {"glob writes *", "ask"}, {"runs git push", "deny"},
+		}},
+		{policy.Allow, policy.Tier{}, []ruleCase{{"writes x", "ask"}}},
+		{policy.Ask, policy.Tier{Kind: policy.TierTool}, []ruleCase{{"writes x", "ask: mode ask"}}},
+	} {
+		for _, one := range test.cases {
+			t.Run(test.action.String()+" "+test.tier.Pattern+"/"+one.effect, func(t *testing.T) {
+				c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, parseEffects(t, one.effect))
+				got := p.Decide(c, []policy.Grant{grantOf(c, test.action, test.tier)})
+				action, rule, named := strings.Cut(one.want, ": ")
+				check(t, got, action)
+				if named && got.Rule != rule {
+					t.Errorf("by %q, want %q", got.Rule, rule)
+				}
+			})
+		}
+	}
+}
+
+// A grant is for working: plan mode stays plan mode.
+func TestGrantsInPlanMode(t *testing.T) {
+	p := must(grantPolicy)
+	c := call(tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, tools.Writes("src/a"))
+	check(t, p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: policy.TierTool})}), "deny")
+	c.Effects = tools.Reads("/etc/hosts")
+	check(t, p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: policy.TierTool})}), "allow")
+}
+
+// Whatever is offered allows the call it is offered for, and whatever it allows
+// is nothing that is denied without it.
+func TestTiersAllowWhatTheyAreFor(t *testing.T) {
+	p := must(grantPolicy)
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(list ...string) string { return list[random.IntN(len(list))] }
+	path := func() string {
+		return pick("src", "a", "config", "secret", "/etc", "/home/alice/x", "/work", "~", ".git", "locked") + pick("", "/b", "/b/c", "/../d", "/*.go", "/.env")
+	}
+	effect := func() string {
+		switch random.IntN(5) {
+		case 0:
+			return pick("", "tree ", "glob ", "unclear ") + "reads " + path()
+		case 1, 2:
+			return pick("", "tree ", "glob ", "unclear ") + "writes " + path()
+		case 3:
+			return pick("", "", "unclear ") + "runs " + pick("git", "npm", "touch", "bash", "./x", "/usr/bin/git") + " " + pick("pull", "push", "run x", "-C d pull", "a/b")
+		}
+		return pick("reaches example.com 1", "uses other", "changes plan", "changes allow", "looks ls")
+	}
+	offered := 0
+	for range 5_000 {
+		var list []string
+		for range random.IntN(4) {
+			list = append(list, effect())
+		}
+		mode := tools.Mode(1 + random.IntN(5))
+		c := call(tools.Level(1+random.IntN(3)), mode, tools.WorkspaceWrite, parseEffects(t, strings.Join(list, "; ")))
+		d := p.Decide(c, nil)
+		for _, tier := range p.Tiers(c, d) {
+			offered++
+			if got := p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, tier)}); got.Action != policy.Allow {
+				t.Fatalf("%q: %+v is offered and gives %+v", list, tier, got.Verdict)
+			}
+			if got := p.Decide(c, []policy.Grant{grantOf(c, policy.Deny, tier)}); got.Action != policy.Deny {
+				t.Fatalf("%q: never %+v gives %+v", list, tier, got.Verdict)
+			}
+		}
+	}
+	if offered == 0 {
+		t.Error("nothing was offered")
+	}
+}

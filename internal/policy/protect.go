@@ -1,0 +1,160 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// protectedNames are names that nothing may be written at or below, wherever
+// they are: what is there is run by other programs later. git~1 is what some
+// file systems call .git.
+var protectedNames = [...]string{".git", ".husky", "node_modules", "git~1"}
+
+// Protected reports whether nothing may be written at path, which is clean and
+// relative to the workspace, or absolute outside it.
+func (p *Policy) Protected(path string) bool {
+	at := place{}.sightAt(path, nil)
+	return p.protects(&at) != ""
+}
+
+// protects returns what protects a path, or "".
+func (p *Policy) protects(at *sight) string {
+	if place := at.protectedName(); place != "" {
+		return place
+	}
+	if !at.same {
+		if place := at.folded().protectedName(); place != "" {
+			return place
+		}
+	}
+	if p == nil {
+		return ""
+	}
+	for i := range p.protected {
+		if p.protected[i].catches(at) {
+			return p.protected[i].text
+		}
+	}
+	return ""
+}
+
+// protectedName returns the first name on the way to the spot that is protected,
+// as verdicts call it, or "".
+func (s *spot) protectedName() string {
+	for _, name := range s.names[max(s.inner, 0):] {
+		if i := protectedName(name); i >= 0 {
+			return protectedNames[i] + "/"
+		}
+	}
+	return ""
+}
+
+// protectedName returns the place of a folded name in protectedNames, or -1.
+// What other systems take for the end of a name or a separator ends one here.
+func protectedName(name string) int {
+	for i, protected := range protectedNames {
+		if name == protected {
+			return i
+		}
+	}
+	if strings.IndexByte(name, '\\') < 0 && strings.IndexByte(name, ':') < 0 {
+		return -1
+	}
+	for part := range strings.SplitSeq(name, `\`) {
+		part, _, _ = strings.Cut(part, ":")
+		for i, protected := range protectedNames {
+			if part == protected {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// guards returns what protects something that an effect writes, and whether
+// that is certain.
+func (p *Policy) guards(s *subject) (place string, certain bool) {
+	at := s.sight()
+	if s.effect.Glob {
+		return p.guardsGlob(s)
+	}
+	if place := p.protects(at); place != "" {
+		return place, true
+	}
+	if s.effect.Named != "" {
+		if place := p.protects(s.namedSight()); place != "" {
+			return place, true
+		}
+	}
+	if !s.effect.Tree {
+		return "", false
+	}
+	if at.path == "." || !at.inside() && at.above(at.workspace) {
+		return protectedNames[0] + "/", true
+	}
+	for i := range p.protected {
+		if !p.protected[i].open && p.protected[i].catchesBelow(at) {
+			return p.protected[i].text, true
+		}
+	}
+	return "", false
+}
+
+// guardsGlob is guards for a path that a shell will expand. A name that is a
+// pattern counts as what it could be, unless it could be anything.
+func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
+	at := s.sight()
+	fixed := at.sightAt(staticPart(at.path), nil)
+	if place := p.protects(&fixed); place != "" {
+		return place, true
+	}
+	glob := s.shellGlob()
+	if glob.unknown {
+		return protectedNames[0] + "/", false
+	}
+	for _, steps := range glob.alternatives {
+		for _, step := range steps[min(len(literalSteps(at.workspace)), len(steps)):] {
+			if step.deep || step.name.vague() {
+				continue
+			}
+			for _, name := range protectedNames {
+				if protected := textGlob(name); step.name.meets(&protected) {
+					return name + "/", true
+				}
+			}
+		}
+	}
+	for i := range p.protected {
+		if s.globCaughtBy(&p.protected[i]) {
+			return p.protected[i].text, false
+		}
+	}
+	if fixed.path == "." || !fixed.inside() && fixed.above(at.workspace) {
+		return "node_modules/", false // * may be it
+	}
+	return "", false
+}
+
+// vague reports whether a glob says nothing but how many characters.
+func (g *glob) vague() bool {
+	for i := range g.tokens {
+		if kind := g.tokens[i].kind; kind != star && kind != anyChar {
+			return false
+		}
+	}
+	return true
+}
+
+// protectedVerdict refuses to write what is protected.
+func protectedVerdict(e *tools.Effect, place string, certain bool) Verdict {
+	if !certain {
+		return Verdict{Ask, "protected " + place, "The pattern " + e.Path + " could name something protected (" + place +
+			"): name the files themselves instead."}
+	}
+	return Verdict{Deny, "protected " + place, "Nothing may be written at or below " + place +
+		": it is protected, and no approval changes that. Work on other files, or run the program it belongs to, such as git or npm."}
+}

@@ -1,0 +1,195 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A rule is one rule of a policy. Lists match where one of their entries does;
+// the lists together match where all do.
+type rule struct {
+	name, label string // label is what verdicts call it
+	action      Action
+	reason      string
+
+	tools      []toolPattern
+	principals []glob
+	labels     []labelPattern
+
+	// Selectors of effects. A rule that has some matches effects of their kinds;
+	// one without matches every effect.
+	selective     bool
+	reads, writes []pathPattern
+	commands      []command
+	hosts         []hostPattern
+	uses          []toolPattern
+
+	when *condition
+}
+
+// kinds are those of effects; the first stands for all that are not known.
+var kinds = [...]tools.EffectKind{
+	0, tools.ReadsPath, tools.WritesPath, tools.RunsProgram, tools.ReachesHost, tools.UsesTool, tools.ChangesMode,
+}
+
+// could reports whether the rule could match effects of a kind.
+func (r *rule) could(kind tools.EffectKind) bool {
+	if !r.selective {
+		return true
+	}
+	switch kind {
+	case tools.ReadsPath:
+		return len(r.reads) > 0
+	case tools.WritesPath:
+		return len(r.writes) > 0
+	case tools.RunsProgram:
+		return len(r.commands) > 0
+	case tools.ReachesHost:
+		return len(r.hosts) > 0
+	case tools.UsesTool:
+		return len(r.uses) > 0
+	}
+	return false
+}
+
+// rulesFor returns the rules that could match effects of a kind.
+func (p *Policy) rulesFor(kind tools.EffectKind) []*rule {
+	if kind < 0 || int(kind) >= len(kinds) {
+		kind = 0
+	}
+	return p.byKind[kind]
+}
+
+type labelPattern struct {
+	key   string
+	value glob
+}
+
+// A toolPattern is a pattern of a [tools.Selection].
+type toolPattern struct {
+	text string
+	name bool // it is a name or alias, not a pattern
+}
+
+func newToolPattern(text string) toolPattern {
+	return toolPattern{text, !strings.ContainsAny(text, `@*?[\`)}
+}
+
+func (t toolPattern) match(spec *tools.Spec) bool {
+	if t.name {
+		return t.text == spec.Name || len(spec.Aliases) > 0 && slices.Contains(spec.Aliases, t.text)
+	}
+	return tools.Matches(t.text, spec)
+}
+
+func anyTool(patterns []toolPattern, spec *tools.Spec) bool {
+	for _, pattern := range patterns {
+		if pattern.match(spec) {
+			return true
+		}
+	}
+	return false
+}
+
+// forCaller reports whether the rule is about calls of this tool by this
+// principal with these labels.
+func (r *rule) forCaller(principal string, labels map[string]string, spec *tools.Spec) bool {
+	if len(r.tools) > 0 && !anyTool(r.tools, spec) {
+		return false
+	}
+	if len(r.principals) > 0 && !slices.ContainsFunc(r.principals, func(g glob) bool { return g.match(principal) }) {
+		return false
+	}
+	for i := range r.labels {
+		value, ok := labels[r.labels[i].key]
+		if !ok || !r.labels[i].value.match(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// fit is how well a rule matches an effect.
+type fit int
+
+const (
+	misses  fit = iota
+	touches     // it matches a part of what the effect stands for
+	matches
+)
+
+// fits reports whether the rule is about an effect.
+func (r *rule) fits(s *subject) fit {
+	if !r.selective {
+		return matches
+	}
+	e := s.effect
+	switch e.Kind {
+	case tools.ReadsPath:
+		return r.fitsPath(r.reads, s)
+	case tools.WritesPath:
+		return r.fitsPath(r.writes, s)
+	case tools.RunsProgram:
+		words := argv(e)
+		for i := range r.commands {
+			if c := &r.commands[i]; r.action == Allow && c.covers(words) || r.action != Allow && c.catches(words, s.program()) {
+				return matches
+			}
+		}
+	case tools.ReachesHost:
+		for i := range r.hosts {
+			if h := &r.hosts[i]; r.action == Allow && h.covers(e) || r.action != Allow && h.catches(e) {
+				return matches
+			}
+		}
+	case tools.UsesTool:
+		spec := s.call.Spec
+		if e.Tool != spec.Name {
+			spec = &tools.Spec{Name: e.Tool}
+		}
+		if anyTool(r.uses, spec) {
+			return matches
+		}
+	}
+	return misses
+}
+
+// fitsPath judges the path of an effect: what is allowed must be all of what
+// the path leads to, what is forbidden may be any of it.
+func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
+	at := s.sight()
+	if r.action == Allow {
+		for i := range patterns {
+			if s.effect.Glob && s.shellGlob().coveredBy(&patterns[i], &at.spot) ||
+				!s.effect.Glob && patterns[i].covers(&at.spot) {
+				return matches
+			}
+		}
+		return misses
+	}
+	best := misses
+	for i := range patterns {
+		p := &patterns[i]
+		if s.effect.Glob {
+			if s.globCaughtBy(p) {
+				best = touches
+			}
+			continue
+		}
+		if p.catches(at) || s.effect.Named != "" && p.catches(s.namedSight()) {
+			return matches
+		}
+		// A search through a directory is not what an ask rule for some files
+		// in it is about; whatever changes the directory is, and a deny rule is
+		// about everything.
+		if s.effect.Tree && (r.action == Deny || s.effect.Kind == tools.WritesPath) && p.catchesBelow(at) {
+			best = touches
+		}
+	}
+	return best
+}

@@ -1,0 +1,214 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// A shellGlob is a path that a shell will expand, in its alternatives.
+type shellGlob struct {
+	alternatives [][]step
+	unknown      bool // it could be anything
+}
+
+// A step is a name on the way, or any number of directories.
+type step struct {
+	deep bool
+	name glob
+}
+
+// maxShellGlob is how many bytes all alternatives of a pattern may have. There
+// is no need to understand a longer one: a person will look at it.
+const maxShellGlob = 1024
+
+// parseShellGlob takes the pattern of an effect apart. What cannot be
+// understood may be anything.
+func parseShellGlob(s *spot) shellGlob {
+	if len(s.path) > maxShellGlob {
+		return shellGlob{unknown: true}
+	}
+	texts, err := expandBraces(s.path)
+	if err != nil {
+		return shellGlob{unknown: true}
+	}
+	var g shellGlob
+	bytes := 0
+	for _, text := range texts {
+		if bytes += len(text); bytes > maxShellGlob || strings.HasPrefix(text, "/") != strings.HasPrefix(s.path, "/") {
+			return shellGlob{unknown: true}
+		}
+		steps := literalSteps(s.workspace)
+		if strings.HasPrefix(text, "/") {
+			steps = nil
+		}
+		names, err := splitNames(text)
+		if err != nil {
+			return shellGlob{unknown: true}
+		}
+		for _, name := range names {
+			if name == ".." {
+				return shellGlob{unknown: true}
+			}
+			if name == "." {
+				continue
+			}
+			compiled, err := compileGlob(name, false)
+			if err != nil {
+				return shellGlob{unknown: true}
+			}
+			steps = append(steps, step{deep: strings.Contains(name, "**"), name: compiled})
+		}
+		g.alternatives = append(g.alternatives, steps)
+	}
+	return g
+}
+
+func literalSteps(p string) []step {
+	var steps []step
+	for name := range strings.SplitSeq(p, "/") {
+		if name != "" {
+			steps = append(steps, step{name: textGlob(name)})
+		}
+	}
+	return steps
+}
+
+func textGlob(text string) glob {
+	var tokens []token
+	for _, c := range text {
+		tokens = append(tokens, token{char: c})
+	}
+	return formOf(tokens)
+}
+
+// caughtBy reports whether the glob could name something that a pattern
+// forbids. It may say so where it could not.
+func (g *shellGlob) caughtBy(p *pathPattern, s *spot, tree bool) bool {
+	if g.unknown {
+		return true
+	}
+	for _, steps := range g.alternatives {
+		if tree {
+			steps = append(slices.Clip(steps), step{deep: true})
+		}
+		for _, begin := range p.beginnings(s) {
+			if stepsMeet(append(begin, p.steps()...), steps) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// beginnings are the steps from / to where the pattern begins.
+func (p *pathPattern) beginnings(s *spot) [][]step {
+	switch {
+	case p.from == fromSlash || p.open:
+		return [][]step{nil}
+	case p.from == fromWorkspace:
+		return [][]step{literalSteps(s.workspace)}
+	}
+	all, _ := compileGlob("*", false)
+	anybody := step{name: all}
+	homes := [][]step{
+		{{name: textGlob("root")}}, {{name: textGlob("home")}, anybody}, {{name: textGlob("Users")}, anybody},
+	}
+	if s.home != "" {
+		homes = append(homes, literalSteps(s.home))
+	}
+	return homes
+}
+
+// steps are those of the pattern, to everything below what it matches.
+func (p *pathPattern) steps() []step {
+	var steps []step
+	for i, run := range p.runs {
+		if i > 0 || p.open {
+			steps = append(steps, step{deep: true})
+		}
+		for _, name := range run {
+			steps = append(steps, step{name: name})
+		}
+	}
+	return append(steps, step{deep: true})
+}
+
+func stepsMeet(a, b []step) bool {
+	return meet(len(a), len(b),
+		func(i int) bool { return a[i].deep },
+		func(j int) bool { return b[j].deep },
+		func(i, j int) bool { return a[i].name.meets(&b[j].name) })
+}
+
+// coveredBy reports whether a pattern that allows matches everything the glob
+// could name. It may say no where it does.
+func (g *shellGlob) coveredBy(p *pathPattern, s *spot) bool {
+	if g.unknown || len(g.alternatives) == 0 {
+		return false
+	}
+	fixed := s.spotAt(staticPart(s.path), nil)
+	if p.covers(&fixed) {
+		return true
+	}
+	// Name by name: each of the pattern's is wider than that of the glob.
+	if p.from != fromWorkspace || !s.inside() || len(p.runs) != 1 {
+		return false
+	}
+	above := len(literalSteps(s.workspace))
+	for _, steps := range g.alternatives {
+		if !widerAnywhere(p, steps[above:]) {
+			return false
+		}
+	}
+	return true
+}
+
+func widerAnywhere(p *pathPattern, steps []step) bool {
+	if !p.open {
+		return wider(p.runs[0], steps)
+	}
+	for i := range steps {
+		if wider(p.runs[0], steps[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func wider(run []glob, steps []step) bool {
+	if len(steps) < len(run) {
+		return false
+	}
+	for i := range run {
+		name := &steps[i].name
+		switch {
+		case steps[i].deep:
+			return false
+		case run[i].form == isAll:
+		case name.form == isText && run[i].match(name.text):
+		case run[i].form == isSuffix && name.form == isSuffix && strings.HasSuffix(name.text, run[i].text):
+		case run[i].form == isPrefix && name.form == isPrefix && strings.HasPrefix(name.text, run[i].text):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// staticPart returns the directories of a shell pattern before the first that
+// is a pattern itself.
+func staticPart(p string) string {
+	if i := strings.IndexAny(p, `*?[{\`); i >= 0 {
+		p = p[:strings.LastIndexByte(p[:i], '/')+1]
+	}
+	switch {
+	case p == "":
+		return "."
+	case p == "/":
+		return p
+	}
+	return strings.TrimSuffix(p, "/")
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/hex"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// approvalService answers ApprovalService.
+type approvalService struct {
+	pb.UnimplementedApprovalServiceServer
+	desk *approval.Desk
+}
+
+// viewerOf returns the caller as one who looks at the desk.
+func viewerOf(ctx context.Context) approval.Viewer {
+	principal := principalOf(ctx)
+	return approval.Viewer{Name: principal.Name, Approver: principal.Approver}
+}
+
+func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
+	questions := s.desk.List(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()})
+	return &pb.ListApprovalsResponse{Approvals: approvalsToProto(questions)}, nil
+}
+
+func (s *approvalService) WatchApprovals(request *pb.WatchApprovalsRequest, stream grpc.ServerStreamingServer[pb.WatchApprovalsResponse]) error {
+	ctx := stream.Context()
+	of := func(q *approval.Question) bool {
+		return request.GetSessionId() == "" || q.Session.ID == request.GetSessionId()
+	}
+	for change, err := range s.desk.Watch(ctx, viewerOf(ctx)) {
+		if err != nil {
+			return err
+		}
+		response := new(pb.WatchApprovalsResponse)
+		switch {
+		case change.Kind == approval.Snapshot:
+			pending := new(pb.PendingApprovals)
+			for _, q := range change.Pending {
+				if of(q) {
+					pending.Approvals = append(pending.Approvals, approvalToProto(q))
+				}
+			}
+			response.Change = &pb.WatchApprovalsResponse_Snapshot{Snapshot: pending}
+		case !of(change.Question):
+			continue
+		case change.Kind == approval.Asked:
+			response.Change = &pb.WatchApprovalsResponse_Asked{Asked: approvalToProto(change.Question)}
+		default:
+			response.Change = &pb.WatchApprovalsResponse_Ended{Ended: &pb.ApprovalEnd{
+				ApprovalId: change.Question.ID, Answer: answerToProto(&change.Answer),
+			}}
+		}
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *approvalService) ResolveApproval(ctx context.Context, request *pb.ResolveApprovalRequest) (*pb.ResolveApprovalResponse, error) {
+	answer, err := answerFrom(request)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		answer.From = p.Addr.String()
+	}
+	if answer, err = s.desk.Resolve(viewerOf(ctx), request.GetApprovalId(), answer); err != nil {
+		return nil, err
+	}
+	return &pb.ResolveApprovalResponse{Answer: answerToProto(&answer)}, nil
+}
+
+// answerFrom reads an answer; the desk judges it.
+func answerFrom(request *pb.ResolveApprovalRequest) (approval.Answer, error) {
+	answer := approval.Answer{Kind: approval.Kind(request.GetKind()), Comment: request.GetComment()}
+	if answer.Kind < approval.AllowOnce || answer.Kind > approval.Answered {
+		return answer, invalid("kind is not an answer a person can give")
+	}
+	if id := request.GetTierId(); id != "" {
+		var err error
+		if answer.Tier, err = strconv.Atoi(id); err != nil || answer.Tier < 1 {
+			return answer, invalid("tier_id is not one of the approval's tiers")
+		}
+	}
+	if text := request.GetDigest(); text != "" {
+		digest, err := hex.DecodeString(text)
+		if err != nil || len(digest) != len(answer.Digest) {
+			return answer, invalid("digest is not that of an approval")
+		}
+		answer.Digest = [32]byte(digest)
+	}
+	for _, a := range request.GetAnswers() {
+		answer.Answers = append(answer.Answers, tools.Answer{Chosen: a.GetChosen(), Text: a.GetText()})
+	}
+	return answer, nil
+}
+
+func (s *approvalService) ListGrants(ctx context.Context, request *pb.ListGrantsRequest) (*pb.ListGrantsResponse, error) {
+	response := new(pb.ListGrantsResponse)
+	for _, grant := range s.desk.ListGrants(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()}) {
+		response.Grants = append(response.Grants, grantToProto(&grant))
+	}
+	return response, nil
+}
+
+func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGrantRequest) (*pb.RevokeGrantResponse, error) {
+	grant, err := s.desk.Revoke(viewerOf(ctx), request.GetGrantId())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.RevokeGrantResponse{Grant: grantToProto(&grant)}, nil
+}
+
+func approvalsToProto(questions []*approval.Question) []*pb.Approval {
+	list := make([]*pb.Approval, len(questions))
+	for i, q := range questions {
+		list[i] = approvalToProto(q)
+	}
+	return list
+}
+
+func approvalToProto(q *approval.Question) *pb.Approval {
+	m := &pb.Approval{
+		ApprovalId:  q.ID,
+		ExecutionId: q.ExecutionID,
+		SessionId:   q.Session.ID,
+		CallId:      q.CallID,
+		Principal:   q.Owner,
+		Tool:        q.Tool,
+		Purpose:     q.Purpose,
+		Digest:      hex.EncodeToString(q.Digest[:]),
+		Effects:     judgedToProto(q.Decision.Effects),
+		MoreEffects: uint32(q.MoreEffects),
+		Tiers:       tiersToProto(q.Tiers),
+		CreateTime:  timestamppb.New(q.Created),
+		ExpireTime:  timestamppb.New(q.Expires),
+	}
+	if q.Decision.Rule != "" {
+		m.Verdict = verdictToProto(&q.Decision.Verdict, q.Decision.Policy)
+	}
+	if q.Preview.Kind != 0 {
+		m.Preview = &pb.Preview{
+			Kind: pb.PreviewKind(q.Preview.Kind), Text: q.Preview.Text, HiddenBytes: uint64(q.HiddenBytes),
+		}
+	}
+	for _, question := range q.Questions {
+		m.Questions = append(m.Questions, questionToProto(question))
+	}
+	return m
+}
+
+func questionToProto(q tools.Question) *pb.Question {
+	m := &pb.Question{Header: q.Header, Text: q.Text, Multiple: q.Multiple, OptionsOnly: q.OptionsOnly}
+	for _, o := range q.Options {
+		m.Options = append(m.Options, &pb.QuestionOption{Label: o.Label, Description: o.Description})
+	}
+	return m
+}
+
+func answerToProto(a *approval.Answer) *pb.ApprovalAnswer {
+	m := &pb.ApprovalAnswer{
+		Kind: pb.AnswerKind(a.Kind), Comment: a.Comment, By: a.By, From: a.From, Time: timestamppb.New(a.At),
+	}
+	if m.By == "" {
+		m.By = auth.Server
+	}
+	if a.Grant != nil {
+		m.GrantId = a.Grant.ID
+		m.Tier = tierToProto("", a.Grant.Tier)
+		if a.Tier > 0 {
+			m.Tier.TierId = strconv.Itoa(a.Tier)
+		}
+	}
+	for _, answer := range a.Answers {
+		m.Answers = append(m.Answers, &pb.QuestionAnswer{Chosen: answer.Chosen, Text: answer.Text})
+	}
+	return m
+}
+
+func grantToProto(g *approval.Grant) *pb.Grant {
+	return &pb.Grant{
+		GrantId:    g.ID,
+		SessionId:  g.SessionID,
+		Principal:  g.Owner,
+		Action:     actionToProto[g.Action],
+		Tool:       g.Tool,
+		Tier:       tierToProto("", g.Tier),
+		By:         g.By,
+		CreateTime: timestamppb.New(g.Given),
+	}
+}

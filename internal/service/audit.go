@@ -1,0 +1,95 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/executor"
+)
+
+// auditor writes every step of every call to the audit log. Without a log it
+// does nothing.
+type auditor struct {
+	log    *audit.Log
+	inputs bool // record what inputs say, not only their shape
+}
+
+// recorder returns what records that a call was proposed and what was decided
+// about it. A call that cannot be recorded where it must be does not run.
+func (a *auditor) recorder(ctx context.Context, order *executor.Order, input toolInput) func(*executor.Execution) *executor.Finished {
+	if a.log == nil {
+		return nil
+	}
+	proposed := audit.Record{
+		Step: audit.Proposed, InputDigest: sha256.Sum256(input.json), InputBytes: len(input.json), InputShape: outline(input.json),
+	}
+	if a.inputs {
+		proposed.Input = string(input.json)
+	}
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		proposed.Trace = span.TraceID().String()
+	}
+	verdict := audit.Record{
+		Step: audit.Verdict, Policy: order.Policy,
+		Action: order.Verdict.Action.String(), Rule: order.Verdict.Rule, Reason: order.Verdict.Reason,
+	}
+	if order.Refusal != nil {
+		verdict.Outcome = order.Refusal.Outcome.String()
+		verdict.Action, verdict.Reason = "deny", order.Refusal.Failure.Message
+	}
+	return func(x *executor.Execution) *executor.Finished {
+		if a.write(x, proposed) == nil && a.write(x, verdict) == nil {
+			return nil
+		}
+		end := refusal(executor.Failed, "audit_unavailable",
+			"The call did not run: the server must record every call and cannot. Try again later.")
+		end.Failure.Retryable = true
+		return end
+	}
+}
+
+// write completes a record with whose step it is.
+func (a *auditor) write(x *executor.Execution, record audit.Record) error {
+	record.Principal, record.SessionID, record.ExecutionID = x.Order.Owner, x.Order.Session.ID, x.ID
+	record.CallID, record.Tool = x.Order.CallID, x.Order.Tool
+	return a.log.Append(record)
+}
+
+// started records that a tool begins to run.
+func (a *auditor) started(x *executor.Execution) {
+	if a.log != nil {
+		a.write(x, audit.Record{Step: audit.Started})
+	}
+}
+
+// finished records how a call ended.
+func (a *auditor) finished(x *executor.Execution, end *executor.Finished) {
+	if a.log != nil {
+		a.write(x, audit.Record{
+			Step: audit.Finished, Outcome: end.Outcome.String(), DurationMs: float64(end.Ran) / 1e6,
+		})
+	}
+}
+
+// answered records how a question ended.
+func (a *auditor) answered(q *approval.Question, answer approval.Answer) {
+	if a.log == nil {
+		return
+	}
+	record := audit.Record{
+		Step: audit.Approval, Principal: q.Owner, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
+		CallID: q.CallID, Tool: q.Tool, Policy: q.Decision.Policy, Action: answer.Kind.String(),
+		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6,
+	}
+	if answer.Grant != nil {
+		record.Rule, record.Reason = "grant "+answer.Grant.ID, answer.Grant.Tier.Label
+	}
+	a.log.Append(record)
+}

@@ -1,0 +1,89 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// This file translates what the policy says into messages.
+
+// verdictToProto names the version of the policy with a verdict on a whole
+// call; one on an effect has none of its own.
+func verdictToProto(v *policy.Verdict, version string) *pb.Verdict {
+	if v == nil {
+		return nil
+	}
+	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason, PolicyVersion: version}
+}
+
+var actionToProto = map[policy.Action]pb.Action{
+	policy.Deny:  pb.Action_ACTION_DENY,
+	policy.Ask:   pb.Action_ACTION_ASK,
+	policy.Allow: pb.Action_ACTION_ALLOW,
+}
+
+func judgedToProto(judged []policy.Judged) []*pb.JudgedEffect {
+	list := make([]*pb.JudgedEffect, len(judged))
+	for i, j := range judged {
+		list[i] = &pb.JudgedEffect{Effect: effectToProto(&j.Effect), Verdict: verdictToProto(&j.Verdict, "")}
+	}
+	return list
+}
+
+func effectToProto(e *tools.Effect) *pb.Effect {
+	m := &pb.Effect{Unclear: valid(e.Unclear)}
+	path := &pb.PathEffect{Path: valid(e.Path), Named: valid(e.Named), Tree: e.Tree, Glob: e.Glob}
+	switch e.Kind {
+	case tools.ReadsPath:
+		m.Kind = &pb.Effect_Reads{Reads: path}
+	case tools.WritesPath:
+		m.Kind = &pb.Effect_Writes{Writes: path}
+	case tools.RunsProgram:
+		m.Kind = &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: words(e.Argv), ReadOnly: e.ReadOnly}}
+	case tools.ReachesHost:
+		m.Kind = &pb.Effect_Reaches{Reaches: &pb.HostEffect{Host: valid(e.Host), Port: uint32(e.Port)}}
+	case tools.UsesTool:
+		m.Kind = &pb.Effect_Uses{Uses: &pb.ToolEffect{Tool: e.Tool}}
+	case tools.ChangesMode:
+		m.Kind = &pb.Effect_ChangesMode{ChangesMode: &pb.ModeEffect{Mode: pb.Mode(e.Mode)}}
+	}
+	return m
+}
+
+// words writes the words of a command for people.
+func words(argv []string) []string {
+	list := slices.Clone(argv)
+	for i, word := range list {
+		if list[i] = valid(word); word == tools.UnknownWord {
+			list[i] = "…"
+		}
+	}
+	return list
+}
+
+// tiersToProto names tiers by their place.
+func tiersToProto(tiers []policy.Tier) []*pb.TrustTier {
+	list := make([]*pb.TrustTier, len(tiers))
+	for i, tier := range tiers {
+		list[i] = tierToProto(strconv.Itoa(i+1), tier)
+	}
+	return list
+}
+
+func tierToProto(id string, tier policy.Tier) *pb.TrustTier {
+	return &pb.TrustTier{
+		TierId: id, Label: valid(tier.Label), Kind: pb.TierKind(tier.Kind), Pattern: valid(tier.Pattern),
+	}
+}
+
+// valid makes text fit to be sent: it comes from commands and names of files,
+// which may be any bytes.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

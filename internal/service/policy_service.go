@@ -1,0 +1,79 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/toolserver/toolserver/internal/shell"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// policyService answers PolicyService: it judges as admission does, and runs
+// nothing.
+type policyService struct {
+	pb.UnimplementedPolicyServiceServer
+	admission *admission
+}
+
+func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequest) (*pb.CheckCallResponse, error) {
+	a := s.admission
+	session, err := a.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	hasInput := request.Input != nil || len(request.InputJson) > 0
+	switch {
+	case request.Input != nil && len(request.InputJson) > 0:
+		return nil, invalid("input and input_json are both set: send one of them")
+	case request.GetCommand() != "" && hasInput:
+		return nil, invalid("command stands for an input: send one of them")
+	case request.GetCommand() == "" && request.GetTool() == "":
+		return nil, invalid("name the tool, or give a command")
+	}
+	p := a.rules.current()
+	entry := &tools.Entry{Spec: shellSpec}
+	if name := request.GetTool(); name != "" {
+		found, refusal := a.find(session, p, name)
+		if found == nil {
+			return nil, invalid("tool: %s", refusal.Failure.Message)
+		}
+		entry = found // one that is not available here can be judged all the same
+	}
+	input := inputOf(request)
+	var effects []tools.Effect
+	if command := request.GetCommand(); command != "" {
+		env := tools.Env{Workspace: session.Workspace, Protected: p.Protected}
+		effects = env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
+	} else {
+		call, err := decode(entry, session, p, "", input)
+		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
+			return nil, invalid("input: %s", wrong)
+		}
+		if err != nil {
+			return nil, err
+		}
+		effects = call.Effects()
+	}
+	subject := subjectOf(session, entry, input.json, effects)
+	subject.Digest = callDigest(entry.Spec.Name, input.json)
+	decision := p.Decide(subject, a.desk.Grants(session))
+	response := &pb.CheckCallResponse{
+		Verdict: verdictToProto(&decision.Verdict, decision.Policy),
+		Effects: judgedToProto(decision.Effects),
+		Tool:    entry.Spec.Name,
+		Tiers:   tiersToProto(p.Tiers(subject, decision)),
+	}
+	for _, limit := range p.Limits() {
+		if (tools.Selection{Include: limit.Tools}).Has(&entry.Spec) {
+			response.Limits = append(response.Limits, limit.Name)
+		}
+	}
+	return response, nil
+}
+
+// shellSpec stands in for the tool that would run a command.
+var shellSpec = tools.Spec{Name: "bash", Aliases: []string{"shell"}, Level: tools.WorkspaceWrite}

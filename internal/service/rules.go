@@ -1,0 +1,80 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/policy"
+)
+
+// rules are the policy in force, and the limits it sets. They change together:
+// no call is judged by one version and counted by another.
+type rules struct {
+	policy atomic.Pointer[policy.Policy]
+	desk   *approval.Desk
+
+	mu      sync.RWMutex // held over changes, so that counting sees one version
+	limiter *limit.Limiter
+}
+
+func newRules(desk *approval.Desk) *rules {
+	limiter, err := limit.New(limit.Config{})
+	if err != nil {
+		panic(err) // no limits are valid limits
+	}
+	return &rules{limiter: limiter, desk: desk}
+}
+
+// current returns the policy in force.
+func (r *rules) current() *policy.Policy { return r.policy.Load() }
+
+// take counts a call that p has judged. It reports false, and counts nothing,
+// where p is no longer in force.
+func (r *rules) take(p *policy.Policy, call limit.Call) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.policy.Load() != p {
+		return nil, nil, false
+	}
+	permit, tooMany = r.limiter.Take(call)
+	return permit, tooMany, true
+}
+
+// replace puts another policy in force for every call that comes later.
+func (r *rules) replace(p *policy.Policy) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.limiter.Replace(limitsOf(p)); err != nil {
+		return err
+	}
+	r.desk.SetSelfApproval(p.Approvals().Self)
+	r.policy.Store(p)
+	return nil
+}
+
+// limitsOf returns the limits that a policy sets.
+func limitsOf(p *policy.Policy) limit.Config {
+	guard := p.LoopGuard()
+	config := limit.Config{Guard: limit.Guard{Repeat: guard.Repeat, Alternate: guard.Alternate}}
+	for _, l := range p.Limits() {
+		if len(l.Tools) == 0 {
+			l.Tools = []string{"*"}
+		}
+		config.Rules = append(config.Rules, limit.Rule{
+			Name: l.Name, Tools: l.Tools, Rate: l.Rate, Burst: l.Burst,
+			Concurrent: l.Concurrent, Per: scopes[l.Per], Shadow: l.Shadow,
+		})
+	}
+	return config
+}
+
+var scopes = map[policy.Scope]limit.Scope{
+	policy.PerSession:   limit.Session,
+	policy.PerPrincipal: limit.Principal,
+	policy.PerServer:    limit.Server,
+}

@@ -1,0 +1,279 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// gitprograms.txt has a program for every subcommand of git whose options
+// matter, in the format of programs.txt.
+//
+//go:embed gitprograms.txt
+var gitText string
+
+// gitCommands is read with the table of programs.
+var gitCommands = onceTable(&gitText)
+
+// gitOwn are options of git itself that change nothing.
+var gitOwn = []string{"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P", "--no-lazy-fetch", "--no-advice"}
+
+// gitConfigures are options of git that name other configuration or programs.
+var gitConfigures = []string{"-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source", "--bare"}
+
+// git does what its subcommand does. Its configuration is taken for trusted: it is
+// protected from being written, and what it names was put there by the owner of
+// the workspace. That holds for the workspace alone: any other directory could
+// have been made into a repository by what went before.
+func git(c *call, p *program) {
+	words := c.words[1:]
+	atHome := len(c.s.dirs) == 1 && c.s.dirs[0] == "."
+	for len(words) > 0 && (!words[0].known() || strings.HasPrefix(words[0].text, "-")) {
+		w := words[0]
+		words = words[1:]
+		name, _, attached := strings.Cut(w.text, "=")
+		switch {
+		case !w.known():
+			c.doubt("which subcommand of git is run is not known")
+			return
+		case slices.Contains(gitOwn, w.text):
+		case w.text == "-C":
+			if len(words) == 0 {
+				return
+			}
+			atHome = false
+			c.reads(words[0], true)
+			s := c.s.fork()
+			s.dirs = c.dirs(words[0])
+			c.s = s
+			c.paths = paths{c.a, s}
+			words = words[1:]
+		case w.text == "--version" || w.text == "-v":
+			c.readOnly = len(words) == 0
+			return
+		case slices.Contains(gitConfigures, name):
+			c.doubt("the option " + name + " names programs or files of its own")
+			if !attached && name != "--bare" && name != "--exec-path" && len(words) > 0 {
+				words = words[1:]
+			}
+		default:
+			c.doubt("what the option " + clip(w.text) + " of git does is not known")
+		}
+	}
+	if len(words) == 0 {
+		return
+	}
+	sub := words[0].text
+	g := gitCommands()[sub]
+	if g == nil {
+		return // it simply runs
+	}
+	c.readOnly = g.readOnly && atHome
+	if !atHome && c.s.dirs != nil {
+		c.reads(here, true)
+	}
+	out := c.parse(g, words[1:])
+	if f := gitHandler(g.operands); f != nil {
+		f(c, out)
+	}
+}
+
+// gitHandler returns what follows the operands of a subcommand.
+func gitHandler(name string) func(*call, parsed) {
+	switch name {
+	case "patches":
+		return gitPatches
+	case "listing":
+		return gitListing
+	case "reflog":
+		return gitReflog
+	case "grep":
+		return gitGrep
+	case "config":
+		return gitConfig
+	case "network":
+		return gitNetwork
+	case "clone":
+		return gitClone
+	case "runs":
+		return gitRuns
+	case "bisect":
+		return gitBisect
+	case "submodule":
+		return gitSubmodule
+	case "writes":
+		return func(c *call, out parsed) {
+			for _, w := range out.operands {
+				c.writes(w, true)
+			}
+		}
+	case "worktree":
+		return gitWorktree
+	case "shellrun":
+		return func(c *call, out parsed) {
+			c.doubt("it runs commands of its own")
+			for _, w := range c.words[2:] {
+				if w.known() {
+					c.a.add(guess(w.text, "git may run it")[1:]...)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// gitPatches compares: --no-index reads any file, and options can ask for
+// programs that the configuration names.
+func gitPatches(c *call, out parsed) {
+	if out.flag("noindex") {
+		for _, w := range out.operands {
+			c.reads(w, true)
+		}
+		return
+	}
+	// Two paths of which one is outside the repository are compared as with
+	// --no-index.
+	for _, w := range out.operands {
+		if w.unknown && (w.many || w.text == "") {
+			c.readOnly = false
+		}
+		if strings.HasPrefix(w.text, "/") || strings.HasPrefix(w.text, "..") && !strings.HasPrefix(w.text, "...") && strings.Contains(w.text, "/") {
+			c.reads(w, true)
+		}
+	}
+}
+
+// gitReflog shows when a name changed; some words of it forget that.
+func gitReflog(c *call, out parsed) {
+	if len(out.operands) > 0 && !out.operands[0].is("show") && !out.operands[0].is("list") && !strings.HasPrefix(out.operands[0].text, "HEAD") {
+		c.readOnly = false
+	}
+}
+
+// gitGrep reads any file with --no-index.
+func gitGrep(c *call, out parsed) {
+	if out.flag("noindex") {
+		for _, w := range out.operands[min(1, len(out.operands)):] {
+			c.reads(w, true)
+		}
+	}
+}
+
+// gitListing shows what there is, as long as it gets no name to make.
+func gitListing(c *call, out parsed) {
+	if out.flag("list") {
+		return
+	}
+	operands := out.operands
+	if len(operands) > 0 && (operands[0].is("get-url") || operands[0].is("list")) {
+		return
+	}
+	if len(operands) > 0 {
+		c.readOnly = false
+	}
+}
+
+// gitConfig writes a file of configuration, unless it only shows one.
+func gitConfig(c *call, out parsed) {
+	switch {
+	case out.flag("shows"), len(out.operands) == 1 && !out.flag("edits"):
+		if w, ok := out.has("file"); ok {
+			c.reads(w, false)
+		}
+		return
+	case len(out.operands) > 0 && (out.operands[0].is("get") || out.operands[0].is("list")):
+		return
+	}
+	c.readOnly = false
+	file := lit(".git/config")
+	if w, ok := out.has("file"); ok {
+		file = w
+	} else if out.flag("global") {
+		file = lit(c.a.place.Home + "/.gitconfig")
+	} else if out.flag("system") {
+		file = lit("/etc/gitconfig")
+	}
+	c.writes(file, false)
+}
+
+// gitNetwork talks to the repository that an operand names by its address.
+func gitNetwork(c *call, out parsed) {
+	for _, w := range out.operands {
+		c.gitAddress(w)
+	}
+}
+
+// gitAddress follows the address of a repository.
+func (c *call) gitAddress(w word) {
+	switch text := w.text; {
+	case w.unknown:
+		if strings.Contains(text, "://") || w.text == "" {
+			c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which repository is meant is not known"})
+		}
+	case strings.Contains(text, "::"):
+		c.doubt("the address " + clip(text) + " names a program")
+	case strings.Contains(text, "://"):
+		c.reachesURL(w, "")
+	case strings.Contains(text, ":") && !strings.Contains(text[:strings.Index(text, ":")], "/"):
+		if host, ok := remoteHost(w); ok && strings.Contains(text, "@") {
+			c.a.reaches(host, 22)
+		}
+	case strings.HasPrefix(text, "/") || strings.HasPrefix(text, "."):
+		c.reads(w, true)
+	}
+}
+
+func gitClone(c *call, out parsed) {
+	if len(out.operands) == 0 {
+		return
+	}
+	c.gitAddress(out.operands[0])
+	if w := out.operands[0]; w.known() && !strings.Contains(w.text, ":") {
+		c.reads(w, true)
+	}
+	if len(out.operands) > 1 {
+		c.writes(out.operands[1], false)
+	}
+}
+
+// gitRuns follows the commands that options like rebase --exec name.
+func gitRuns(c *call, out parsed) {
+	for _, o := range out.given {
+		if o.does == "script" {
+			c.doubt("the option " + dashed(o.name) + " runs a command")
+			c.script(o.value, c.fresh(nil), posix)
+		}
+	}
+}
+
+func gitBisect(c *call, out parsed) {
+	if len(out.operands) > 0 && out.operands[0].is("run") {
+		c.starts(out.operands[1:], "")
+	}
+}
+
+// gitSubmodule runs a text in every submodule.
+func gitSubmodule(c *call, out parsed) {
+	for i, w := range out.operands {
+		if w.known() && w.text == "foreach" {
+			rest := skipFlags(out.operands[i+1:], "--recursive", "-q", "--quiet")
+			s := c.fresh(nil)
+			s.dirs = nil
+			c.doubt("it runs a command in every submodule")
+			c.script(sentence(rest), s, posix)
+			return
+		}
+	}
+	gitNetwork(c, out)
+}
+
+func gitWorktree(c *call, out parsed) {
+	if len(out.operands) > 1 && !out.operands[0].is("list") {
+		c.writes(out.operands[1], true)
+	}
+}

@@ -1,0 +1,447 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// handler returns what follows the words of a program, by the last word of its
+// line in programs.txt; nil where there is no such thing.
+func handler(name string) func(*call, *program) {
+	switch name {
+	case "data": // words that are neither files nor programs
+		return func(c *call, p *program) { c.begin(p) }
+	case "reads":
+		return readFiles
+	case "lists":
+		return listFiles
+	case "pattern":
+		return searchFiles
+	case "jq":
+		return jq
+	case "inout":
+		return inOut
+	case "nothing":
+		return takesNothing
+	case "date":
+		return date
+	case "pager":
+		return pager
+	case "writes":
+		return writeFiles
+	case "tree":
+		return writeTrees
+	case "firstwrites":
+		return writeFirst
+	case "modes":
+		return changeModes
+	case "dest":
+		return copyFiles
+	case "dd":
+		return dd
+	case "split":
+		return split
+	case "mktemp":
+		return mktemp
+	case "patch":
+		return patch
+	case "tar":
+		return tar
+	case "zip":
+		return zip
+	case "unzip":
+		return unzip
+	case "rsync":
+		return rsync
+	case "edits":
+		return edit
+	case "find":
+		return find
+	case "fd":
+		return fd
+	case "sed":
+		return sed
+	case "awk":
+		return awk
+	case "git":
+		return git
+	case "curl":
+		return curl
+	case "wget":
+		return wget
+	case "ssh":
+		return ssh
+	case "scp":
+		return scp
+	case "nc":
+		return nc
+	case "hosts":
+		return lookUp
+	case runsCommand:
+		return wrap
+	case "flock":
+		return flock
+	case "watch":
+		return watch
+	case "env":
+		return env
+	case "sudo":
+		return sudo
+	case "su":
+		return su
+	case "script":
+		return script
+	case "xargs":
+		return xargs
+	case "starter":
+		return starter
+	case "language":
+		return languageByItself
+	case "applet":
+		return applet
+	case "shell":
+		return shell
+	case "othershell":
+		return otherShell
+	case "interpreter":
+		return interpreter
+	case "subcommand":
+		return subcommand
+	case "unknown":
+		return func(c *call, _ *program) { c.doubt("what its words do is not known") }
+	}
+	return nil
+}
+
+// begin takes the words of the call apart.
+func (c *call) begin(p *program) parsed {
+	c.readOnly = p.readOnly
+	return c.parse(p, c.words[1:])
+}
+
+func readFiles(c *call, p *program) {
+	words := c.begin(p)
+	for _, w := range words.operands {
+		c.input(w, words.flag("recursive"))
+	}
+}
+
+// input reads a file, unless it is "-", the standard input.
+func (c *call) input(w word, tree bool) {
+	if !w.is("-") {
+		c.reads(w, tree)
+	}
+}
+
+// pager shows files. What begins with + is a command to it.
+func pager(c *call, p *program) {
+	for _, w := range c.begin(p).operands {
+		if strings.HasPrefix(w.text, "+") || !w.known() && w.text == "" {
+			c.doubt("a word that begins with + is a command to it")
+		}
+		c.input(w, false)
+	}
+}
+
+// here is the directory the shell is in.
+var here = lit(".")
+
+// listFiles reads the directory it is in where it is given none.
+func listFiles(c *call, p *program) {
+	words := c.begin(p)
+	tree := words.flag("recursive") || c.base() != "ls"
+	if len(words.operands) == 0 {
+		c.reads(here, tree)
+	}
+	for _, w := range words.operands {
+		c.reads(w, tree)
+	}
+}
+
+// base is the name of the program without its directory.
+func (c *call) base() string { return base(c.words[0].text) }
+
+// searchFiles looks for a pattern: the first operand, unless an option has it.
+func searchFiles(c *call, p *program) {
+	words := c.begin(p)
+	files := words.operands
+	if !words.flag("pattern") && !words.flag("patternfile") && !words.flag("nopattern") && len(files) > 0 {
+		if files[0].many {
+			c.doubt("which of its words are files is not known")
+		}
+		files = files[1:]
+	}
+	tree := words.flag("recursive") || c.base() == "rg"
+	if len(files) == 0 && tree {
+		files = []word{here}
+	}
+	for _, w := range files {
+		c.input(w, tree)
+	}
+}
+
+// jq takes a program and then files; some options take two words.
+func jq(c *call, p *program) {
+	c.readOnly = p.readOnly
+	var words []word
+	for i := 1; i < len(c.words); i++ {
+		o := p.options[strings.TrimLeft(c.words[i].text, "-")]
+		if c.words[i].known() && o != nil && (o.does == "two" || o.does == "twofiles") && i+2 < len(c.words) {
+			if o.does == "twofiles" {
+				c.reads(c.words[i+2], false)
+			}
+			i += 2
+			continue
+		}
+		words = append(words, c.words[i])
+	}
+	out := c.parse(p, words)
+	files := out.operands
+	if !out.flag("patternfile") && len(files) > 0 {
+		if !files[0].known() || strings.Contains(files[0].text, "import") || strings.Contains(files[0].text, "include") {
+			c.doubt("its program may read other files")
+		}
+		files = files[1:]
+	}
+	for _, w := range files {
+		c.reads(w, false)
+	}
+}
+
+// inOut reads its first operand and writes its second.
+func inOut(c *call, p *program) {
+	words := c.begin(p)
+	for i, w := range words.operands {
+		switch {
+		case w.many:
+			c.readOnly = false
+			c.reads(w, false)
+			c.writes(w, false)
+		case i == 0:
+			c.input(w, false)
+		default:
+			c.readOnly = false
+			if !w.is("-") {
+				c.writes(w, false)
+			}
+		}
+	}
+}
+
+func takesNothing(c *call, p *program) {
+	if len(c.begin(p).operands) > 0 {
+		c.readOnly = false
+	}
+}
+
+// date sets the clock where an operand is not a format.
+func date(c *call, p *program) {
+	for _, w := range c.begin(p).operands {
+		if !strings.HasPrefix(w.text, "+") || w.many {
+			c.readOnly = false
+		}
+	}
+}
+
+func writeFiles(c *call, p *program) {
+	for _, w := range c.begin(p).operands {
+		c.writes(w, false)
+	}
+}
+
+// writeTrees writes what is below its operands too, with -r or with a word that
+// could be that.
+func writeTrees(c *call, p *program) {
+	words := c.begin(p)
+	tree := words.flag("recursive") || slices.ContainsFunc(words.operands, word.hidesOption)
+	for _, w := range words.operands {
+		c.writes(w, tree)
+	}
+}
+
+func writeFirst(c *call, p *program) {
+	if words := c.begin(p); len(words.operands) > 0 {
+		c.writes(words.operands[0], false)
+	}
+}
+
+// changeModes takes a mode or an owner, and then files. A mode such as -x looks
+// like an option.
+func changeModes(c *call, p *program) {
+	var rest []word
+	given := false
+	for i, w := range c.words[1:] {
+		if w.is("--") {
+			rest = append(rest, c.words[1+i:]...)
+			break
+		}
+		if w.known() && len(w.text) > 1 && w.text[0] == '-' && strings.Trim(w.text[1:], "rwxXstugoa,+=-") == "" && w.text[1] != '-' {
+			given = true
+			continue
+		}
+		rest = append(rest, w)
+	}
+	words := c.parse(p, rest)
+	files := words.operands
+	if !given && !words.flag("read") && len(files) > 0 && !files[0].many {
+		files = files[1:]
+	}
+	for _, w := range files {
+		c.writes(w, words.flag("recursive"))
+	}
+}
+
+// copyFiles follows cp, mv, ln and install: sources, and then where they go.
+func copyFiles(c *call, p *program) {
+	words := c.begin(p)
+	from := words.operands
+	if words.flag("directories") {
+		for _, w := range from {
+			c.writes(w, false)
+		}
+		return
+	}
+	to, known := words.has("target")
+	isDir := known || len(from) > 2
+	if !known && len(from) > 1 {
+		to, from = from[len(from)-1], from[:len(from)-1]
+	} else if !known {
+		to, isDir = here, true // ln -s target
+	}
+	if to.many || len(from) == 0 {
+		c.doubt("where it writes is not known")
+	}
+	name := c.base()
+	tree := words.flag("recursive") || name == "mv"
+	for _, w := range from {
+		source := w
+		if words.flag("symbolic") && w.known() && !strings.HasPrefix(w.text, "/") && to.known() {
+			source = linkTarget(w, to, isDir)
+		}
+		c.reads(source, tree || words.flag("symbolic"))
+		if name == "mv" || name == "ln" || words.flag("link") {
+			// What is moved is gone from there; what is linked can be written
+			// through the link.
+			c.writes(source, tree || words.flag("symbolic"))
+		}
+		c.arrives(w, to, tree, isDir, words.flag("file"), words.flag("parents"))
+	}
+}
+
+// linkTarget is what a symbolic link means, seen from the directory it is in.
+func linkTarget(w, link word, isDir bool) word {
+	dir := link.text
+	if !isDir {
+		dir = dir[:strings.LastIndexByte(dir, '/')+1]
+	}
+	if dir == "" || dir == "." {
+		return w
+	}
+	return lit(strings.TrimSuffix(dir, "/") + "/" + w.text)
+}
+
+// arrives is what a file does when it is put somewhere: it becomes that, or it
+// gets into that, where that is a directory.
+func (c *call) arrives(w, to word, tree, isDir, isFile, parents bool) {
+	slash := to.known() && (strings.HasSuffix(to.text, "/") || to.text == "." || to.text == ".." || strings.HasSuffix(to.text, "/.") || strings.HasSuffix(to.text, "/.."))
+	if !isDir && !slash {
+		c.writes(to, tree)
+	}
+	if isFile {
+		return
+	}
+	name := w
+	text := strings.TrimRight(w.text, "/")
+	switch last := text[strings.LastIndexByte(text, '/')+1:]; {
+	case w.unknown || w.pipe || last == "." || last == ".." || last == "" || parents:
+		c.writes(beneath(to), false)
+		return
+	default:
+		name.text, name.many = last, false
+	}
+	c.writes(within(to, name), tree)
+}
+
+// dd takes if=… and of=….
+func dd(c *call, _ *program) {
+	for _, w := range c.words[1:] {
+		key, value, _ := strings.Cut(w.text, "=")
+		file := word{text: value, unknown: w.unknown, glob: w.glob}
+		switch {
+		case w.many || w.unknown && !strings.Contains(w.text, "="):
+			c.doubt("a word that is not known may name a file to write")
+			c.writes(word{unknown: true}, false)
+		case key == "if":
+			c.reads(file, false)
+		case key == "of":
+			c.writes(file, false)
+		}
+	}
+}
+
+// split writes files whose names begin with its second operand.
+func split(c *call, p *program) {
+	words := c.begin(p)
+	prefix := lit("x")
+	for i, w := range words.operands {
+		switch {
+		case i == 0:
+			c.input(w, false)
+		case c.base() == "split":
+			prefix = w
+		}
+	}
+	if len(words.operands) > 0 && words.operands[0].many {
+		prefix = anything
+	}
+	c.writes(joined(prefix, word{text: "*", glob: true}), false)
+}
+
+// mktemp writes where its template or an option says.
+func mktemp(c *call, p *program) {
+	words := c.begin(p)
+	for _, w := range words.operands {
+		c.writes(w, false)
+	}
+	if len(words.operands) == 0 {
+		c.add(tools.WritesPath, "/tmp")
+	}
+}
+
+// add adds an effect on an absolute path.
+func (c *call) add(kind tools.EffectKind, path string) {
+	c.a.add(tools.Effect{Kind: kind, Path: inWorkspace(c.a.place, path)})
+}
+
+// patch writes the files that a patch names.
+func patch(c *call, p *program) {
+	words := c.begin(p)
+	dir := here
+	if d, ok := words.has("directory"); ok {
+		dir = d
+	}
+	c.doubt("the patch names the files it changes")
+	for i, w := range words.operands {
+		if i == 0 {
+			c.writes(w, false)
+		} else {
+			c.reads(w, false)
+		}
+	}
+	c.writes(beneath(dir), false)
+}
+
+// edit is a program that edits files, and runs whatever it is told.
+func edit(c *call, _ *program) {
+	for _, w := range c.words[1:] {
+		if !w.known() || !strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "+") {
+			c.writes(w, false)
+		}
+	}
+	c.doubt("an editor changes files and runs commands")
+}

@@ -1,0 +1,239 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// ports are the ports of the schemes that addresses have.
+var ports = map[string]int{
+	"http": 80, "https": 443, "ftp": 21, "ftps": 990, "ssh": 22, "git+ssh": 22, "sftp": 22, "scp": 22, "git": 9418, "ws": 80, "wss": 443, "rsync": 873, "telnet": 23,
+	"ldap": 389, "ldaps": 636, "smtp": 25, "smtps": 465, "imap": 143, "imaps": 993, "pop3": 110, "pop3s": 995, "tftp": 69, "gopher": 70, "dict": 2628, "mqtt": 1883,
+}
+
+// reaches adds the effect of talking to a host.
+func (a *analysis) reaches(host string, port int) {
+	e := tools.Effect{Kind: tools.ReachesHost, Host: strings.ToLower(strings.TrimSuffix(host, ".")), Port: port}
+	if host == "" || strings.HasPrefix(host, "-") || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`\"<>^{}|%`, r) }) {
+		e.Unclear = "which host is meant is not known"
+	}
+	a.add(e)
+}
+
+// reachesDevice is what opening /dev/tcp/host/port does in bash.
+func (a *analysis) reachesDevice(target string, w word) {
+	host, port, _ := strings.Cut(target, "/")
+	n, err := strconv.Atoi(port)
+	if !w.known() || err != nil {
+		a.add(tools.Effect{Kind: tools.ReachesHost, Host: host, Unclear: "which host is meant is not known"})
+		return
+	}
+	a.reaches(host, n)
+}
+
+// reachesURL follows an address; scheme is what one without has, "" for one that
+// must have it.
+func (c *call) reachesURL(w word, scheme string) {
+	text := w.text
+	if !strings.Contains(text, "://") && scheme != "" {
+		text = scheme + "://" + text
+	}
+	u, err := url.Parse(text)
+	if !w.known() || err != nil || strings.ContainsAny(text, "\\ \t\n{}") || u.Hostname() == "" && u.Scheme != "file" {
+		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
+		return
+	}
+	if u.Scheme == "file" {
+		c.reads(lit(u.Path), false)
+		return
+	}
+	port, known := ports[strings.ToLower(u.Scheme)]
+	if n, err := strconv.Atoi(u.Port()); err == nil {
+		port, known = n, true
+	}
+	if !known {
+		port = 0
+	}
+	if strings.ContainsAny(u.Hostname(), "*[") {
+		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
+		return
+	}
+	c.a.reaches(u.Hostname(), port)
+}
+
+// curl fetches its operands. Values with @ read files.
+func curl(c *call, p *program) {
+	words := c.begin(p)
+	for _, o := range words.given {
+		switch o.does {
+		case "host":
+			c.reachesURL(o.value, "http")
+		case "body", "header", "cookie":
+			text := o.value.text
+			if o.does == "body" && o.name == "data-urlencode" {
+				_, text, _ = strings.Cut(text, "@")
+				text = "@" + text
+				if text == "@" {
+					text = ""
+				}
+			}
+			if file, ok := strings.CutPrefix(text, "@"); ok && file != "-" {
+				c.reads(word{text: file, unknown: o.value.unknown}, false)
+			} else if o.value.unknown && text == "" {
+				c.reads(word{unknown: true}, false)
+			}
+			if o.does == "cookie" && o.value.known() && !strings.Contains(text, "=") {
+				c.reads(o.value, false)
+			}
+		case "form":
+			_, value, _ := strings.Cut(o.value.text, "=")
+			if strings.HasPrefix(value, "@") || strings.HasPrefix(value, "<") {
+				file, _, _ := strings.Cut(value[1:], ";")
+				c.reads(word{text: file, unknown: o.value.unknown}, false)
+			} else if o.value.unknown {
+				c.reads(word{unknown: true}, false)
+			}
+		case "remote":
+			dir := here
+			if w, ok := words.has("directory"); ok {
+				dir = w
+			}
+			for _, w := range words.operands {
+				c.writes(within(dir, remoteName(w)), false)
+			}
+		}
+	}
+	for _, w := range words.operands {
+		c.reachesURL(w, "http")
+	}
+}
+
+// remoteName is the name that a file gets from its address.
+func remoteName(w word) word {
+	if !w.known() || strings.ContainsAny(w.text, "{}[]") {
+		return word{unknown: true}
+	}
+	text, _, _ := strings.Cut(w.text, "?")
+	text, _, _ = strings.Cut(text, "#")
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		text = rest
+	}
+	name := text[strings.LastIndexByte(text, '/')+1:]
+	if name == "" || !strings.Contains(text, "/") {
+		return lit("index.html")
+	}
+	return lit(name)
+}
+
+// wget fetches its operands into files of their names.
+func wget(c *call, p *program) {
+	words := c.begin(p)
+	dir := here
+	if w, ok := words.has("directory"); ok {
+		dir = w
+	}
+	for _, w := range words.operands {
+		c.reachesURL(w, "http")
+		if !words.flag("write") {
+			name := remoteName(w)
+			c.writes(within(dir, name), false)
+		}
+	}
+}
+
+// ssh runs a command somewhere else.
+func ssh(c *call, p *program) {
+	words := c.parse(&program{stop: true, options: p.options}, c.words[1:])
+	port := 22
+	if w, ok := words.has("port"); ok {
+		port, _ = strconv.Atoi(w.text)
+	}
+	for _, o := range words.given {
+		if o.does == "host" {
+			c.a.reaches(hostOnly(o.value.text), 0)
+		}
+	}
+	if len(words.operands) > 0 {
+		c.remote(words.operands[0], port)
+	}
+	c.doubt("it runs commands on another machine")
+}
+
+func (c *call) remote(w word, port int) {
+	if !w.known() {
+		c.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "which host is meant is not known"})
+		return
+	}
+	if strings.Contains(w.text, "://") {
+		c.reachesURL(w, "")
+		return
+	}
+	c.a.reaches(hostOnly(w.text), port)
+}
+
+// scp copies files from and to other machines.
+func scp(c *call, p *program) {
+	words := c.begin(p)
+	port := 22
+	if w, ok := words.has("port"); ok {
+		port, _ = strconv.Atoi(w.text)
+	}
+	for i, w := range words.operands {
+		_, remote := remoteHost(w)
+		switch last := i == len(words.operands)-1; {
+		case w.unknown:
+			c.doubt("a word that is not known may be on another machine")
+		case remote || c.base() == "sftp":
+			host, _, _ := strings.Cut(w.text, ":")
+			if strings.Contains(w.text, "://") {
+				host = w.text
+			}
+			c.remote(lit(host), port)
+		case last:
+			c.writes(w, true)
+		default:
+			c.reads(w, true)
+		}
+	}
+}
+
+// nc talks to a host and a port, or waits for somebody, or runs a program.
+func nc(c *call, _ *program) {
+	var operands []word
+	for _, w := range c.words[1:] {
+		if w.known() && len(w.text) > 1 && w.text[0] == '-' {
+			if strings.Trim(w.text, "-vznutrCwkN0123456789") != "" {
+				c.doubt("what the option " + clip(w.text) + " does is not known")
+			}
+			continue
+		}
+		operands = append(operands, w)
+	}
+	port := 0
+	if n := len(operands); n > 1 {
+		port, _ = strconv.Atoi(operands[n-1].text)
+	}
+	for i, w := range operands {
+		if i == 0 || !w.known() || !isNumber(w.text) {
+			if w.known() && isNumber(w.text) && len(operands) > 2 {
+				continue // the value of -w
+			}
+			c.remote(w, port)
+		}
+	}
+}
+
+// lookUp names hosts among its operands.
+func lookUp(c *call, _ *program) {
+	for _, w := range c.words[1:] {
+		if !w.known() || !strings.HasPrefix(w.text, "-") && !isNumber(w.text) {
+			c.remote(lit(strings.TrimPrefix(w.arg(), "@")), 0)
+		}
+	}
+}

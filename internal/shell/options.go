@@ -1,0 +1,194 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import "strings"
+
+// parsed are the words of a call, taken apart as getopt_long does.
+type parsed struct {
+	given    []given
+	operands []word
+}
+
+// given is an option as it was given.
+type given struct {
+	*option
+	value word
+}
+
+// has returns the value of the last option that does something.
+func (p parsed) has(does string) (word, bool) {
+	for i := len(p.given) - 1; i >= 0; i-- {
+		if p.given[i].does == does {
+			return p.given[i].value, true
+		}
+	}
+	return word{}, false
+}
+
+// flag reports whether an option that does something was given.
+func (p parsed) flag(does string) bool {
+	_, ok := p.has(does)
+	return ok
+}
+
+// parse takes words apart by the options of p, without the program's name. What
+// is not known makes the call unclear, unless no option could do harm.
+func (c *call) parse(p *program, words []word) parsed {
+	var out parsed
+	for i := 0; i < len(words); i++ {
+		w := words[i]
+		if w.is("--") {
+			out.operands = append(out.operands, words[i+1:]...)
+			return out
+		}
+		isOption := !w.pipe && !w.number && len(w.text) > 1 && w.text[0] == '-'
+		if !isOption || w.many {
+			c.mayHide(p, w)
+		}
+		switch {
+		case !isOption:
+			out.operands = append(out.operands, w)
+			if p.stop {
+				out.operands = append(out.operands, words[i+1:]...)
+				return out
+			}
+		case strings.HasPrefix(w.text, "--"):
+			i += c.long(p, w, words[i+1:], &out)
+		case p.number && isNumber(w.text):
+		default:
+			i += c.short(p, w, words[i+1:], &out)
+		}
+	}
+	return out
+}
+
+// long takes one --option, and returns how many further words it used.
+func (c *call) long(p *program, w word, rest []word, out *parsed) int {
+	name, value, attached := strings.Cut(w.text[2:], "=")
+	o := p.options[name]
+	if o == nil || len(name) == 1 {
+		if o = p.abbreviated(name); o == nil || !p.anyOption {
+			c.unknownOption(p, "--"+name)
+		}
+		if o == nil {
+			return 0
+		}
+	}
+	switch {
+	case attached:
+		c.apply(o, word{text: value, unknown: w.unknown, glob: w.glob}, out)
+	case !w.known() && !p.anyOption:
+		c.unknownOption(p, "--"+name+"…")
+	case o.value != needsValue:
+		c.apply(o, word{}, out)
+	case len(rest) == 0:
+	default:
+		c.takeNext(p, o, rest[0], out)
+		return 1
+	}
+	return 0
+}
+
+// takeNext gives an option the next word as its value. Where that is several
+// words, the others are operands.
+func (c *call) takeNext(p *program, o *option, w word, out *parsed) {
+	c.apply(o, w, out)
+	if w.many {
+		c.mayHide(p, w)
+		out.operands = append(out.operands, w)
+	}
+}
+
+// mayHide doubts a word that could be an option.
+func (c *call) mayHide(p *program, w word) {
+	if w.hidesOption() && !p.anyOption {
+		c.doubt("a word that is not known may be an option")
+	}
+}
+
+// abbreviated returns the option whose beginning name is.
+func (p *program) abbreviated(name string) *option {
+	var found *option
+	for long, o := range p.options {
+		if len(long) < 2 || !strings.HasPrefix(long, name) {
+			continue
+		}
+		// Of several, one that does something: it is asked about anyway.
+		if does := o.does != ""; found == nil || does && found.does == "" || does == (found.does != "") && o.name < found.name {
+			found = o
+		}
+	}
+	return found
+}
+
+// short takes a word of one or more one-letter options, and returns how many
+// further words it used.
+func (c *call) short(p *program, w word, rest []word, out *parsed) int {
+	letters := w.text[1:]
+	for i := 0; i < len(letters); i++ {
+		o := p.options[letters[i:i+1]]
+		if o == nil {
+			c.unknownOption(p, "-"+letters[i:i+1])
+			continue
+		}
+		value := word{text: letters[i+1:], unknown: w.unknown, glob: w.glob}
+		attached := value.text != "" || w.unknown
+		switch {
+		case o.value == noValue:
+			c.apply(o, word{}, out)
+			continue
+		case attached || o.value == mayHaveValue:
+			c.apply(o, value, out)
+		case len(rest) > 0:
+			c.takeNext(p, o, rest[0], out)
+			return 1
+		}
+		return 0
+	}
+	if w.unknown && !p.anyOption {
+		c.unknownOption(p, w.text+"…")
+	}
+	return 0
+}
+
+func (c *call) unknownOption(p *program, name string) {
+	if !p.anyOption {
+		c.doubt("what the option " + clip(name) + " does is not known")
+	}
+}
+
+// apply notes an option and what it does by itself.
+func (c *call) apply(o *option, value word, out *parsed) {
+	out.given = append(out.given, given{o, value})
+	switch o.does {
+	case "read", "patternfile":
+		if !value.is("-") {
+			c.reads(value, false)
+		}
+	case "tree":
+		c.reads(value, true)
+	case "write":
+		c.readOnly = false
+		if !value.is("-") {
+			c.writes(value, false)
+		}
+	case "run":
+		c.doubt("the option " + dashed(o.name) + " runs a program")
+		if value.known() {
+			c.a.add(guess(value.text, "the option "+dashed(o.name)+" runs it")[1:]...)
+		}
+	case "unsafe":
+		c.doubt("the option " + dashed(o.name) + " can change or run anything")
+	case "changes":
+		c.readOnly = false
+	}
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}

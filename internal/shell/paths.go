@@ -1,0 +1,180 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"path"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// paths makes effects of the files that words name, seen from where the shell is.
+type paths struct {
+	a *analysis
+	s *state
+}
+
+// free are files that a command has anyway, or that keep nothing.
+var free = map[string]bool{
+	"/dev/null": true, "/dev/zero": true, "/dev/full": true, "/dev/random": true, "/dev/urandom": true,
+	"/dev/stdin": true, "/dev/stdout": true, "/dev/stderr": true,
+	"/dev/fd/0": true, "/dev/fd/1": true, "/dev/fd/2": true,
+}
+
+func (p paths) reads(w word, tree bool)  { p.touch(tools.ReadsPath, w, tree) }
+func (p paths) writes(w word, tree bool) { p.touch(tools.WritesPath, w, tree) }
+
+// opens is what a redirection does: bash takes some names for the network.
+func (p paths) opens(w word, write bool) {
+	for _, prefix := range []string{"/dev/tcp/", "/dev/udp/"} {
+		if target, ok := strings.CutPrefix(w.text, prefix); ok {
+			p.a.reachesDevice(target, w)
+			return
+		}
+	}
+	if w.unknown && (w.text == "" || strings.HasPrefix("/dev/tcp/", w.text) || w.many) {
+		p.a.add(tools.Effect{Kind: tools.ReachesHost, Unclear: "a redirection to a word that is not known may open a connection"})
+	}
+	if write {
+		p.writes(w, false)
+	} else {
+		p.reads(w, false)
+	}
+}
+
+func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
+	e := tools.Effect{Kind: kind, Tree: tree, Glob: w.glob}
+	switch {
+	case w.pipe, w.known() && free[w.text]:
+		return
+	case w.unknown:
+		e.Glob = false
+		e.Unclear = "which file is meant is not known"
+		p.a.add(e)
+		return
+	case w.text == "":
+		return // no file has no name
+	case strings.HasPrefix(w.text, "/"):
+		p.a.add(p.place(e, w.text, ""))
+		return
+	case p.s.dirs == nil:
+		e.Path = path.Clean(w.text)
+		e.Unclear = "the directory is not known"
+		p.a.add(e)
+		return
+	}
+	for _, dir := range p.s.dirs {
+		if w.glob {
+			dir = quoteGlob(dir)
+		}
+		p.a.add(p.place(e, w.text, dir))
+	}
+}
+
+// ofProcess reports whether a path leads through what a process has open or where
+// it is, such as /proc/self/cwd.
+func ofProcess(name string) bool {
+	rest, ok := strings.CutPrefix(name, "/proc/")
+	return ok && (strings.Contains(rest, "self") || strings.ContainsAny(rest[:min(1, len(rest))], "0123456789*?[")) || strings.HasPrefix(name, "/dev/fd/")
+}
+
+// place gives an effect its path: relative to the workspace where it is inside.
+func (p paths) place(e tools.Effect, name, dir string) tools.Effect {
+	full := name
+	if !strings.HasPrefix(name, "/") {
+		full = dir + "/" + name
+	}
+	e.Path = inWorkspace(p.a.place, full)
+	if ofProcess(e.Path) {
+		e.Unclear = "the path means something else to every process"
+	}
+	if cleaningHides(full) {
+		e.Named = full
+		if rest, ok := strings.CutPrefix(full, "./"); ok {
+			e.Named = rest
+		}
+	}
+	return e
+}
+
+// cleaningHides reports whether cleaning a path takes away a name that may be a
+// link: one before "..".
+func cleaningHides(name string) bool {
+	seen := false
+	for elem := range strings.SplitSeq(name, "/") {
+		switch elem {
+		case "", ".":
+		case "..":
+			if seen {
+				return true
+			}
+		default:
+			seen = true
+		}
+	}
+	return false
+}
+
+// inWorkspace cleans a path and makes it relative to the workspace, where it is
+// inside of it, and absolute where it is not.
+func inWorkspace(place Place, name string) string {
+	root := place.Workspace
+	name = path.Clean(name)
+	if !path.IsAbs(name) {
+		if name != ".." && !strings.HasPrefix(name, "../") || root == "" {
+			return name
+		}
+		name = path.Join(root, name)
+	}
+	if root == "" {
+		return name
+	}
+	root = path.Clean(root)
+	if name == root {
+		return "."
+	}
+	if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/"); ok {
+		return rest
+	}
+	return name
+}
+
+// absolute makes a path of inWorkspace absolute, where the workspace is known.
+func absolute(place Place, name string) string {
+	if path.IsAbs(name) || place.Workspace == "" {
+		return name
+	}
+	return path.Join(place.Workspace, name)
+}
+
+// resolveDir is the directory a command begins in.
+func resolveDir(place Place) string {
+	if place.Dir == "" {
+		return "."
+	}
+	return inWorkspace(place, place.Dir)
+}
+
+// beneath is the pattern of everything below a directory.
+func beneath(dir word) word {
+	switch {
+	case dir.unknown || dir.pipe:
+		return word{unknown: true}
+	case dir.known() && (dir.text == "." || dir.text == ""):
+		return word{text: "**", glob: true}
+	}
+	return word{text: strings.TrimSuffix(pattern(dir), "/") + "/**", glob: true}
+}
+
+// within is the name of an entry of a directory.
+func within(dir word, entry word) word {
+	if dir.unknown || entry.unknown || dir.pipe || entry.pipe {
+		return word{unknown: true}
+	}
+	if dir.known() && dir.text == "." {
+		return entry
+	}
+	return joined(joined(dir, lit("/")), entry)
+}

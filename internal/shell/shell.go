@@ -1,0 +1,93 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shell takes a shell command apart: it tells which programs a command
+// would run, which files it would read and write, and which hosts it would reach.
+//
+// The command is parsed as bash reads it and followed from its first statement
+// to its last, through lists, pipes, substitutions, functions, wrappers such as
+// env, xargs and find -exec, and texts given to eval or bash -c. Nothing is run,
+// and nothing is looked up: the answer depends on the command and its [Place]
+// alone. What the answer names is a superset of what would happen. Where only
+// running the command would tell, an effect says so in Unclear; such a command
+// must never pass without a person.
+//
+// It is a judge of commands, not a boundary: what a program does once it runs is
+// for the sandbox to confine.
+package shell
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Place is where a command would run.
+type Place struct {
+	// Dir is the working directory: a slash path, relative to the workspace or
+	// absolute. Empty means the workspace itself.
+	Dir string
+
+	// Home is the home directory, which ~ and $HOME mean; unknown where empty.
+	Home string
+
+	// Workspace is the absolute path of the workspace. Absolute paths inside it
+	// become relative to it.
+	Workspace string
+}
+
+// Effects lists what running command with bash in place would touch. Paths are
+// cleaned but no link is followed: the caller does that. Where cleaning took away
+// a name before "..", which a link may stand for, Named keeps the path as it was.
+//
+// An [tools.UnknownWord] among the words of a program may stand for any number of
+// words. An effect that runs the program [tools.UnknownWord] stands for whatever
+// its Unclear tells of.
+func Effects(command string, place Place) (effects []tools.Effect) {
+	defer func() {
+		// A mistake in here or in the parser must not end the server, nor let a
+		// command pass.
+		if p := recover(); p != nil {
+			effects = guess(command, fmt.Sprintf("it could not be analysed: %v", p))
+		}
+	}()
+	return analyse(command, place)
+}
+
+// analyse is Effects without its net.
+func analyse(command string, place Place) []tools.Effect {
+	if reason := refuse(command); reason != "" {
+		return guess(command, reason)
+	}
+	a := newAnalysis(place)
+	if err := a.script(command, a.begin(), bash); err != nil {
+		return guess(command, "it does not parse: "+err.Error())
+	}
+	a.finish()
+	return distinct(a.effects)
+}
+
+// distinct drops effects that were named before.
+func distinct(effects []tools.Effect) []tools.Effect {
+	seen := make(map[string][]int)
+	n := 0
+	for _, e := range effects {
+		name := e.Path + e.Host + strings.Join(e.Argv, " ")
+		same := func(i int) bool { return equal(effects[i], e) }
+		if slices.ContainsFunc(seen[name], same) {
+			continue
+		}
+		seen[name] = append(seen[name], n)
+		effects[n] = e
+		n++
+	}
+	return effects[:n]
+}
+
+func equal(a, b tools.Effect) bool {
+	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob &&
+		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Host == b.Host && a.Port == b.Port &&
+		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
+}

@@ -1,0 +1,277 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"cmp"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// expand adds to the effect of a pattern those of what a shell would put in its
+// place and has to be judged by itself: what leads elsewhere, and what somebody
+// cares about.
+func (l *look) expand(effect Effect, by *command) []Effect {
+	if effect.Unclear != "" {
+		return []Effect{effect}
+	}
+	pattern := cmp.Or(effect.Named, effect.Path)
+	names, all := l.match(pattern, effect.Tree)
+	if effect.Kind == WritesPath {
+		names = append(names, unquoted(pattern)) // what matches nothing is a name
+	}
+	effects := []Effect{effect}
+	for _, name := range names {
+		if l.matches--; l.matches < 0 {
+			all = false
+			break
+		}
+		one := effect
+		one.Glob, one.Named, one.Path = false, "", path.Clean(name)
+		if name != one.Path {
+			one.Named = name
+		}
+		l.follow(&one)
+		elsewhere := one.Named != "" && one.Path != path.Clean(one.Named)
+		within := l.within(one, by)
+		if one = within[0]; elsewhere || one.Unclear != "" || l.cares(one.Kind, one.Path) {
+			effects = append(effects, one)
+		}
+		effects = append(effects, within[1:]...)
+	}
+	if !all {
+		effects[0].Unclear = "it cannot be told what the pattern " + effect.Path + " stands for"
+	}
+	if dir, ok := everythingBelow(pattern); ok && all && effect.Kind == WritesPath && by.copies && filepath.IsLocal(dir) {
+		return append(l.tell(effect, dir, l.tree(dir, dir), by), effects[1:]...)
+	}
+	// What is made by a pattern need not be there yet.
+	effects[0].Looked = all && l.env.Cares != nil && l.env.Protected != nil && (effect.Kind == ReadsPath || by.keeps)
+	return effects
+}
+
+func (l *look) cares(kind EffectKind, path string) bool {
+	return kind == WritesPath && l.env.Protected != nil && l.env.Protected(path) || l.env.Cares != nil && l.env.Cares(kind, path)
+}
+
+// everythingBelow returns the directory of a pattern that is everything below
+// it.
+func everythingBelow(pattern string) (dir string, ok bool) {
+	dir, ok = strings.CutSuffix(pattern, "/**")
+	return dir, ok && !strings.ContainsAny(dir, `*?[\`)
+}
+
+// maxPattern is how many bytes a pattern may have: as many as a name.
+const maxPattern = 4096
+
+// match returns what is there that a pattern matches, and whether that is all.
+// It matches what a shell might: ** stands for any number of directories, which
+// only some shells take it for, and a wildcard is not the dot that hides a name.
+func (l *look) match(pattern string, tree bool) (names []string, all bool) {
+	if len(pattern) > maxPattern {
+		return nil, false
+	}
+	at := []string{""} // with a slash at the end
+	if strings.HasPrefix(pattern, "/") {
+		at[0] = "/"
+	}
+	parts := strings.FieldsFunc(pattern, func(c rune) bool { return c == '/' })
+	wild := false
+	for i, part := range parts {
+		last := i == len(parts)-1
+		text, plain := plainPart(part)
+		if wild && text == ".." || !plain && matchPart(part, "..") && (!last || tree) {
+			return nil, false // which directory that is depends on what matches, and on the shell
+		}
+		wild = wild || !plain
+		var next []string
+		for _, dir := range at {
+			if !plain {
+				found, ok := l.matchIn(dir, part, last)
+				if !ok {
+					return nil, false
+				}
+				next = append(next, found...)
+				continue
+			}
+			if wild {
+				if l.entries--; l.entries < 0 {
+					return nil, false
+				}
+			}
+			if !wild || !last || l.env.Workspace.Has(dir+text) {
+				next = append(next, dir+text)
+			}
+		}
+		at = next
+		for i := range at {
+			if !last && at[i] != "" && !strings.HasSuffix(at[i], "/") {
+				at[i] += "/"
+			}
+		}
+	}
+	return at, true
+}
+
+// matchIn returns what a part of a pattern matches in a directory: its names,
+// with that of the directory before them.
+func (l *look) matchIn(dir, part string, last bool) (names []string, ok bool) {
+	deep := part == "**"
+	if deep && !last {
+		names = append(names, dir) // none is a number too
+	}
+	todo := []string{dir}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		entries, all := l.env.Workspace.Names(cmp.Or(at, "."), l.entries)
+		l.entries -= 1 + len(entries) + strings.Count(at, "/")/8
+		if !all || l.entries < 0 {
+			return nil, false
+		}
+		for _, entry := range entries {
+			if !deep && !matchPart(part, entry.Name()) {
+				continue
+			}
+			if isDir := entry.IsDir() || entry.Type()&fs.ModeSymlink != 0; !isDir && !last {
+				continue
+			}
+			name := at + entry.Name()
+			names = append(names, name)
+			if deep && entry.IsDir() {
+				todo = append(todo, name+"/")
+			}
+		}
+	}
+	return names, true
+}
+
+// unquoted returns a pattern as it is taken where nothing matches.
+func unquoted(pattern string) string {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		if pattern[i] == '\\' && i+1 < len(pattern) {
+			i++
+		}
+		b.WriteByte(pattern[i])
+	}
+	return b.String()
+}
+
+// plainPart returns the text of a part that is no pattern.
+func plainPart(part string) (text string, plain bool) {
+	for i := 0; i < len(part); i++ {
+		switch part[i] {
+		case '*', '?', '[':
+			return "", false
+		case '\\':
+			i++
+		}
+	}
+	return unquoted(part), true
+}
+
+// matchPart reports whether a name might match one part of a pattern. Where
+// shells differ, or the language decides, it does.
+func matchPart(part, name string) bool {
+	if strings.HasPrefix(name, ".") && !strings.HasPrefix(strings.TrimPrefix(part, `\`), ".") {
+		return false
+	}
+	retryPart, retryName := "", ""
+	starred := false
+	for part != "" || name != "" {
+		if strings.HasPrefix(part, "*") {
+			part = part[1:]
+			starred, retryPart, retryName = true, part, name
+			continue
+		}
+		if part != "" && name != "" {
+			if rest, ok, size := matchOne(part, name); ok {
+				part, name = rest, name[size:]
+				continue
+			}
+		}
+		if !starred || retryName == "" {
+			return false
+		}
+		_, size := utf8.DecodeRuneInString(retryName)
+		retryName = retryName[size:]
+		part, name = retryPart, retryName
+	}
+	return true
+}
+
+// matchOne matches what part begins with, which is no *, with a character, and
+// returns what follows it and the size of the character.
+func matchOne(part, name string) (rest string, ok bool, size int) {
+	c, size := utf8.DecodeRuneInString(name)
+	switch part[0] {
+	case '?':
+		return part[1:], true, size
+	case '[':
+		if end := setEnd(part); end > 0 {
+			return part[end+1:], inSet(part[1:end], c), size
+		}
+	case '\\':
+		if len(part) > 1 {
+			part = part[1:]
+		}
+	}
+	want, n := utf8.DecodeRuneInString(part)
+	return part[n:], want == c && (c != utf8.RuneError || part[0] == name[0]), size
+}
+
+// setEnd returns where the bracket that a part begins with is closed, or 0.
+func setEnd(part string) int {
+	i := 1
+	if i < len(part) && (part[i] == '!' || part[i] == '^') {
+		i++
+	}
+	for first := i; i < len(part); i++ {
+		switch {
+		case part[i] == '\\':
+			i++
+		case part[i] == '[' && i+1 < len(part) && strings.IndexByte(":.=", part[i+1]) >= 0:
+			if end := strings.Index(part[i+2:], part[i+1:i+2]+"]"); end >= 0 {
+				i += end + 3
+			}
+		case part[i] == ']' && i > first:
+			return i
+		}
+	}
+	return 0
+}
+
+// inSet reports whether a character might be in a set. What is between letters
+// depends on the language, so there either case counts.
+func inSet(set string, c rune) bool {
+	if strings.ContainsAny(set, `[\`) {
+		return true // a class, or a quoted character
+	}
+	not := set != "" && (set[0] == '!' || set[0] == '^')
+	if not {
+		set = set[1:]
+	}
+	chars := []rune(set)
+	has, maybe := false, false
+	for i := 0; i < len(chars); i++ {
+		if i+2 < len(chars) && chars[i+1] == '-' {
+			for _, either := range []rune{c, unicode.ToLower(c), unicode.ToUpper(c)} {
+				in := chars[i] <= either && either <= chars[i+2]
+				has, maybe = has || in && either == c, maybe || in || c > unicode.MaxASCII
+			}
+			i += 2
+		} else {
+			has = has || chars[i] == c
+		}
+	}
+	if not {
+		return !has || maybe
+	}
+	return has || maybe
+}

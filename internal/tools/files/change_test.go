@@ -1,0 +1,173 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// decode decodes a call of a tool of the family.
+func decode(t *testing.T, env tools.Env, name, input string) tools.Call {
+	t.Helper()
+	call, err := tool(t, name).Decode(env, json.RawMessage(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return call
+}
+
+// TestPreviewIsWhatRuns previews every way to change files: nothing is changed,
+// and the diff is the one of the result.
+func TestPreviewIsWhatRuns(t *testing.T) {
+	for _, test := range []struct{ name, input string }{
+		{"write_file", `{"path":"new","content":"text\n"}`},
+		{"write_file", `{"path":"f","content":"text\n"}`},
+		{"edit_file", `{"path":"f","old_string":"two","new_string":"2"}`},
+		{"edit_file", `{"path":"f","append":true,"new_string":"four"}`},
+		{"multi_edit", `{"path":"f","edits":[{"old_string":"one","new_string":"1"},{"old_string":"three","new_string":"3"}]}`},
+		{"delete_file", `{"path":"f"}`},
+		{"move_file", `{"from":"f","to":"g"}`},
+		{"apply_patch", `{"patch":"*** Begin Patch\n*** Add File: new\n+x\n*** Update File: f\n*** Move to: g\n-two\n+2\n*** End Patch"}`},
+	} {
+		env := toolstest.Env(t, map[string]string{"f": "one\ntwo\nthree\n"})
+		before := content(t, env.Workspace.Dir())
+		call := decode(t, env, test.name, test.input)
+		preview := call.(tools.Previewer).Preview(t.Context())
+		if preview.Kind != tools.PreviewDiff {
+			t.Errorf("%s: preview %+v", test.name, preview)
+		}
+		if after := content(t, env.Workspace.Dir()); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("%s: the preview changed %v", test.name, after)
+		}
+		result, err := call.Run(t.Context(), new(toolstest.Recorder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var details struct{ Diff string }
+		if err := json.Unmarshal(result.Details, &details); err != nil || details.Diff != preview.Text {
+			t.Errorf("%s: the diff is\n%s\nand was shown as\n%s (%v)", test.name, details.Diff, preview.Text, err)
+		}
+	}
+}
+
+// TestApprovedAsShown changes a file between the preview and the call: what
+// nobody has seen does not run.
+func TestApprovedAsShown(t *testing.T) {
+	for _, test := range []struct{ name, input string }{
+		{"write_file", `{"path":"f","content":"text\n"}`},
+		{"write_file", `{"path":"new","content":"text\n"}`},
+		{"edit_file", `{"path":"f","old_string":"two","new_string":"2"}`},
+		{"delete_file", `{"path":"f"}`},
+		{"move_file", `{"from":"f","to":"other"}`},
+		{"apply_patch", `{"patch":"*** Begin Patch\n*** Update File: f\n-two\n+2\n*** End Patch"}`},
+	} {
+		env := toolstest.Env(t, map[string]string{"f": "one\ntwo\n"})
+		call := decode(t, env, test.name, test.input)
+		call.(tools.Previewer).Preview(t.Context())
+		for _, name := range []string{"f", "new"} {
+			if err := os.WriteFile(filepath.Join(env.Workspace.Dir(), name), []byte("two\nand more\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := call.Run(t.Context(), new(toolstest.Recorder))
+		if failure, ok := errors.AsType[*tools.Failure](err); !ok || failure.Code != "stale_file" {
+			t.Errorf("%s: %v", test.input, err)
+		}
+	}
+}
+
+// TestEditsSideBySide edits one file from many sides: no edit is lost.
+func TestEditsSideBySide(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"f": strings.Repeat("-\n", 32)})
+	var group sync.WaitGroup
+	for i := range 32 {
+		group.Go(func() {
+			if got := answer(t, env, "edit_file", fmt.Sprintf(`{"path":"f","insert_line":0,"new_string":"%d"}`, i)); !strings.HasPrefix(got, "Changed") {
+				t.Error(got)
+			}
+		})
+	}
+	group.Wait()
+	text, err := os.ReadFile(filepath.Join(env.Workspace.Dir(), "f"))
+	if err != nil || strings.Count(string(text), "\n") != 64 {
+		t.Errorf("%q, %v", text, err)
+	}
+	if n := len(env.Changes.Records()); n != 32 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// BenchmarkEdit edits a file of 1 MiB, and in turn does no more than read one
+// and write it in one step. "times" is what the first costs of the second.
+func BenchmarkEdit(b *testing.B) {
+	dir := b.TempDir()
+	text := []byte(strings.Repeat("a line of a file that is edited, over and over\n", 1<<20/48))
+	copy(text[len(text)/2:], "[number 0]")
+	for _, name := range []string{"f", "g"} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer ws.Close()
+	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: b.TempDir()})
+	defer changes.Close()
+	env := tools.Env{Workspace: ws, Changes: changes}
+	edit := byName("edit_file")
+	var edited, written time.Duration
+	for i := 0; b.Loop(); i++ {
+		begin := time.Now()
+		input := fmt.Sprintf(`{"path":"f","old_string":"[number %d]","new_string":"[number %d]"}`, i%2, 1-i%2)
+		call, err := edit.Decode(env, json.RawMessage(input))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := call.Run(b.Context(), new(toolstest.Recorder)); err != nil {
+			b.Fatal(err)
+		}
+		between := time.Now()
+		edited += between.Sub(begin)
+		data, err := os.ReadFile(filepath.Join(dir, "g"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := writeAtomically(filepath.Join(dir, "g"), data); err != nil {
+			b.Fatal(err)
+		}
+		written += time.Since(between)
+	}
+	b.ReportMetric(float64(edited)/float64(written), "times")
+}
+
+// writeAtomically replaces a file as any careful program does.
+func writeAtomically(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close(), os.Rename(f.Name(), path)); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,49 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// explain gives failures with files the words agent runtimes act on.
+func explain(err error) error {
+	if _, ok := errors.AsType[*tools.Failure](err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, workspace.ErrMoved):
+		return tools.Failf("path_moved", "%v: a link has appeared in it. Nothing was touched; call again if it is what you mean.", err)
+	case errors.Is(err, workspace.ErrChanged):
+		return tools.Failf("stale_file", "%v. Nothing was written. Read the file again, then repeat the call.", err)
+	case errors.Is(err, workspace.ErrTooDeep):
+		return tools.Failf("path_too_deep", "%v. Nothing was made.", err)
+	case errors.Is(err, workspace.ErrTooLarge):
+		return tools.Failf("file_too_large", "%v", err)
+	case errors.Is(err, workspace.ErrNotKept):
+		return tools.Failf("not_kept", "%v", err)
+	case errors.Is(err, workspace.ErrOutside):
+		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)
+	case errors.Is(err, workspace.ErrNotRegular):
+		return tools.Failf("not_a_file", "%v", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
+	case errors.Is(err, fs.ErrExist):
+		return tools.Failf("file_exists", "%v. Nothing was replaced.", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return tools.Failf("not_a_directory", "%v: a file is where a directory would have to be.", err)
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return tools.Failf("name_too_long", "%v: a part of a path can have 255 bytes, all of it 4095.", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return tools.Failf("disk_full", "%v. The old content is as it was. Free some space, then repeat the call.", err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return tools.Failf("permission_denied", "%v", err)
+	}
+	return err
+}

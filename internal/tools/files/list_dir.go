@@ -1,0 +1,231 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+//go:embed list_dir.md
+var listDirDoc string
+
+type listDirInput struct {
+	Path    string    `json:"path,omitempty" check:"max=4096" jsonschema:"directory to list, relative to the workspace; default the workspace itself"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"how many levels to show; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names or paths to leave out; default node_modules, .git, dist, build, out, .cache, target"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many entries to show at most; default 1000"`
+}
+
+// Check finds patterns that are none.
+func (in listDirInput) Check() []tools.Problem { return checkPatterns(in.Exclude) }
+
+func checkPatterns(patterns *[]string) []tools.Problem {
+	if patterns == nil {
+		return nil
+	}
+	var problems []tools.Problem
+	for i, pattern := range *patterns {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			problems = append(problems, tools.Problem{Pointer: "/exclude/" + itoa(i), Message: "is no pattern: use *, ? and [a-z], such as *.log"})
+		}
+	}
+	return problems
+}
+
+// alwaysExcluded is what is left out of deeper levels where nothing else is
+// said.
+var alwaysExcluded = []string{"node_modules", ".git", "dist", "build", "out", ".cache", "target"}
+
+// ListDir returns the tool that lists a directory.
+func ListDir() tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name:            "list_dir",
+			Aliases:         []string{"list_files", "FileList", "ls", "list_directory"},
+			Label:           "List directory",
+			Summary:         "List the files of a directory.",
+			Description:     listDirDoc,
+			Category:        category,
+			Level:           tools.ReadOnly,
+			ConcurrencySafe: true,
+			Examples: []tools.Example{
+				{Summary: "The workspace", Input: json.RawMessage(`{}`)},
+				{Summary: "Three levels of a directory", Input: json.RawMessage(`{"path":"src","depth":3,"exclude":["*.o"]}`)},
+			},
+		},
+		func(env tools.Env, in listDirInput) []tools.Effect { return env.ReadsTree(cmp.Or(in.Path, ".")) },
+		func(ctx context.Context, env tools.Env, in listDirInput, _ tools.Sink) (tools.Result, error) {
+			l, err := list(ctx, env, in)
+			if err != nil {
+				return tools.Result{}, explain(err)
+			}
+			return detailed(l.String(), l.details())
+		})
+}
+
+// listing is what is in a directory.
+type listing struct {
+	name    string
+	entries []listed
+	more    bool // there is more than is shown
+	left    int  // entries that were left out by patterns
+}
+
+// listed is one entry of a listing.
+type listed struct {
+	Name   string `json:"name"` // below the directory
+	Kind   string `json:"kind"`
+	Size   int64  `json:"size"`
+	Time   string `json:"modified"`
+	Target string `json:"target,omitempty"`
+}
+
+var errEnough = errors.New("enough")
+
+// maxScanned bounds how many entries of one directory are looked at.
+const maxScanned = 100_000
+
+func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error) {
+	name := cmp.Or(in.Path, ".")
+	top, err := env.Path(name)
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{name: name}
+	depth, limit := cmp.Or(in.Depth, 1), cmp.Or(in.Limit, 1000)
+	visit := func(e workspace.Entry) error {
+		rel, err := filepath.Rel(top, e.Path)
+		if err != nil {
+			return err
+		}
+		level := strings.Count(rel, "/") + 1
+		if in.excludes(rel) {
+			l.left++
+			return workspace.SkipDir
+		}
+		if len(l.entries) == limit {
+			l.more = true
+			return errEnough
+		}
+		entry := listed{Name: rel, Kind: kindName(e.Mode), Size: e.Size, Time: e.ModTime.UTC().Format("2006-01-02T15:04:05Z")}
+		if e.Mode&fs.ModeSymlink != 0 {
+			entry.Target, _ = env.Workspace.Readlink(e.Path)
+		}
+		l.entries = append(l.entries, entry)
+		if level >= depth || in.Exclude == nil && slices.Contains(alwaysExcluded, filepath.Base(rel)) {
+			return workspace.SkipDir
+		}
+		return nil
+	}
+	all, err := env.Workspace.Walk(ctx, top, maxScanned, visit)
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, notADirectory(name, err)
+	}
+	l.more = l.more || !all
+	return l, nil
+}
+
+// excludes reports whether an entry is left out.
+func (in listDirInput) excludes(rel string) bool {
+	if in.Exclude == nil {
+		return false
+	}
+	for _, pattern := range *in.Exclude {
+		subject := filepath.Base(rel)
+		if strings.Contains(strings.Trim(pattern, "/"), "/") {
+			subject = rel
+		}
+		if ok, _ := path.Match(strings.Trim(pattern, "/"), subject); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// notADirectory tells that a file cannot be listed.
+func notADirectory(name string, err error) error {
+	failure, ok := errors.AsType[*tools.Failure](explain(err))
+	if ok && failure.Code == "not_a_directory" {
+		return tools.Failf("not_a_directory", "%s is no directory. Use read_file to see what is in a file.", name)
+	}
+	return err
+}
+
+func kindName(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode.IsRegular():
+		return "file"
+	case mode&fs.ModeSymlink != 0:
+		return "link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
+// plain returns a name in one line.
+func plain(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) && r != '\u00ad' }) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+func (l *listing) String() string {
+	var b strings.Builder
+	for _, e := range l.entries {
+		b.WriteString(plain(e.Name))
+		switch e.Kind {
+		case "directory":
+			b.WriteByte('/')
+		case "file":
+			b.WriteString("\t" + strconv.FormatInt(e.Size, 10))
+		case "link":
+			b.WriteString(" -> " + plain(e.Target))
+		default:
+			b.WriteString("\t(" + e.Kind + ")")
+		}
+		b.WriteByte('\n')
+	}
+	if len(l.entries) == 0 && l.left == 0 {
+		b.WriteString("(the directory is empty)\n")
+	}
+	if l.left > 0 {
+		fmt.Fprintf(&b, "(%s left out)\n", plural(l.left, "excluded name"))
+	}
+	if l.more {
+		fmt.Fprintf(&b, "(there is more than these %d: set a higher limit, or list a directory of these)\n", len(l.entries))
+	}
+	return visible(b.String())
+}
+
+func (l *listing) details() any {
+	entries := slices.Clone(l.entries)
+	for i := range entries {
+		entries[i].Name, entries[i].Target = visible(entries[i].Name), visible(entries[i].Target)
+	}
+	if entries == nil {
+		entries = []listed{}
+	}
+	return map[string]any{"path": l.name, "entries": entries, "more": l.more}
+}

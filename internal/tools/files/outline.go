@@ -1,0 +1,176 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+const (
+	maxOutlined = 8 << 20 // bytes of a file that is outlined
+	maxEntries  = 1000    // of an outline
+)
+
+// languages are the extensions and what begins something in them.
+var languages = []struct{ extensions, head string }{
+	{".py .pyi", `^\s*(?:async\s+def|def|class)\s+\w+`},
+	{".js .jsx .mjs .cjs .ts .tsx .mts .vue .svelte", `^\s*(?:export\s+)?(?:default\s+)?(?:declare\s+)?(?:abstract\s+)?(?:async\s+)?(?:function\b|class\s+\w+|interface\s+\w+|enum\s+\w+|namespace\s+\w+|type\s+\w+\s*[=<])|^(?:export\s+)?const\s+\w+\s*=\s*(?:async\s*)?(?:\(|function|\w+\s*=>)|^\s{2,4}(?:static\s+|async\s+|public\s+|private\s+|protected\s+|readonly\s+)*[\w$]+\([^;]*\)\s*(?::[^;{]+)?\{\s*$`},
+	{".rs", `^\s*(?:pub(?:\([^)]*\))?\s+)?(?:async\s+)?(?:unsafe\s+)?(?:const\s+)?(?:fn|struct|enum|trait|impl|mod|union|macro_rules!)\b`},
+	{".java .kt .kts .cs .scala .groovy .swift .dart", `^\s*(?:@\w+\s+)*(?:(?:public|private|protected|internal|static|final|abstract|sealed|open|override|async|virtual|data|inline|suspend|partial|extension|mutating)\s+)*(?:class|interface|enum|record|object|struct|protocol|trait|extension|fun|func|def)\s+\w+|^\s*(?:public|private|protected|internal)\s[^=;]*\([^;]*\)?\s*\{?\s*$`},
+	{".c .h .cc .cpp .cxx .hpp .hh .m .mm", `^(?:[A-Za-z_][\w:<>,*&\s~]*\([^;]*$|(?:typedef\s+)?(?:struct|class|enum|union|namespace)\s+\w+[^;]*$|#define\s+\w+\()`},
+	{".rb", `^\s*(?:def|class|module)\s+\S+`},
+	{".php", `^\s*(?:(?:abstract|final|public|private|protected|static)\s+)*(?:function|class|interface|trait|enum)\s+\w+`},
+	{".sh .bash .zsh", `^\s*(?:function\s+[\w-]+|[\w-]+\s*\(\)\s*\{?)`},
+	{".lua", `^\s*(?:local\s+)?function\b`},
+	{".ex .exs", `^\s*(?:defmodule|defp?|defmacro)\s+\S+`},
+	{".hs .elm", `^\w+\s*::`},
+	{".sql", `(?i)^\s*create\s+(?:or\s+replace\s+)?\w+`},
+	{".proto", `^\s*(?:message|service|rpc|enum)\s+\w+`},
+	{".md .markdown", `^#{1,6}\s`},
+	{".css .scss .less", `^[^\s{}/][^{}]*\{\s*$`},
+	{".zig", `^\s*(?:pub\s+)?(?:fn|const\s+\w+\s*=\s*(?:struct|enum|union))\b`},
+	{".tf .hcl", `^\w+\s+"[^"]+"`},
+}
+
+// headOf returns what begins something in files of a name, or nil.
+func headOf(name string) *regexp.Regexp {
+	extension := strings.ToLower(filepath.Ext(name))
+	for _, l := range languages {
+		for known := range strings.FieldsSeq(l.extensions) {
+			if known == extension {
+				return regexp.MustCompile(l.head)
+			}
+		}
+	}
+	return nil
+}
+
+// outlined reports whether there is an outline for files of a name.
+func outlined(name string) bool { return filepath.Ext(name) == ".go" || headOf(name) != nil }
+
+// outlineEntry is a line of an outline.
+type outlineEntry struct {
+	first, last int // lines; last is 0 where it is not known
+	text        string
+}
+
+// readOutline shows what is in a file, and where.
+func readOutline(env tools.Env, op readOp, room int) ([]tools.Content, any, error) {
+	if !outlined(op.Path) {
+		return nil, nil, tools.Failf("no_outline", "There is no outline of files like %s. Read its lines.", op.Path)
+	}
+	c, _, err := loadText(env, op.Path, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(c.before) > maxOutlined {
+		return nil, nil, tools.Failf("file_too_large", "%s is too large for an outline. Read its lines with offset and limit.", op.Path)
+	}
+	lines := lineCount(c.before)
+	var b strings.Builder
+	fmt.Fprintf(&b, "(%s has %s, %s. This is its outline: read a part with offset and limit, or all lines with mode lines.)\n",
+		plain(op.Path), plural(lines, "line"), plural(len(c.old.Data), "byte"))
+	entries := outlineOf(op.Path, c.before)
+	for i, e := range entries {
+		if i == maxEntries || b.Len() > room {
+			fmt.Fprintf(&b, "(and %d more)\n", len(entries)-i)
+			break
+		}
+		if e.last > e.first {
+			fmt.Fprintf(&b, "%d-%d\t%s\n", e.first, e.last, e.text)
+		} else {
+			fmt.Fprintf(&b, "%d\t%s\n", e.first, e.text)
+		}
+	}
+	if len(entries) == 0 {
+		b.WriteString("(nothing in it looks like a declaration)\n")
+	}
+	details := map[string]any{"path": op.Path, "outline": true, "lines": lines, "hash": c.old.Hash().Short()}
+	return []tools.Content{tools.Text(visible(b.String()))}, details, nil
+}
+
+func outlineOf(name, text string) []outlineEntry {
+	if filepath.Ext(name) == ".go" {
+		if entries := goOutline(text); len(entries) > 0 {
+			return entries
+		}
+		return headLines(regexp.MustCompile(`^(?:func|type|var|const)\b`), text)
+	}
+	return headLines(headOf(name), text)
+}
+
+// headLines returns the lines that begin something.
+func headLines(head *regexp.Regexp, text string) []outlineEntry {
+	var entries []outlineEntry
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimRight(line, "\r\n")
+		if len(line) < 1000 && head.MatchString(line) {
+			shown, _ := firstRunes([]byte(strings.TrimRight(line, " \t{")), 160)
+			entries = append(entries, outlineEntry{first: number, text: string(shown)})
+		}
+	}
+	return entries
+}
+
+// goOutline returns the declarations of a Go file, as far as it can be parsed.
+func goOutline(text string) []outlineEntry {
+	files := token.NewFileSet()
+	file, _ := parser.ParseFile(files, "", text, parser.SkipObjectResolution|parser.ParseComments)
+	if file == nil {
+		return nil
+	}
+	var entries []outlineEntry
+	add := func(node ast.Node, format string, args ...any) {
+		entries = append(entries, outlineEntry{files.Position(node.Pos()).Line, files.Position(node.End()).Line, fmt.Sprintf(format, args...)})
+	}
+	source := func(from, to token.Pos) string {
+		first, last := files.Position(from).Offset, files.Position(to).Offset
+		if first < 0 || last < first || last > len(text) {
+			return ""
+		}
+		shown, _ := firstRunes([]byte(strings.Join(strings.Fields(text[first:last]), " ")), 160)
+		return string(shown)
+	}
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			end := d.Type.End()
+			add(d, "%s", source(d.Pos(), end))
+		case *ast.GenDecl:
+			if d.Tok == token.IMPORT {
+				continue
+			}
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					kind := "type"
+					switch s.Type.(type) {
+					case *ast.StructType:
+						kind = "struct"
+					case *ast.InterfaceType:
+						kind = "interface"
+					}
+					add(s, "type %s (%s)", s.Name.Name, kind)
+				case *ast.ValueSpec:
+					var names []string
+					for _, name := range s.Names {
+						names = append(names, name.Name)
+					}
+					add(s, "%s %s", d.Tok, strings.Join(names, ", "))
+				}
+			}
+		}
+	}
+	return entries
+}

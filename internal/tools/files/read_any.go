@@ -1,0 +1,300 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// reader shows files by what they are.
+type reader struct {
+	decoding chan struct{} // images that are decoded now
+}
+
+// several reads one thing after the other. What cannot be read is told in its
+// place; if nothing can, the call fails.
+func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools.Result, error) {
+	var result tools.Result
+	var all []any
+	var first error
+	failed, room := 0, maxPage
+	for i, op := range in.all() {
+		if ctx.Err() != nil {
+			return result, context.Cause(ctx)
+		}
+		head := fmt.Sprintf("== %d: %s ==\n", i+1, plain(op.Path))
+		content, details, err := r.read(ctx, env, op, in.Hash, room)
+		if room < maxLine && err == nil {
+			err = tools.Failf("answer_full", "This was not read: the answer is full. Read it in another call.")
+		}
+		if err != nil {
+			err = explain(err)
+			first = cmp.Or(first, err)
+			failed++
+			code := "error"
+			if failure, ok := errors.AsType[*tools.Failure](err); ok {
+				code = failure.Code
+			}
+			result.Content = append(result.Content, tools.Text(visible(head+"! "+code+": "+err.Error()+"\n")))
+			all = append(all, map[string]any{"path": op.Path, "error": code})
+			continue
+		}
+		result.Content = append(result.Content, tools.Text(visible(head)))
+		for _, c := range content {
+			if text, ok := c.(tools.Text); ok {
+				room -= len(text)
+			}
+		}
+		result.Content = append(result.Content, content...)
+		all = append(all, details)
+	}
+	if failed == len(all) {
+		return tools.Result{}, first
+	}
+	joined, err := detailed("", map[string]any{"operations": all})
+	result.Details = joined.Details
+	return result, err
+}
+
+// read reads one thing, at most room bytes of text.
+func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool, room int) ([]tools.Content, any, error) {
+	if op.Mode == "directory" {
+		l, err := list(ctx, env, listDirInput{Path: op.Path, Depth: op.Depth, Exclude: op.Exclude, Limit: min(cmp.Or(op.Limit, 1000), 10_000)})
+		if err != nil {
+			return nil, nil, err
+		}
+		return []tools.Content{tools.Text(l.String())}, l.details(), nil
+	}
+	file, err := env.Open(op.Path)
+	if err != nil {
+		if isDirectory(env, op.Path) {
+			err = tools.Failf("not_a_file", "%v. List it with list_dir, or with mode directory.", err)
+		}
+		return nil, nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	mode, err := modeOf(file, op, info.Size())
+	if err != nil {
+		return nil, nil, err
+	}
+	switch mode {
+	case "image":
+		return r.image(ctx, file, op.Path, info.Size())
+	case "notebook":
+		return readNotebook(env, op, room)
+	case "outline":
+		return readOutline(env, op, room)
+	}
+	h := &hashedFile{file: file, size: info.Size()}
+	if limit := int64(maxHashed); info.Size() <= limit || hashed && info.Size() <= maxEdited {
+		h.sum = sha256.New()
+	}
+	op.Offset, op.Limit = cmp.Or(op.Offset, 1), cmp.Or(op.Limit, 2000)
+	page, err := readPage(ctx, h, op, room)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, details := page.result(op)
+	if details.Hash, err = h.finish(ctx); err != nil {
+		return nil, nil, err
+	}
+	if hashed {
+		text += "(" + hashNote(details.Hash) + ")\n"
+	}
+	return []tools.Content{tools.Text(text)}, details, nil
+}
+
+func isDirectory(env tools.Env, name string) bool {
+	path, err := env.Path(name)
+	if err != nil {
+		return false
+	}
+	info, err := env.Workspace.Stat(path)
+	return err == nil && info.Exists() && info.Mode.IsDir()
+}
+
+// modeOf tells how a file is shown.
+func modeOf(file *os.File, op readOp, size int64) (string, error) {
+	if op.Mode != "" && op.Mode != "auto" {
+		return op.Mode, nil
+	}
+	head := make([]byte, 512)
+	n, err := file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	head = head[:n]
+	kind := kindOfData(head)
+	switch {
+	case isImage(kind) && (kind != "a BMP image" || bytes.IndexByte(head, 0) >= 0): // and not a text that begins with BM
+		return "image", nil
+	case kind == "a PDF document":
+		return "", tools.Failf("binary_file", "%s is a PDF document, which is not read here. Turn it into text first, for example with pdftotext in a shell.", op.Path)
+	case filepath.Ext(op.Path) == ".ipynb" && size > 0 && size <= maxEdited:
+		return "notebook", nil
+	case op.Offset == 0 && op.Limit == 0 && size > maxPage/4 && size <= maxOutlined && outlined(op.Path):
+		return "outline", nil
+	}
+	return "lines", nil
+}
+
+// maxHashed is up to which size a file is hashed that is read in part.
+const maxHashed = 16 << 20
+
+// hashedFile is a file that is hashed while it is read for the first time. It
+// ends where it ended when it was opened: one that grows as fast as it is read
+// has no other end.
+type hashedFile struct {
+	file *os.File
+	sum  hash.Hash // nil where it is not hashed
+	size int64
+	at   int64
+	seen int64 // hashed
+	done bool  // it is read again
+}
+
+func (h *hashedFile) Read(p []byte) (int, error) {
+	left := h.size - h.at
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	n, err := h.file.Read(p[:min(int64(len(p)), left)])
+	h.at += int64(n)
+	if h.sum != nil && !h.done {
+		h.sum.Write(p[:n])
+		h.seen += int64(n)
+	}
+	return n, err
+}
+
+// Seek goes to the beginning; offset and whence are for [io.Seeker].
+func (h *hashedFile) Seek(offset int64, whence int) (int64, error) {
+	h.done = true
+	at, err := h.file.Seek(offset, whence)
+	h.at = at
+	return at, err
+}
+
+// finish reads what is left and returns the hash, or nothing where the file was
+// not hashed or changed meanwhile.
+func (h *hashedFile) finish(ctx context.Context) (string, error) {
+	if h.sum == nil {
+		return "", nil
+	}
+	buf := make([]byte, 64<<10)
+	for !h.done && h.seen < h.size {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if n, err := h.Read(buf); n == 0 || err != nil {
+			break
+		}
+	}
+	info, err := h.file.Stat()
+	if err != nil || info.Size() != h.size || h.seen != h.size {
+		return "", err
+	}
+	return workspace.Hash(h.sum.Sum(nil)).Short(), nil
+}
+
+// readNotebook shows the cells of a notebook.
+func readNotebook(env tools.Env, op readOp, room int) ([]tools.Content, any, error) {
+	c, _, err := loadText(env, op.Path, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := parseNotebook(op.Path, c.before)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := op.Offset
+	if first < 0 {
+		first = max(1, len(n.cells)+1+first)
+	}
+	first = max(first, 1)
+	last := min(len(n.cells), first-1+cmp.Or(op.Limit, 2000))
+	var b strings.Builder
+	shown := first - 1
+	for i := first - 1; i < last && b.Len() < room; i++ {
+		n.cells[i].show(&b, i)
+		shown = i + 1
+	}
+	if shown < len(n.cells) {
+		fmt.Fprintf(&b, "(there is more: go on with offset %d, which counts cells from 1)\n", shown+1)
+	}
+	if len(n.cells) == 0 {
+		b.WriteString("(the notebook has no cells)\n")
+	}
+	details := map[string]any{"path": op.Path, "cells": len(n.cells), "first_cell": first, "last_cell": shown, "hash": c.old.Hash().Short()}
+	return []tools.Content{tools.Text(visible(b.String()))}, details, nil
+}
+
+const (
+	maxOutput = 2000   // bytes of an output of a cell that are shown
+	maxCell   = 64_000 // bytes of the source of a cell that are shown
+)
+
+// show writes a cell for a model.
+func (c *cell) show(b *strings.Builder, index int) {
+	fmt.Fprintf(b, "--- cell %d: %s", index, c.Type)
+	if c.ID != "" {
+		b.WriteString(", id " + plain(c.ID))
+	}
+	if c.Execution != nil {
+		fmt.Fprintf(b, ", run %d", *c.Execution)
+	}
+	b.WriteString(" ---\n" + ended(cut(c.Source, maxCell), false))
+	for _, o := range c.Outputs {
+		text, _ := joinSource(o.Text)
+		switch {
+		case o.Kind == "error":
+			text = o.Ename + ": " + o.Evalue
+		case text == "":
+			if plainText, ok := o.Data["text/plain"]; ok {
+				text, _ = joinSource(plainText)
+			}
+			for kind, data := range o.Data {
+				if strings.HasPrefix(kind, "image/") {
+					text = fmt.Sprintf("(%s, %d bytes) %s", kind, len(data), text)
+				}
+			}
+		}
+		if text != "" {
+			b.WriteString("--- output ---\n" + ended(cut(text, maxOutput), false))
+		}
+	}
+}
+
+// cut shortens a text, and says so.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	shown := strings.ToValidUTF8(text[:limit], "")
+	return fmt.Sprintf("%s … (%d more bytes)", shown, len(text)-len(shown))
+}
+
+func hashNote(hash string) string {
+	if hash == "" {
+		return "no hash: the file is too large, or changes while it is read"
+	}
+	return "hash " + hash
+}

@@ -1,0 +1,202 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+//go:embed undo.md
+var undoDoc string
+
+type undoInput struct {
+	Call   string `json:"call,omitempty" check:"min=1,max=256" jsonschema:"take back this call alone; default the last"`
+	BackTo string `json:"back_to,omitempty" check:"min=1,max=256" jsonschema:"take back this call and all after it"`
+}
+
+// Check refuses to take back in two ways at once.
+func (in undoInput) Check() []tools.Problem {
+	if in.Call != "" && in.BackTo != "" {
+		return []tools.Problem{{Message: "give call or back_to, not both"}}
+	}
+	return nil
+}
+
+// Undo returns the tool that takes changes back.
+func Undo() tools.Tool {
+	tool := tools.New(
+		tools.Spec{
+			Name:            "undo",
+			Aliases:         []string{"Undo", "undo_edit", "undoEdit"},
+			Label:           "Undo",
+			Summary:         "Take back what calls changed in files.",
+			Description:     undoDoc,
+			Category:        category,
+			Level:           tools.WorkspaceWrite,
+			ConcurrencySafe: true,
+			Examples: []tools.Example{
+				{Summary: "The last change", Input: json.RawMessage(`{}`)},
+				{Summary: "One call", Input: json.RawMessage(`{"call":"toolu_01"}`)},
+				{Summary: "A call and all after it", Input: json.RawMessage(`{"back_to":"toolu_01"}`)},
+			},
+		},
+		func(env tools.Env, in undoInput) []tools.Effect {
+			records, err := in.records(env)
+			if err != nil {
+				return nil // and Run says why
+			}
+			env.Pin("undo", idsOf(records))
+			return undoEffects(env, records)
+		},
+		runUndo)
+	return tools.WithPreview(tool, func(_ context.Context, env tools.Env, in undoInput) tools.Preview {
+		records, err := in.records(env)
+		if err != nil {
+			return wouldFail(err)
+		}
+		var b strings.Builder
+		b.WriteString("Takes back:\n")
+		for _, r := range slices.Backward(records) {
+			b.WriteString("\n" + describe(r))
+		}
+		return tools.Preview{Kind: tools.PreviewText, Text: visible(b.String())}
+	})
+}
+
+// records returns what is to be taken back.
+func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
+	all := env.Changes.Records()
+	if len(all) == 0 {
+		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back.")
+	}
+	id := in.Call + in.BackTo
+	if id == "" {
+		return all[len(all)-1:], nil
+	}
+	i := slices.IndexFunc(all, func(r *workspace.Record) bool { return r.ID == id })
+	if i < 0 {
+		return nil, tools.Failf("unknown_call", "There is no call %q to take back. These have changed files: %s.", id, strings.Join(lastIDs(all), ", "))
+	}
+	if in.BackTo != "" {
+		return all[i:], nil
+	}
+	return all[i : i+1], nil
+}
+
+// lastIDs returns the ids of the last records, the last first.
+func lastIDs(records []*workspace.Record) []string {
+	var ids []string
+	for _, r := range slices.Backward(records) {
+		if len(ids) == 20 {
+			return append(ids, "…")
+		}
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func idsOf(records []*workspace.Record) string {
+	var ids []string
+	for _, r := range records {
+		ids = append(ids, r.ID)
+	}
+	return strings.Join(ids, "\x00")
+}
+
+// undoEffects returns the effects of taking records back.
+func undoEffects(env tools.Env, records []*workspace.Record) []tools.Effect {
+	var effects []tools.Effect
+	for _, r := range records {
+		folders := make(map[string]bool)
+		for _, change := range r.Changes {
+			folders[change.Path] = change.Before.Kind == workspace.Directory || change.After.Kind == workspace.Directory
+		}
+		for _, change := range r.Changes {
+			switch {
+			case change.MovedFrom != "":
+				effects = append(effects, env.Moves(change.Path, change.MovedFrom)...)
+			case !inOne(change.Path, folders): // and otherwise part of the tree
+				effects = append(effects, env.Removes(change.Path, folders[change.Path])...)
+			}
+		}
+	}
+	return effects
+}
+
+// inOne reports whether a path is below one of the folders.
+func inOne(path string, folders map[string]bool) bool {
+	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+		if folders[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// describe tells what a record changed.
+func describe(r *workspace.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s):", plain(r.ID), r.Tool)
+	for i, change := range r.Changes {
+		if i == 10 {
+			fmt.Fprintf(&b, " and %d more", len(r.Changes)-i)
+			break
+		}
+		b.WriteString(" " + sayChange(change))
+		if i < len(r.Changes)-1 {
+			b.WriteByte(',')
+		}
+	}
+	if r.Lost != "" {
+		fmt.Fprintf(&b, " (cannot be undone: %s)", r.Lost)
+	}
+	return b.String() + "\n"
+}
+
+func sayChange(change workspace.Change) string {
+	switch {
+	case change.MovedFrom != "":
+		return fmt.Sprintf("moved %s to %s", plain(change.MovedFrom), plain(change.Path))
+	case change.Before.Kind == workspace.Absent:
+		return "created " + plain(change.Path)
+	case change.After.Kind == workspace.Absent:
+		return "deleted " + plain(change.Path)
+	}
+	return "changed " + plain(change.Path)
+}
+
+func runUndo(ctx context.Context, env tools.Env, in undoInput, _ tools.Sink) (tools.Result, error) {
+	defer env.Workspace.LockAll()()
+	records, err := in.records(env)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	if was, ok := env.Pinned("undo"); !ok || was != idsOf(records) {
+		return tools.Result{}, tools.Failf("stale_call", "Other calls have changed files since this one was judged. Nothing was taken back. Call again.")
+	}
+	if err := env.Workspace.Undo(ctx, env.Changes, records); err != nil {
+		if errors.Is(err, workspace.ErrChanged) {
+			return tools.Result{}, tools.Failf("stale_file", "%v. Nothing was taken back.", err)
+		}
+		return tools.Result{}, explain(err)
+	}
+	var b strings.Builder
+	b.WriteString("Took back:\n")
+	ids := []string{}
+	for _, r := range slices.Backward(records) {
+		b.WriteString(describe(r))
+		ids = append(ids, r.ID)
+	}
+	return detailed(visible(b.String()), map[string]any{"calls": ids})
+}

@@ -1,0 +1,281 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// What may be looked at to tell the effects of one call, all together.
+const (
+	maxEntries = 20_000 // of directories
+	maxMatches = 1_000  // of patterns
+	maxFound   = 64     // in one tree, that are told by themselves
+)
+
+// A look is what the effects of one call share while the workspace is looked
+// at: what may still be looked at, and what was seen.
+type look struct {
+	env     Env
+	entries int
+	matches int
+	trees   map[[2]string]*seen
+}
+
+// looking returns the look of the call.
+func (e Env) looking() *look {
+	if e.judged == nil {
+		return newLook(e)
+	}
+	if e.judged.look == nil {
+		e.judged.look = newLook(e)
+	}
+	return e.judged.look
+}
+
+func newLook(e Env) *look { return &look{env: e, entries: maxEntries, matches: maxMatches} }
+
+// seen is what there is at a path and below it.
+type seen struct {
+	missing, dir bool
+	all          bool     // nothing was left out
+	more         bool     // found or links has not everything
+	found        []found  // what is protected or cared about; if protected, nothing else
+	links        []string // seen from the top
+}
+
+// found is something in a tree that is told by itself.
+type found struct {
+	path      string
+	dir       bool
+	protected bool
+}
+
+func (f found) effect(named string, rooted bool) Effect {
+	return Effect{Kind: WritesPath, Path: f.path, Named: named, Tree: f.dir && !f.protected, Rooted: rooted}
+}
+
+// tree looks at what is below top, as if it were below as.
+func (l *look) tree(top, as string) *seen {
+	key := [2]string{top, as}
+	if s := l.trees[key]; s != nil {
+		return s
+	}
+	s := &seen{missing: true}
+	if l.entries <= 0 {
+		return s
+	}
+	looked, all := l.env.Workspace.Look(top, l.entries, func(path string, kind fs.FileMode) bool {
+		if path == top {
+			s.missing, s.dir = false, kind.IsDir()
+			return true // it is judged by itself
+		}
+		rest := path[len(prefixOf(top)):]
+		if as != top {
+			path = filepath.Join(as, rest)
+		}
+		if l.env.Protected != nil && l.env.Protected(path) {
+			s.found = []found{{path, kind.IsDir(), true}}
+			return false
+		}
+		known := slices.ContainsFunc(s.found, func(f found) bool { return f.dir && strings.HasPrefix(path, f.path+"/") })
+		if !known && l.env.Cares != nil && l.env.Cares(WritesPath, path) {
+			s.found = append(s.found, found{path, kind.IsDir(), false})
+		}
+		if kind&fs.ModeSymlink != 0 {
+			s.links = append(s.links, rest)
+		}
+		if len(s.found) > maxFound || len(s.links) > maxFound {
+			s.more, s.found, s.links = true, s.found[:min(len(s.found), maxFound)], s.links[:min(len(s.links), maxFound)]
+		}
+		return true
+	})
+	s.all = all
+	l.entries -= min(looked, l.entries)
+	slices.SortFunc(s.found, func(a, b found) int { return cmp.Compare(a.path, b.path) })
+	if l.trees == nil {
+		l.trees = make(map[[2]string]*seen)
+	}
+	l.trees[key] = s
+	return s
+}
+
+// prefixOf returns what the paths below a directory begin with.
+func prefixOf(dir string) string {
+	if dir == "." {
+		return ""
+	}
+	return dir + "/"
+}
+
+func tooMuch(path string) string {
+	return fmt.Sprintf("there is more below %s than can be looked at", path)
+}
+
+// within adds to the effect of changing a whole tree those of changing what is
+// in it and has to be judged by itself. The command is what changes it; nil where
+// a tool does, which changes nothing but what is there.
+func (l *look) within(effect Effect, by *command) []Effect {
+	if effect.Kind != WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || l.env.Protected == nil && l.env.Cares == nil {
+		return []Effect{effect}
+	}
+	s := l.tree(effect.Path, effect.Path)
+	if !s.missing && !s.dir {
+		effect.Tree = false // there is nothing below it
+		return []Effect{effect}
+	}
+	return l.tell(effect, effect.Path, s, by)
+}
+
+// tell adds what was seen in a tree to the effect of changing it.
+func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
+	effects := []Effect{effect}
+	for _, found := range s.found {
+		effects = append(effects, found.effect(top, effect.Rooted))
+		if found.protected {
+			return effects
+		}
+	}
+	brought := l.brings(top, cmp.Or(effect.Named, effect.Path), s, by)
+	unclear := brought.unclear
+	if !s.all {
+		unclear = tooMuch(top)
+	}
+	effects[0].Unclear = cmp.Or(effect.Unclear, unclear)
+	effects[0].Looked = effects[0].Unclear == "" && !s.more && !brought.more && l.env.Cares != nil && l.env.Protected != nil &&
+		(by == nil || by.keeps || by.copies && len(by.sources) > 0)
+	return append(effects, brought.through...)
+}
+
+// brought is what a command may put into a tree.
+type brought struct {
+	more    bool     // something has to be judged by itself
+	unclear string   // why it cannot be told
+	through []Effect // what is written through links that are there
+}
+
+// brings tells what a command may put below top, which it calls name.
+func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
+	if by == nil || !by.copies {
+		return b
+	}
+	for _, source := range by.sourcesOf(name) {
+		if source.Glob || !filepath.IsLocal(source.Path) {
+			b.more = true
+			continue
+		}
+		put := l.tree(source.Path, top)
+		if !put.all {
+			b.unclear = tooMuch(source.Path)
+			return b
+		}
+		if len(put.found) > 0 && put.found[0].protected {
+			b.unclear = fmt.Sprintf("what is put there may become %s, which is protected", put.found[0].path)
+			return b
+		}
+		b.more = b.more || len(put.found) > 0
+		for _, link := range s.links {
+			if l.env.Workspace.Has(source.Path + "/" + link) {
+				through := Effect{Kind: WritesPath, Path: filepath.Join(top, link)}
+				l.follow(&through)
+				b.through = append(b.through, through)
+			}
+		}
+	}
+	return b
+}
+
+// A command is what a program of known ways does with trees.
+type command struct {
+	keeps   bool     // makes nothing that is not there
+	copies  bool     // makes nothing but what it reads
+	sources []Effect // the trees it reads
+}
+
+// sourcesOf returns what may come to lie at a name: of several, those with its
+// last part, for what is copied into a directory keeps it.
+func (c *command) sourcesOf(name string) []Effect {
+	if len(c.sources) < 2 {
+		return c.sources
+	}
+	base := filepath.Base(name)
+	var same []Effect
+	for _, source := range c.sources {
+		if filepath.Base(cmp.Or(source.Named, source.Path)) == base {
+			same = append(same, source)
+		}
+	}
+	if same == nil {
+		return c.sources
+	}
+	return same
+}
+
+// commandOf returns the command whose effects follow the one of running it.
+func commandOf(run Effect, effects []Effect) *command {
+	c := new(command)
+	dir, name := filepath.Split(run.Program)
+	if dir != "" && dir != "/bin/" && dir != "/usr/bin/" {
+		return c
+	}
+	switch name {
+	case "rm", "rmdir", "chmod", "chown", "chgrp":
+		c.keeps = true
+	case "cp", "mv":
+		c.copies = true
+	}
+	for _, e := range effects {
+		if e.Kind == RunsProgram {
+			break
+		}
+		if e.Kind == ReadsPath && e.Tree {
+			c.sources = append(c.sources, e)
+		}
+	}
+	return c
+}
+
+// Resolve returns the effects of a program that is not kept in the workspace,
+// with every path as it is once links are followed, and with what patterns name.
+func (e Env) Resolve(effects []Effect) []Effect {
+	l := e.looking()
+	effects = slices.Clone(effects)
+	for i := range effects {
+		l.follow(&effects[i])
+	}
+	resolved := make([]Effect, 0, len(effects))
+	by := new(command)
+	for i, effect := range effects {
+		switch {
+		case effect.Kind == RunsProgram:
+			by = commandOf(effect, effects[i+1:])
+			resolved = append(resolved, effect)
+		case effect.Glob && effect.Path != "":
+			resolved = append(resolved, l.expand(effect, by)...)
+		default:
+			resolved = append(resolved, l.within(effect, by)...)
+		}
+	}
+	return resolved
+}
+
+// follow follows the links of a path.
+func (l *look) follow(effect *Effect) {
+	if effect.Kind != ReadsPath && effect.Kind != WritesPath || effect.Glob || effect.Path == "" {
+		return
+	}
+	name := cmp.Or(effect.Named, effect.Path) // ".." after a link leads elsewhere than a clean path says
+	path, known := l.env.Workspace.ResolveAnywhere(name)
+	if path != name {
+		effect.Named, effect.Path = name, path
+	}
+	if !known && effect.Unclear == "" {
+		effect.Unclear = "it takes too long to tell where the path leads"
+	}
+}

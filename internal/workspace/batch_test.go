@@ -1,0 +1,218 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workspace_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// write changes a file in a batch, whatever it was.
+func write(b *workspace.Batch, ws *workspace.Workspace, path, text string) error {
+	old, err := ws.ReadFile(path, 1<<20)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_, err = b.Write(path, []byte(text), workspace.KeepMode, old)
+	return err
+}
+
+func newChanges(t *testing.T, config workspace.ChangesConfig) *workspace.Changes {
+	config.Dir = t.TempDir()
+	changes := workspace.NewChanges(config)
+	t.Cleanup(changes.Close)
+	return changes
+}
+
+// anyChange does something to the workspace, or fails.
+func anyChange(r *rand.Rand, t *testing.T, b *workspace.Batch, f *fixture) {
+	name := func() string {
+		parts := make([]string, 1+r.IntN(3))
+		for i := range parts {
+			parts[i] = string(rune('a' + r.IntN(3)))
+		}
+		return filepath.Join(parts...)
+	}
+	switch r.IntN(6) {
+	case 0, 1, 2:
+		_ = write(b, f.Workspace, name(), fmt.Sprint(r.IntN(1000)))
+	case 3:
+		_ = b.RemoveAll(t.Context(), name())
+	case 4:
+		_ = b.Rename(name(), name(), r.IntN(2) == 0)
+	case 5:
+		_ = b.Mkdir(name())
+	}
+}
+
+// TestUndoRestoresExactly changes a workspace at random, goes back to any
+// point of it, and finds what was there: names, modes and contents.
+func TestUndoRestoresExactly(t *testing.T) {
+	rounds := 40
+	if os.Getenv("TOOLSERVER_SOAK") == "1" {
+		rounds = 2000
+	}
+	for seed := range rounds {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		f := newFixture(t)
+		f.write("a/b/first")
+		f.write("b/second")
+		f.link(f.outside, "a/out")
+		if err := os.Chmod(f.Dir()+"/b/second", 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(f.Dir()+"/a/b", 0o500); err != nil {
+			t.Fatal(err)
+		}
+		changes := newChanges(t, workspace.ChangesConfig{})
+		states := []map[string]string{tree(t, f.Dir())}
+		for len(states) < 15 {
+			b := f.Begin(changes, "", "test")
+			for range 1 + r.IntN(4) {
+				anyChange(r, t, b, f)
+			}
+			if r.IntN(4) == 0 {
+				if err := b.Rollback(); err != nil {
+					t.Fatalf("seed %d: rollback: %v", seed, err)
+				}
+				if err := same(tree(t, f.Dir()), states[len(states)-1]); err != nil {
+					t.Fatalf("seed %d: after a rollback:\n%v", seed, err)
+				}
+				continue
+			}
+			if len(b.Commit().Changes) > 0 {
+				states = append(states, tree(t, f.Dir()))
+			}
+		}
+		for len(states) > 1 {
+			back := r.IntN(min(4, len(states)-1)) + 1
+			records := changes.Records()
+			if len(records) != len(states)-1 {
+				t.Fatalf("seed %d: %d records for %d states", seed, len(records), len(states))
+			}
+			if err := f.Undo(t.Context(), changes, records[len(records)-back:]); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			states = states[:len(states)-back]
+			if err := same(tree(t, f.Dir()), states[len(states)-1]); err != nil {
+				t.Fatalf("seed %d: after undoing %d calls:\n%v", seed, back, err)
+			}
+		}
+	}
+}
+
+// TestUndoRefuses changes something behind the back of the records: undoing
+// names it and changes nothing.
+func TestUndoRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(dir string) error
+		want   string
+	}{
+		{"content", func(dir string) error { return os.WriteFile(dir+"/one", []byte("ONE"), 0o644) }, "one: file changed meanwhile: it has other content"},
+		{"size", func(dir string) error { return os.WriteFile(dir+"/one", []byte("longer"), 0o644) }, "bytes"},
+		{"mode", func(dir string) error { return os.Chmod(dir+"/one", 0o755) }, "mode"},
+		{"gone", func(dir string) error { return os.Remove(dir + "/one") }, "is a nothing"},
+		{"link", func(dir string) error { return errors.Join(os.Remove(dir+"/one"), os.Symlink("two", dir+"/one")) }, "is a link"},
+		{"back again", func(dir string) error { return os.WriteFile(dir+"/old", nil, 0o644) }, "old: "},
+		{"something in a new directory", func(dir string) error { return os.WriteFile(dir+"/made/x", nil, 0o644) }, "made: directory not empty"},
+		{"moved file", func(dir string) error { return os.WriteFile(dir+"/moved", []byte("other"), 0o644) }, "moved: file changed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.write("old")
+			f.write("from")
+			changes := newChanges(t, workspace.ChangesConfig{})
+			b := f.Begin(changes, "call-1", "test")
+			for _, err := range []error{
+				write(b, f.Workspace, "one", "one"), write(b, f.Workspace, "two", "two"),
+				b.RemoveAll(t.Context(), "old"), b.Mkdir("made"), b.Rename("from", "moved", false),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.Commit()
+			if err := test.change(f.Dir()); err != nil {
+				t.Fatal(err)
+			}
+			before := tree(t, f.Dir())
+			err := f.Undo(t.Context(), changes, changes.Records())
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+			if err := same(tree(t, f.Dir()), before); err != nil {
+				t.Error(err)
+			}
+			if len(changes.Records()) != 1 {
+				t.Error("the record is gone")
+			}
+		})
+	}
+}
+
+// TestChangesAreBounded keeps the newest of what was replaced, in files that
+// nobody sees.
+func TestChangesAreBounded(t *testing.T) {
+	f := newFixture(t)
+	dir := t.TempDir()
+	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: dir, MaxBytes: 100_000, MaxRecords: 20})
+	for i := range 100 {
+		b := f.Begin(changes, "", "test")
+		if err := write(b, f.Workspace, "file", strings.Repeat(string(rune('a'+i%26)), 10_000)); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.Commit(); r.Lost != "" {
+			t.Fatal(r.Lost)
+		}
+	}
+	records := changes.Records()
+	if len(records) < 5 || len(records) > 10 {
+		t.Errorf("%d records of 10,000 bytes are kept", len(records))
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("files with names: %v, %v", entries, err)
+	}
+	if err := f.Undo(t.Context(), changes, records); err != nil {
+		t.Error(err)
+	}
+
+	// What is larger than everything that may be kept is changed all the same.
+	if err := os.WriteFile(f.Dir()+"/file", make([]byte, 200_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := f.Begin(changes, "big", "test")
+	if err := b.RemoveAll(t.Context(), "file"); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.Commit(); r.Lost == "" {
+		t.Error("it claims to keep what is larger than it may keep")
+	}
+	records = changes.Records()
+	if err := f.Undo(t.Context(), changes, records[len(records)-1:]); !errors.Is(err, workspace.ErrNotKept) {
+		t.Errorf("%v", err)
+	}
+	for range 30 {
+		b := f.Begin(changes, "", "test")
+		if err := errors.Join(b.Mkdir("d"), b.RemoveAll(t.Context(), "d")); err != nil {
+			t.Fatal(err)
+		}
+		b.Commit()
+	}
+	if n := len(changes.Records()); n != 20 {
+		t.Errorf("%d records, want 20", n)
+	}
+	changes.Close()
+	if n := len(changes.Records()); n != 0 {
+		t.Errorf("after the end there are %d records", n)
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Dir is an open directory of a workspace, for those who go through whole
+// trees. Nothing opened through it follows a link, so that nothing leaves the
+// directory. Its methods are safe for concurrent use.
+type Dir struct {
+	fd   int
+	uses atomic.Int32
+}
+
+// Stat is what the file system knows of a file or directory. Two that are equal
+// are of the same thing, unchanged as far as clocks can tell.
+type Stat struct {
+	Kind         Kind
+	Dev, Ino     uint64
+	Links        uint64
+	Size         int64
+	MTime, CTime int64 // nanoseconds since 1970
+}
+
+// OpenDir opens a directory by a path that [Workspace.Resolve] returned. A link
+// that has appeared in it since is [ErrMoved]. Close it after use.
+func (w *Workspace) OpenDir(path string) (*Dir, error) {
+	if !filepath.IsLocal(path) {
+		return nil, fmt.Errorf("%s: %w", path, ErrOutside)
+	}
+	top, err := w.top.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	var failed error
+	err = top.Control(func(dir uintptr) {
+		fd, failed = openBelow(int(dir), path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	})
+	if err != nil {
+		return nil, os.ErrClosed
+	}
+	if failed != nil {
+		return nil, explain(path, w.moved(path, failed))
+	}
+	return newDir(fd), nil
+}
+
+func newDir(fd int) *Dir {
+	d := &Dir{fd: fd}
+	d.uses.Store(1)
+	return d
+}
+
+// Hold keeps the directory open for one more Close.
+func (d *Dir) Hold() { d.uses.Add(1) }
+
+// Close ends one use of the directory; the last one closes it.
+func (d *Dir) Close() {
+	if d.uses.Add(-1) == 0 {
+		unix.Close(d.fd)
+	}
+}
+
+// OpenDir opens a directory in the directory.
+func (d *Dir) OpenDir(name string) (*Dir, error) {
+	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return newDir(fd), nil
+}
+
+// Stat tells of the directory itself.
+func (d *Dir) Stat() (Stat, error) {
+	var s unix.Stat_t
+	err := retry(func() error { return unix.Fstat(d.fd, &s) })
+	return statOf(&s), err
+}
+
+// Lstat tells of a name in the directory, or of a path below it, the last part
+// of which is not followed.
+func (d *Dir) Lstat(name string) (Stat, error) {
+	var s unix.Stat_t
+	err := retry(func() error { return unix.Fstatat(d.fd, name, &s, unix.AT_SYMLINK_NOFOLLOW) })
+	return statOf(&s), err
+}
+
+// A Reader reads a file from its beginning to its end.
+type Reader struct{ fd int }
+
+// Open opens a regular file in the directory. It never blocks. Close it after
+// use.
+func (d *Dir) Open(name string) (Reader, Stat, error) {
+	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Reader{}, Stat{}, err
+	}
+	r := Reader{fd}
+	s, err := r.Stat()
+	if err == nil && s.Kind != Regular {
+		err = ErrNotRegular
+	}
+	if err != nil {
+		r.Close()
+		return Reader{}, Stat{}, err
+	}
+	return r, s, nil
+}
+
+// Stat tells of the file as it is now.
+func (r Reader) Stat() (Stat, error) {
+	var s unix.Stat_t
+	err := retry(func() error { return unix.Fstat(r.fd, &s) })
+	return statOf(&s), err
+}
+
+// Read reads up to len(p) bytes. At the end of the file it returns 0 and no
+// error.
+func (r Reader) Read(p []byte) (n int, err error) {
+	err = retry(func() error {
+		n, err = unix.Read(r.fd, p)
+		return err
+	})
+	return max(n, 0), err
+}
+
+// Close closes the file.
+func (r Reader) Close() { unix.Close(r.fd) }
+
+func kindOfMode(mode uint32) Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return Regular
+	case unix.S_IFDIR:
+		return Directory
+	case unix.S_IFLNK:
+		return Link
+	}
+	return Special
+}

@@ -1,0 +1,89 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package workspace
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func openBelow(dir int, path string, flags int) (int, error) { return descend(dir, path, flags, 0) }
+
+// List calls yield for every name in the directory, in no order, until it
+// returns false. The name is only good until yield returns. A directory is
+// listed once after it was opened.
+func (d *Dir) List(_ []byte, yield func(name []byte, kind Kind) bool) error {
+	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	for _, entry := range entries {
+		kind := Special
+		switch entry.Type() {
+		case 0:
+			kind = Regular
+		case fs.ModeDir:
+			kind = Directory
+		case fs.ModeSymlink:
+			kind = Link
+		}
+		if !yield([]byte(entry.Name()), kind) {
+			return nil
+		}
+	}
+	return err
+}
+
+func statOf(s *unix.Stat_t) Stat {
+	return Stat{
+		Kind: kindOfMode(uint32(s.Mode)), Dev: uint64(s.Dev), Ino: s.Ino, Links: uint64(s.Nlink), Size: s.Size,
+		MTime: unix.TimespecToNsec(s.Mtim), CTime: unix.TimespecToNsec(s.Ctim),
+	}
+}
+
+// Local reports whether the directory is on a file system where every change is
+// made by this kernel, which then can tell of it. Here it cannot.
+func (d *Dir) Local() bool { return false }
+
+// Unwritten reports whether nobody has the file open for writing. Where that
+// cannot be told, it says false.
+func (r Reader) Unwritten() bool { return false }
+
+// A Watch is told by the kernel what changes in directories. Here it is not.
+type Watch struct{}
+
+// NewWatch fails.
+func NewWatch() (*Watch, error) { return nil, errors.ErrUnsupported }
+
+// Add is never called.
+func (w *Watch) Add(*Dir) (int32, error) { return 0, errors.ErrUnsupported }
+
+// Remove is never called.
+func (w *Watch) Remove(int32) {}
+
+// Close is never called.
+func (w *Watch) Close() {}
+
+// A Change is something that happened in a directory.
+type Change struct {
+	Dir    int32
+	Name   string
+	Came   bool
+	Went   bool
+	Move   uint32
+	IsDir  bool
+	Gone   bool
+	Missed bool
+}
+
+// Changes is never called.
+func (w *Watch) Changes(func(Change)) error { return errors.ErrUnsupported }

@@ -1,0 +1,177 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workspace
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrChanged is wrapped by errors about files that are not as they were when
+	// they were read.
+	ErrChanged = errors.New("file changed meanwhile")
+
+	// ErrTooLarge is wrapped by errors about files that are larger than was
+	// asked for.
+	ErrTooLarge = errors.New("file is too large")
+)
+
+// A Version tells one state of an entry from another without reading it. The
+// zero Version is that of what is not there.
+type Version struct {
+	exists       bool
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func versionOf(st *unix.Stat_t) Version {
+	return Version{
+		exists: true, dev: uint64(st.Dev), ino: st.Ino, //nolint:unconvert // the type differs between systems
+		size: st.Size, mtime: st.Mtim, ctime: st.Ctim,
+	}
+}
+
+// Info is what is known of an entry without following or reading it.
+type Info struct {
+	Mode    fs.FileMode
+	Size    int64
+	ModTime time.Time
+	Version Version
+
+	uid, gid uint32
+}
+
+// Exists reports whether there is an entry.
+func (i Info) Exists() bool { return i.Version.exists }
+
+func infoOf(st *unix.Stat_t) Info {
+	return Info{
+		Mode: fileMode(uint32(st.Mode)), //nolint:unconvert // the type differs between systems
+		Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()),
+		Version: versionOf(st), uid: st.Uid, gid: st.Gid,
+	}
+}
+
+// fileMode returns what the kernel tells of a file in the words of Go.
+func fileMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		m |= fs.ModeDir
+	case unix.S_IFLNK:
+		m |= fs.ModeSymlink
+	case unix.S_IFIFO:
+		m |= fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		m |= fs.ModeSocket
+	case unix.S_IFBLK:
+		m |= fs.ModeDevice
+	case unix.S_IFCHR:
+		m |= fs.ModeDevice | fs.ModeCharDevice
+	}
+	for bit, flag := range map[uint32]fs.FileMode{
+		unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky,
+	} {
+		if mode&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
+}
+
+// Hash stands for the bytes of a file.
+type Hash [sha256.Size]byte
+
+// HashOf returns the hash of bytes.
+func HashOf(data []byte) Hash { return sha256.Sum256(data) }
+
+// String returns the hash in full, as sha256sum prints it.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// Short returns enough of the hash to tell versions of one file apart, and
+// little enough to be copied by a model.
+func (h Hash) Short() string { return hex.EncodeToString(h[:6]) }
+
+// Matches reports whether text is the hash in full or a beginning of it, not
+// shorter than Short.
+func (h Hash) Matches(text string) bool {
+	full := h.String()
+	return len(text) >= len(h.Short()) && len(text) <= len(full) && full[:len(text)] == text
+}
+
+// A File is a regular file that was read, or one that is not there: its Info
+// tells.
+type File struct {
+	Info
+	Data []byte
+}
+
+// Hash stands for the content of the file. It is computed anew each time.
+func (f File) Hash() Hash { return HashOf(f.Data) }
+
+// ReadFile reads a regular file of at most limit bytes, by a path that
+// [Workspace.Resolve] returned. One that is being written meanwhile is
+// [ErrChanged].
+func (w *Workspace) ReadFile(path string, limit int64) (File, error) {
+	f, err := w.OpenFile(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	before, err := fstat(f)
+	if err != nil {
+		return File{}, err
+	}
+	if before.Size > limit {
+		return File{}, fmt.Errorf("%s: %w: it has %d bytes, at most %d are possible", path, ErrTooLarge, before.Size, limit)
+	}
+	data := make([]byte, before.Size)
+	if _, err := io.ReadFull(f, data); err != nil && err != io.EOF {
+		if err == io.ErrUnexpectedEOF {
+			err = ErrChanged
+		}
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	after, err := fstat(f)
+	if err != nil {
+		return File{}, err
+	}
+	if after.Version != before.Version {
+		return File{}, fmt.Errorf("%s: %w: somebody else is writing it", path, ErrChanged)
+	}
+	return File{Info: before, Data: data}, nil
+}
+
+func fstat(f *os.File) (Info, error) {
+	var st unix.Stat_t
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return Info{}, err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = retry(func() error { return unix.Fstat(int(fd), &st) }) }); err != nil {
+		return Info{}, err
+	}
+	return infoOf(&st), failed
+}
+
+// retry calls f until no signal interrupts it.
+func retry(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
