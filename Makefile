@@ -57,7 +57,7 @@ generated: tools ## Fail if generating would change anything.
 	@diff -r -x '*.proto' proto .bin/generated/proto || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
-bench: ## Measure against a bare gRPC server; takes a few minutes.
+bench: ripgrep ## Measure against a bare gRPC server, and search against ripgrep; takes ten minutes.
 	go run ./bench
 
 .PHONY: soak

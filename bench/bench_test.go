@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +38,11 @@ func TestShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, f := range figures {
+		if slices.ContainsFunc(r.Notes, func(note string) bool {
+			return strings.HasPrefix(note, fmt.Sprintf("figure %d was left out", i+1))
+		}) {
+			continue
+		}
 		if !slices.ContainsFunc(r.Rows, func(r row) bool { return r.Figure == i+1 && r.Verdict != "" }) {
 			t.Errorf("figure %d, %s, has no verdict", i+1, f.title)
 		}

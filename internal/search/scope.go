@@ -177,6 +177,19 @@ func (c *chooser) override(path string, dir bool) verdict {
 	return undecided
 }
 
+// rejects reports quickly that no file of this name is meant.
+func (c *chooser) rejects(name string) bool {
+	if c.match == nil || c.match.glob.suffixes == nil {
+		return false
+	}
+	for _, s := range c.match.glob.suffixes {
+		if strings.HasSuffix(name, s) || strings.Contains(s, "/") {
+			return false
+		}
+	}
+	return true
+}
+
 // enters reports whether a directory is gone into; ignore is what the ignore
 // files say about it.
 func (c *chooser) enters(path, name string, ignore verdict) bool {

@@ -341,9 +341,11 @@ func (w *walk) open(p *piece, l *lister) bool {
 
 // choose returns what of a directory is meant, sorted.
 func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
-	files = make([]entry, 0, len(l.entries))
 	deeper := w.scope.MaxDepth == 0 || p.depth+1 < w.scope.MaxDepth
 	for _, e := range l.entries {
+		if e.kind == workspace.Regular && w.scope.rejects(e.name) {
+			continue
+		}
 		kind, f, full := e.kind, entry{name: e.name}, join(p.path, e.name)
 		if kind == workspace.Link && w.scope.Follow {
 			if f.real, kind = w.follow(p, full); f.real == "" {

@@ -331,7 +331,9 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 	if s.maxSize > 0 && stat.Size > s.maxSize {
 		return nil
 	}
-	if x.spans == nil || stat != f.stat || stat.Size > maxWhole {
+	// Where the one block is the whole file, it does not matter which.
+	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
+	if x.spans == nil || one || stat != f.stat || stat.Size > maxWhole {
 		return s.file(ctx, r, f.path, stat, out)
 	}
 	text, whole, err := s.begin(r, stat)

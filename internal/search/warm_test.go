@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -401,5 +403,79 @@ func TestUnsure(t *testing.T) {
 	}
 	if !isWarm(t, e) {
 		t.Error("it is not warm")
+	}
+}
+
+// TestWhileThingsChange searches with several goroutines, cold and from memory,
+// while files, directories and links change places and everything is dropped now
+// and then. What is outside is never shown.
+func TestWhileThingsChange(t *testing.T) {
+	const canary = "the canary sings"
+	x := newTree(t, 12)
+	x.grow(60)
+	outside := filepath.Join(filepath.Dir(x.root), "outside")
+	if err := os.Mkdir(outside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(outside, "f"), []byte(canary+" foo\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(x.root, name) }
+	if err := errors.Join(os.Mkdir(at("swap"), 0o755), os.WriteFile(at("swap/f"), []byte("foo inside\n"), 0o644), os.Symlink(outside, at("trap")), os.Symlink(outside+"/f", at("trap-f"))); err != nil {
+		t.Fatal(err)
+	}
+	warm := search.New(x.ws, search.Config{})
+	defer warm.Close()
+	var changes, searches sync.WaitGroup
+	done := make(chan struct{})
+	changes.Go(func() {
+		for range soak(400, 20_000) { // failures are somebody else's doing
+			_ = os.Rename(at("swap"), at("away"))
+			_ = os.Rename(at("trap"), at("swap"))
+			_ = os.Rename(at("swap"), at("trap"))
+			_ = os.Rename(at("away"), at("swap"))
+			_ = os.Rename(at("swap/f"), at("swap/g"))
+			_ = os.Rename(at("trap-f"), at("swap/f"))
+			_ = os.Rename(at("swap/f"), at("trap-f"))
+			_ = os.Rename(at("swap/g"), at("swap/f"))
+			x.edit()
+		}
+	})
+	found := new(atomic.Int64)
+	for i, e := range []*search.Engine{warm, warm, x.engine()} {
+		searches.Go(func() {
+			for n := 0; ; n++ {
+				scope := search.Scope{Hidden: n%5 == 4, Follow: n%7 == 6}
+				_, err := e.Grep(t.Context(), search.Pattern{Text: "foo"}, scope, search.Options{}, func(f search.File) bool {
+					for _, l := range f.Lines {
+						if strings.Contains(string(l.Text), canary) {
+							t.Errorf("%s shows the outside", f.Path)
+						}
+						found.Add(1)
+					}
+					return true
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if _, _, err := e.Glob(t.Context(), search.Scope{Match: "*.go"}, search.ByTime); err != nil {
+					t.Error(err)
+				}
+				if i == 0 && n%20 == 19 {
+					e.Drop()
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	changes.Wait()
+	close(done)
+	searches.Wait()
+	if found.Load() == 0 {
+		t.Error("nothing was ever found: the test proves nothing")
 	}
 }

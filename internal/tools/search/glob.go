@@ -48,7 +48,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 				{Summary: "Workflows, which are hidden", Input: json.RawMessage(`{"pattern":".github/workflows/*.yml"}`)},
 			},
 		},
-		func(env tools.Env, in globInput) []tools.Effect { return readsTree(env, cmp.Or(in.Path, ".")) },
+		func(env tools.Env, in globInput) []tools.Effect { return env.ReadsTree(cmp.Or(in.Path, ".")) },
 		func(ctx context.Context, env tools.Env, in globInput, out tools.Sink) (tools.Result, error) {
 			path, err := env.Path(cmp.Or(in.Path, "."))
 			if err != nil {

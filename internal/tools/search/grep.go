@@ -68,7 +68,7 @@ func Grep(engines *engine.Pool) tools.Tool {
 				{Summary: "The next page of an answer", Input: json.RawMessage(`{"pattern":"err != nil","offset":250}`)},
 			},
 		},
-		func(env tools.Env, in grepInput) []tools.Effect { return readsTree(env, cmp.Or(in.Path, ".")) },
+		func(env tools.Env, in grepInput) []tools.Effect { return env.ReadsTree(cmp.Or(in.Path, ".")) },
 		func(ctx context.Context, env tools.Env, in grepInput, out tools.Sink) (tools.Result, error) {
 			path, err := env.Path(cmp.Or(in.Path, "."))
 			if err != nil {

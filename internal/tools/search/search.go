@@ -34,15 +34,6 @@ func Tools(engines *engine.Pool) []tools.Tool {
 // maxText is how many bytes of text a result has.
 const maxText = 60_000
 
-// readsTree returns the effect of looking at everything below a path.
-func readsTree(env tools.Env, path string) []tools.Effect {
-	effects := env.Reads(path)
-	for i := range effects {
-		effects[i].Tree = true
-	}
-	return effects
-}
-
 // explain gives failures of a search the words agent runtimes act on.
 func explain(err error, path string) error {
 	switch {
