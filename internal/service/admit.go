@@ -62,7 +62,9 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 		if err := a.judge(ctx, &judged, current, request.GetTool(), input); err != nil {
 			return order, err
 		}
-		judged.Record = a.auditor.recorder(ctx, &judged, input)
+		if a.auditor.log != nil {
+			judged.Record = a.auditor.recorder(ctx, &judged, input)
+		}
 		if judged.Refusal != nil || a.count(&judged, current, input) {
 			return judged, nil
 		}

@@ -21,12 +21,9 @@ type auditor struct {
 	inputs bool // record what inputs say, not only their shape
 }
 
-// recorder returns what records that a call was proposed and what was decided
+// recorder, of an auditor with a log, returns what records that a call was proposed and what was decided
 // about it. A call that cannot be recorded where it must be does not run.
 func (a *auditor) recorder(ctx context.Context, order *executor.Order, input toolInput) func(*executor.Execution) *executor.Finished {
-	if a.log == nil {
-		return nil
-	}
 	proposed := audit.Record{
 		Step: audit.Proposed, InputDigest: sha256.Sum256(input.json), InputBytes: len(input.json), InputShape: outline(input.json),
 	}
