@@ -180,7 +180,7 @@ func (m *memory) cannotEnter(n *dirNode, err error) error {
 
 // list takes in what is in a directory, and goes into what is new.
 func (m *memory) list(ctx context.Context, n *dirNode, d *workspace.Dir) error {
-	if err := m.lister.list(d); err != nil {
+	if err := m.lister.list(d, n.path); err != nil {
 		return errCold
 	}
 	var above rules
@@ -223,7 +223,7 @@ func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
 		case workspace.Regular:
 			f := files[e.name]
 			if delete(files, e.name); f == nil {
-				f = &fileNode{name: e.name, path: join(n.path, e.name), dir: n}
+				f = &fileNode{name: e.name, path: e.path, dir: n}
 				m.nodes++
 				m.dirtyFiles[f] = true
 			}
@@ -236,7 +236,7 @@ func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
 		case workspace.Directory:
 			s := dirs[e.name]
 			if s == nil || s.gone {
-				s = &dirNode{name: e.name, path: join(n.path, e.name), parent: n, depth: n.depth + 1}
+				s = &dirNode{name: e.name, path: e.path, parent: n, depth: n.depth + 1}
 				m.nodes++
 			} else {
 				delete(dirs, e.name)

@@ -73,6 +73,9 @@ func newSearcher(q *query, o Options, halted func() bool) *searcher {
 
 // visit searches a file of a directory.
 func (s *searcher) visit(ctx context.Context, d *workspace.Dir, f target, out *output) error {
+	if f.plain && s.maxSize == 0 {
+		return s.visitListed(ctx, d, f, out)
+	}
 	r, stat, err := d.Open(f.name)
 	if err != nil {
 		return gone(err)
@@ -83,6 +86,43 @@ func (s *searcher) visit(ctx context.Context, d *workspace.Dir, f target, out *o
 	}
 	s.counts.Files++
 	return s.file(ctx, r, f.path, stat, out)
+}
+
+// visitListed is visit in three calls, for files that can be read in one: where
+// there was room for more, that was all.
+func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, out *output) error {
+	r, err := d.OpenListed(f.name)
+	if err != nil {
+		return gone(err)
+	}
+	defer r.Close()
+	if s.buffer == nil {
+		s.buffer = make([]byte, firstBuffer)
+	}
+	n, err := r.Read(s.buffer)
+	if err != nil {
+		return gone(err)
+	}
+	s.counts.Files++
+	text, whole := s.buffer[:n], n < len(s.buffer)
+	if !whole && !s.binary(text) {
+		stat, err := r.Stat()
+		if err != nil {
+			return err
+		}
+		if stat.Size <= maxWhole {
+			s.grow(n, max(int(stat.Size)+4096, 2*n))
+			if text, whole, err = s.fill(r, n, stat.Size); err != nil {
+				return err
+			}
+		}
+	}
+	return s.goOn(ctx, r, f.path, text, whole, out)
+}
+
+// binary reports whether a file is known to be binary by how it begins.
+func (s *searcher) binary(text []byte) bool {
+	return utf16Order(text) == nil && isBinary(text[:min(len(text), sniff)])
 }
 
 // gone returns nil for the errors of what is not there any more.
@@ -98,8 +138,13 @@ func (s *searcher) file(ctx context.Context, r workspace.Reader, path string, st
 	if err != nil {
 		return err
 	}
+	return s.goOn(ctx, r, path, first, whole, out)
+}
+
+// goOn searches a file of which the beginning was read, or the whole.
+func (s *searcher) goOn(ctx context.Context, r workspace.Reader, path string, first []byte, whole bool, out *output) error {
 	switch {
-	case utf16Order(first) == nil && isBinary(first[:min(len(first), sniff)]):
+	case s.binary(first):
 		s.counts.Binary++
 		return nil
 	case whole:
@@ -124,7 +169,7 @@ func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, 
 	if want := stat.Size + 1; want > int64(len(s.buffer)) && stat.Size <= maxWhole {
 		// One look first: what is binary need not be read.
 		n, err := r.Read(s.buffer)
-		if err != nil || n == 0 || utf16Order(s.buffer[:n]) == nil && isBinary(s.buffer[:min(n, sniff)]) {
+		if err != nil || n == 0 || s.binary(s.buffer[:n]) {
 			return s.buffer[:n], true, err
 		}
 		s.grow(n, int(want)+4096)

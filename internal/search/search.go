@@ -65,7 +65,8 @@ type Summary struct {
 
 // isGone reports the errors of what was there a moment ago.
 func isGone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) ||
+		errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EISDIR) // a pipe or a directory has taken its name
 }
 
 // workers is how many goroutines search at once.

@@ -50,8 +50,9 @@ type visitor func(ctx context.Context, d *workspace.Dir, f target, out *output) 
 
 // A target is a file to look at.
 type target struct {
-	path string // by which it is told
-	name string // in the directory
+	path  string // by which it is told
+	name  string // in the directory
+	plain bool   // it was listed as a file, on a file system that reads all there is at once
 }
 
 // A piece is work for one worker: a directory to go through, or files of one
@@ -63,6 +64,7 @@ type piece struct {
 	depth int
 	rules rules
 	dir   *workspace.Dir // of files; nil before the directory was opened
+	local bool           // it is on a file system of this machine
 	files []entry
 
 	out  output
@@ -73,6 +75,7 @@ type piece struct {
 // An entry is a name in a directory that is meant.
 type entry struct {
 	name string
+	path string
 	real string // where a link leads; empty for what is no link
 }
 
@@ -181,7 +184,7 @@ func (w *walk) begin(root *piece) error {
 			return err
 		}
 		file.Close()
-		root.files = []entry{{name: path.Base(root.path)}}
+		root.files = []entry{{name: path.Base(root.path), path: root.path}}
 		root.path, root.real = path.Dir(root.path), path.Dir(root.path)
 	}
 	if err != nil {
@@ -256,8 +259,9 @@ func (w *walk) process(ctx context.Context, p *piece, visit visitor, l *lister) 
 		if i%8 == 7 && w.halted() {
 			break
 		}
-		d, t := p.dir, target{path: join(p.path, f.name), name: f.name}
+		d, t := p.dir, target{path: f.path, name: f.name, plain: p.local}
 		if f.real != "" {
+			t.plain = false
 			at, err := w.ws.OpenDir(path.Dir(f.real))
 			if err != nil {
 				continue
@@ -294,7 +298,7 @@ func (w *walk) halted() bool {
 func (w *walk) open(p *piece, l *lister) bool {
 	d, err := w.ws.OpenDir(p.real)
 	if err == nil {
-		err = l.list(d)
+		err = l.list(d, p.path)
 	}
 	if err != nil {
 		if d != nil {
@@ -312,18 +316,18 @@ func (w *walk) open(p *piece, l *lister) bool {
 		p.rules = p.rules.enter(p.path, l.has.texts(d))
 	}
 	files, dirs := w.choose(p, l)
-	p.dir = d
+	p.dir, p.local = d, d.Local()
 	p.files = files[:min(len(files), chunk)]
 	for i := chunk; i < len(files); i += chunk {
 		d.Hold()
 		p.next = append(p.next, &piece{
 			key:  p.key + "\x00\x00" + string(binary.BigEndian.AppendUint32(nil, uint32(i))),
-			path: p.path, real: p.real, dir: d, files: files[i:min(len(files), i+chunk)],
+			path: p.path, real: p.real, dir: d, local: p.local, files: files[i:min(len(files), i+chunk)],
 		})
 	}
 	for _, dir := range dirs {
 		p.next = append(p.next, &piece{
-			key: p.key + "\x00" + dir.name, path: join(p.path, dir.name), real: cmp.Or(dir.real, join(p.real, dir.name)),
+			key: p.key + "\x00" + dir.name, path: dir.path, real: cmp.Or(dir.real, join(p.real, dir.name)),
 			depth: p.depth + 1, rules: p.rules,
 		})
 	}
@@ -346,7 +350,7 @@ func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 		if e.kind == workspace.Regular && w.scope.rejects(e.name) {
 			continue
 		}
-		kind, f, full := e.kind, entry{name: e.name}, join(p.path, e.name)
+		kind, f, full := e.kind, entry{name: e.name, path: e.path}, e.path
 		if kind == workspace.Link && w.scope.Follow {
 			if f.real, kind = w.follow(p, full); f.real == "" {
 				continue
@@ -471,25 +475,33 @@ func join(dir, name string) string {
 // A lister lists directories, one after another.
 type lister struct {
 	buffer  []byte
+	path    []byte
 	entries []listed
 	has     ruleFiles
 }
 
 type listed struct {
-	name string
-	kind workspace.Kind
+	path, name string
+	kind       workspace.Kind
 }
 
 // list reads what is in a directory, in no order.
-func (l *lister) list(d *workspace.Dir) error {
+func (l *lister) list(d *workspace.Dir, dir string) error {
 	if l.buffer == nil {
 		l.buffer = make([]byte, 32<<10)
 	}
 	l.entries, l.has = l.entries[:0], ruleFiles{}
+	l.path = l.path[:0]
+	if dir != "." {
+		l.path = append(append(l.path, dir...), '/')
+	}
+	prefix := len(l.path)
 	return d.List(l.buffer, func(name []byte, kind workspace.Kind) bool {
 		l.has.see(name)
 		if kind != workspace.Special {
-			l.entries = append(l.entries, listed{string(name), kind})
+			l.path = append(l.path[:prefix], name...)
+			path := string(l.path) // one piece of memory for both
+			l.entries = append(l.entries, listed{path, path[prefix:], kind})
 		}
 		return true
 	})

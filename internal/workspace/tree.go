@@ -100,11 +100,10 @@ type Reader struct{ fd int }
 // Open opens a regular file in the directory. It never blocks. Close it after
 // use.
 func (d *Dir) Open(name string) (Reader, Stat, error) {
-	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	r, err := d.OpenListed(name)
 	if err != nil {
 		return Reader{}, Stat{}, err
 	}
-	r := Reader{fd}
 	s, err := r.Stat()
 	if err == nil && s.Kind != Regular {
 		err = ErrNotRegular
@@ -114,6 +113,14 @@ func (d *Dir) Open(name string) (Reader, Stat, error) {
 		return Reader{}, Stat{}, err
 	}
 	return r, s, nil
+}
+
+// OpenListed opens what List has just told to be a regular file, without asking
+// again: where something else has taken its name since, that is opened. It never
+// blocks, and neither does reading then. Close it after use.
+func (d *Dir) OpenListed(name string) (Reader, error) {
+	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	return Reader{fd}, err
 }
 
 // Stat tells of the file as it is now.
