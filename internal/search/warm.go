@@ -323,6 +323,11 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 	if err != nil {
 		return gone(err)
 	}
+	// Where the one block is the whole file, it does not matter which.
+	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
+	if one && s.maxSize == 0 {
+		return s.visitListed(ctx, d, target{path: f.path, name: f.name}, out)
+	}
 	r, stat, err := d.Open(f.name)
 	if err != nil {
 		return gone(err)
@@ -331,8 +336,6 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 	if s.maxSize > 0 && stat.Size > s.maxSize {
 		return nil
 	}
-	// Where the one block is the whole file, it does not matter which.
-	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
 	if x.spans == nil || one || stat != f.stat || stat.Size > maxWhole {
 		return s.file(ctx, r, f.path, stat, out)
 	}

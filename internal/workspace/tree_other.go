@@ -73,8 +73,8 @@ func (w *Watch) Remove(int32) {}
 // Close is never called.
 func (w *Watch) Close() {}
 
-// A Change is something that happened in a directory.
-type Change struct {
+// A Notice is something that happened in a directory.
+type Notice struct {
 	Dir    int32
 	Name   string
 	Came   bool
@@ -86,4 +86,4 @@ type Change struct {
 }
 
 // Changes is never called.
-func (w *Watch) Changes(func(Change)) error { return errors.ErrUnsupported }
+func (w *Watch) Changes(func(Notice)) error { return errors.ErrUnsupported }
