@@ -57,7 +57,7 @@ generated: tools ## Fail if generating would change anything.
 	@diff -r -x '*.proto' proto .bin/generated/proto || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
-bench: ripgrep ## Measure against a bare gRPC server, and search against ripgrep; takes ten minutes.
+bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes ten minutes.
 	go run ./bench
 
 .PHONY: soak
@@ -82,6 +82,13 @@ compiler:
 	@command -v $$(go env CC) >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev; } || \
 		{ echo "go test -race needs a C compiler and none could be installed: install gcc, or set CC"; exit 1; }
+
+# Benchmarks that compare with fd are left out where it cannot be installed.
+.PHONY: fd
+fd:
+	@command -v fdfind >/dev/null || command -v fd >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends fd-find; } || \
+		echo "fd could not be installed: nothing is compared with it"
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep

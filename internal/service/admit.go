@@ -144,10 +144,15 @@ func decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID str
 	if input.problem != nil {
 		return nil, input.problem
 	}
-	return entry.Tool.Decode(tools.Env{
+	return entry.Tool.Decode(envOf(s, p, callID), input.json)
+}
+
+// envOf returns where a call of a session happens.
+func envOf(s *session.Session, p *policy.Policy, callID string) tools.Env {
+	return tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
 		Session: s, Changes: s.Changes, Protected: p.Protected, Cares: p.Cares(s.Workspace.Dir(), ""),
-	}, input.json)
+	}
 }
 
 // subjectOf returns a call as the policy sees it.

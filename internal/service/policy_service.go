@@ -46,8 +46,7 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	input := inputOf(request)
 	var effects []tools.Effect
 	if command := request.GetCommand(); command != "" {
-		env := tools.Env{Workspace: session.Workspace, Protected: p.Protected, Cares: p.Cares(session.Workspace.Dir(), "")}
-		effects = env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
+		effects = envOf(session, p, "").Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
 	} else {
 		call, err := decode(entry, session, p, "", input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {

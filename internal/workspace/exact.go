@@ -65,11 +65,10 @@ func (w *Workspace) moved(path string, err error) error {
 	return err
 }
 
-func openat(dir int, name string, flags int, mode uint32) (int, error) {
-	for {
-		fd, err := unix.Openat(dir, name, flags, mode)
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
+func openat(dir int, name string, flags int, mode uint32) (fd int, err error) {
+	err = retry(func() error {
+		fd, err = unix.Openat(dir, name, flags, mode)
+		return err
+	})
+	return fd, err
 }
