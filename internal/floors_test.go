@@ -18,14 +18,14 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "bench", "bench/bare"},
+	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare"},
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/shell", "internal/strictyaml"},
-	{"internal/search", "internal/tools"},
-	{"internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/workspace"},
+	{"internal/sandbox", "internal/search", "internal/tools"},
+	{"internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/sandbox/helper", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 

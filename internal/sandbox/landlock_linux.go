@@ -1,0 +1,148 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rights that only directories have, and those that files have too.
+const (
+	readRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+
+	// Devices are not made: a file system may well honour them.
+	writeRights = readRights | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR |
+		unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM |
+		unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+
+	deviceRights = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+
+	scopes = 1<<0 | 1<<1 // abstract sockets, signals
+)
+
+// Versions of Landlock that brought what is used.
+const (
+	landlockRefer    = 2
+	landlockTruncate = 3
+	landlockNetwork  = 4
+	landlockIoctl    = 5
+	landlockScopes   = 6
+)
+
+// landlockVersion returns the version the kernel has; 0 where it has none.
+func landlockVersion() int {
+	v, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+// handledFS are the rights on files a version knows. What is known is denied
+// unless a rule allows it.
+func handledFS(version int) uint64 {
+	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1)
+	if version >= landlockRefer {
+		rights |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if version >= landlockTruncate {
+		rights |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if version >= landlockIoctl {
+		rights |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return rights
+}
+
+// newRuleset returns the Landlock ruleset of a profile.
+func newRuleset(p Profile, version int) (*os.File, error) {
+	attr := [3]uint64{handledFS(version), 0, 0}
+	size := uintptr(8)
+	if version >= landlockNetwork {
+		size = 16
+		if p.Network != NetworkOpen {
+			attr[1] = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		}
+	}
+	if version >= landlockScopes {
+		size, attr[2] = 24, scopes
+	}
+	fd, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("making a Landlock ruleset: %w", errno)
+	}
+	unix.CloseOnExec(int(fd))
+	ruleset := os.NewFile(fd, "landlock ruleset")
+	r := rules{ruleset: int(fd), handled: attr[0]}
+	for _, path := range p.Write {
+		if err := r.allow(path, writeRights); err != nil {
+			ruleset.Close()
+			return nil, err
+		}
+	}
+	for _, path := range p.Read {
+		if err := r.allow(path, readRights); err != nil && !os.IsNotExist(err) {
+			ruleset.Close()
+			return nil, err
+		}
+	}
+	for _, path := range devices {
+		if err := r.allow(path, deviceRights); err != nil && !os.IsNotExist(err) {
+			ruleset.Close()
+			return nil, err
+		}
+	}
+	if p.Network == NetworkProxy && attr[1] != 0 {
+		if err := r.allowPort(p.ProxyPort); err != nil {
+			ruleset.Close()
+			return nil, err
+		}
+	}
+	return ruleset, nil
+}
+
+type rules struct {
+	ruleset int
+	handled uint64
+}
+
+// allow gives rights on a file or on a directory and all below it.
+func (r rules) allow(path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.handled, Parent_fd: int32(fd)}
+	return r.add(unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr), path)
+}
+
+func (r rules) allowPort(port uint16) error {
+	attr := [2]uint64{unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, uint64(port)}
+	return r.add(2, unsafe.Pointer(&attr), fmt.Sprintf("port %d", port))
+}
+
+func (r rules) add(kind uintptr, attr unsafe.Pointer, what string) error {
+	_, _, errno := syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.ruleset), kind, uintptr(attr), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("allowing %s: %w", what, errno)
+	}
+	return nil
+}

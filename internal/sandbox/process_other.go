@@ -1,0 +1,41 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package sandbox
+
+import "syscall"
+
+// Sandbox starts commands: on Linux alone.
+type Sandbox struct{}
+
+// Open returns a sandbox that cannot run anything.
+func Open(Config) (*Sandbox, error) { return &Sandbox{}, nil }
+
+// Close does nothing.
+func (*Sandbox) Close() error { return nil }
+
+// Jail is where commands would run.
+type Jail struct{}
+
+// Jail fails with [ErrUnavailable].
+func (*Sandbox) Jail(Profile) (*Jail, error) { return nil, ErrUnavailable }
+
+// Close does nothing.
+func (*Jail) Close() error { return nil }
+
+// Start fails with [ErrUnavailable].
+func (*Jail) Start(Command) (*Process, error) { return nil, ErrUnavailable }
+
+// Process is a running command: there is none.
+type Process struct{}
+
+// Signal fails with [ErrUnavailable].
+func (*Process) Signal(syscall.Signal) error { return ErrUnavailable }
+
+// Kill does nothing.
+func (*Process) Kill() {}
+
+// Wait fails with [ErrUnavailable].
+func (*Process) Wait() (End, error) { return End{}, ErrUnavailable }

@@ -1,0 +1,139 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandbox is the only way to processes. A command is started in a jail,
+// which bounds what it and everything it starts can reach; when it ends, nothing
+// of it is left. No privileges are needed: Landlock and seccomp restrict, and
+// package helper tells how everything is found and killed.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// ErrUnavailable says that commands cannot be run here at all.
+var ErrUnavailable = errors.New("commands cannot be run on this machine")
+
+// Config is how a sandbox is made.
+type Config struct {
+	// Helper is the path of toolserver-exec; Image is the program itself, for
+	// where there is none to be found in the file system.
+	Helper string
+	Image  []byte
+
+	// Off runs commands without restrictions. They are still killed whole.
+	Off bool
+}
+
+// Network is how far commands reach.
+type Network int
+
+const (
+	// NetworkNone lets commands open no socket.
+	NetworkNone Network = iota
+	// NetworkProxy lets commands connect by TCP to the port of a proxy.
+	NetworkProxy
+	// NetworkOpen lets commands use IPv4 and IPv6.
+	NetworkOpen
+)
+
+// A Profile is what the commands of a jail may reach.
+type Profile struct {
+	// Write are directories for reading and writing, Read those and files for
+	// reading and executing. Of Read, what is not there is left out.
+	Write, Read []string
+
+	Network   Network
+	ProxyPort uint16 // for NetworkProxy
+}
+
+// Limits bound one command and everything it starts. 0 means no limit.
+type Limits struct {
+	Memory     uint64        // bytes that all its processes have for themselves
+	Processes  int           // at a time
+	CPU        time.Duration // of one process
+	OpenFiles  uint64        // of one process
+	FileSize   uint64        // of one file
+	Addressing uint64        // address space of one process
+}
+
+// A Command is what to run.
+type Command struct {
+	Path string   // of the program, absolute
+	Args []string // with its name first
+	Env  []string
+
+	Dir                   *os.File // the working directory
+	Stdin, Stdout, Stderr *os.File // nil: /dev/null
+	Terminal              bool     // Stdin is a terminal, to be the controlling one
+
+	Limits Limits
+}
+
+// An End tells how a command ended. It is complete: nothing runs any more.
+type End struct {
+	Reason Reason
+	Code   int            // for Exited
+	Signal syscall.Signal // for Signaled
+
+	User, System time.Duration // of all processes
+	MaxRSS       uint64        // bytes, of the largest process
+	Left         bool          // something could not be killed: the kernel holds it
+}
+
+// Reason is why a command ended.
+type Reason int
+
+const (
+	// Exited is an end by itself.
+	Exited Reason = 1 + iota
+	// Signaled is an end by a signal that nobody here sent.
+	Signaled
+	// Killed is an end by [Process.Kill].
+	Killed
+	// OutOfMemory is an end for using more memory than it may.
+	OutOfMemory
+	// TooManyProcesses is an end for starting more processes than it may.
+	TooManyProcesses
+	// OutOfTime is an end for using more CPU time than it may.
+	OutOfTime
+	// FileTooLarge is an end for writing a larger file than it may.
+	FileTooLarge
+	// Violation is an end for a system call that no command may make.
+	Violation
+	// Lost is an end nobody saw: the guard was killed.
+	Lost
+)
+
+// A StartError says that a command could not be started.
+type StartError struct {
+	Doing string // what failed
+	Errno syscall.Errno
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("%s: %v", e.Doing, e.Errno) }
+
+func (e *StartError) Unwrap() error { return e.Errno }
+
+// SystemPaths are what commands read of the system: programs, libraries and
+// what these need to know. Of /etc it is the harmless part.
+func SystemPaths() []string { return slices.Clone(systemPaths[:]) }
+
+var systemPaths = [...]string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store",
+	"/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/ca-certificates.conf",
+	"/etc/debian_version", "/etc/fonts", "/etc/gai.conf", "/etc/group", "/etc/host.conf",
+	"/etc/hostname", "/etc/hosts", "/etc/inputrc", "/etc/java", "/etc/ld.so.cache", "/etc/ld.so.conf",
+	"/etc/ld.so.conf.d", "/etc/localtime", "/etc/locale.conf", "/etc/magic", "/etc/mime.types",
+	"/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/perl", "/etc/pki", "/etc/protocols",
+	"/etc/python3", "/etc/python3.11", "/etc/resolv.conf", "/etc/services", "/etc/shells", "/etc/ssl",
+	"/etc/terminfo", "/etc/timezone", "/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage",
+}
+
+// devices are for reading and writing.
+var devices = [...]string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}

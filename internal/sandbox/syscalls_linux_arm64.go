@@ -1,0 +1,13 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+const (
+	nativeArch  = unix.AUDIT_ARCH_AARCH64
+	foreignFrom = 0 // 32 bits are another architecture
+)
+
+var refusedHere = []uint32{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_LOOKUP_DCOOKIE}
