@@ -1,0 +1,87 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package output_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/output"
+)
+
+func TestWindow(t *testing.T) {
+	numbers := func(from, to int) string {
+		var b strings.Builder
+		for i := from; i <= to; i++ {
+			fmt.Fprintf(&b, "line %d\n", i)
+		}
+		return b.String()
+	}
+	for _, test := range []struct {
+		name  string
+		limit int
+		raw   string
+		want  string
+	}{
+		{"nothing", 10, "", ""},
+		{"just as long", 10, "0123456789", "0123456789"},
+		{"lines", 40, numbers(1, 12345), "line 1\nline 2\n[… 12,342 lines, 121.7 KiB left out …]\nline 12345\n"},
+		{"one line", 24, "a\nb\n" + strings.Repeat("c", 30) + "\nd\n", "a\nb\ncccccccc[… 13 bytes left out …]ccccccccc\nd\n"},
+		{"one line of it", 24, "aaaa\nbbbb\n" + strings.Repeat("c", 30) + "\nddddd\nee\n", "aaaa\nbbbb\n[… 1 line, 31 bytes left out …]\nddddd\nee\n"},
+		{"letters of two bytes", 10, strings.Repeat("ü", 20), "üü[… 32 bytes left out …]üü"},
+		{"cleaned", 64, "\x1b[31mred\x1b[0m\n10%\r20%\n", "red\n20%\n"},
+		{"longer when cleaned", 16, strings.Repeat("\xff", 16), "��[… 36 bytes left out …]��"},
+		{"no room", 0, "ab\n", "[… 1 line, 3 bytes left out …]\n"},
+		{"room for one", 1, "ab", "[… 1 byte left out …]\nb"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, size := range []int{1, 3, 7, 1 << 20} {
+				w := output.NewWindow(test.limit)
+				for rest := []byte(test.raw); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+					w.Write(rest[:min(size, len(rest))])
+				}
+				if got := w.Text(); got != test.want {
+					t.Errorf("in pieces of %d:\n%q, want\n%q", size, got, test.want)
+				}
+				if w.Bytes() != uint64(len(test.raw)) || w.Cut() != (len(test.raw) > test.limit) {
+					t.Errorf("%d bytes, cut %v", w.Bytes(), w.Cut())
+				}
+			}
+		})
+	}
+}
+
+// FuzzWindow holds that the text is within the limit and what is kept the
+// beginning and the end, however it was written.
+func FuzzWindow(f *testing.F) {
+	f.Add([]byte("one\ntwo\nthree\nfour"), uint8(8), uint8(3))
+	f.Add([]byte("ünï\ncödé"), uint8(5), uint8(1))
+	f.Fuzz(func(t *testing.T, raw []byte, limit, size uint8) {
+		whole, pieces := output.NewWindow(int(limit)), output.NewWindow(int(limit))
+		whole.Write(raw)
+		step := int(size) + 1
+		for rest := raw; len(rest) > 0; rest = rest[min(step, len(rest)):] {
+			pieces.Write(rest[:min(step, len(rest))])
+		}
+		text := whole.Text()
+		if got := pieces.Text(); got != text {
+			t.Fatalf("in pieces of %d: %q, want %q", step, got, text)
+		}
+		if !utf8.ValidString(text) || len(text) > int(limit)+80 {
+			t.Fatalf("%q for a limit of %d", text, limit)
+		}
+		if clean := output.Clean(raw); clean == string(raw) && !bytes.Contains(raw, []byte("…")) {
+			first, last, cut := strings.Cut(text, "[… ")
+			if !strings.HasPrefix(clean, strings.TrimSuffix(first, "\n")) || !cut && text != clean {
+				t.Fatalf("%q does not begin as %q", text, clean)
+			}
+			if _, last, _ = strings.Cut(last, " …]"); cut && !strings.HasSuffix(clean, strings.TrimPrefix(last, "\n")) {
+				t.Fatalf("%q does not end as %q", text, clean)
+			}
+		}
+	})
+}
