@@ -4,13 +4,14 @@
 package session
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 )
 
-// scratch is where one server makes the workspaces that go with their sessions.
+// scratch is where one server makes the directories that go with their sessions.
 // A lock that ends with the process tells other servers that it is in use; what
 // a server that was killed left behind, the next one removes.
 type scratch struct {
@@ -29,7 +30,7 @@ func openScratch(root string) (*scratch, error) {
 	}
 	for _, path := range locks {
 		if lock, err := lockFile(path); err == nil {
-			os.RemoveAll(strings.TrimSuffix(path, lockSuffix))
+			removeAll(strings.TrimSuffix(path, lockSuffix))
 			os.Remove(path)
 			lock.Close()
 		}
@@ -60,8 +61,8 @@ func lockFile(path string) (*os.File, error) {
 	return file, nil
 }
 
-// newWorkspace makes a directory for a session.
-func (s *scratch) newWorkspace() (string, error) { return os.MkdirTemp(s.dir, "session-") }
+// newDir makes a directory for a session.
+func (s *scratch) newDir() (string, error) { return os.MkdirTemp(s.dir, "session-") }
 
 // close gives the directory up. What is still used in it, the next server
 // removes.
@@ -70,4 +71,19 @@ func (s *scratch) close() {
 		os.Remove(s.lock.Name())
 	}
 	s.lock.Close()
+}
+
+// removeAll removes a directory, also where what is in it was made read-only, as
+// some programs do with their caches.
+func removeAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
 }

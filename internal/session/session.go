@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,6 +43,7 @@ type Session struct {
 	scratch  bool        // the workspace was made for the session and goes with it
 	released bool        // closed, and no longer used
 	after    []func()    // to be called then
+	private  string      // its directory outside of the workspace; empty before it is needed
 }
 
 // Settings is what may change while a session lives. A value is never changed
@@ -129,6 +129,18 @@ func (s *Session) AfterClose(f func()) bool {
 	}
 	s.after = append(s.after, f)
 	return true
+}
+
+// Private returns a directory of the session outside of its workspace.
+func (s *Session) Private() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.private != "" || s.released {
+		return s.private, nil
+	}
+	dir, err := s.store.privateDir()
+	s.private = dir
+	return dir, err
 }
 
 // LastUsed returns when the session was last used; a session with an
@@ -237,7 +249,7 @@ func (s *Session) close() {
 func (s *Session) release() {
 	s.mu.Lock()
 	s.released = true
-	after := s.after
+	after, private := s.after, s.private
 	s.after = nil
 	s.mu.Unlock()
 	for _, f := range after {
@@ -246,6 +258,9 @@ func (s *Session) release() {
 	s.Changes.Close()
 	s.Workspace.Close()
 	if s.scratch {
-		os.RemoveAll(s.Workspace.Dir())
+		removeAll(s.Workspace.Dir())
+	}
+	if private != "" {
+		removeAll(private)
 	}
 }

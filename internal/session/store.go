@@ -307,13 +307,32 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
 		return dir, false, os.MkdirAll(dir, 0o700)
 	}
+	dir, err = s.newScratch()
+	return dir, true, err
+}
+
+// privateDir makes a directory for what a session keeps outside its workspace.
+func (s *Store) privateDir() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", fmt.Errorf("%w: the server is shutting down", ErrFull)
+	}
+	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
+		return "", err
+	}
+	return s.newScratch()
+}
+
+// newScratch makes a directory that does not outlive the server. The store is
+// locked.
+func (s *Store) newScratch() (dir string, err error) {
 	if s.scratch == nil {
 		if s.scratch, err = openScratch(s.config.WorkspaceRoot); err != nil {
-			return "", false, err
+			return "", err
 		}
 	}
-	dir, err = s.scratch.newWorkspace()
-	return dir, true, err
+	return s.scratch.newDir()
 }
 
 // fileName spells a principal's name with letters that are safe in a file

@@ -6,6 +6,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -742,5 +743,32 @@ func TestAllAtOnce(t *testing.T) {
 	store.Close()
 	if left, err := os.ReadDir(root); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestPrivate has a directory of the session outside of its workspace, which
+// goes with the session, also where something in it is read-only.
+func TestPrivate(t *testing.T) {
+	store := session.NewStore(session.Config{WorkspaceRoot: t.TempDir(), Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk}, MaxLevel: tools.ReadOnly, MaxPerPrincipal: 3})
+	defer store.Close()
+	s, err := store.Create("me", session.Request{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := s.Private()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := s.Private(); again != dir || strings.HasPrefix(dir, s.Workspace.Dir()) {
+		t.Errorf("%s, then %s; the workspace is %s", dir, again, s.Workspace.Dir())
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "cache", "deep"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Remove("me", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s after the session: %v", dir, err)
 	}
 }

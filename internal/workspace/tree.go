@@ -54,6 +54,16 @@ func (w *Workspace) OpenDir(path string) (*Dir, error) {
 	return newDir(fd), nil
 }
 
+// OpenPath opens a directory by a path that [Workspace.Resolve] returned, for
+// those who work in it without reading it themselves.
+func (w *Workspace) OpenPath(path string) (*os.File, error) {
+	dir, err := w.OpenDir(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(dir.fd), path), nil
+}
+
 func newDir(fd int) *Dir {
 	d := &Dir{fd: fd}
 	d.uses.Store(1)

@@ -375,12 +375,14 @@ func Env(t *testing.T, files map[string]string) tools.Env {
 		}
 	}
 	session := NewSession(tools.ModeAsk)
+	session.private = t.TempDir()
 	ws, err := workspace.Config{Trace: session.touched}.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: t.TempDir()})
 	t.Cleanup(func() {
+		session.Close()
 		changes.Close()
 		ws.Close()
 	})
@@ -397,6 +399,9 @@ type Session struct {
 	running      int     // calls that Run runs
 	mixed        bool    // more than one
 	touches      []touch // of the workspace
+	private      string
+	closed       bool
+	after        []func()
 }
 
 // NewSession returns a session in a mode.
@@ -431,6 +436,30 @@ func (s *Session) PlanEnd() tools.Mode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.before
+}
+
+// Private returns a directory of the session.
+func (s *Session) Private() (string, error) { return s.private, nil }
+
+// AfterClose has f called when the session is closed.
+func (s *Session) AfterClose(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.after = append(s.after, f)
+	}
+	return !s.closed
+}
+
+// Close closes the session.
+func (s *Session) Close() {
+	s.mu.Lock()
+	after := s.after
+	s.after, s.closed = nil, true
+	s.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
 }
 
 // Run runs one call to its end. An input that does not decode ends the test. In
