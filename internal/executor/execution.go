@@ -146,6 +146,7 @@ type Execution struct {
 	asking   int           // questions of the tool that wait
 	grace    *time.Timer   // runs while nobody follows
 	progress coalescer
+	input    *input // nil for a call that never listened
 
 	emitting sync.Mutex // held over the offsets and the order of output
 	offsets  [tools.Terminal + 1]uint64
@@ -204,7 +205,7 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 	}
 	// What was produced is kept, and the reason there is no more comes last.
 	finished.Result.Content = slices.Concat(result.Content, finished.Result.Content)
-	finished.Result.Details = result.Details
+	finished.Result.Details, finished.Result.Exit, finished.Result.Usage = result.Details, result.Exit, result.Usage
 	return finished
 }
 

@@ -34,6 +34,10 @@ var (
 	ErrConflict = errors.New("call id was used for another call")
 	// ErrAhead says that a reader wants to begin after an event that is yet to be.
 	ErrAhead = errors.New("no such event yet")
+	// ErrNoInput says that an execution takes no input, or not that.
+	ErrNoInput = errors.New("no input taken")
+	// ErrGap says that input is missing before what was sent.
+	ErrGap = errors.New("input is missing")
 	// ErrFull says that too many executions are unfinished.
 	ErrFull = errors.New("server is full")
 	// ErrDraining says that the server takes no new calls.

@@ -67,6 +67,11 @@ func (f Finished) sendable(limit int) Finished {
 		kept = append(kept[:len(kept):len(kept)], reason...)
 	}
 	f.Result.Content = kept
+	if f.Result.Exit != nil {
+		exit := *f.Result.Exit
+		exit.Signal, exit.Message = short(exit.Signal, maxWord), short(exit.Message, maxMessage)
+		f.Result.Exit = &exit
+	}
 	if len(f.Result.Details) > limit || !utf8.Valid(f.Result.Details) {
 		f.Result.Details = nil
 	}
@@ -91,7 +96,7 @@ func sendableContent(content []tools.Content, limit int) (kept []tools.Content, 
 			c = piece
 		case tools.Artifact:
 			piece.URI, piece.Name = short(piece.URI, maxMessage), short(piece.Name, maxWord)
-			piece.MediaType = short(piece.MediaType, maxWord)
+			piece.MediaType, piece.Incomplete = short(piece.MediaType, maxWord), short(piece.Incomplete, maxWord)
 			c = piece
 		}
 		size := contentBytes([]tools.Content{c})

@@ -30,6 +30,8 @@ type admission struct {
 	executor *executor.Executor
 	auditor  *auditor
 	meters   *meters
+
+	artifacts *artifacts
 }
 
 // look judges each message that asks for a tool to run, and leaves the order
@@ -86,7 +88,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	if order.Timeout == 0 {
 		order.Timeout = entry.Spec.DefaultTimeout
 	}
-	call, err := decode(entry, order.Session, p, order.CallID, input)
+	call, err := a.decode(entry, order.Session, p, order.CallID, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
 		return nil
@@ -140,18 +142,19 @@ func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 
 // decode returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID string, input toolInput) (tools.Call, error) {
+func (a *admission) decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID string, input toolInput) (tools.Call, error) {
 	if input.problem != nil {
 		return nil, input.problem
 	}
-	return entry.Tool.Decode(envOf(s, p, callID), input.json)
+	return entry.Tool.Decode(a.envOf(s, p, callID), input.json)
 }
 
 // envOf returns where a call of a session happens.
-func envOf(s *session.Session, p *policy.Policy, callID string) tools.Env {
+func (a *admission) envOf(s *session.Session, p *policy.Policy, callID string) tools.Env {
 	return tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
 		Session: s, Changes: s.Changes, Protected: p.Protected, Cares: p.Cares(s.Workspace.Dir(), ""),
+		Artifacts: a.artifacts.of(s),
 	}
 }
 

@@ -56,7 +56,8 @@ func (c codec) event(m *eventMessage) (mem.BufferSlice, error) {
 	case executor.Output:
 		return m.output(&body), nil
 	case executor.Finished:
-		if body.Outcome == executor.Succeeded && body.TotalBytes == 0 && onlyText(body.Result.Content) {
+		if body.Outcome == executor.Succeeded && body.TotalBytes == 0 && onlyText(body.Result.Content) &&
+			body.Result.Exit == nil && body.Result.Usage == nil {
 			return m.succeeded(&body), nil
 		}
 	}

@@ -37,6 +37,8 @@ var methods = map[string]access{
 	pb.ToolService_WatchExecution_FullMethodName: callers,
 	pb.ToolService_GetExecution_FullMethodName:   callers,
 	pb.ToolService_ListExecutions_FullMethodName: callers,
+	pb.ToolService_WriteInput_FullMethodName:     callers,
+	pb.ToolService_ReadArtifact_FullMethodName:   callers,
 	pb.ToolService_GetServerInfo_FullMethodName:  callers,
 
 	pb.SessionService_CreateSession_FullMethodName: callers,

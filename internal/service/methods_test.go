@@ -106,6 +106,9 @@ func TestEnumerations(t *testing.T) {
 	for o := executor.Succeeded; o <= executor.Lost; o++ {
 		same("outcome", o.String(), outcomeToProto(o).String(), "OUTCOME_")
 	}
+	for r := tools.Exited; r <= tools.FileSizeLimit; r++ {
+		same("exit reason", r.String(), exitReasonToProto(r).String(), "EXIT_REASON_")
+	}
 	for l := tools.ReadOnly; l <= tools.DangerFullAccess; l++ {
 		same("level", l.String(), pb.Level(l).String(), "LEVEL_")
 	}

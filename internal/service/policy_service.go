@@ -46,9 +46,9 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	input := inputOf(request)
 	var effects []tools.Effect
 	if command := request.GetCommand(); command != "" {
-		effects = envOf(session, p, "").Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
+		effects = a.envOf(session, p, "").Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
 	} else {
-		call, err := decode(entry, session, p, "", input)
+		call, err := a.decode(entry, session, p, "", input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return nil, invalid("input: %s", wrong)
 		}

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
@@ -57,6 +58,9 @@ type Config struct {
 	Audit       *audit.Log
 	AuditInputs bool
 
+	// Artifacts, if set, keeps whole outputs, and is closed with the server.
+	Artifacts *artifact.Store
+
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
 
@@ -83,9 +87,11 @@ type Server struct {
 	rules    *rules
 	auditor  *auditor
 	meters   *meters
-	shown    shownTools
-	local    *bufconn.Listener
-	started  time.Time
+
+	artifacts *artifacts // nil where none are kept
+	shown     shownTools
+	local     *bufconn.Listener
+	started   time.Time
 }
 
 // New returns a server that serves callers inside the process at once, and
@@ -95,6 +101,9 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
+	}
+	if config.Artifacts != nil {
+		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}
 	config.Approvals.Observe = s.auditor.answered
 	s.desk = approval.NewDesk(config.Approvals)
@@ -151,7 +160,7 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(
 func (s *Server) admission() *admission {
 	return &admission{
 		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
-		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters,
+		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts,
 	}
 }
 
@@ -208,6 +217,9 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 	s.executor.Close()
 	s.config.Sessions.Close()
+	if s.config.Artifacts != nil {
+		s.config.Artifacts.Close()
+	}
 	if s.config.Audit != nil {
 		s.config.Audit.Close()
 	}

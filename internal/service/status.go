@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/session"
@@ -30,6 +31,8 @@ var statusCodes = []struct {
 	{executor.ErrNotFound, codes.NotFound, 0},
 	{executor.ErrConflict, codes.AlreadyExists, 0},
 	{executor.ErrAhead, codes.OutOfRange, 0},
+	{executor.ErrNoInput, codes.FailedPrecondition, 0},
+	{executor.ErrGap, codes.OutOfRange, 0},
 	{executor.ErrFull, codes.ResourceExhausted, time.Second},
 	{executor.ErrDraining, codes.Unavailable, time.Second},
 	{approval.ErrNotFound, codes.NotFound, 0},
@@ -45,6 +48,8 @@ var statusCodes = []struct {
 	{session.ErrInvalid, codes.InvalidArgument, 0},
 	{session.ErrForbidden, codes.PermissionDenied, 0},
 	{session.ErrFull, codes.ResourceExhausted, 0},
+	{artifact.ErrNotFound, codes.NotFound, 0},
+	{artifact.ErrBeyond, codes.OutOfRange, 0},
 	{context.Canceled, codes.Canceled, 0},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, 0},
 }

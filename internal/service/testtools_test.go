@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -23,6 +24,39 @@ type amount struct {
 type numbers struct {
 	N      int64          `json:"n"`
 	Nested map[string]int `json:"nested,omitempty"`
+}
+
+// listen tells what it is sent, until the end of it, as a program that ran.
+func listen(ctx context.Context, _ tools.Env, _ nothing, out tools.Sink) (tools.Result, error) {
+	end := make(chan struct{})
+	var size uint64
+	stop := out.Listen(ctx, func(_ context.Context, in tools.Input) (int, error) {
+		switch in := in.(type) {
+		case tools.Data:
+			size += uint64(len(in))
+			out.Emit(tools.Output{Stream: tools.Terminal, Data: in})
+			return len(in), nil
+		case tools.EndOfInput:
+			close(end)
+		case tools.Signal:
+			out.Emit(tools.Output{Stream: tools.Terminal, Data: []byte("<" + in + ">")})
+		case tools.WindowSize:
+			return 0, tools.Failf("no_terminal", "There is no terminal: its size cannot be set.")
+		}
+		return 0, nil
+	})
+	defer stop()
+	out.Emit(tools.Output{Stream: tools.Terminal, Data: []byte("> ")})
+	select {
+	case <-end:
+		return tools.Result{
+			Content: []tools.Content{tools.Text("done")},
+			Exit:    &tools.Exit{Reason: tools.Signaled, Code: 3, Signal: "HUP", Message: "gone\xff"},
+			Usage:   &tools.Usage{User: 1500 * time.Millisecond, System: time.Second, MaxRSS: size, Processes: 2},
+		}, nil
+	case <-ctx.Done():
+		return tools.Result{Exit: &tools.Exit{Reason: tools.Cancelled}}, context.Cause(ctx)
+	}
 }
 
 // testTools are tools that misbehave in one way each, or that tests can watch.
@@ -59,6 +93,19 @@ func testTools() []tools.Tool {
 		tools.New(spec("echo_number", tools.ReadOnly), nil,
 			func(_ context.Context, _ tools.Env, in numbers, _ tools.Sink) (tools.Result, error) {
 				return tools.JSONResult(appendInt(nil, in.N)), nil
+			}),
+		tools.New(spec("listens", tools.ReadOnly), nil, listen),
+		tools.New(spec("keeps", tools.ReadOnly), nil,
+			func(_ context.Context, env tools.Env, in amount, _ tools.Sink) (tools.Result, error) {
+				if env.Artifacts == nil {
+					return tools.TextResult("nothing is kept"), nil
+				}
+				w, err := env.Artifacts.Create("numbers.txt", "text/plain")
+				if err != nil {
+					return tools.Result{}, err
+				}
+				w.Write(bytes.Repeat([]byte("0123456789"), in.Bytes/10))
+				return tools.Result{Content: []tools.Content{tools.Text("kept"), w.Close()}}, nil
 			}),
 		tools.New(spec("writes", tools.WorkspaceWrite),
 			func(tools.Env, nothing) []tools.Effect { return tools.Writes("a.txt") },

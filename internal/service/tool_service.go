@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,6 +87,62 @@ func (s *toolService) Cancel(ctx context.Context, request *pb.CancelRequest) (*p
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+func (s *toolService) WriteInput(ctx context.Context, request *pb.WriteInputRequest) (*pb.WriteInputResponse, error) {
+	control, err := controlOf(request)
+	if err != nil {
+		return nil, err
+	}
+	x, err := s.find(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	var taken uint64
+	switch {
+	case control != nil:
+		if err = x.Control(ctx, control); err == nil {
+			taken = x.Taken()
+		}
+	case request.GetEnd() != nil:
+		taken, err = x.EndInput(ctx, request.Offset)
+	default:
+		taken, err = x.Write(ctx, request.Offset, request.GetData())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pb.WriteInputResponse{TakenBytes: taken}, nil
+}
+
+// maxInputData is how much data one request may write.
+const maxInputData = 1 << 20
+
+// controlOf checks the input of a request and returns its signal or window size,
+// or nil where it has data or its end.
+func controlOf(request *pb.WriteInputRequest) (tools.Input, error) {
+	switch in := request.GetInput().(type) {
+	case *pb.WriteInputRequest_Data:
+		if n := len(in.Data); n > maxInputData {
+			return nil, invalid("data has %d bytes: at most %d at once", n, maxInputData)
+		}
+		return nil, nil
+	case *pb.WriteInputRequest_End:
+		return nil, nil
+	case *pb.WriteInputRequest_Signal:
+		signal := tools.Signal(strings.TrimPrefix(in.Signal, "SIG"))
+		if !slices.Contains(tools.Signals(), signal) {
+			return nil, invalid("signal %.32q is unknown: want one of %v", in.Signal, tools.Signals())
+		}
+		return signal, nil
+	case *pb.WriteInputRequest_WindowSize:
+		rows, columns := in.WindowSize.GetRows(), in.WindowSize.GetColumns()
+		if rows == 0 || columns == 0 || rows > math.MaxUint16 || columns > math.MaxUint16 {
+			return nil, invalid("window_size of %d rows and %d columns: want 1 to %d of each", rows, columns, math.MaxUint16)
+		}
+		return tools.WindowSize{Rows: uint16(rows), Columns: uint16(columns)}, nil
+	}
+	return nil, invalid("there is no input: set data, end, signal or window_size")
 }
 
 func (s *toolService) GetExecution(ctx context.Context, request *pb.GetExecutionRequest) (*pb.GetExecutionResponse, error) {

@@ -76,6 +76,15 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 			Waited: durationpb.New(f.Waited), Ran: durationpb.New(f.Ran), OutputBytes: f.OutputBytes,
 		},
 	}
+	if exit := f.Result.Exit; exit != nil {
+		m.Exit = &pb.ExitStatus{
+			Reason: exitReasonToProto(exit.Reason), Code: int32(exit.Code), Signal: exit.Signal, Message: exit.Message,
+		}
+	}
+	if used := f.Result.Usage; used != nil {
+		m.Usage.CpuUser, m.Usage.CpuSystem = durationpb.New(used.User), durationpb.New(used.System)
+		m.Usage.MaxRssBytes, m.Usage.Processes = used.MaxRSS, used.Processes
+	}
 	if f.Failure != nil {
 		m.Failure = failureToProto(f.Failure)
 	}
@@ -103,6 +112,9 @@ func failureToProto(f *executor.Failure) *pb.Failure {
 // test proves by name.
 func outcomeToProto(o executor.Outcome) pb.Outcome { return pb.Outcome(o) }
 
+// exitReasonToProto relies on the order as outcomeToProto does.
+func exitReasonToProto(r tools.ExitReason) pb.ExitReason { return pb.ExitReason(r) }
+
 func contentToProto(content []tools.Content) []*pb.Content {
 	list := make([]*pb.Content, len(content))
 	for i, c := range content {
@@ -117,6 +129,7 @@ func contentToProto(content []tools.Content) []*pb.Content {
 		case tools.Artifact:
 			m.Kind = &pb.Content_Artifact{Artifact: &pb.ArtifactLink{
 				Uri: c.URI, Name: c.Name, MediaType: c.MediaType, Size: c.Size,
+				Incomplete: c.Incomplete, WrittenBytes: c.Written,
 			}}
 		}
 		list[i] = m

@@ -5,6 +5,7 @@ package tools
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -33,6 +34,9 @@ type Env struct {
 	// Cares reports whether somebody may want to judge a path by itself that is
 	// read or written as part of something larger; nil where nobody says.
 	Cares func(kind EffectKind, path string) bool
+
+	// Artifacts keeps what is too large for a result; nil where nothing is kept.
+	Artifacts Artifacts
 
 	judged *judged // by the call that was decoded for this env
 }
@@ -159,6 +163,24 @@ func (e Env) Open(name string) (*os.File, error) {
 		return nil, err
 	}
 	return e.Workspace.OpenFile(path)
+}
+
+// Artifacts keeps bytes for the callers of a session to read.
+type Artifacts interface {
+	// Create begins an artifact, which can be read while it is written.
+	Create(name, mediaType string) (ArtifactWriter, error)
+}
+
+// An ArtifactWriter writes an artifact. What cannot be kept is counted and left
+// out: Write never fails. Close it after use.
+type ArtifactWriter interface {
+	io.Writer
+
+	// Artifact returns what there is by now.
+	Artifact() Artifact
+
+	// Close returns what is kept.
+	Close() Artifact
 }
 
 // A Session is what a call may know and change of the session it runs in.

@@ -3,7 +3,10 @@
 
 package tools
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Result is what came of a call.
 type Result struct {
@@ -13,6 +16,49 @@ type Result struct {
 	// Details is for the agent runtime, not meant for the model: a JSON object,
 	// or nil.
 	Details json.RawMessage
+
+	// Exit tells how the program of a call ended; nil for a call that ran none.
+	Exit *Exit
+
+	// Usage is what the programs of a call used; nil where that is not known.
+	Usage *Usage
+}
+
+// Exit is the true end of a program.
+type Exit struct {
+	Reason  ExitReason
+	Code    int    // of a program that exited
+	Signal  string // that ended it, by its name without SIG
+	Message string // for people; may be empty
+}
+
+// ExitReason is why a program ended.
+type ExitReason int
+
+const (
+	Exited           ExitReason = 1 + iota // by itself, with a code
+	Signaled                               // by a signal that was not sent for one of the reasons below
+	TimedOut                               // it ran too long, or was silent for too long
+	Cancelled                              // the call was cancelled
+	OutputLimit                            // it wrote too much
+	OutOfMemory                            // it needed too much memory
+	SandboxViolation                       // it did what the sandbox does not allow
+	CPULimit                               // it computed for too long
+	FileSizeLimit                          // it wrote too large a file
+)
+
+var exitReasonNames = [...]string{
+	"unknown", "exited", "signaled", "timed_out", "cancelled", "output_limit", "out_of_memory",
+	"sandbox_violation", "cpu_limit", "file_size_limit",
+}
+
+func (r ExitReason) String() string { return exitReasonNames[r] }
+
+// Usage is what programs used of the machine.
+type Usage struct {
+	User, System time.Duration // of the processor
+	MaxRSS       uint64        // the most memory of one process, in bytes
+	Processes    uint32        // how many there were
 }
 
 // Content is one piece of a result: [Text], [JSON], [Image] or [Artifact].
@@ -33,7 +79,12 @@ type Image struct {
 // Artifact points to bytes kept elsewhere.
 type Artifact struct {
 	URI, Name, MediaType string
-	Size                 uint64
+	Size                 uint64 // of what is kept
+
+	// Incomplete says why the end is missing; empty for one that is whole. Written
+	// is then how many bytes there would be.
+	Incomplete string
+	Written    uint64
 }
 
 func (Text) isContent()     {}

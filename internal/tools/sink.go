@@ -17,7 +17,43 @@ type Sink interface {
 	// answers. An error that is no failure of ctx is a [*Failure] for the model:
 	// nobody answered in time, or somebody declined.
 	Ask(ctx context.Context, questions []Question) ([]Answer, error)
+
+	// Listen has take called with what callers send to the call, until ctx is
+	// done or stop is called, which waits for take to return. A call that does not
+	// listen takes no input; one that does so again takes it there from then on.
+	//
+	// Data and EndOfInput come one after the other, each byte once. Signals and
+	// window sizes may come meanwhile, so that a program can be interrupted that
+	// does not read. take returns how many bytes of Data it has taken, all of them
+	// without an error; it may wait for the program to read, as long as its ctx
+	// lasts. Its errors are read by the caller.
+	Listen(ctx context.Context, take func(ctx context.Context, in Input) (n int, err error)) (stop func())
 }
+
+// An Input is [Data], [EndOfInput], [Signal] or [WindowSize].
+type Input interface{ isInput() }
+
+// Data is bytes for the standard input of a call, which must not be kept.
+type Data []byte
+
+// EndOfInput says that no data follows.
+type EndOfInput struct{}
+
+// Signal is a signal by its name, without SIG: one of [Signals].
+type Signal string
+
+// Signals are the signals that callers may send.
+func Signals() []Signal {
+	return []Signal{"INT", "TERM", "HUP", "QUIT", "KILL", "USR1", "USR2", "WINCH", "CONT", "STOP", "TSTP"}
+}
+
+// WindowSize is how large the terminal of a caller is, in characters.
+type WindowSize struct{ Rows, Columns uint16 }
+
+func (Data) isInput()       {}
+func (EndOfInput) isInput() {}
+func (Signal) isInput()     {}
+func (WindowSize) isInput() {}
 
 // A Question is put to a person.
 type Question struct {

@@ -324,6 +324,11 @@ func (f sinkFunc) Ask(ctx context.Context, _ []tools.Question) ([]tools.Answer, 
 	return nil, context.Cause(ctx)
 }
 
+// Listen is of no use: nobody sends anything.
+func (f sinkFunc) Listen(context.Context, func(context.Context, tools.Input) (int, error)) (stop func()) {
+	return func() {}
+}
+
 // A Recorder is a sink that keeps everything. The zero value is ready, and safe
 // for concurrent use.
 type Recorder struct {
@@ -332,6 +337,7 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	reports []tools.Report
+	take    func(context.Context, tools.Input) (int, error) // nil while nobody listens
 }
 
 // Emit keeps r, with bytes of its own.
@@ -351,6 +357,29 @@ func (r *Recorder) Ask(_ context.Context, questions []tools.Question) ([]tools.A
 		return nil, tools.Failf("unanswered", "Nobody answered.")
 	}
 	return r.Answer(questions)
+}
+
+// Listen keeps take for Send.
+func (r *Recorder) Listen(_ context.Context, take func(context.Context, tools.Input) (int, error)) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.take = take
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.take = nil
+	}
+}
+
+// Send sends input to the call, if it listens.
+func (r *Recorder) Send(ctx context.Context, in tools.Input) (n int, err error) {
+	r.mu.Lock()
+	take := r.take
+	r.mu.Unlock()
+	if take == nil {
+		return 0, tools.Failf("no_input", "The call does not listen.")
+	}
+	return take(ctx, in)
 }
 
 // Reports returns what was reported so far.

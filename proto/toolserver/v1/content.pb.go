@@ -211,7 +211,12 @@ type ArtifactLink struct {
 	// The media type of the bytes, if known.
 	MediaType string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	// The number of bytes.
-	Size          uint64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Size uint64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// Why the end is missing, in a sentence; empty for an artifact that is
+	// whole.
+	Incomplete string `protobuf:"bytes,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// How many bytes there would be if it were whole; 0 where it is.
+	WrittenBytes  uint64 `protobuf:"varint,6,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,6 +279,20 @@ func (x *ArtifactLink) GetSize() uint64 {
 	return 0
 }
 
+func (x *ArtifactLink) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
+func (x *ArtifactLink) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
 var File_toolserver_v1_content_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_content_proto_rawDesc = "" +
@@ -288,13 +307,17 @@ const file_toolserver_v1_content_proto_rawDesc = "" +
 	"\x05Image\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"g\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xac\x01\n" +
 	"\fArtifactLink\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x03 \x01(\tR\tmediaType\x12\x12\n" +
-	"\x04size\x18\x04 \x01(\x04R\x04sizeBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
+	"\x04size\x18\x04 \x01(\x04R\x04size\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x05 \x01(\tR\n" +
+	"incomplete\x12#\n" +
+	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytesBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
 	file_toolserver_v1_content_proto_rawDescOnce sync.Once

@@ -136,6 +136,88 @@ func (UserMessageStatus) EnumDescriptor() ([]byte, []int) {
 	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
+// ExitReason is why a program ended.
+type ExitReason int32
+
+const (
+	// Not set.
+	ExitReason_EXIT_REASON_UNSPECIFIED ExitReason = 0
+	// It exited by itself, with a code.
+	ExitReason_EXIT_REASON_EXITED ExitReason = 1
+	// A signal ended it, sent by a caller, by another program or by its own
+	// mistake.
+	ExitReason_EXIT_REASON_SIGNALED ExitReason = 2
+	// It ran longer than it was allowed to, or was silent for too long.
+	ExitReason_EXIT_REASON_TIMED_OUT ExitReason = 3
+	// The call was cancelled.
+	ExitReason_EXIT_REASON_CANCELLED ExitReason = 4
+	// It wrote more output than it was allowed to.
+	ExitReason_EXIT_REASON_OUTPUT_LIMIT ExitReason = 5
+	// It needed more memory than it was allowed to have.
+	ExitReason_EXIT_REASON_OUT_OF_MEMORY ExitReason = 6
+	// It did what the sandbox does not allow.
+	ExitReason_EXIT_REASON_SANDBOX_VIOLATION ExitReason = 7
+	// It used more time of the processor than it was allowed to.
+	ExitReason_EXIT_REASON_CPU_LIMIT ExitReason = 8
+	// It wrote a file larger than it was allowed to.
+	ExitReason_EXIT_REASON_FILE_SIZE_LIMIT ExitReason = 9
+)
+
+// Enum value maps for ExitReason.
+var (
+	ExitReason_name = map[int32]string{
+		0: "EXIT_REASON_UNSPECIFIED",
+		1: "EXIT_REASON_EXITED",
+		2: "EXIT_REASON_SIGNALED",
+		3: "EXIT_REASON_TIMED_OUT",
+		4: "EXIT_REASON_CANCELLED",
+		5: "EXIT_REASON_OUTPUT_LIMIT",
+		6: "EXIT_REASON_OUT_OF_MEMORY",
+		7: "EXIT_REASON_SANDBOX_VIOLATION",
+		8: "EXIT_REASON_CPU_LIMIT",
+		9: "EXIT_REASON_FILE_SIZE_LIMIT",
+	}
+	ExitReason_value = map[string]int32{
+		"EXIT_REASON_UNSPECIFIED":       0,
+		"EXIT_REASON_EXITED":            1,
+		"EXIT_REASON_SIGNALED":          2,
+		"EXIT_REASON_TIMED_OUT":         3,
+		"EXIT_REASON_CANCELLED":         4,
+		"EXIT_REASON_OUTPUT_LIMIT":      5,
+		"EXIT_REASON_OUT_OF_MEMORY":     6,
+		"EXIT_REASON_SANDBOX_VIOLATION": 7,
+		"EXIT_REASON_CPU_LIMIT":         8,
+		"EXIT_REASON_FILE_SIZE_LIMIT":   9,
+	}
+)
+
+func (x ExitReason) Enum() *ExitReason {
+	p := new(ExitReason)
+	*p = x
+	return p
+}
+
+func (x ExitReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ExitReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
+}
+
+func (ExitReason) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_event_proto_enumTypes[2]
+}
+
+func (x ExitReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ExitReason.Descriptor instead.
+func (ExitReason) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
 // Outcome is the reason an execution ended.
 type Outcome int32
 
@@ -206,11 +288,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[2]
+	return &file_toolserver_v1_event_proto_enumTypes[3]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -219,7 +301,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 // Event is one numbered fact about an execution.
@@ -1138,7 +1220,10 @@ type Finished struct {
 	// Set when content was cut to fit the server's limits.
 	Truncation *Truncation `protobuf:"bytes,7,opt,name=truncation,proto3" json:"truncation,omitempty"`
 	// What the execution used.
-	Usage         *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	// How the program of the call ended. Not set for calls that ran none, or
+	// whose end is not known.
+	Exit          *ExitStatus `protobuf:"bytes,9,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1229,6 +1314,86 @@ func (x *Finished) GetUsage() *Usage {
 	return nil
 }
 
+func (x *Finished) GetExit() *ExitStatus {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+// ExitStatus is the true end of a program.
+type ExitStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it ended.
+	Reason ExitReason `protobuf:"varint,1,opt,name=reason,proto3,enum=toolserver.v1.ExitReason" json:"reason,omitempty"`
+	// Its exit code, where it exited.
+	Code int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	// The signal that ended it, by its name without SIG, such as "KILL".
+	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
+	// What there is to say about it, for people; may be empty.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExitStatus) Reset() {
+	*x = ExitStatus{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExitStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExitStatus) ProtoMessage() {}
+
+func (x *ExitStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
+func (*ExitStatus) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ExitStatus) GetReason() ExitReason {
+	if x != nil {
+		return x.Reason
+	}
+	return ExitReason_EXIT_REASON_UNSPECIFIED
+}
+
+func (x *ExitStatus) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *ExitStatus) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ExitStatus) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Failure says for programs what content says for the model.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1248,7 +1413,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1425,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1438,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Failure) GetCode() string {
@@ -1324,7 +1489,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1501,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1514,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Problem) GetPointer() string {
@@ -1379,7 +1544,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1556,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1569,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Cancellation) GetReason() string {
@@ -1434,7 +1599,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1611,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1624,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Truncation) GetTotalBytes() uint64 {
@@ -1484,14 +1649,23 @@ type Usage struct {
 	// From the start of the tool to its end.
 	Ran *durationpb.Duration `protobuf:"bytes,2,opt,name=ran,proto3" json:"ran,omitempty"`
 	// Bytes of output the tool wrote.
-	OutputBytes   uint64 `protobuf:"varint,3,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	OutputBytes uint64 `protobuf:"varint,3,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	// Time of the processor that its programs spent on their own. This and what
+	// follows is not set for calls that ran no program.
+	CpuUser *durationpb.Duration `protobuf:"bytes,4,opt,name=cpu_user,json=cpuUser,proto3" json:"cpu_user,omitempty"`
+	// Time of the processor that the system spent on its programs.
+	CpuSystem *durationpb.Duration `protobuf:"bytes,5,opt,name=cpu_system,json=cpuSystem,proto3" json:"cpu_system,omitempty"`
+	// The most memory one of its processes had, in bytes.
+	MaxRssBytes uint64 `protobuf:"varint,6,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
+	// How many processes there were.
+	Processes     uint32 `protobuf:"varint,7,opt,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1677,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1690,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Usage) GetWaited() *durationpb.Duration {
@@ -1536,6 +1710,34 @@ func (x *Usage) GetRan() *durationpb.Duration {
 func (x *Usage) GetOutputBytes() uint64 {
 	if x != nil {
 		return x.OutputBytes
+	}
+	return 0
+}
+
+func (x *Usage) GetCpuUser() *durationpb.Duration {
+	if x != nil {
+		return x.CpuUser
+	}
+	return nil
+}
+
+func (x *Usage) GetCpuSystem() *durationpb.Duration {
+	if x != nil {
+		return x.CpuSystem
+	}
+	return nil
+}
+
+func (x *Usage) GetMaxRssBytes() uint64 {
+	if x != nil {
+		return x.MaxRssBytes
+	}
+	return 0
+}
+
+func (x *Usage) GetProcesses() uint32 {
+	if x != nil {
+		return x.Processes
 	}
 	return 0
 }
@@ -1599,7 +1801,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"media_type\x18\x03 \x01(\tR\tmediaType\"\v\n" +
 	"\tHeartbeat\"\x1f\n" +
 	"\aSkipped\x12\x14\n" +
-	"\x05first\x18\x01 \x01(\x04R\x05first\"\x9d\x03\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\"\xcc\x03\n" +
 	"\bFinished\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x120\n" +
 	"\acontent\x18\x02 \x03(\v2\x16.toolserver.v1.ContentR\acontent\x12!\n" +
@@ -1610,7 +1812,14 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"truncation\x18\a \x01(\v2\x19.toolserver.v1.TruncationR\n" +
 	"truncation\x12*\n" +
-	"\x05usage\x18\b \x01(\v2\x14.toolserver.v1.UsageR\x05usage\"\xc5\x01\n" +
+	"\x05usage\x18\b \x01(\v2\x14.toolserver.v1.UsageR\x05usage\x12-\n" +
+	"\x04exit\x18\t \x01(\v2\x19.toolserver.v1.ExitStatusR\x04exit\"\x85\x01\n" +
+	"\n" +
+	"ExitStatus\x121\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x19.toolserver.v1.ExitReasonR\x06reason\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06signal\x18\x03 \x01(\tR\x06signal\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xc5\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
@@ -1629,11 +1838,16 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\vtotal_bytes\x18\x01 \x01(\x04R\n" +
 	"totalBytes\x12\x1d\n" +
 	"\n" +
-	"kept_bytes\x18\x02 \x01(\x04R\tkeptBytes\"\x8a\x01\n" +
+	"kept_bytes\x18\x02 \x01(\x04R\tkeptBytes\"\xbc\x02\n" +
 	"\x05Usage\x121\n" +
 	"\x06waited\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
 	"\x03ran\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ran\x12!\n" +
-	"\foutput_bytes\x18\x03 \x01(\x04R\voutputBytes*}\n" +
+	"\foutput_bytes\x18\x03 \x01(\x04R\voutputBytes\x124\n" +
+	"\bcpu_user\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\acpuUser\x128\n" +
+	"\n" +
+	"cpu_system\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tcpuSystem\x12\"\n" +
+	"\rmax_rss_bytes\x18\x06 \x01(\x04R\vmaxRssBytes\x12\x1c\n" +
+	"\tprocesses\x18\a \x01(\rR\tprocesses*}\n" +
 	"\fOutputStream\x12\x1d\n" +
 	"\x19OUTPUT_STREAM_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OUTPUT_STREAM_STDOUT\x10\x01\x12\x18\n" +
@@ -1642,7 +1856,19 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x11UserMessageStatus\x12#\n" +
 	"\x1fUSER_MESSAGE_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aUSER_MESSAGE_STATUS_NORMAL\x10\x01\x12!\n" +
-	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\x85\x02\n" +
+	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xad\x02\n" +
+	"\n" +
+	"ExitReason\x12\x1b\n" +
+	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12EXIT_REASON_EXITED\x10\x01\x12\x18\n" +
+	"\x14EXIT_REASON_SIGNALED\x10\x02\x12\x19\n" +
+	"\x15EXIT_REASON_TIMED_OUT\x10\x03\x12\x19\n" +
+	"\x15EXIT_REASON_CANCELLED\x10\x04\x12\x1c\n" +
+	"\x18EXIT_REASON_OUTPUT_LIMIT\x10\x05\x12\x1d\n" +
+	"\x19EXIT_REASON_OUT_OF_MEMORY\x10\x06\x12!\n" +
+	"\x1dEXIT_REASON_SANDBOX_VIOLATION\x10\a\x12\x19\n" +
+	"\x15EXIT_REASON_CPU_LIMIT\x10\b\x12\x1f\n" +
+	"\x1bEXIT_REASON_FILE_SIZE_LIMIT\x10\t*\x85\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_SUCCEEDED\x10\x01\x12\x12\n" +
@@ -1669,74 +1895,80 @@ func file_toolserver_v1_event_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_event_proto_rawDescData
 }
 
-var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_toolserver_v1_event_proto_goTypes = []any{
 	(OutputStream)(0),             // 0: toolserver.v1.OutputStream
 	(UserMessageStatus)(0),        // 1: toolserver.v1.UserMessageStatus
-	(Outcome)(0),                  // 2: toolserver.v1.Outcome
-	(*Event)(nil),                 // 3: toolserver.v1.Event
-	(*ApprovalRequested)(nil),     // 4: toolserver.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 5: toolserver.v1.ApprovalResolved
-	(*Accepted)(nil),              // 6: toolserver.v1.Accepted
-	(*Started)(nil),               // 7: toolserver.v1.Started
-	(*Output)(nil),                // 8: toolserver.v1.Output
-	(*Progress)(nil),              // 9: toolserver.v1.Progress
-	(*PartialResult)(nil),         // 10: toolserver.v1.PartialResult
-	(*UserMessage)(nil),           // 11: toolserver.v1.UserMessage
-	(*Attachment)(nil),            // 12: toolserver.v1.Attachment
-	(*Heartbeat)(nil),             // 13: toolserver.v1.Heartbeat
-	(*Skipped)(nil),               // 14: toolserver.v1.Skipped
-	(*Finished)(nil),              // 15: toolserver.v1.Finished
-	(*Failure)(nil),               // 16: toolserver.v1.Failure
-	(*Problem)(nil),               // 17: toolserver.v1.Problem
-	(*Cancellation)(nil),          // 18: toolserver.v1.Cancellation
-	(*Truncation)(nil),            // 19: toolserver.v1.Truncation
-	(*Usage)(nil),                 // 20: toolserver.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*Approval)(nil),              // 22: toolserver.v1.Approval
-	(*ApprovalAnswer)(nil),        // 23: toolserver.v1.ApprovalAnswer
-	(*Verdict)(nil),               // 24: toolserver.v1.Verdict
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*Content)(nil),               // 26: toolserver.v1.Content
+	(ExitReason)(0),               // 2: toolserver.v1.ExitReason
+	(Outcome)(0),                  // 3: toolserver.v1.Outcome
+	(*Event)(nil),                 // 4: toolserver.v1.Event
+	(*ApprovalRequested)(nil),     // 5: toolserver.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 6: toolserver.v1.ApprovalResolved
+	(*Accepted)(nil),              // 7: toolserver.v1.Accepted
+	(*Started)(nil),               // 8: toolserver.v1.Started
+	(*Output)(nil),                // 9: toolserver.v1.Output
+	(*Progress)(nil),              // 10: toolserver.v1.Progress
+	(*PartialResult)(nil),         // 11: toolserver.v1.PartialResult
+	(*UserMessage)(nil),           // 12: toolserver.v1.UserMessage
+	(*Attachment)(nil),            // 13: toolserver.v1.Attachment
+	(*Heartbeat)(nil),             // 14: toolserver.v1.Heartbeat
+	(*Skipped)(nil),               // 15: toolserver.v1.Skipped
+	(*Finished)(nil),              // 16: toolserver.v1.Finished
+	(*ExitStatus)(nil),            // 17: toolserver.v1.ExitStatus
+	(*Failure)(nil),               // 18: toolserver.v1.Failure
+	(*Problem)(nil),               // 19: toolserver.v1.Problem
+	(*Cancellation)(nil),          // 20: toolserver.v1.Cancellation
+	(*Truncation)(nil),            // 21: toolserver.v1.Truncation
+	(*Usage)(nil),                 // 22: toolserver.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*Approval)(nil),              // 24: toolserver.v1.Approval
+	(*ApprovalAnswer)(nil),        // 25: toolserver.v1.ApprovalAnswer
+	(*Verdict)(nil),               // 26: toolserver.v1.Verdict
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*Content)(nil),               // 28: toolserver.v1.Content
 }
 var file_toolserver_v1_event_proto_depIdxs = []int32{
-	21, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
-	6,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
-	7,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
-	8,  // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
-	9,  // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
-	10, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
-	11, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
-	13, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
-	14, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
-	15, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
-	4,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
-	5,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
-	22, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
-	23, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
-	24, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
-	25, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
+	23, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
+	7,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
+	8,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
+	9,  // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
+	10, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
+	11, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
+	12, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
+	14, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
+	15, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
+	16, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
+	5,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
+	6,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
+	24, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
+	25, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
+	26, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
+	27, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
 	0,  // 16: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
-	26, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
+	28, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
 	1,  // 18: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
-	12, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
-	2,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
-	26, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
-	16, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
-	24, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
-	18, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
-	19, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
-	20, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
-	25, // 27: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	17, // 28: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
-	25, // 29: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
-	25, // 30: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	13, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
+	3,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
+	28, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
+	18, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
+	26, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
+	20, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
+	21, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
+	22, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
+	17, // 27: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
+	2,  // 28: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
+	27, // 29: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	19, // 30: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
+	27, // 31: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
+	27, // 32: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
+	27, // 33: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
+	27, // 34: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_event_proto_init() }
@@ -1765,8 +1997,8 @@ func file_toolserver_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_event_proto_rawDesc), len(file_toolserver_v1_event_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   18,
+			NumEnums:      4,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

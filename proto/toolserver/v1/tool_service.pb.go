@@ -863,6 +863,539 @@ func (x *ListExecutionsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// WriteInputRequest names an execution, by its id or by session and call id,
+// and has one input for it.
+type WriteInputRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the execution.
+	ExecutionId string `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	// The session of call_id; empty: the caller's default session.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call id, instead of execution_id.
+	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// How many bytes of input were sent before data. Bytes that the server has
+	// are not written again, so that a request can be repeated; where bytes are
+	// missing before them, it is OUT_OF_RANGE. Not set: behind all that the server
+	// has, and a repeated request writes its data again.
+	Offset *uint64 `protobuf:"varint,4,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// The input.
+	//
+	// Types that are valid to be assigned to Input:
+	//
+	//	*WriteInputRequest_Data
+	//	*WriteInputRequest_End
+	//	*WriteInputRequest_Signal
+	//	*WriteInputRequest_WindowSize
+	Input         isWriteInputRequest_Input `protobuf_oneof:"input"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteInputRequest) Reset() {
+	*x = WriteInputRequest{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteInputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteInputRequest) ProtoMessage() {}
+
+func (x *WriteInputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteInputRequest.ProtoReflect.Descriptor instead.
+func (*WriteInputRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WriteInputRequest) GetExecutionId() string {
+	if x != nil {
+		return x.ExecutionId
+	}
+	return ""
+}
+
+func (x *WriteInputRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WriteInputRequest) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *WriteInputRequest) GetOffset() uint64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *WriteInputRequest) GetInput() isWriteInputRequest_Input {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *WriteInputRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Input.(*WriteInputRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+func (x *WriteInputRequest) GetEnd() *EndOfInput {
+	if x != nil {
+		if x, ok := x.Input.(*WriteInputRequest_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+func (x *WriteInputRequest) GetSignal() string {
+	if x != nil {
+		if x, ok := x.Input.(*WriteInputRequest_Signal); ok {
+			return x.Signal
+		}
+	}
+	return ""
+}
+
+func (x *WriteInputRequest) GetWindowSize() *WindowSize {
+	if x != nil {
+		if x, ok := x.Input.(*WriteInputRequest_WindowSize); ok {
+			return x.WindowSize
+		}
+	}
+	return nil
+}
+
+type isWriteInputRequest_Input interface {
+	isWriteInputRequest_Input()
+}
+
+type WriteInputRequest_Data struct {
+	// Bytes for the program to read, at most 1 MiB. None: nothing is written,
+	// and the answer tells how many the server has.
+	Data []byte `protobuf:"bytes,5,opt,name=data,proto3,oneof"`
+}
+
+type WriteInputRequest_End struct {
+	// No data follows: the program finds the end of its input. With offset, it
+	// is refused where data is missing before it.
+	End *EndOfInput `protobuf:"bytes,6,opt,name=end,proto3,oneof"`
+}
+
+type WriteInputRequest_Signal struct {
+	// A signal for the program and those it started, by its name without SIG:
+	// INT, TERM, HUP, QUIT, KILL, USR1, USR2, WINCH, CONT, STOP or TSTP.
+	Signal string `protobuf:"bytes,7,opt,name=signal,proto3,oneof"`
+}
+
+type WriteInputRequest_WindowSize struct {
+	// How large the terminal is.
+	WindowSize *WindowSize `protobuf:"bytes,8,opt,name=window_size,json=windowSize,proto3,oneof"`
+}
+
+func (*WriteInputRequest_Data) isWriteInputRequest_Input() {}
+
+func (*WriteInputRequest_End) isWriteInputRequest_Input() {}
+
+func (*WriteInputRequest_Signal) isWriteInputRequest_Input() {}
+
+func (*WriteInputRequest_WindowSize) isWriteInputRequest_Input() {}
+
+// EndOfInput says that no data follows.
+type EndOfInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndOfInput) Reset() {
+	*x = EndOfInput{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndOfInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndOfInput) ProtoMessage() {}
+
+func (x *EndOfInput) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndOfInput.ProtoReflect.Descriptor instead.
+func (*EndOfInput) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{13}
+}
+
+// WindowSize is the size of a terminal in characters, each from 1 to 65535.
+type WindowSize struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its height.
+	Rows uint32 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Its width.
+	Columns       uint32 `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowSize) Reset() {
+	*x = WindowSize{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowSize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowSize) ProtoMessage() {}
+
+func (x *WindowSize) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
+func (*WindowSize) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WindowSize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *WindowSize) GetColumns() uint32 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
+// WriteInputResponse tells what was taken.
+type WriteInputResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many bytes of data the server has taken from the beginning: the offset
+	// of the next.
+	TakenBytes    uint64 `protobuf:"varint,1,opt,name=taken_bytes,json=takenBytes,proto3" json:"taken_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteInputResponse) Reset() {
+	*x = WriteInputResponse{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteInputResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteInputResponse) ProtoMessage() {}
+
+func (x *WriteInputResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteInputResponse.ProtoReflect.Descriptor instead.
+func (*WriteInputResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WriteInputResponse) GetTakenBytes() uint64 {
+	if x != nil {
+		return x.TakenBytes
+	}
+	return 0
+}
+
+// ReadArtifactRequest names an artifact and a range of its bytes.
+type ReadArtifactRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The uri of the link to it.
+	Uri string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	// The first byte to read.
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// How many bytes to read; 0: to the end.
+	Limit         uint64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadArtifactRequest) Reset() {
+	*x = ReadArtifactRequest{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadArtifactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadArtifactRequest) ProtoMessage() {}
+
+func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadArtifactRequest.ProtoReflect.Descriptor instead.
+func (*ReadArtifactRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReadArtifactRequest) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *ReadArtifactRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadArtifactRequest) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// ReadArtifactResponse is one message of the stream. The first is there also
+// when there are no bytes.
+type ReadArtifactResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many bytes of the artifact come before data.
+	Offset uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The bytes, at most 32,000.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// What is read; set in the first message alone.
+	Info          *ArtifactInfo `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadArtifactResponse) Reset() {
+	*x = ReadArtifactResponse{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadArtifactResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadArtifactResponse) ProtoMessage() {}
+
+func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadArtifactResponse.ProtoReflect.Descriptor instead.
+func (*ReadArtifactResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReadArtifactResponse) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadArtifactResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadArtifactResponse) GetInfo() *ArtifactInfo {
+	if x != nil {
+		return x.Info
+	}
+	return nil
+}
+
+// ArtifactInfo describes an artifact.
+type ArtifactInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name for people, such as "stdout.txt".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The media type of the bytes, if known.
+	MediaType string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// The number of bytes there are by now.
+	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// Whether it has been written to its end, and all of it is kept.
+	Complete bool `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	// Why the end is missing, in a sentence; empty where it is not, or while the
+	// artifact is being written.
+	Incomplete string `protobuf:"bytes,5,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// How many bytes were written, kept or not.
+	WrittenBytes uint64 `protobuf:"varint,6,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// When it is removed, if its session does not end before.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactInfo) Reset() {
+	*x = ArtifactInfo{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactInfo) ProtoMessage() {}
+
+func (x *ArtifactInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactInfo.ProtoReflect.Descriptor instead.
+func (*ArtifactInfo) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ArtifactInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArtifactInfo) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *ArtifactInfo) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ArtifactInfo) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *ArtifactInfo) GetIncomplete() string {
+	if x != nil {
+		return x.Incomplete
+	}
+	return ""
+}
+
+func (x *ArtifactInfo) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *ArtifactInfo) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
 // GetServerInfoRequest has no fields.
 type GetServerInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -872,7 +1405,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1417,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1430,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{12}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{19}
 }
 
 // GetServerInfoResponse tells what this server is and what it offers.
@@ -925,7 +1458,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1470,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1483,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -1036,7 +1569,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1581,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1594,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Limits) GetMaxInputBytes() uint64 {
@@ -1192,7 +1725,49 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
 	"executions\x18\x01 \x03(\v2\x18.toolserver.v1.ExecutionR\n" +
 	"executions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x16\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbc\x02\n" +
+	"\x11WriteInputRequest\x12!\n" +
+	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x1b\n" +
+	"\x06offset\x18\x04 \x01(\x04H\x01R\x06offset\x88\x01\x01\x12\x14\n" +
+	"\x04data\x18\x05 \x01(\fH\x00R\x04data\x12-\n" +
+	"\x03end\x18\x06 \x01(\v2\x19.toolserver.v1.EndOfInputH\x00R\x03end\x12\x18\n" +
+	"\x06signal\x18\a \x01(\tH\x00R\x06signal\x12<\n" +
+	"\vwindow_size\x18\b \x01(\v2\x19.toolserver.v1.WindowSizeH\x00R\n" +
+	"windowSizeB\a\n" +
+	"\x05inputB\t\n" +
+	"\a_offset\"\f\n" +
+	"\n" +
+	"EndOfInput\":\n" +
+	"\n" +
+	"WindowSize\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"5\n" +
+	"\x12WriteInputResponse\x12\x1f\n" +
+	"\vtaken_bytes\x18\x01 \x01(\x04R\n" +
+	"takenBytes\"U\n" +
+	"\x13ReadArtifactRequest\x12\x10\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x04R\x05limit\"s\n" +
+	"\x14ReadArtifactResponse\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12/\n" +
+	"\x04info\x18\x03 \x01(\v2\x1b.toolserver.v1.ArtifactInfoR\x04info\"\xf3\x01\n" +
+	"\fArtifactInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\tR\tmediaType\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x1a\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x05 \x01(\tR\n" +
+	"incomplete\x12#\n" +
+	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
+	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xb1\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
@@ -1223,14 +1798,17 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +
-	"\x0eTOOL_VIEW_FULL\x10\x022\xf1\x04\n" +
+	"\x0eTOOL_VIEW_FULL\x10\x022\x9f\x06\n" +
 	"\vToolService\x12N\n" +
 	"\tListTools\x12\x1f.toolserver.v1.ListToolsRequest\x1a .toolserver.v1.ListToolsResponse\x12V\n" +
 	"\vExecuteTool\x12!.toolserver.v1.ExecuteToolRequest\x1a\".toolserver.v1.ExecuteToolResponse0\x01\x12E\n" +
 	"\x06Cancel\x12\x1c.toolserver.v1.CancelRequest\x1a\x1d.toolserver.v1.CancelResponse\x12_\n" +
 	"\x0eWatchExecution\x12$.toolserver.v1.WatchExecutionRequest\x1a%.toolserver.v1.WatchExecutionResponse0\x01\x12W\n" +
 	"\fGetExecution\x12\".toolserver.v1.GetExecutionRequest\x1a#.toolserver.v1.GetExecutionResponse\x12]\n" +
-	"\x0eListExecutions\x12$.toolserver.v1.ListExecutionsRequest\x1a%.toolserver.v1.ListExecutionsResponse\x12Z\n" +
+	"\x0eListExecutions\x12$.toolserver.v1.ListExecutionsRequest\x1a%.toolserver.v1.ListExecutionsResponse\x12Q\n" +
+	"\n" +
+	"WriteInput\x12 .toolserver.v1.WriteInputRequest\x1a!.toolserver.v1.WriteInputResponse\x12Y\n" +
+	"\fReadArtifact\x12\".toolserver.v1.ReadArtifactRequest\x1a#.toolserver.v1.ReadArtifactResponse0\x01\x12Z\n" +
 	"\rGetServerInfo\x12#.toolserver.v1.GetServerInfoRequest\x1a$.toolserver.v1.GetServerInfoResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
@@ -1246,7 +1824,7 @@ func file_toolserver_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(ToolView)(0),                  // 0: toolserver.v1.ToolView
 	(*ListToolsRequest)(nil),       // 1: toolserver.v1.ListToolsRequest
@@ -1261,58 +1839,73 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*GetExecutionResponse)(nil),   // 10: toolserver.v1.GetExecutionResponse
 	(*ListExecutionsRequest)(nil),  // 11: toolserver.v1.ListExecutionsRequest
 	(*ListExecutionsResponse)(nil), // 12: toolserver.v1.ListExecutionsResponse
-	(*GetServerInfoRequest)(nil),   // 13: toolserver.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 14: toolserver.v1.GetServerInfoResponse
-	(*Limits)(nil),                 // 15: toolserver.v1.Limits
-	nil,                            // 16: toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	(ToolKind)(0),                  // 17: toolserver.v1.ToolKind
-	(*Tool)(nil),                   // 18: toolserver.v1.Tool
-	(*structpb.Struct)(nil),        // 19: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
-	(OnDisconnect)(0),              // 21: toolserver.v1.OnDisconnect
-	(*Event)(nil),                  // 22: toolserver.v1.Event
-	(*Execution)(nil),              // 23: toolserver.v1.Execution
-	(ExecutionState)(0),            // 24: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 25: google.protobuf.Timestamp
+	(*WriteInputRequest)(nil),      // 13: toolserver.v1.WriteInputRequest
+	(*EndOfInput)(nil),             // 14: toolserver.v1.EndOfInput
+	(*WindowSize)(nil),             // 15: toolserver.v1.WindowSize
+	(*WriteInputResponse)(nil),     // 16: toolserver.v1.WriteInputResponse
+	(*ReadArtifactRequest)(nil),    // 17: toolserver.v1.ReadArtifactRequest
+	(*ReadArtifactResponse)(nil),   // 18: toolserver.v1.ReadArtifactResponse
+	(*ArtifactInfo)(nil),           // 19: toolserver.v1.ArtifactInfo
+	(*GetServerInfoRequest)(nil),   // 20: toolserver.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 21: toolserver.v1.GetServerInfoResponse
+	(*Limits)(nil),                 // 22: toolserver.v1.Limits
+	nil,                            // 23: toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	(ToolKind)(0),                  // 24: toolserver.v1.ToolKind
+	(*Tool)(nil),                   // 25: toolserver.v1.Tool
+	(*structpb.Struct)(nil),        // 26: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
+	(OnDisconnect)(0),              // 28: toolserver.v1.OnDisconnect
+	(*Event)(nil),                  // 29: toolserver.v1.Event
+	(*Execution)(nil),              // 30: toolserver.v1.Execution
+	(ExecutionState)(0),            // 31: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
-	17, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
-	18, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	19, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	20, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	21, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	22, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	23, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	22, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	23, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	24, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	23, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
-	25, // 12: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	15, // 13: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	16, // 14: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	20, // 15: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	20, // 16: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	20, // 17: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 18: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	3,  // 19: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	5,  // 20: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	7,  // 21: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	9,  // 22: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	11, // 23: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	13, // 24: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 25: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	4,  // 26: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	6,  // 27: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	8,  // 28: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	10, // 29: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	12, // 30: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	14, // 31: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	25, // [25:32] is the sub-list for method output_type
-	18, // [18:25] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	24, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
+	25, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
+	26, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	27, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	28, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	29, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	30, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	29, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	30, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	31, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	30, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	14, // 12: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
+	15, // 13: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
+	19, // 14: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
+	32, // 15: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	32, // 16: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	22, // 17: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	23, // 18: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	27, // 19: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	27, // 20: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	27, // 21: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 22: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	3,  // 23: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	5,  // 24: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	7,  // 25: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	9,  // 26: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	11, // 27: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	13, // 28: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	17, // 29: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	20, // 30: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 31: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	4,  // 32: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	6,  // 33: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	8,  // 34: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	10, // 35: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	12, // 36: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	16, // 37: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	18, // 38: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	21, // 39: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	31, // [31:40] is the sub-list for method output_type
+	22, // [22:31] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
@@ -1324,13 +1917,19 @@ func file_toolserver_v1_tool_service_proto_init() {
 	file_toolserver_v1_execution_proto_init()
 	file_toolserver_v1_tool_proto_init()
 	file_toolserver_v1_tool_service_proto_msgTypes[2].OneofWrappers = []any{}
+	file_toolserver_v1_tool_service_proto_msgTypes[12].OneofWrappers = []any{
+		(*WriteInputRequest_Data)(nil),
+		(*WriteInputRequest_End)(nil),
+		(*WriteInputRequest_Signal)(nil),
+		(*WriteInputRequest_WindowSize)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_service_proto_rawDesc), len(file_toolserver_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

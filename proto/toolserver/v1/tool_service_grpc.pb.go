@@ -28,6 +28,8 @@ const (
 	ToolService_WatchExecution_FullMethodName = "/toolserver.v1.ToolService/WatchExecution"
 	ToolService_GetExecution_FullMethodName   = "/toolserver.v1.ToolService/GetExecution"
 	ToolService_ListExecutions_FullMethodName = "/toolserver.v1.ToolService/ListExecutions"
+	ToolService_WriteInput_FullMethodName     = "/toolserver.v1.ToolService/WriteInput"
+	ToolService_ReadArtifact_FullMethodName   = "/toolserver.v1.ToolService/ReadArtifact"
 	ToolService_GetServerInfo_FullMethodName  = "/toolserver.v1.ToolService/GetServerInfo"
 )
 
@@ -63,6 +65,20 @@ type ToolServiceClient interface {
 	// ListExecutions returns the caller's executions that the server still
 	// keeps, newest first.
 	ListExecutions(ctx context.Context, in *ListExecutionsRequest, opts ...grpc.CallOption) (*ListExecutionsResponse, error)
+	// WriteInput sends input to an execution that runs: data, the end of it, a
+	// signal, or the size of the caller's terminal. It answers when the input was
+	// taken, and waits while the program does not read.
+	//
+	// An execution that takes no such input, takes none yet, or has ended is
+	// FAILED_PRECONDITION. A deadline that passes before all data was taken may
+	// leave a part of it taken: with offset set, sending it again is safe.
+	WriteInput(ctx context.Context, in *WriteInputRequest, opts ...grpc.CallOption) (*WriteInputResponse, error)
+	// ReadArtifact streams the bytes of an artifact that a result of the caller
+	// points to. One that is being written can be read as far as it is.
+	//
+	// An artifact that never was, belongs to somebody else, has expired or went
+	// with its session is NOT_FOUND. An offset beyond its end is OUT_OF_RANGE.
+	ReadArtifact(ctx context.Context, in *ReadArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadArtifactResponse], error)
 	// GetServerInfo tells what this server is and what it offers.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -153,6 +169,35 @@ func (c *toolServiceClient) ListExecutions(ctx context.Context, in *ListExecutio
 	return out, nil
 }
 
+func (c *toolServiceClient) WriteInput(ctx context.Context, in *WriteInputRequest, opts ...grpc.CallOption) (*WriteInputResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WriteInputResponse)
+	err := c.cc.Invoke(ctx, ToolService_WriteInput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *toolServiceClient) ReadArtifact(ctx context.Context, in *ReadArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadArtifactResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[2], ToolService_ReadArtifact_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadArtifactRequest, ReadArtifactResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_ReadArtifactClient = grpc.ServerStreamingClient[ReadArtifactResponse]
+
 func (c *toolServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -195,6 +240,20 @@ type ToolServiceServer interface {
 	// ListExecutions returns the caller's executions that the server still
 	// keeps, newest first.
 	ListExecutions(context.Context, *ListExecutionsRequest) (*ListExecutionsResponse, error)
+	// WriteInput sends input to an execution that runs: data, the end of it, a
+	// signal, or the size of the caller's terminal. It answers when the input was
+	// taken, and waits while the program does not read.
+	//
+	// An execution that takes no such input, takes none yet, or has ended is
+	// FAILED_PRECONDITION. A deadline that passes before all data was taken may
+	// leave a part of it taken: with offset set, sending it again is safe.
+	WriteInput(context.Context, *WriteInputRequest) (*WriteInputResponse, error)
+	// ReadArtifact streams the bytes of an artifact that a result of the caller
+	// points to. One that is being written can be read as far as it is.
+	//
+	// An artifact that never was, belongs to somebody else, has expired or went
+	// with its session is NOT_FOUND. An offset beyond its end is OUT_OF_RANGE.
+	ReadArtifact(*ReadArtifactRequest, grpc.ServerStreamingServer[ReadArtifactResponse]) error
 	// GetServerInfo tells what this server is and what it offers.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedToolServiceServer()
@@ -224,6 +283,12 @@ func (UnimplementedToolServiceServer) GetExecution(context.Context, *GetExecutio
 }
 func (UnimplementedToolServiceServer) ListExecutions(context.Context, *ListExecutionsRequest) (*ListExecutionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListExecutions not implemented")
+}
+func (UnimplementedToolServiceServer) WriteInput(context.Context, *WriteInputRequest) (*WriteInputResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WriteInput not implemented")
+}
+func (UnimplementedToolServiceServer) ReadArtifact(*ReadArtifactRequest, grpc.ServerStreamingServer[ReadArtifactResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadArtifact not implemented")
 }
 func (UnimplementedToolServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -343,6 +408,35 @@ func _ToolService_ListExecutions_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ToolService_WriteInput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WriteInputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ToolServiceServer).WriteInput(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ToolService_WriteInput_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ToolServiceServer).WriteInput(ctx, req.(*WriteInputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ToolService_ReadArtifact_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadArtifactRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ToolServiceServer).ReadArtifact(m, &grpc.GenericServerStream[ReadArtifactRequest, ReadArtifactResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_ReadArtifactServer = grpc.ServerStreamingServer[ReadArtifactResponse]
+
 func _ToolService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -385,6 +479,10 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ToolService_ListExecutions_Handler,
 		},
 		{
+			MethodName: "WriteInput",
+			Handler:    _ToolService_WriteInput_Handler,
+		},
+		{
 			MethodName: "GetServerInfo",
 			Handler:    _ToolService_GetServerInfo_Handler,
 		},
@@ -398,6 +496,11 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchExecution",
 			Handler:       _ToolService_WatchExecution_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadArtifact",
+			Handler:       _ToolService_ReadArtifact_Handler,
 			ServerStreams: true,
 		},
 	},

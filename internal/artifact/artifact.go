@@ -1,0 +1,269 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package artifact keeps whole outputs for a while: what is too large for a
+// result can be read by its owner until it expires, its session ends, or newer
+// ones need the room. What one owner has, another cannot tell from nothing.
+package artifact
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrNotFound says that the owner has no such artifact.
+	ErrNotFound = errors.New("no such artifact")
+	// ErrBeyond says that an artifact has no such byte.
+	ErrBeyond = errors.New("beyond the end of the artifact")
+	// ErrClosed says that the store or the session takes no artifacts any more.
+	ErrClosed = errors.New("no artifacts are taken any more")
+)
+
+// Config sets the limits of a store. Zero fields take the defaults named.
+type Config struct {
+	// Dir is where the store makes a directory of its own. Required.
+	Dir string
+
+	MaxBytes        int64         // of one artifact; 256 MiB
+	MaxSessionBytes int64         // of the artifacts of a session; 1 GiB
+	MaxTotalBytes   int64         // of all artifacts; 4 GiB
+	MaxCount        int           // of artifacts; 10,000
+	TTL             time.Duration // from when it is complete; 1 hour
+}
+
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
+	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
+	c.MaxSessionBytes = cmp.Or(c.MaxSessionBytes, 1<<30)
+	c.MaxTotalBytes = cmp.Or(c.MaxTotalBytes, 4<<30)
+	c.MaxCount = cmp.Or(c.MaxCount, 10_000)
+	c.TTL = cmp.Or(c.TTL, time.Hour)
+	return c
+}
+
+// Room names the session that artifacts belong to.
+type Room struct{ Owner, Session string }
+
+// Info describes an artifact.
+type Info struct {
+	ID, Name, MediaType string
+	Size                uint64    // bytes that are kept
+	Written             uint64    // bytes that were written
+	Complete            bool      // it is written to its end, and all is kept
+	Incomplete          string    // why bytes are missing; empty where none are
+	Expires             time.Time // zero while it is written
+}
+
+// A Store keeps artifacts in files. Its methods are safe for concurrent use.
+// Nothing of it is on the disk before the first artifact.
+type Store struct {
+	config Config
+
+	mu     sync.Mutex
+	place  *place // nil before it is needed
+	byID   map[string]*kept
+	oldest []*kept        // in the order they were made
+	rooms  map[Room]int64 // bytes of each
+	total  int64
+	closed bool
+	expiry *time.Timer // nil while nothing expires
+}
+
+// kept is an artifact. It is guarded by the store's mutex but for what never
+// changes.
+type kept struct {
+	room Room
+	path string
+	info Info
+	file *os.File // nil once it is written
+	gone bool     // no longer kept
+}
+
+// Open returns an empty store. What a server that died left behind in the
+// directory is removed. Close it after use.
+func Open(config Config) (*Store, error) {
+	if err := sweep(config.Dir); err != nil {
+		return nil, err
+	}
+	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), rooms: make(map[Room]int64)}, nil
+}
+
+// Create begins an artifact. Older ones make room for it.
+func (s *Store) Create(room Room, name, mediaType string) (*Writer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if s.place == nil {
+		place, err := openPlace(s.config.Dir)
+		if err != nil {
+			return nil, err
+		}
+		s.place = place
+	}
+	for len(s.byID) >= s.config.MaxCount {
+		if !s.evict(func(*kept) bool { return true }) {
+			return nil, fmt.Errorf("there are %d artifacts, the most there may be, and all are being written", len(s.byID))
+		}
+	}
+	id := strings.ToLower(rand.Text())
+	path := filepath.Join(s.place.dir, id)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{room: room, file: file, path: path, info: Info{ID: id, Name: name, MediaType: mediaType}}
+	s.byID[id] = k
+	s.oldest = append(s.oldest, k)
+	return &Writer{store: s, kept: k}, nil
+}
+
+// Read returns what an artifact of owner is by now, and its bytes from offset
+// on, at most limit of them; 0 means to the end. Close it after use.
+func (s *Store) Read(owner, id string, offset, limit uint64) (Info, io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.byID[id]
+	if k == nil || k.room.Owner != owner {
+		return Info{}, nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+	}
+	if offset > k.info.Size {
+		return Info{}, nil, fmt.Errorf("%w: byte %d of %d", ErrBeyond, offset, k.info.Size)
+	}
+	n := k.info.Size - offset
+	if limit > 0 {
+		n = min(n, limit)
+	}
+	file, err := os.Open(k.path) // which it can be read by also when it is removed
+	if err != nil {
+		return Info{}, nil, err
+	}
+	return k.info, &reader{io.NewSectionReader(file, int64(offset), int64(n)), file}, nil
+}
+
+type reader struct {
+	io.Reader
+	io.Closer
+}
+
+// End removes the artifacts of a session. What is still being written is not
+// kept any more.
+func (s *Store) End(room Room) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range slices.Clone(s.oldest) {
+		if k.room == room {
+			s.remove(k)
+		}
+	}
+}
+
+// Close removes all artifacts, and takes no more.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for len(s.oldest) > 0 {
+		s.remove(s.oldest[0])
+	}
+	if s.expiry != nil {
+		s.expiry.Stop()
+	}
+	if s.place != nil {
+		s.place.close()
+		s.place = nil
+	}
+}
+
+// reserve makes room for n more bytes of an artifact, and returns how many of
+// them there is room for, and why not for all.
+func (s *Store) reserve(k *kept, n int64) (int64, string) {
+	why := ""
+	if room := s.config.MaxBytes - int64(k.info.Size); n > room {
+		n, why = max(room, 0), fmt.Sprintf("only the first %d bytes of an artifact are kept", s.config.MaxBytes)
+	}
+	for s.rooms[k.room]+n > s.config.MaxSessionBytes {
+		if !s.evict(func(other *kept) bool { return other.room == k.room }) {
+			n, why = max(s.config.MaxSessionBytes-s.rooms[k.room], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", s.config.MaxSessionBytes)
+			break
+		}
+	}
+	for s.total+n > s.config.MaxTotalBytes {
+		if !s.evict(func(*kept) bool { return true }) {
+			n, why = max(s.config.MaxTotalBytes-s.total, 0), fmt.Sprintf("the artifacts of this server have room for %d bytes", s.config.MaxTotalBytes)
+			break
+		}
+	}
+	s.charge(k, n)
+	return n, why
+}
+
+// charge counts n more bytes of an artifact.
+func (s *Store) charge(k *kept, n int64) {
+	s.total += n
+	if s.rooms[k.room] += n; s.rooms[k.room] == 0 {
+		delete(s.rooms, k.room)
+	}
+}
+
+// evict removes the oldest artifact that matches and is not being written. It
+// reports whether there was one.
+func (s *Store) evict(match func(*kept) bool) bool {
+	for _, k := range s.oldest {
+		if k.file == nil && match(k) {
+			s.remove(k)
+			return true
+		}
+	}
+	return false
+}
+
+// remove forgets an artifact. Who has its file open can use it to the end.
+func (s *Store) remove(k *kept) {
+	delete(s.byID, k.info.ID)
+	i := slices.Index(s.oldest, k)
+	s.oldest = slices.Delete(s.oldest, i, i+1)
+	s.charge(k, -int64(k.info.Size))
+	k.gone = true
+	os.Remove(k.path)
+}
+
+// watch sees to it that artifacts expire.
+func (s *Store) watch() {
+	var first time.Time
+	for _, k := range s.oldest {
+		if e := k.info.Expires; !e.IsZero() && (first.IsZero() || e.Before(first)) {
+			first = e
+		}
+	}
+	if s.expiry != nil {
+		s.expiry.Stop()
+		s.expiry = nil
+	}
+	if !first.IsZero() && !s.closed {
+		s.expiry = time.AfterFunc(time.Until(first), s.expire)
+	}
+}
+
+func (s *Store) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, k := range slices.Clone(s.oldest) {
+		if e := k.info.Expires; !e.IsZero() && !e.After(now) {
+			s.remove(k)
+		}
+	}
+	s.watch()
+}

@@ -1,0 +1,148 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// artifactScheme is what the URIs of artifacts begin with.
+const artifactScheme = "artifact:"
+
+// artifacts gives the sessions what they keep artifacts in.
+type artifacts struct {
+	store *artifact.Store
+
+	mu    sync.Mutex
+	known map[*session.Session]bool // whose end is waited for
+}
+
+// of returns what a call of a session keeps artifacts in, or nil.
+func (a *artifacts) of(s *session.Session) tools.Artifacts {
+	if a == nil {
+		return nil
+	}
+	return sessionArtifacts{a, s}
+}
+
+// enter sees to it that the artifacts of a session end with it.
+func (a *artifacts) enter(s *session.Session) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[s] {
+		return nil
+	}
+	if !s.AfterClose(func() { a.leave(s) }) {
+		return artifact.ErrClosed
+	}
+	a.known[s] = true
+	return nil
+}
+
+func (a *artifacts) leave(s *session.Session) {
+	a.mu.Lock()
+	delete(a.known, s)
+	a.mu.Unlock()
+	a.store.End(roomOf(s))
+}
+
+// roomOf tells a session also from a later one with its id.
+func roomOf(s *session.Session) artifact.Room {
+	return artifact.Room{Owner: s.Owner, Session: s.ID + " " + s.Created.Format(time.RFC3339Nano)}
+}
+
+type sessionArtifacts struct {
+	all     *artifacts
+	session *session.Session
+}
+
+// Create begins an artifact of the session.
+func (a sessionArtifacts) Create(name, mediaType string) (tools.ArtifactWriter, error) {
+	if err := a.all.enter(a.session); err != nil {
+		return nil, err
+	}
+	w, err := a.all.store.Create(roomOf(a.session), name, mediaType)
+	if err != nil {
+		return nil, err
+	}
+	return artifactWriter{w}, nil
+}
+
+type artifactWriter struct{ *artifact.Writer }
+
+// Artifact returns what there is by now.
+func (w artifactWriter) Artifact() tools.Artifact { return artifactOf(w.Info()) }
+
+// Close returns what is kept.
+func (w artifactWriter) Close() tools.Artifact { return artifactOf(w.Writer.Close()) }
+
+func artifactOf(info artifact.Info) tools.Artifact {
+	a := tools.Artifact{
+		URI: artifactScheme + info.ID, Name: info.Name, MediaType: info.MediaType,
+		Size: info.Size, Incomplete: info.Incomplete,
+	}
+	if info.Incomplete != "" {
+		a.Written = info.Written
+	}
+	return a
+}
+
+func (s *toolService) ReadArtifact(request *pb.ReadArtifactRequest, stream grpc.ServerStreamingServer[pb.ReadArtifactResponse]) error {
+	id, ok := strings.CutPrefix(request.GetUri(), artifactScheme)
+	if !ok {
+		return invalid("uri %.80q is not that of an artifact: it begins with %q", request.GetUri(), artifactScheme)
+	}
+	if s.server.artifacts == nil {
+		return artifact.ErrNotFound
+	}
+	info, reader, err := s.server.artifacts.store.Read(principalOf(stream.Context()).Name, id, request.GetOffset(), request.GetLimit())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	offset := request.GetOffset()
+	response := &pb.ReadArtifactResponse{Info: artifactToProto(&info)}
+	for buffer := make([]byte, executor.MaxChunk); ; {
+		n, err := io.ReadFull(reader, buffer)
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return err
+		}
+		response.Offset, response.Data = offset, buffer[:n]
+		if n > 0 || response.Info != nil {
+			if err := stream.Send(response); err != nil {
+				return err
+			}
+		}
+		if last {
+			return nil
+		}
+		offset += uint64(n)
+		response = new(pb.ReadArtifactResponse)
+	}
+}
+
+func artifactToProto(info *artifact.Info) *pb.ArtifactInfo {
+	m := &pb.ArtifactInfo{
+		Name: info.Name, MediaType: info.MediaType, Size: info.Size, Complete: info.Complete,
+		Incomplete: info.Incomplete, WrittenBytes: info.Written,
+	}
+	if !info.Expires.IsZero() {
+		m.ExpireTime = timestamppb.New(info.Expires)
+	}
+	return m
+}
