@@ -9,11 +9,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
+	runtime.MemProfileRate = 0 // but for servers that show profiles
 	err := newRoot().Execute()
 	complain(err)
 	os.Exit(exitCodeOf(err))

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -55,6 +56,9 @@ file, a flag wins over both.`,
 // serve serves until a signal comes, and then ends in peace.
 func serve(c *config) error {
 	tuneGC()
+	if c.Admin.Pprof {
+		runtime.MemProfileRate = heapSampling
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
@@ -84,7 +88,7 @@ func serve(c *config) error {
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
-	admin, err := serveAdmin(c.Admin, newAdmin(metrics, server.Ready, c.Admin.Pprof, logger), logger)
+	admin, err := serveAdmin(c.Admin, &adminHandler{metrics, server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
 		return err
 	}
@@ -142,7 +146,7 @@ type adminServer struct {
 }
 
 // serveAdmin begins to serve the admin port.
-func serveAdmin(c adminConfig, server *http.Server, logger *zap.Logger) (*adminServer, error) {
+func serveAdmin(c adminConfig, handler http.Handler, logger *zap.Logger) (*adminServer, error) {
 	if c.off() {
 		return &adminServer{address: "off"}, nil
 	}
@@ -150,6 +154,7 @@ func serveAdmin(c adminConfig, server *http.Server, logger *zap.Logger) (*adminS
 	if err != nil {
 		return nil, fmt.Errorf("admin port: %w", err)
 	}
+	server := newAdmin(handler, logger)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("admin port", zap.Error(err))
