@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -126,7 +125,7 @@ func New(config Config) (*Server, error) {
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission()})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
-		reflection.Register(s.grpc)
+		registerReflection(s.grpc)
 	}
 	if config.Channelz {
 		channelz.RegisterChannelzServiceToServer(s.grpc)
