@@ -53,9 +53,10 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 		}
 		return nil
 	}
+	const tags = "grpcnotrace,nethttpomithttp2"
 	return b, errors.Join(
-		build("-trimpath", "-ldflags", "-s -w", "-tags", "grpcnotrace,bench", "-o", b.subject, "./cmd/toolserver"),
-		build("-trimpath", "-ldflags", "-s -w", "-tags", "grpcnotrace", "-o", b.release, "./cmd/toolserver"),
+		build("-trimpath", "-ldflags", "-s -w", "-tags", tags+",bench", "-o", b.subject, "./cmd/toolserver"),
+		build("-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", b.release, "./cmd/toolserver"),
 		build("-o", b.bare, "./bench/bare"))
 }
 

@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/shell", "internal/strictyaml"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/sandbox/helper", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/sandbox/helper", "internal/trace", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
@@ -36,7 +36,7 @@ var reserved = map[string][]string{
 	"google.golang.org/protobuf":     {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
 	module + "proto/toolserver/v1":   {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
 	"github.com/prometheus":          {}, // tests alone
-	"go.opentelemetry.io":            {"cmd/toolserver", "internal/service"},
+	"go.opentelemetry.io":            {}, // tests alone
 	"github.com/grpc-ecosystem":      {"internal/service"},
 	"github.com/spf13/cobra":         {"cmd/toolserver"},
 	"github.com/goccy/go-yaml":       {"internal/strictyaml"},
@@ -47,10 +47,6 @@ var reserved = map[string][]string{
 	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                        {"bench"},
 	"mvdan.cc/sh":                    {"internal/shell"},
-
-	// Nobody: either links an HTTP gateway (decision 12).
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc": nil,
-	"go.opentelemetry.io/proto/otlp/collector":                        nil,
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

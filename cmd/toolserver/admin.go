@@ -5,8 +5,8 @@ package main
 
 import (
 	"net/http"
-	"net/http/pprof"
 	"runtime"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,34 +24,47 @@ func newMetrics() *metrics.Registry {
 	return registry
 }
 
-// newAdmin returns the HTTP server for operators: metrics, probes and, if
-// wanted, profiles.
-func newAdmin(metrics http.Handler, ready func() bool, profiles bool, logger *zap.Logger) *http.Server {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, true, "alive") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if ready() {
-			answer(w, true, "ready")
-		} else {
-			answer(w, false, "draining")
-		}
-	})
-	if profiles {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
+// newAdmin returns the HTTP server for operators.
+func newAdmin(handler http.Handler, logger *zap.Logger) *http.Server {
 	return &http.Server{
-		Handler:           mux,
+		Handler:           handler,
 		ErrorLog:          zap.NewStdLog(logger),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      2 * time.Minute, // of a profile that takes its time
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
+	}
+}
+
+const profilesPath = "/debug/pprof/"
+
+// adminHandler answers operators: metrics, probes and, if wanted, profiles.
+type adminHandler struct {
+	metrics  http.Handler
+	ready    func() bool
+	profiles bool
+}
+
+func (h *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "want GET", http.StatusMethodNotAllowed)
+		return
+	}
+	switch path := r.URL.Path; {
+	case path == "/metrics":
+		h.metrics.ServeHTTP(w, r)
+	case path == "/livez":
+		answer(w, true, "alive")
+	case path == "/readyz" && h.ready():
+		answer(w, true, "ready")
+	case path == "/readyz":
+		answer(w, false, "draining")
+	case h.profiles && strings.HasPrefix(path, profilesPath):
+		profiles(w, r)
+	default:
+		http.NotFound(w, r)
 	}
 }
 

@@ -102,7 +102,7 @@ func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 func connectInside(c *config) (*client, error) {
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newServer(c, logger, new(metrics.Registry), false)
+	server, err := newServer(c, logger, new(metrics.Registry), nil)
 	if err != nil {
 		return nil, err
 	}

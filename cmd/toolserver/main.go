@@ -9,17 +9,32 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	err := newRoot().Execute()
+	runtime.MemProfileRate = 0 // but for servers that show profiles
+	err := newRoot(os.Args[1:]).Execute()
 	complain(err)
 	os.Exit(exitCodeOf(err))
 }
 
-func newRoot() *cobra.Command {
+// commands are all there are, by name.
+var commands = []struct {
+	name string
+	make func() *cobra.Command
+}{
+	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"cancel", newCancel},
+	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
+	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"version", newVersion},
+}
+
+// newRoot returns the command line. It has the one command that the arguments
+// begin with, or all where they do not: a server need not make what it does not
+// run.
+func newRoot(arguments []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolserver",
 		Short: "Run tools for AI agents",
@@ -43,9 +58,14 @@ or with a server:
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nRun '%s --help' to see what there is", err, cmd.CommandPath())
 	})
-	root.AddCommand(
-		newServe(), newTools(), newCall(), newWatch(), newCancel(),
-		newExecutions(), newApprovals(), newGrants(), newPolicy(), newConfig(), newAudit(), newVersion(),
-	)
+	for _, c := range commands {
+		if len(arguments) > 0 && arguments[0] == c.name {
+			root.AddCommand(c.make())
+			return root
+		}
+	}
+	for _, c := range commands {
+		root.AddCommand(c.make())
+	}
 	return root
 }

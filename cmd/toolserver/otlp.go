@@ -8,22 +8,25 @@ import (
 	"fmt"
 	"time"
 
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/toolserver/toolserver/internal/trace"
 )
 
-// traceClient sends spans to an OpenTelemetry collector. It does without the
-// collector's generated code, which links an HTTP gateway: decision 12.
+// traceClient sends spans to an OpenTelemetry collector. It writes them itself:
+// decisions 12 and 28.
 type traceClient struct {
-	config otlpConfig
-	conn   *grpc.ClientConn
+	config   otlpConfig
+	resource []byte // what each request says of this server
+	conn     *grpc.ClientConn
 }
 
 const exportMethod = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -45,17 +48,18 @@ const exportPolicy = `{"methodConfig": [{
 // is less than a full batch of spans may have.
 const maxResend = 16 << 20
 
-// Start readies the connection, which is made when there is something to send.
-func (c *traceClient) Start(context.Context) error {
+// newTraceClient readies a connection, which is made when there is something to
+// send. about is what is told of this server.
+func newTraceClient(config otlpConfig, about []trace.Attribute) (*traceClient, error) {
 	security := insecure.NewCredentials()
-	if c.config.tls != nil {
-		security = credentials.NewTLS(c.config.tls)
+	if config.tls != nil {
+		security = credentials.NewTLS(config.tls)
 	}
 	calls := []grpc.CallOption{grpc.MaxRetryRPCBufferSize(maxResend)}
-	if c.config.gzip {
+	if config.gzip {
 		calls = append(calls, grpc.UseCompressor(gzip.Name))
 	}
-	conn, err := grpc.NewClient(c.config.target,
+	conn, err := grpc.NewClient(config.target,
 		grpc.WithTransportCredentials(security),
 		grpc.WithDefaultServiceConfig(exportPolicy),
 		grpc.WithDisableServiceConfig(), // of the resolver: ours is the only one
@@ -66,34 +70,58 @@ func (c *traceClient) Start(context.Context) error {
 			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}))
-	c.conn = conn
-	return err
+	return &traceClient{config, appendResource(nil, about), conn}, err
 }
 
-// Stop closes the connection, also under calls that still run.
-func (c *traceClient) Stop(context.Context) error { return c.conn.Close() }
-
-// UploadTraces sends spans and waits until the collector has them. That it
-// refused some is an error, too.
-func (c *traceClient) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+// export sends spans and waits until the collector has them. That it refused
+// some is an error, too.
+func (c *traceClient) export(ctx context.Context, spans []*trace.Span) error {
 	ctx = metadata.NewOutgoingContext(ctx, c.config.headers)
 	if c.config.timeout > 0 {
 		limited, cancel := context.WithTimeout(ctx, c.config.timeout)
 		defer cancel()
 		ctx = limited
 	}
-	// On the wire these are ExportTraceServiceRequest, and the one field of
-	// ExportTraceServiceResponse as the bytes it has.
-	request, response := &tracepb.TracesData{ResourceSpans: spans}, new(wrapperspb.BytesValue)
-	if err := c.conn.Invoke(ctx, exportMethod, request, response); err != nil {
-		return err
+	request, response := appendRequest(nil, c.resource, spans), []byte(nil)
+	err := c.conn.Invoke(ctx, exportMethod, &request, &response, grpc.ForceCodecV2(asBytes{}))
+	if err == nil {
+		err = partialSuccess(response)
 	}
-	return partialSuccess(response.GetValue())
+	if err != nil {
+		return fmt.Errorf("traces export: %w", err)
+	}
+	return nil
 }
 
-// partialSuccess reads an ExportTracePartialSuccess and returns what it
-// complains about, if anything.
-func partialSuccess(message []byte) error {
+// asBytes is a codec for messages that are written already.
+type asBytes struct{}
+
+func (asBytes) Name() string { return proto.Name }
+
+func (asBytes) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (asBytes) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// partialSuccess reads an ExportTraceServiceResponse, whose one field is an
+// ExportTracePartialSuccess, and returns what it complains about, if anything.
+func partialSuccess(response []byte) error {
+	var message []byte
+	for len(response) > 0 {
+		number, kind, n := protowire.ConsumeField(response)
+		if n < 0 {
+			return fmt.Errorf("answer of the collector: %w", protowire.ParseError(n))
+		}
+		if number == 1 && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(response)
+			message, _ = protowire.ConsumeBytes(response[tag:])
+		}
+		response = response[n:]
+	}
 	var rejected uint64
 	var reason string
 	for len(message) > 0 {

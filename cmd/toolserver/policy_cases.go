@@ -201,7 +201,7 @@ func (t *policyTester) connect(principal string) (*client, error) {
 		return connectInside(&c)
 	}
 	c.TLS = tlsConfig{}
-	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), new(metrics.Registry), false)
+	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), new(metrics.Registry), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func newReloading(t *testing.T, path, text string) *reloading {
 	r.logs = logs
 	c := defaultConfig()
 	c.Policy.File, c.Sessions.Workspace, c.Sessions.WorkspaceRoot = path, t.TempDir(), t.TempDir()
-	server, err := newServer(c, zap.New(core), r.metrics, false)
+	server, err := newServer(c, zap.New(core), r.metrics, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

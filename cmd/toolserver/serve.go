@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/trace"
 )
 
 func newServe() *cobra.Command {
@@ -55,6 +57,9 @@ file, a flag wins over both.`,
 // serve serves until a signal comes, and then ends in peace.
 func serve(c *config) error {
 	tuneGC()
+	if c.Admin.Pprof {
+		runtime.MemProfileRate = heapSampling
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
@@ -65,16 +70,15 @@ func serve(c *config) error {
 		return err
 	}
 	defer listener.Close()
-	tracing := tracingWanted()
-	if tracing {
-		stop, err := startTracing(context.Background(), logger)
-		if err != nil {
+	var tracer *trace.Tracer
+	if tracingWanted() {
+		if tracer, err = startTracing(logger); err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
-		defer stopWithin(5*time.Second, stop)
+		defer stopTracing(tracer, logger)
 	}
 	metrics := newMetrics()
-	server, err := newServer(c, logger, metrics, tracing)
+	server, err := newServer(c, logger, metrics, tracer)
 	if err != nil {
 		return err
 	}
@@ -84,7 +88,7 @@ func serve(c *config) error {
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
-	admin, err := serveAdmin(c.Admin, newAdmin(metrics, server.Ready, c.Admin.Pprof, logger), logger)
+	admin, err := serveAdmin(c.Admin, &adminHandler{metrics, server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
 		return err
 	}
@@ -95,7 +99,7 @@ func serve(c *config) error {
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
 		zap.String("version", versionText()), zap.String("workspace", c.Sessions.Workspace),
-		zap.Bool("tls", !c.TLS.off()), zap.Bool("authentication", !c.Authentication.off()), zap.Bool("tracing", tracing))
+		zap.Bool("tls", !c.TLS.off()), zap.Bool("authentication", !c.Authentication.off()), zap.Bool("tracing", tracer != nil))
 	if !isLocal(c.Listen) && c.TLS.off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
 	}
@@ -128,11 +132,13 @@ func shutDown(server *service.Server, grace time.Duration) {
 	server.Shutdown(ctx)
 }
 
-// stopWithin calls stop and gives it some time.
-func stopWithin(limit time.Duration, stop func(context.Context)) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// stopTracing sends the last spans, and tells the log if it could not.
+func stopTracing(tracer *trace.Tracer, logger *zap.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	stop(ctx)
+	if err := tracer.Shutdown(ctx); err != nil {
+		logger.Warn("tracing: the last spans may be lost", zap.Error(err))
+	}
 }
 
 // adminServer is the admin port, which may be off.
@@ -142,7 +148,7 @@ type adminServer struct {
 }
 
 // serveAdmin begins to serve the admin port.
-func serveAdmin(c adminConfig, server *http.Server, logger *zap.Logger) (*adminServer, error) {
+func serveAdmin(c adminConfig, handler http.Handler, logger *zap.Logger) (*adminServer, error) {
 	if c.off() {
 		return &adminServer{address: "off"}, nil
 	}
@@ -150,6 +156,7 @@ func serveAdmin(c adminConfig, server *http.Server, logger *zap.Logger) (*adminS
 	if err != nil {
 		return nil, fmt.Errorf("admin port: %w", err)
 	}
+	server := newAdmin(handler, logger)
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("admin port", zap.Error(err))

@@ -130,6 +130,26 @@ func TestAdminPort(t *testing.T) {
 			t.Errorf("%s: %d, without %q:\n%s", path, code, want, body)
 		}
 	}
+	for path, want := range map[string]int{
+		"/debug/pprof/heap?gc=1":           200,
+		"/debug/pprof/profile?seconds=1":   200,
+		"/debug/pprof/profile?seconds=1h":  400,
+		"/debug/pprof/profile?seconds=999": 400,
+		"/debug/pprof/nothing":             404,
+		"/nothing":                         404,
+	} {
+		if code, body := get(t, server.admin, path); code != want {
+			t.Errorf("%s: %d, want %d: %s", path, code, want, body)
+		}
+	}
+	response, err := http.Post("http://"+server.admin+"/metrics", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST /metrics: %s", response.Status)
+	}
 	_, body := get(t, server.admin, "/metrics")
 	for _, name := range []string{"toolserver_build_info{", "go_goroutines", "process_resident_memory_bytes", "toolserver_running"} {
 		if !strings.Contains(body, name) {
@@ -146,11 +166,11 @@ func TestAdminPort(t *testing.T) {
 	if code, _ := get(t, server.admin, "/livez"); code != 200 {
 		t.Errorf("/livez while draining: %d, want 200", code)
 	}
-	response, err := stream.Recv()
+	first, err := stream.Recv()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Cancel(context.Background(), &pb.CancelRequest{ExecutionId: response.GetEvent().GetExecutionId()}); err != nil {
+	if _, err := client.Cancel(context.Background(), &pb.CancelRequest{ExecutionId: first.GetEvent().GetExecutionId()}); err != nil {
 		t.Fatal(err)
 	}
 	server.log.rest()

@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/files"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/turn"
+	"github.com/toolserver/toolserver/internal/trace"
 )
 
 // builtin returns the tools that are part of the server.
@@ -37,17 +38,17 @@ func builtin() []tools.Tool {
 
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
-func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
+func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
 	authenticator, err := c.Authentication.authenticator()
 	if err != nil {
 		return nil, err
 	}
-	return newServerWith(authenticator, auth.Local.Name, c, logger, metrics, tracing)
+	return newServerWith(authenticator, auth.Local.Name, c, logger, metrics, tracer)
 }
 
 // newServerWith is newServer with other callers: the workspace of the
 // configuration is that of owner.
-func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics *metrics.Registry, tracing bool) (*service.Server, error) {
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Version:       versionText(),
 		Reflection:    c.Reflection,
 		Channelz:      c.Channelz,
-		Tracing:       tracing,
+		Tracer:        tracer,
 	})
 	if err != nil {
 		return nil, err

@@ -4,18 +4,19 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
-	"go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/trace"
 )
 
 // tracingWanted reports whether the usual OTEL variables ask for traces.
@@ -39,36 +40,108 @@ func checkTracing() error {
 	return nil
 }
 
-// startTracing sends spans to where the OTEL variables say. stop sends what is
-// left, and tells the log if it could not.
-func startTracing(ctx context.Context, logger *zap.Logger) (stop func(context.Context), err error) {
+// startTracing returns a tracer that sends spans to where the OTEL variables
+// say. Shut it down to send what is left.
+func startTracing(logger *zap.Logger) (*trace.Tracer, error) {
 	if err := checkTracing(); err != nil {
 		return nil, err
 	}
-	config, err := otlpFromEnv()
+	config, err := tracingFromEnv()
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := otlptrace.New(ctx, &traceClient{config: config})
+	about, err := resourceFromEnv()
 	if err != nil {
 		return nil, err
 	}
-	about, err := resource.New(ctx,
-		resource.WithAttributes(
-			attribute.String("service.name", "toolserver"),
-			attribute.String("service.version", versionText())),
-		resource.WithTelemetrySDK(),
-		resource.WithFromEnv()) // last, so that it wins
+	collector, err := otlpFromEnv()
 	if err != nil {
 		return nil, err
 	}
-	provider := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithResource(about))
-	otel.SetTracerProvider(provider)
-	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("tracing", zap.Error(err)) }))
-	return func(ctx context.Context) {
-		if err := provider.Shutdown(ctx); err != nil {
-			logger.Warn("tracing: the last spans may be lost", zap.Error(err))
+	client, err := newTraceClient(collector, about)
+	if err != nil {
+		return nil, err
+	}
+	config.Export = client.export
+	config.Lost = func(err error) { logger.Warn("tracing", zap.Error(err)) }
+	return trace.New(config), nil
+}
+
+// tracingFromEnv reads the variables about which spans are sent, and when.
+func tracingFromEnv() (config trace.Config, err error) {
+	const variable = "OTEL_TRACES_SAMPLER"
+	sampler := cmp.Or(os.Getenv(variable), "parentbased_always_on")
+	base, parent := strings.CutPrefix(sampler, "parentbased_")
+	config.Sampler.IgnoreCaller = !parent
+	switch base {
+	case "always_on":
+	case "always_off":
+		config.Sampler.Skip = 1
+	case "traceidratio":
+		text := cmp.Or(os.Getenv(variable+"_ARG"), "1")
+		share, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(share >= 0 && share <= 1) {
+			return config, fmt.Errorf("%s_ARG=%s: want a share from 0 to 1", variable, text)
 		}
-	}, nil
+		config.Sampler.Skip = 1 - share
+	default:
+		return config, fmt.Errorf("%s=%s: want always_on, always_off or traceidratio, also with parentbased_ before it", variable, sampler)
+	}
+	for _, v := range []struct {
+		variable string
+		set      func(n int)
+	}{
+		{"OTEL_BSP_SCHEDULE_DELAY", func(n int) { config.Delay = time.Duration(n) * time.Millisecond }},
+		{"OTEL_BSP_EXPORT_TIMEOUT", func(n int) { config.Timeout = time.Duration(n) * time.Millisecond }},
+		{"OTEL_BSP_MAX_QUEUE_SIZE", func(n int) { config.Queue = n }},
+		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", func(n int) { config.Batch = n }},
+	} {
+		text := os.Getenv(v.variable)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 10_000_000 {
+			return config, fmt.Errorf("%s=%s: want a number from 1 to 10000000", v.variable, text)
+		}
+		v.set(n)
+	}
+	return config, nil
+}
+
+// resourceFromEnv returns what is told about this server. The variables win.
+func resourceFromEnv() ([]trace.Attribute, error) {
+	about := []trace.Attribute{
+		{Key: "service.name", Value: "toolserver"},
+		{Key: "service.version", Value: versionText()},
+		{Key: "telemetry.sdk.language", Value: "go"},
+		{Key: "telemetry.sdk.name", Value: "toolserver"},
+		{Key: "telemetry.sdk.version", Value: versionText()},
+	}
+	set := func(key, value string) {
+		i := slices.IndexFunc(about, func(a trace.Attribute) bool { return a.Key == key })
+		if i < 0 {
+			i, about = len(about), append(about, trace.Attribute{Key: key})
+		}
+		about[i].Value = value
+	}
+	const variable = "OTEL_RESOURCE_ATTRIBUTES"
+	for pair := range strings.SplitSeq(os.Getenv(variable), ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		if key = strings.TrimSpace(key); !ok || key == "" {
+			return nil, fmt.Errorf("%s: %q: want key=value", variable, pair)
+		}
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if err != nil || !utf8.ValidString(key+value) {
+			return nil, fmt.Errorf("%s: the value of %s is not percent-encoded UTF-8", variable, key)
+		}
+		set(key, value)
+	}
+	if name := os.Getenv("OTEL_SERVICE_NAME"); name != "" {
+		set("service.name", name)
+	}
+	return about, nil
 }

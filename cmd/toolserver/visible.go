@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -66,14 +65,18 @@ func seen(r rune) bool {
 		!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) && !unicode.Is(unicode.Variation_Selector, r)
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+// isPlain reports whether a word stands for itself in a shell.
+func isPlain(word string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
+	return word != "" && strings.Trim(word, letters) == ""
+}
 
 // visibleCommand writes the words of a command so that each can be told from
 // the next, with "…" for those that nobody knows.
 func visibleCommand(argv []string) string {
 	words := make([]string, len(argv))
 	for i, word := range argv {
-		if words[i] = visible(word); word != "…" && !plainWord.MatchString(word) {
+		if words[i] = visible(word); word != "…" && !isPlain(word) {
 			words[i] = visible(shellQuote(word))
 		}
 	}

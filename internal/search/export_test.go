@@ -41,7 +41,7 @@ func GrepText(p Pattern, o Options, text []byte, found func(File)) error {
 }
 
 // FileTypes is the table of types.
-var FileTypes = fileTypes
+var FileTypes = fileTypes()
 
 // Wide says that blocks of bytes are compared at once.
 func Wide() bool { return wide }

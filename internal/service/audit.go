@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/executor"
@@ -30,9 +28,7 @@ func (a *auditor) recorder(ctx context.Context, order *executor.Order, input too
 	if a.inputs {
 		proposed.Input = string(input.json)
 	}
-	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
-		proposed.Trace = span.TraceID().String()
-	}
+	proposed.Trace = rpcOf(ctx).span.Trace()
 	verdict := audit.Record{
 		Step: audit.Verdict, Policy: order.Policy,
 		Action: order.Verdict.Action.String(), Rule: order.Verdict.Rule, Reason: order.Verdict.Reason,

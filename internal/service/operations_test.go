@@ -6,6 +6,7 @@ package service_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,15 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -81,17 +79,12 @@ toolserver_queue 0
 // TestTraces proves that a call is one span that says which tool, session and
 // execution it was, in the trace of its caller.
 func TestTraces(t *testing.T) {
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	before, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()
-	otel.SetTracerProvider(provider)
-	otel.SetTextMapPropagator(propagation.TraceContext{})
-	t.Cleanup(func() {
-		otel.SetTracerProvider(before)
-		otel.SetTextMapPropagator(propagator)
-		provider.Shutdown(context.Background())
-	})
-	s := serve(t, func(c *service.Config) { c.Tracing = true })
+	var spans []*trace.Span
+	tracer := trace.New(trace.Config{Export: func(_ context.Context, batch []*trace.Span) error {
+		spans = append(spans, batch...)
+		return nil
+	}})
+	s := serve(t, func(c *service.Config) { c.Tracer = tracer })
 	ctx := withHeader(timeout(t), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	stream, err := s.dial("").ExecuteTool(ctx, asJSON("count", `{}`))
 	if err != nil {
@@ -102,20 +95,27 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.shutdown() // a span ends after the last event was sent
-	if n := len(spans.GetSpans()); n != 1 {
+	if err := tracer.Shutdown(timeout(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(spans); n != 1 {
 		t.Fatalf("%d spans, want 1", n)
 	}
-	span := spans.GetSpans()[0]
-	if id := span.SpanContext.TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" {
-		t.Errorf("trace %s, want the caller's", id)
+	span := spans[0]
+	if id := span.Trace(); id != "0af7651916cd43dd8448eb211c80319c" || fmt.Sprintf("%x", span.Parent) != "b7ad6b7169203331" {
+		t.Errorf("trace %s below %x, want the caller's", id, span.Parent)
+	}
+	if line := s.logs.FilterMessage("call").All()[0].ContextMap(); line["trace"] != span.Trace() {
+		t.Errorf("the line in the log is %v, want that it names the trace", line)
 	}
 	got := make(map[string]string)
 	for _, a := range span.Attributes {
-		got[string(a.Key)] = a.Value.AsString()
+		got[a.Key] = a.Value
 	}
 	for key, want := range map[string]string{
 		"toolserver.tool": "count", "toolserver.session": "default",
 		"toolserver.execution": events[0].GetExecutionId(), "toolserver.outcome": "succeeded",
+		"rpc.system.name": "grpc", "rpc.method": "toolserver.v1.ToolService/ExecuteTool", "rpc.response.status_code": "OK",
 	} {
 		if got[key] != want {
 			t.Errorf("attribute %s is %q, want %q", key, got[key], want)

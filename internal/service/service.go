@@ -14,14 +14,12 @@ import (
 	"runtime"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -33,6 +31,7 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -70,9 +69,12 @@ type Config struct {
 	// Version is what the server tells about itself.
 	Version string
 
+	// Tracer, if set, makes a span of every call.
+	Tracer *trace.Tracer
+
 	// Reflection lets clients ask for the schema of the services; Channelz lets
-	// operators look at connections; Tracing makes a span of every call.
-	Reflection, Channelz, Tracing bool
+	// operators look at connections.
+	Reflection, Channelz bool
 }
 
 var goVersion = runtime.Version()
@@ -122,9 +124,6 @@ func New(config Config) (*Server, error) {
 
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec(&s.shown))...)
-	if config.Tracing {
-		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler()))
-	}
 	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
 
 	pb.RegisterToolServiceServer(s.grpc, &toolService{
@@ -135,7 +134,7 @@ func New(config Config) (*Server, error) {
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission()})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
-		reflection.Register(s.grpc)
+		registerReflection(s.grpc)
 	}
 	if config.Channelz {
 		channelz.RegisterChannelzServiceToServer(s.grpc)
@@ -167,11 +166,11 @@ func (s *Server) admission() *admission {
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
 	return []link{
-		recoverPanics(s.config.Logger),       // outermost: a panic ends one call
-		telemetry(s.config.Logger, s.meters), // so that refusals are counted
-		authenticate(s.config.Authenticator), // who
-		onEntry(permit),                      // may they call this method at all
-		onMessage(s.admission().look),        // may this call run
+		recoverPanics(s.config.Logger),                        // outermost: a panic ends one call
+		telemetry(s.config.Logger, s.meters, s.config.Tracer), // so that refusals are counted
+		authenticate(s.config.Authenticator),                  // who
+		onEntry(permit),                                       // may they call this method at all
+		onMessage(s.admission().look),                         // may this call run
 	}
 }
 

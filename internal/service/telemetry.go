@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"runtime/debug"
@@ -11,16 +12,16 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -37,16 +38,34 @@ func recoverPanics(logger *zap.Logger) link {
 	return link{recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)}
 }
 
-// telemetry counts every call and writes one line about it to the log. What
-// the links below return as errors becomes a status here, in one place.
-func telemetry(logger *zap.Logger, meters *meters) link {
+// telemetry counts every call, writes one line about it to the log and makes a
+// span of it, if there is a tracer. What the links below return as errors becomes a status here, in one place.
+func telemetry(logger *zap.Logger, meters *meters, tracer *trace.Tracer) link {
 	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
 		r := &rpc{
 			logger: logger, meters: meters, method: method,
-			began: time.Now(), span: trace.SpanFromContext(ctx),
+			began: time.Now(), span: startSpan(ctx, tracer, method),
 		}
 		return context.WithValue(ctx, rpcKey{}, r), r.close
 	})
+}
+
+// startSpan begins the span of a call, in the trace of its caller.
+func startSpan(ctx context.Context, tracer *trace.Tracer, method string) *trace.Span {
+	if tracer == nil {
+		return nil
+	}
+	first := func(header string) string {
+		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) > 0 {
+			return values[0]
+		}
+		return ""
+	}
+	name := strings.TrimPrefix(method, "/")
+	span := tracer.Start(name, first("traceparent"), first("tracestate"))
+	span.Set("rpc.system.name", "grpc")
+	span.Set("rpc.method", name)
+	return span
 }
 
 type rpcKey struct{}
@@ -57,7 +76,7 @@ type rpcKey struct{}
 type rpc struct {
 	logger *zap.Logger
 	meters *meters
-	span   trace.Span
+	span   *trace.Span
 	began  time.Time
 
 	method     string
@@ -97,20 +116,15 @@ func (r *rpc) decoded(input []byte) { r.input = input }
 // follows notes which execution the call is about.
 func (r *rpc) follows(x *executor.Execution) {
 	r.session, r.tool, r.callID, r.execution = x.Order.Session.ID, x.Order.Tool, x.Order.CallID, x.ID
-	if r.span.IsRecording() {
-		r.span.SetAttributes(
-			attribute.String("toolserver.tool", r.tool),
-			attribute.String("toolserver.session", r.session),
-			attribute.String("toolserver.execution", r.execution))
-	}
+	r.span.Set("toolserver.tool", r.tool)
+	r.span.Set("toolserver.session", r.session)
+	r.span.Set("toolserver.execution", r.execution)
 }
 
 // ended notes how the execution ended.
 func (r *rpc) ended(outcome executor.Outcome) {
 	r.outcome = outcome
-	if r.span.IsRecording() {
-		r.span.SetAttributes(attribute.String("toolserver.outcome", outcome.String()))
-	}
+	r.span.Set("toolserver.outcome", outcome.String())
 }
 
 // close counts and logs the call, and returns the status it ends with.
@@ -125,7 +139,19 @@ func (r *rpc) close(err error) error {
 	if entry := r.logger.Check(level, "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}
+	r.span.Set("rpc.response.status_code", r.code.String())
+	r.span.Finish(failureOf(s))
 	return s.Err()
+}
+
+// failureOf returns what a span says of a status: nothing, if it tells of no
+// failure of the server.
+func failureOf(s *status.Status) string {
+	switch s.Code() {
+	case codes.Unknown, codes.DeadlineExceeded, codes.Unimplemented, codes.Internal, codes.Unavailable, codes.DataLoss:
+		return cmp.Or(s.Message(), s.Code().String())
+	}
+	return ""
 }
 
 // MarshalLogObject writes the line about the call.
@@ -148,8 +174,8 @@ func (r *rpc) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	if r.cause != nil {
 		line.AddString("error", r.cause.Error())
 	}
-	if trace := r.span.SpanContext(); trace.HasTraceID() {
-		line.AddString("trace", trace.TraceID().String())
+	if id := r.span.Trace(); id != "" {
+		line.AddString("trace", id)
 	}
 	return nil
 }

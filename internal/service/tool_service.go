@@ -271,7 +271,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Capabilities: s.registry.Capabilities,
 		Features: map[string]bool{
 			"reflection": config.Reflection, "channelz": config.Channelz,
-			"tracing": config.Tracing, "tls": config.TLS != nil,
+			"tracing": config.Tracer != nil, "tls": config.TLS != nil,
 		},
 		Authentication: config.Authenticator.Name(),
 		Principal:      principalOf(ctx).Name,

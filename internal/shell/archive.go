@@ -10,7 +10,7 @@ import (
 
 // tarOptions are the options of tar. Its first word may be options without a
 // dash, whose values follow in order.
-var tarOptions = readPrograms(`
+var tarOptions = onceTable(`
 tar: tar
   c,create=create x,extract,get=extract t,list=list r,append=create u,update=create A,catenate,concatenate=create d,diff,compare=compare delete=create
   f,file:=archive C,directory:=directory T,files-from:=names X,exclude-from:=read exclude: exclude-vcs strip-components: transform,xform:=transform O,to-stdout
@@ -20,14 +20,14 @@ tar: tar
   numeric-owner owner: group: mode: mtime: sort: S,sparse W,verify w,interactive wildcards no-wildcards anchored no-recursion remove-files=remove
   b,blocking-factor: N,newer,after-date: K,starting-file: one-file-system l o V,label: g,listed-incremental:=write no-overwrite-dir unlink-first U keep-directory-symlink
   warning: totals? utc full-time force-local null posix format: H: quoting-style: show-transformed-names help version no-same-permissions ignore-zeros i B
-`)["tar"]
+`)
 
 func tar(c *call, _ *program) {
 	words := c.words[1:]
 	if len(words) > 0 && words[0].known() && words[0].text != "" && words[0].text[0] != '-' {
 		words = oldStyle(words)
 	}
-	out := c.parse(tarOptions, words)
+	out := c.parse(tarOptions()["tar"], words)
 	archive, hasArchive := out.has("archive")
 	remote := hasArchive && strings.Contains(archive.text, ":") && !strings.HasPrefix(archive.text, "/") && !strings.HasPrefix(archive.text, ".")
 	if remote {
@@ -101,11 +101,12 @@ func (p parsed) count(does string) int {
 
 // oldStyle turns `tar xzf a.tar b` into `tar -x -z -f a.tar b`.
 func oldStyle(words []word) []word {
+	options := tarOptions()["tar"].options
 	var out []word
 	rest := words[1:]
 	for _, letter := range words[0].text {
 		out = append(out, lit("-"+string(letter)))
-		if o := tarOptions.options[string(letter)]; o != nil && o.value == needsValue && len(rest) > 0 {
+		if o := options[string(letter)]; o != nil && o.value == needsValue && len(rest) > 0 {
 			out = append(out, rest[0])
 			rest = rest[1:]
 		}
@@ -171,17 +172,17 @@ func unzip(c *call, _ *program) {
 	c.writes(beneath(dir), false)
 }
 
-var rsyncOptions = readPrograms(`
+var rsyncOptions = onceTable(`
 rsync: rsync
   a,archive r,recursive v,verbose q,quiet n,dry-run u,update inplace append l,links L,copy-links k,copy-dirlinks K,keep-dirlinks H,hard-links p,perms o,owner g,group t,times O,omit-dir-times D devices specials
   x,one-file-system z,compress P partial progress delete del delete-before delete-during delete-after delete-excluded force ignore-existing existing ignore-errors size-only checksum c h,human-readable i,itemize-changes stats
   exclude: include: filter: f: max-size: min-size: modify-window: timeout: bwlimit: chmod: port: info: debug: out-format: E,executability X,xattrs A,acls S,sparse W,whole-file m,prune-empty-dirs numeric-ids R,relative 0,from0 no-perms no-owner no-group no-times omit-link-times mkpath safe-links copy-unsafe-links help version
   e,rsh:=run rsync-path:=run exclude-from:=read include-from:=read files-from:=unsafe log-file:=write backup-dir:=write b,backup suffix: T,temp-dir:=write partial-dir:=write compare-dest:=read copy-dest:=read link-dest:=read write-batch:=write only-write-batch:=write read-batch:=read password-file:=read remove-source-files=move M,remote-option:=unsafe
-`)["rsync"]
+`)
 
 // rsync copies trees, here or to and from other machines.
 func rsync(c *call, _ *program) {
-	out := c.parse(rsyncOptions, c.words[1:])
+	out := c.parse(rsyncOptions()["rsync"], c.words[1:])
 	for i, w := range out.operands {
 		if host, ok := remoteHost(w); ok {
 			c.a.reaches(host, 0)

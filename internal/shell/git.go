@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -17,8 +18,7 @@ import (
 //go:embed gitprograms.txt
 var gitText string
 
-// gitCommands is read with the table of programs.
-var gitCommands = onceTable(&gitText)
+var gitCommands = sync.OnceValue(func() map[string]*program { return readPrograms(gitText) })
 
 // gitOwn are options of git itself that change nothing.
 var gitOwn = []string{"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P", "--no-lazy-fetch", "--no-advice"}

@@ -123,7 +123,7 @@ func (p *program) option(token string) {
 	}
 }
 
-// onceTable reads a table when it is first needed.
-func onceTable(text *string) func() map[string]*program {
-	return sync.OnceValue(func() map[string]*program { return readPrograms(*text) })
+// onceTable returns a table that is read when it is first needed.
+func onceTable(text string) func() map[string]*program {
+	return sync.OnceValue(func() map[string]*program { return readPrograms(text) })
 }

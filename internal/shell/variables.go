@@ -135,7 +135,7 @@ func printf(c *call) {
 }
 
 // builtinOptions are the options of builtins that take names of variables.
-var builtinOptions = readPrograms(`
+var builtinOptions = onceTable(`
 read: data
   r s e a:=name d: i: n: N: p: t: u: E
 mapfile: data
@@ -146,9 +146,9 @@ unset: data
   v f=function n
 `)
 
-func read(c *call) { c.takesAll(builtinOptions["read"]) }
+func read(c *call) { c.takesAll(builtinOptions()["read"]) }
 
-func mapfile(c *call) { c.takesAll(builtinOptions["mapfile"]) }
+func mapfile(c *call) { c.takesAll(builtinOptions()["mapfile"]) }
 
 func (c *call) takesAll(p *program) {
 	words := c.parse(p, c.words[1:])
@@ -163,7 +163,7 @@ func (c *call) takesAll(p *program) {
 }
 
 func wait(c *call) {
-	for _, o := range c.parse(builtinOptions["wait"], c.words[1:]).given {
+	for _, o := range c.parse(builtinOptions()["wait"], c.words[1:]).given {
 		if o.does == "name" {
 			c.takes(o.value)
 		}
@@ -182,7 +182,7 @@ func getopts(c *call) {
 }
 
 func unset(c *call) {
-	words := c.parse(builtinOptions["unset"], c.words[1:])
+	words := c.parse(builtinOptions()["unset"], c.words[1:])
 	for _, w := range words.operands {
 		if !w.known() || !isName(w.text) && !plainElement(w.text) {
 			if f, ok := c.s.funcs[w.text]; !ok || !w.known() || len(f.bodies) == 0 {

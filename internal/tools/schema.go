@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // appendSchema appends the JSON Schema of s, in the words of draft 2020-12.
@@ -99,6 +100,9 @@ func appendSchemaStrings(b []byte, list []string) []byte {
 // appendSchemaString leaves <, > and & as they are, which [json.Marshal] does
 // not: models read this.
 func appendSchemaString(b []byte, s string) []byte {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return append(append(append(b, '"'), s...), '"')
+	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)

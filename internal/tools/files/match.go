@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/aymanbagabas/go-udiff"
 
@@ -145,7 +146,7 @@ func apply(text string, edits []udiff.Edit) string {
 	return b.String()
 }
 
-var lineNumbers = regexp.MustCompile(`(?m)^\s*\d+\t`)
+var lineNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*\d+\t`) })
 
 const (
 	maxCandidates = 3
@@ -155,7 +156,7 @@ const (
 
 // nearest tells where a text comes near to one that was not found.
 func nearest(text, old string) string {
-	if plain := lineNumbers.ReplaceAllString(old, ""); plain != old && strings.Contains(toLF(text), toLF(plain)) {
+	if plain := lineNumbers().ReplaceAllString(old, ""); plain != old && strings.Contains(toLF(text), toLF(plain)) {
 		return " It has the line numbers that read_file shows: leave them and the tab out."
 	}
 	lines := splitted(text)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // patchKind is what a patch does to a file.
@@ -269,7 +270,9 @@ func (p *patchParser) line(h *hunk, line string) error {
 	return nil
 }
 
-var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$`)
+var hunkHead = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$`)
+})
 
 // unified reads a unified diff. strict takes the numbers of lines in hunk heads
 // at their word; without it, hunks end where something else begins.
@@ -368,7 +371,7 @@ func (p *patchParser) unifiedFile(strict bool) (filePatch, error) {
 }
 
 func (p *patchParser) unifiedHunk(strict bool) (hunk, error) {
-	head := hunkHead.FindStringSubmatch(p.lines[p.at])
+	head := hunkHead().FindStringSubmatch(p.lines[p.at])
 	if head == nil {
 		return hunk{}, p.fail("want @@ -line,count +line,count @@, not %.60q", p.lines[p.at])
 	}
