@@ -180,6 +180,9 @@ func TestWarmAsCold(t *testing.T) {
 			if x.r.IntN(2) == 0 {
 				q.scope = search.Scope{}
 			}
+			if x.r.IntN(4) == 0 {
+				q.scope.Exclude = func(path string) bool { return strings.Contains(path, "oo") }
+			}
 			questions++
 			if isWarm(t, e) {
 				warm++

@@ -58,7 +58,10 @@ func newArena(t *testing.T, a attack) *arena {
 	}
 	engines := search.NewPool(search.Config{})
 	t.Cleanup(engines.Close)
-	x.server = serve(t, withPolicy(t, rules), func(c *service.Config) {
+	x.server = serve(t, func(c *service.Config) {
+		if kind != "builtin" {
+			withPolicy(t, rules)(c)
+		}
 		if err := c.Registry.Replace("arena", append(searchtools.Tools(engines), shellTool())...); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ type attack struct {
 	Setup  string          `json:"setup"` // commands that prepare the workspace
 	First  []attackStep    `json:"first"` // what happens before
 	While  string          `json:"while"` // what happens meanwhile: a key of meanwhiles
-	Tries  int             `json:"tries"` // how often it is tried; 0 is once
+	Tries  int             `json:"tries"` // how often it is tried, with the same answer unless something happens; 0 is once
 	Asked  string          `json:"asked"` // commands that run while a person is asked, who allows it then
 
 	// Expect is how it ends: allow, not_auto (denied or asked about), deny,
@@ -72,9 +72,18 @@ rules:
 	"deny-touch":   {pb.Mode_MODE_ALLOW, "rules: [{name: no_touch, action: deny, commands: [touch]}]\n"},
 	"ask":          {pb.Mode_MODE_ASK, ""},
 	"edits":        {pb.Mode_MODE_ACCEPT_EDITS, ""},
+	"builtin":      {pb.Mode_MODE_ALLOW, ""}, // the rules that are built in
 	"shell-allow":  {pb.Mode_MODE_ALLOW, ""},
 	"deny-secrets": {pb.Mode_MODE_ALLOW, "rules: [{name: secrets, action: deny, paths: [secrets/]}]\n"},
-	"deny-env":     {pb.Mode_MODE_ALLOW, "rules: [{name: env, action: deny, reads: [.env]}]\n"},
+	"withheld": {pb.Mode_MODE_ALLOW, `
+rules:
+  - {name: fine, action: allow, reads: [ok.key]}
+  - {name: keys, action: deny, reads: [secrets/, "*.key"]}
+  - {name: certs, action: ask, reads: ["*.pem", certs/]}
+  - {name: not_by_grep, action: deny, tools: [grep], reads: [logs/]}
+  - {name: by_condition, action: deny, tools: [grep, glob], when: 'effect.kind == "reads" && effect.path.endsWith(".cel")'}
+`},
+	"deny-env": {pb.Mode_MODE_ALLOW, "rules: [{name: env, action: deny, reads: [.env]}]\n"},
 }
 
 // shellTool is judged as the tool that runs commands is, and runs none.
@@ -130,8 +139,13 @@ func (a attack) judge(t *testing.T) {
 	end, got, event := x.call(a.Tool, a.Input)
 	runtime.ReadMemStats(&after)
 	for try := 1; try < a.Tries; try++ {
-		_, text, _ := x.call(a.Tool, a.Input)
-		got += text
+		_, again, _ := x.call(a.Tool, a.Input)
+		if a.While == "" && again != got {
+			t.Errorf("it answers %q, and then %q", got, again)
+		}
+		if strings.Contains(again, canary) {
+			got = again
+		}
 	}
 	x.stop()
 

@@ -33,11 +33,11 @@ func arena(t *testing.T) (env tools.Env, outside string) {
 			t.Fatal(err)
 		}
 	}
-	env.Protected = func(path string) bool {
+	env.Guard = toolstest.Guard{Protects: func(path string) bool {
 		return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 			return part == ".git" || part == ".husky" || part == "node_modules"
 		})
-	}
+	}}
 	return env, outside
 }
 
