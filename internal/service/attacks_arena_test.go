@@ -56,13 +56,11 @@ func newArena(t *testing.T, a attack) *arena {
 	if strings.Contains(rules, "%s") {
 		rules = fmt.Sprintf(rules, more)
 	}
-	engines := search.NewPool(search.Config{})
-	t.Cleanup(engines.Close)
 	x.server = serve(t, func(c *service.Config) {
 		if kind != "builtin" {
 			withPolicy(t, rules)(c)
 		}
-		if err := c.Registry.Replace("arena", append(searchtools.Tools(engines), shellTool())...); err != nil {
+		if err := c.Registry.Replace("arena", append(searchtools.Tools(search.NewPool(search.Config{})), shellTool())...); err != nil {
 			t.Fatal(err)
 		}
 	})
