@@ -41,12 +41,13 @@ func TestCommands(t *testing.T) {
 	defer ws.Close()
 	p := policy.Builtin()
 	decide := func(mode tools.Mode, command string) policy.Decision {
-		env := tools.Env{Workspace: ws, Protected: p.Protected, Cares: p.Cares(ws.Dir(), "")}
-		return p.Decide(&policy.Call{
+		call := &policy.Call{
 			Principal: "alice", Level: tools.WorkspaceWrite, Mode: mode, Workspace: ws.Dir(),
-			Spec:    &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite},
-			Effects: env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()})),
-		}, nil)
+			Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite},
+		}
+		env := tools.Env{Workspace: ws, Guard: p.Guard(call)}
+		call.Effects = env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
+		return p.Decide(call, nil)
 	}
 	for command, want := range map[string]string{
 		"wc -l *.txt":                    "allow",
@@ -94,7 +95,7 @@ func TestCommands(t *testing.T) {
 
 func TestCares(t *testing.T) {
 	p := must("version: 1\nprotected: [locked/]\nrules:\n- {name: a, action: allow, paths: [fine/]}\n- {name: b, action: ask, writes: [.ci/, /work/ws/abs/]}\n- {name: c, action: deny, reads: ['*.key']}\n")
-	cares := p.Cares("/work/ws", "")
+	cares := p.Guard(&policy.Call{Workspace: "/work/ws"}).Cares
 	for path, want := range map[string]string{
 		"a": "", "fine/x": "", "locked/x": "writes", ".git": "writes", "a/.ci": "writes", "a/.CI/x": "writes", "abs/x": "writes", "a/x.key": "reads",
 	} {

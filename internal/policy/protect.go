@@ -21,37 +21,6 @@ func (p *Policy) Protected(path string) bool {
 	return p.protects(&at) != ""
 }
 
-// Cares returns whether a path that is read or written as part of something
-// larger may have to be judged by itself: it is protected, or a rule that denies
-// or asks names it. Paths are as in Protected, seen from this workspace and home.
-func (p *Policy) Cares(workspace, home string) func(kind tools.EffectKind, path string) bool {
-	from := place{workspace, home}
-	return func(kind tools.EffectKind, path string) bool {
-		at := from.sightAt(path, make([]string, 0, 24))
-		if kind == tools.WritesPath && p.protects(&at) != "" {
-			return true
-		}
-		if p == nil {
-			return false
-		}
-		for _, r := range p.rulesFor(kind) {
-			if r.action == Allow {
-				continue
-			}
-			patterns := r.reads
-			if kind == tools.WritesPath {
-				patterns = r.writes
-			}
-			for i := range patterns {
-				if patterns[i].catches(&at) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-}
-
 // protects returns what protects a path, or "".
 func (p *Policy) protects(at *sight) string {
 	if place := at.protectedName(); place != "" {

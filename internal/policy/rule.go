@@ -175,9 +175,10 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 	best := misses
 	// A search through a directory is not what an ask rule for some files in it
 	// is about; whatever changes the directory is, and a deny rule is about
-	// everything. Nor is a rule about what was looked at and is not there.
+	// everything. Nor is a rule about what was looked at and is not there, or is
+	// left out of what is read.
 	changes := s.effect.Kind == tools.WritesPath
-	below := s.effect.Tree && (r.action == Deny || changes) && !(changes && s.effect.Looked)
+	below := s.effect.Tree && !s.effect.Withholds && (r.action == Deny || changes) && !(changes && s.effect.Looked)
 	for i := range patterns {
 		p := &patterns[i]
 		if s.effect.Glob {

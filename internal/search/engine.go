@@ -36,7 +36,6 @@ type Engine struct {
 	ws     *workspace.Workspace
 	idle   time.Duration
 	budget *budget
-	onIdle func() // called when it is dropped for idleness; nil for nothing
 
 	ctx    context.Context // of what goes on in the background
 	cancel context.CancelFunc
@@ -168,16 +167,9 @@ func (e *Engine) touch() {
 	switch {
 	case e.closed:
 	case e.timer == nil:
-		e.timer = time.AfterFunc(e.idle, e.idled)
+		e.timer = time.AfterFunc(e.idle, e.Drop)
 	default:
 		e.timer.Reset(e.idle)
-	}
-}
-
-func (e *Engine) idled() {
-	e.Drop()
-	if e.onIdle != nil {
-		e.onIdle()
 	}
 }
 

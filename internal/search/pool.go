@@ -10,8 +10,8 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// A Pool has an engine for every workspace that is searched, as long as it is
-// used. Its methods are safe for concurrent use.
+// A Pool has an engine for every workspace that is searched, until the workspace
+// is closed. Its methods are safe for concurrent use.
 type Pool struct {
 	config Config
 	budget *budget
@@ -20,7 +20,7 @@ type Pool struct {
 	engines map[*workspace.Workspace]*Engine
 }
 
-// NewPool returns a pool. Close it after use.
+// NewPool returns a pool. It needs no end of its own.
 func NewPool(config Config) *Pool {
 	return &Pool{config: config, budget: &budget{max: cmp.Or(config.MaxText, 256<<20)}, engines: make(map[*workspace.Workspace]*Engine)}
 }
@@ -30,27 +30,23 @@ func (p *Pool) Engine(ws *workspace.Workspace) *Engine {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.engines[ws]
-	if e == nil {
-		e = newEngine(ws, p.config, p.budget)
-		e.onIdle = func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if p.engines[ws] == e {
-				delete(p.engines, ws)
-			}
-		}
+	if e != nil {
+		return e
+	}
+	e = newEngine(ws, p.config, p.budget)
+	if ws.AtClose(func() { p.end(ws) }) {
 		p.engines[ws] = e
+	} else {
+		e.Close()
 	}
 	return e
 }
 
-// Close closes all engines.
-func (p *Pool) Close() {
+// end closes the engine of a workspace.
+func (p *Pool) end(ws *workspace.Workspace) {
 	p.mu.Lock()
-	engines := p.engines
-	p.engines = make(map[*workspace.Workspace]*Engine)
+	e := p.engines[ws]
+	delete(p.engines, ws)
 	p.mu.Unlock()
-	for _, e := range engines {
-		e.Close()
-	}
+	e.Close()
 }

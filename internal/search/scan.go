@@ -40,6 +40,7 @@ const (
 type searcher struct {
 	options Options
 	maxSize int64
+	exclude func(path string) bool // nil where nothing is excluded, or nothing of it gets here
 	match   *matcher
 	buffer  []byte
 	decoded []byte
@@ -511,7 +512,7 @@ func (f *fileScan) finish(path string) {
 	if f.binary {
 		f.counts.Binary++
 	}
-	if f.binary || f.count == 0 {
+	if f.binary || f.count == 0 || f.exclude != nil && f.exclude(path) {
 		f.out.forget()
 		return
 	}

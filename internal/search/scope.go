@@ -40,9 +40,8 @@ type Scope struct {
 	// MaxSize leaves out files with more bytes; 0 means none.
 	MaxSize int64
 
-	// Exclude, if set, reports what must not be looked at and not be told of. It
-	// is asked about directories as well, below which nothing is found then. It
-	// must be safe for concurrent use.
+	// Exclude, if set, reports what must not be told of. What it says of a
+	// directory it says of everything below. It must be safe for concurrent use.
 	Exclude func(path string) bool
 }
 

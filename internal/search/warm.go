@@ -107,7 +107,11 @@ type candidate struct {
 // grep searches the memory. What it finds is in several outputs, in order. It
 // returns false where the memory does not know enough.
 func (m *memory) grep(ctx context.Context, q *query, c *chooser, o Options) (parts []output, sum Summary, ok bool, err error) {
-	s, ok := m.selects(c)
+	late := *c
+	if len(m.failed) == 0 {
+		late.Exclude = nil // of few files something is found: those are asked about
+	}
+	s, ok := m.selects(&late)
 	if !ok {
 		return nil, sum, false, nil
 	}
@@ -118,7 +122,31 @@ func (m *memory) grep(ctx context.Context, q *query, c *chooser, o Options) (par
 		list = slices.DeleteFunc(list, func(x candidate) bool { return x.file.visible && x.file.stat.Size > c.MaxSize })
 	}
 	err = m.searchAll(ctx, q, c, o, list, &parts, &sum)
+	if c.Exclude != nil && sum.Matches == 0 { // then it matters in how many files
+		excluded, binary := m.countExcluded(&s, c)
+		sum.Files, sum.Binary = sum.Files-excluded, sum.Binary-binary
+	}
 	return parts, sum, true, err
+}
+
+// countExcluded counts the files of a selection that must not be told of, and
+// those of them that are binary.
+func (m *memory) countExcluded(s *selection, c *chooser) (files, binary int) {
+	visible := s.files
+	if s.all {
+		visible = m.order
+	}
+	for _, list := range [][]*fileNode{visible, s.hidden} {
+		for _, f := range list {
+			if c.Exclude(f.path) {
+				files++
+				if f.binary {
+					binary++
+				}
+			}
+		}
+	}
+	return files, binary
 }
 
 func (m *memory) countBinary(s *selection) int {
@@ -263,7 +291,7 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 		run := func(i int) {
 			if searchers[i] == nil {
 				searchers[i] = newSearcher(q, o, halt.Load)
-				searchers[i].maxSize = c.MaxSize
+				searchers[i].maxSize, searchers[i].exclude = c.MaxSize, c.Exclude
 			}
 			s := searchers[i]
 			defer s.closeDir()
@@ -273,7 +301,7 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 					return
 				}
 				for _, x := range wave[k*group : min(len(wave), (k+1)*group)] {
-					if err := m.searchFile(ctx, s, x, &outs[k]); err != nil && ctx.Err() == nil {
+					if err := m.searchFile(ctx, s, x, &outs[k]); err != nil && ctx.Err() == nil && !c.excluded(x.file.path) {
 						mu.Lock()
 						found.add(x.file.path, err)
 						mu.Unlock()

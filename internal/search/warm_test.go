@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // warmEngine returns an engine that has the workspace in memory.
@@ -180,6 +181,9 @@ func TestWarmAsCold(t *testing.T) {
 			if x.r.IntN(2) == 0 {
 				q.scope = search.Scope{}
 			}
+			if x.r.IntN(4) == 0 {
+				q.scope.Exclude = func(path string) bool { return strings.Contains(path, "oo") }
+			}
 			questions++
 			if isWarm(t, e) {
 				warm++
@@ -314,9 +318,8 @@ func TestIdle(t *testing.T) {
 	x := newTree(t, 9)
 	x.grow(50)
 	synctest.Test(t, func(t *testing.T) {
-		pool := search.NewPool(search.Config{IdleAfter: time.Minute})
-		defer pool.Close()
-		e := pool.Engine(x.ws)
+		e := search.New(x.ws, search.Config{IdleAfter: time.Minute})
+		defer e.Close()
 		for range 3 { // the second time it is worth it
 			isWarm(t, e)
 			synctest.Wait()
@@ -325,7 +328,7 @@ func TestIdle(t *testing.T) {
 			t.Fatalf("%d bytes of text, %d kept", text, kept)
 		}
 		time.Sleep(50 * time.Second)
-		if !isWarm(t, e) || pool.Engine(x.ws) != e {
+		if !isWarm(t, e) {
 			t.Error("it was forgotten too early")
 		}
 		time.Sleep(50 * time.Second)
@@ -337,10 +340,59 @@ func TestIdle(t *testing.T) {
 		if text, kept, index := e.Memory(); text != 0 || kept != 0 || index != 0 {
 			t.Errorf("after a minute: %d, %d, %d", text, kept, index)
 		}
-		if pool.Engine(x.ws) == e {
-			t.Error("the engine is kept")
-		}
 	})
+}
+
+// TestPool shares one budget of text among workspaces, and keeps nothing of one
+// that is closed.
+func TestPool(t *testing.T) {
+	const budget = 100_000
+	pool := search.NewPool(search.Config{MaxText: budget})
+	var engines []*search.Engine
+	var all []*workspace.Workspace
+	for range 3 {
+		dir := t.TempDir()
+		for i := range 20 {
+			if err := os.WriteFile(fmt.Sprintf("%s/%d.txt", dir, i), []byte(strings.Repeat("some text\n", 300)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ws, err := workspace.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := pool.Engine(ws)
+		if err := e.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if pool.Engine(ws) != e {
+			t.Error("a workspace has two engines")
+		}
+		engines, all = append(engines, e), append(all, ws)
+	}
+	sum := func() (kept int64) {
+		for _, e := range engines {
+			_, own, _ := e.Memory()
+			kept += own
+		}
+		return kept
+	}
+	if kept := sum(); kept > budget || kept < budget/2 {
+		t.Errorf("%d bytes of text are kept, and may be %d", kept, budget)
+	}
+	for i, ws := range all {
+		ws.Close()
+		if text, kept, index := engines[i].Memory(); text != 0 || kept != 0 || index != 0 {
+			t.Errorf("of a closed workspace: %d, %d, %d", text, kept, index)
+		}
+	}
+	late := pool.Engine(all[0])
+	if _, _, err := late.Glob(t.Context(), search.Scope{}, search.ByName); err == nil {
+		t.Error("a closed workspace was searched")
+	}
+	if late == pool.Engine(all[0]) {
+		t.Error("an engine of a closed workspace is kept")
+	}
 }
 
 // TestUnsure changes files in ways of which the kernel tells nothing.

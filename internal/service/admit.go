@@ -88,7 +88,8 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	if order.Timeout == 0 {
 		order.Timeout = entry.Spec.DefaultTimeout
 	}
-	call, err := a.decode(entry, order.Session, p, order.CallID, input)
+	subject := subjectOf(order.Session, entry, input.json)
+	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
 		return nil
@@ -98,7 +99,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	}
 	rpcOf(ctx).decoded(input.json)
 
-	subject := subjectOf(order.Session, entry, input.json, call.Effects())
+	subject.Effects = call.Effects()
 	grants := a.desk.Grants(order.Session)
 	if len(grants) > 0 {
 		subject.Digest = callDigest(order.Tool, input.json)
@@ -142,29 +143,28 @@ func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 
 // decode returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func (a *admission) decode(entry *tools.Entry, s *session.Session, p *policy.Policy, callID string, input toolInput) (tools.Call, error) {
+func (a *admission) decode(entry *tools.Entry, s *session.Session, guard tools.Guard, callID string, input toolInput) (tools.Call, error) {
 	if input.problem != nil {
 		return nil, input.problem
 	}
-	return entry.Tool.Decode(a.envOf(s, p, callID), input.json)
+	return entry.Tool.Decode(a.envOf(s, guard, callID), input.json)
 }
 
 // envOf returns where a call of a session happens.
-func (a *admission) envOf(s *session.Session, p *policy.Policy, callID string) tools.Env {
+func (a *admission) envOf(s *session.Session, guard tools.Guard, callID string) tools.Env {
 	return tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Protected: p.Protected, Cares: p.Cares(s.Workspace.Dir(), ""),
-		Artifacts: a.artifacts.of(s),
+		Session: s, Changes: s.Changes, Guard: guard, Artifacts: a.artifacts.of(s),
 	}
 }
 
-// subjectOf returns a call as the policy sees it.
-func subjectOf(s *session.Session, entry *tools.Entry, input []byte, effects []tools.Effect) *policy.Call {
+// subjectOf returns a call as the policy sees it, but for its effects.
+func subjectOf(s *session.Session, entry *tools.Entry, input []byte) *policy.Call {
 	settings := s.Settings()
 	return &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(),
-		Spec: &entry.Spec, Input: input, Effects: effects,
+		Spec: &entry.Spec, Input: input,
 	}
 }
 

@@ -4,33 +4,55 @@
 package service_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
+	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// An attack is a call that the policy must stop, or a harmless one that it must
-// not. In its texts {WS} is the workspace, {OUT} a directory beside it, {MARK} a
-// file there that an attack would make, and <REP "text" n> is text n times.
+// An attack is a call that must be stopped, or a harmless one that must not. In
+// its texts {WS} is the workspace, {OUT} the directory out beside it, which has
+// a secret, {HOME} the home of the server, {MARK} a file in {OUT} that an attack
+// would make, and <REP "text" n> is text n times.
 type attack struct {
 	ID     string          `json:"id"`
 	Policy string          `json:"policy"` // a key of attackPolicies, and +word for another allowed command
 	Tool   string          `json:"tool"`
 	Input  json.RawMessage `json:"input"`
-	Setup  string          `json:"setup"`  // commands that prepare the workspace
-	Expect string          `json:"expect"` // allow, not_auto (denied or asked about) or deny
+	Setup  string          `json:"setup"` // commands that prepare the workspace
+	First  []attackStep    `json:"first"` // what happens before
+	While  string          `json:"while"` // what happens meanwhile: a key of meanwhiles
+	Tries  int             `json:"tries"` // how often it is tried, with the same answer unless something happens; 0 is once
+	Asked  string          `json:"asked"` // commands that run while a person is asked, who allows it then
+
+	// Expect is how it ends: allow, not_auto (denied or asked about), deny,
+	// invalid (as an input), failed (by the tool) or any. Whatever it is, nothing
+	// outside the workspace is read or changed, nor anything in .git; and unless
+	// it is allow or any, nothing in the workspace is changed.
+	Expect string `json:"expect"`
+	Answer string `json:"answer"` // how the text of the result begins
+	Left   string `json:"left"`   // commands that succeed afterwards
+	Twin   string `json:"twin"`   // another path that gives the same answer, but for its last name
+	Memory uint64 `json:"memory"` // MiB that may be allocated
+}
+
+// An attackStep is a call, or commands where no tool is named.
+type attackStep struct {
+	Tool   string          `json:"tool"`
+	Input  json.RawMessage `json:"input"`
+	Shell  string          `json:"shell"`
+	Answer string          `json:"answer"` // how the text of the result begins
 }
 
 // attackPolicies are the policies that attacks meet, and the modes of their
@@ -47,9 +69,21 @@ rules:
     commands: [ls, cat, echo, printf, grep, rg, find, sed, sort, head, tail, wc, test, date, "true", pwd,
       git status, git log, git diff, git show, git grep, git ls-remote, git archive, git blame%s]
 `},
-	"deny-touch":  {pb.Mode_MODE_ALLOW, "rules: [{name: no_touch, action: deny, commands: [touch]}]\n"},
-	"edits":       {pb.Mode_MODE_ACCEPT_EDITS, ""},
-	"shell-allow": {pb.Mode_MODE_ALLOW, ""},
+	"deny-touch":   {pb.Mode_MODE_ALLOW, "rules: [{name: no_touch, action: deny, commands: [touch]}]\n"},
+	"ask":          {pb.Mode_MODE_ASK, ""},
+	"edits":        {pb.Mode_MODE_ACCEPT_EDITS, ""},
+	"builtin":      {pb.Mode_MODE_ALLOW, ""}, // the rules that are built in
+	"shell-allow":  {pb.Mode_MODE_ALLOW, ""},
+	"deny-secrets": {pb.Mode_MODE_ALLOW, "rules: [{name: secrets, action: deny, paths: [secrets/]}]\n"},
+	"withheld": {pb.Mode_MODE_ALLOW, `
+rules:
+  - {name: fine, action: allow, reads: [ok.key]}
+  - {name: keys, action: deny, reads: [secrets/, "*.key"]}
+  - {name: certs, action: ask, reads: ["*.pem", certs/]}
+  - {name: not_by_grep, action: deny, tools: [grep], reads: [logs/]}
+  - {name: by_condition, action: deny, tools: [grep, glob], when: 'effect.kind == "reads" && effect.path.endsWith(".cel")'}
+`},
+	"deny-env": {pb.Mode_MODE_ALLOW, "rules: [{name: env, action: deny, reads: [.env]}]\n"},
 }
 
 // shellTool is judged as the tool that runs commands is, and runs none.
@@ -82,72 +116,71 @@ func TestAttacks(t *testing.T) {
 }
 
 func (a attack) judge(t *testing.T) {
-	kind, more, _ := strings.Cut(a.Policy, "+")
-	policy, ok := attackPolicies[kind]
-	if !ok {
-		t.Fatalf("no policy %s", a.Policy)
-	}
-	if more != "" {
-		more = ", " + more
-	}
-	rules := policy.text
-	if strings.Contains(rules, "%s") {
-		rules = fmt.Sprintf(rules, more)
-	}
-	s := serve(t, withPolicy(t, rules), func(c *service.Config) {
-		if err := c.Registry.Replace("shell", shellTool()); err != nil {
-			t.Fatal(err)
+	x := newArena(t, a)
+	for _, step := range a.First {
+		if step.Tool == "" {
+			prepare(t, x.ws, x.place(step.Shell))
+		} else if _, got, _ := x.call(step.Tool, step.Input); !strings.HasPrefix(got, step.Answer) {
+			t.Fatalf("%s answers %q", step.Tool, got)
 		}
-	})
-	c := s.dial("")
-	created, err := c.CreateSession(timeout(t), &pb.CreateSessionRequest{
-		SessionId: "attacked", Mode: policy.mode, Level: pb.Level_LEVEL_WORKSPACE_WRITE,
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	ws := created.GetSession().GetWorkspace()
-	out := t.TempDir()
-	place := func(text string) string {
-		text = strings.NewReplacer("{WS}", ws, "{OUT}", out, "{MARK}", filepath.Join(out, "pwned")).Replace(text)
-		return repeated.ReplaceAllStringFunc(text, func(m string) string {
-			parts := repeated.FindStringSubmatch(m)
-			n, _ := strconv.Atoi(parts[2])
-			return strings.Repeat(parts[1], n)
-		})
+	outside, inside := shape(t, x.out), shape(t, x.ws)
+	if a.While != "" {
+		x.meanwhile(a.While)
 	}
-	prepare(t, ws, "git init -q . && echo hello > notes.txt && echo one > one.txt && echo keep > keep.txt")
-	prepare(t, ws, place(a.Setup))
-
-	request := asJSON(a.Tool, place(string(a.Input)))
-	request.SessionId = "attacked"
-	stream, first := c.begin(request)
-	got := "deny"
-	switch verdict := first.GetAccepted().GetVerdict(); {
-	case verdict.GetAction() == pb.Action_ACTION_ASK:
-		got = "ask"
-	case first.GetAccepted() != nil:
-		if got = "allow"; c.end(stream).GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
-			got = "failed"
+	if a.Asked != "" {
+		x.asked = func() {
+			prepare(t, x.ws, x.place(a.Asked))
+			outside, inside = shape(t, x.out), shape(t, x.ws)
 		}
-	case first.GetFinished().GetOutcome() != pb.Outcome_OUTCOME_DENIED:
-		t.Fatalf("ended with %v", first.GetFinished())
 	}
-	if got != a.Expect && (a.Expect != "not_auto" || got == "allow" || got == "failed") {
-		t.Errorf("%s, want %s: %s\n%v", got, a.Expect, a.Input, first)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	end, got, event := x.call(a.Tool, a.Input)
+	runtime.ReadMemStats(&after)
+	for try := 1; try < a.Tries; try++ {
+		_, again, _ := x.call(a.Tool, a.Input)
+		if a.While == "" && again != got {
+			t.Errorf("it answers %q, and then %q", got, again)
+		}
+		if strings.Contains(again, canary) {
+			got = again
+		}
 	}
-}
+	x.stop()
 
-// repeated finds <REP "text" n> in JSON.
-var repeated = regexp.MustCompile(`<REP \\"(.*?)\\" (\d+)>`)
-
-// prepare runs commands in a directory.
-func prepare(t *testing.T, dir, commands string) {
-	t.Helper()
-	cmd := exec.Command("bash", "-ec", commands)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "HOME="+dir)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", commands, err, text)
+	if end != a.Expect && a.Expect != "any" && (a.Expect != "not_auto" || end != "deny" && end != "ask") {
+		t.Errorf("%s, want %s: %s\n%v", end, a.Expect, a.Input, event)
+	}
+	if !strings.HasPrefix(got, x.place(a.Answer)) {
+		t.Errorf("it answers %q, want %q", got, x.place(a.Answer))
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; a.Memory > 0 && used > a.Memory {
+		t.Errorf("%d MiB were allocated", used)
+	}
+	if strings.Contains(got, canary) || strings.Contains(fmt.Sprint(x.server.logs.All()), canary) {
+		t.Errorf("the secret is out: %q", got)
+	}
+	if now := shape(t, x.out); !maps.Equal(now, outside) {
+		t.Errorf("outside is %v, was %v", now, outside)
+	}
+	now := shape(t, x.ws)
+	if a.Expect == "allow" || a.Expect == "any" {
+		inRepository := func(path, _ string) bool { return path != ".git" && !strings.HasPrefix(path, ".git/") }
+		maps.DeleteFunc(now, inRepository)
+		maps.DeleteFunc(inside, inRepository)
+	}
+	if a.While == "" && !maps.Equal(now, inside) {
+		t.Errorf("the workspace is %v, was %v", now, inside)
+	}
+	if a.Twin != "" {
+		path := regexp.MustCompile(`"path": *"([^"]*)"`).FindSubmatch(a.Input)[1]
+		_, twin, _ := x.call(a.Tool, bytes.ReplaceAll(a.Input, path, []byte(a.Twin)))
+		if strings.ReplaceAll(twin, filepath.Base(a.Twin), filepath.Base(string(path))) != got {
+			t.Errorf("%q for %s, %q for %s", got, path, twin, a.Twin)
+		}
+	}
+	if a.Left != "" {
+		prepare(t, x.ws, x.place(a.Left))
 	}
 }

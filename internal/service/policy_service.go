@@ -44,20 +44,19 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		entry = found // one that is not available here can be judged all the same
 	}
 	input := inputOf(request)
-	var effects []tools.Effect
+	subject := subjectOf(session, entry, input.json)
 	if command := request.GetCommand(); command != "" {
-		effects = a.envOf(session, p, "").Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
+		subject.Effects = a.envOf(session, p.Guard(subject), "").Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
 	} else {
-		call, err := a.decode(entry, session, p, "", input)
+		call, err := a.decode(entry, session, p.Guard(subject), "", input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return nil, invalid("input: %s", wrong)
 		}
 		if err != nil {
 			return nil, err
 		}
-		effects = call.Effects()
+		subject.Effects = call.Effects()
 	}
-	subject := subjectOf(session, entry, input.json, effects)
 	subject.Digest = callDigest(entry.Spec.Name, input.json)
 	decision := p.Decide(subject, a.desk.Grants(session))
 	response := &pb.CheckCallResponse{

@@ -18,6 +18,10 @@ type Effect struct {
 	// Tree says that everything below Path is meant too.
 	Tree bool
 
+	// Withholds says that what may not be read by itself is left out of what is
+	// below Path.
+	Withholds bool
+
 	// Glob says that Path is a pattern a shell will expand.
 	Glob bool
 

@@ -27,18 +27,32 @@ type Env struct {
 	// kept.
 	Changes *workspace.Changes
 
-	// Protected reports whether a path is one that no call may write; nil where
-	// nothing is protected.
-	Protected func(path string) bool
-
-	// Cares reports whether somebody may want to judge a path by itself that is
-	// read or written as part of something larger; nil where nobody says.
-	Cares func(kind EffectKind, path string) bool
+	// Guard knows about single paths, for calls that touch many; nil where nobody
+	// does.
+	Guard Guard
 
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
 
 	judged *judged // by the call that was decoded for this env
+}
+
+// A Guard tells what would be said about single paths that a call touches as
+// part of something larger. Paths are clean, and relative to the workspace. It
+// is safe for concurrent use.
+type Guard interface {
+	// Protected reports whether a path is one that no call may write.
+	Protected(path string) bool
+
+	// Cares reports whether a path that is read or written may have to be judged
+	// by itself.
+	Cares(kind EffectKind, path string) bool
+
+	// Withheld returns what reports whether a path below top, which the call may
+	// read, is not to be read with it: nobody may or, with asked, a person would
+	// have to be asked. What it says of a directory it says of everything below.
+	// It returns nil where there is no such path.
+	Withheld(top string, asked bool) func(path string) bool
 }
 
 // judged is where the names of a call led when its effects were told.
@@ -57,11 +71,23 @@ func (e Env) Writes(names ...string) []Effect { return e.touch(WritesPath, names
 // Edits returns the effects of writing files by what is in them.
 func (e Env) Edits(names ...string) []Effect { return append(e.Reads(names...), e.Writes(names...)...) }
 
-// ReadsTree returns the effects of reading a directory and what is below it.
+// ReadsTree returns the effects of reading a directory and what is below it, but
+// for what is withheld: a call that tells them leaves out what Withheld says.
 func (e Env) ReadsTree(name string) []Effect {
 	effects := e.Reads(name)
-	effects[0].Tree = true
+	effects[0].Tree, effects[0].Withholds = true, e.Guard != nil
 	return effects
+}
+
+// Protected reports whether a path is one that no call may write.
+func (e Env) Protected(path string) bool { return e.Guard != nil && e.Guard.Protected(path) }
+
+// Withheld is [Guard.Withheld] for a directory of ReadsTree.
+func (e Env) Withheld(name string, asked bool) func(path string) bool {
+	if e.Guard == nil {
+		return nil
+	}
+	return e.Guard.Withheld(e.judged.paths[name], asked)
 }
 
 // Removes returns the effects of removing an entry of the workspace, which may

@@ -18,9 +18,9 @@ import (
 // with what is protected in them, and what is protected where it comes to lie.
 func TestEffectsOfChanges(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"vendor/lib/.git/config": "", "plain/bar": "", "g/hooks/x": "", "f": ""})
-	env.Protected = func(path string) bool {
+	env.Guard = toolstest.Guard{Protects: func(path string) bool {
 		return filepath.Base(path) == ".git" || strings.HasPrefix(path, "foo/bar")
-	}
+	}}
 	if err := os.Symlink("vendor/lib/.git", filepath.Join(env.Workspace.Dir(), "link")); err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func TestResolve(t *testing.T) {
 	if err := os.Symlink("deep/er", filepath.Join(dir, "away")); err != nil {
 		t.Fatal(err)
 	}
-	env.Protected = func(path string) bool { return filepath.Base(path) == ".git" }
+	env.Guard = toolstest.Guard{Protects: func(path string) bool { return filepath.Base(path) == ".git" }}
 	tree := func(path string) tools.Effect { return tools.Effect{Kind: tools.WritesPath, Path: path, Tree: true} }
 	for _, test := range []struct {
 		name string
@@ -102,7 +102,7 @@ func TestResolve(t *testing.T) {
 		{"what is there", tools.Reads("dir/f")[0], tools.Reads("dir/f")},
 		{"outside", tools.Writes("/etc/x")[0], tools.Writes("/etc/x")},
 		{"a pattern", tools.Effect{Kind: tools.ReadsPath, Path: "link/*", Glob: true},
-			[]tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true}, {Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
+			[]tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true, Looked: true}, {Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
 		{"a program", tools.Effect{Kind: tools.RunsProgram, Program: "link/f"}, []tools.Effect{{Kind: tools.RunsProgram, Program: "link/f"}}},
 		{"a tree", tree("plain"), []tools.Effect{tree("plain")}},
 		{"a tree that is not there", tree("gone"), []tools.Effect{tree("gone")}},

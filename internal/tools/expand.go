@@ -47,7 +47,7 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 			// It is anything below, of which the program may take some: what it
 			// could be is no effect, but a reason to ask.
 			switch {
-			case elsewhere && !filepath.IsLocal(one.Path), effect.Kind == WritesPath && l.protected(one.Path):
+			case elsewhere && !filepath.IsLocal(one.Path), effect.Kind == WritesPath && l.env.Protected(one.Path):
 				effects[0].Unclear = cmp.Or(effects[0].Unclear, one.Unclear, "it may be "+one.Path)
 			case l.cares(one.Kind, one.Path):
 				cared = true
@@ -64,15 +64,13 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 		effects[0].Unclear = "it cannot be told what the pattern " + effect.Path + " stands for"
 	}
 	// What is made by a pattern need not be there yet.
-	effects[0].Looked = effects[0].Unclear == "" && !cared && l.env.Cares != nil && l.env.Protected != nil &&
+	effects[0].Looked = effects[0].Unclear == "" && !cared && l.env.Guard != nil &&
 		(effect.Kind == ReadsPath || by.keeps)
 	return effects
 }
 
-func (l *look) protected(path string) bool { return l.env.Protected != nil && l.env.Protected(path) }
-
 func (l *look) cares(kind EffectKind, path string) bool {
-	return kind == WritesPath && l.protected(path) || l.env.Cares != nil && l.env.Cares(kind, path)
+	return l.env.Guard != nil && l.env.Guard.Cares(kind, path)
 }
 
 // everythingBelow returns the directory of a pattern that is everything below

@@ -80,12 +80,12 @@ func (l *look) tree(top, as string) *seen {
 		if as != top {
 			path = filepath.Join(as, rest)
 		}
-		if l.protected(path) {
+		if l.env.Protected(path) {
 			s.found = []found{{path, kind.IsDir(), true}}
 			return false
 		}
 		known := slices.ContainsFunc(s.found, func(f found) bool { return f.dir && strings.HasPrefix(path, f.path+"/") })
-		if !known && l.env.Cares != nil && l.env.Cares(WritesPath, path) {
+		if !known && l.cares(WritesPath, path) {
 			s.found = append(s.found, found{path, kind.IsDir(), false})
 		}
 		if kind&fs.ModeSymlink != 0 {
@@ -122,7 +122,7 @@ func tooMuch(path string) string {
 // in it and has to be judged by itself. The command is what changes it; nil where
 // a tool does, which changes nothing but what is there.
 func (l *look) within(effect Effect, by *command) []Effect {
-	if effect.Kind != WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || l.env.Protected == nil && l.env.Cares == nil {
+	if effect.Kind != WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || l.env.Guard == nil {
 		return []Effect{effect}
 	}
 	s := l.tree(effect.Path, effect.Path)
@@ -152,7 +152,7 @@ func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
 		unclear = tooMuch(top)
 	}
 	effects[0].Unclear = cmp.Or(effect.Unclear, unclear)
-	effects[0].Looked = effects[0].Unclear == "" && !s.more && !brought.more && l.env.Cares != nil && l.env.Protected != nil &&
+	effects[0].Looked = effects[0].Unclear == "" && !s.more && !brought.more && l.env.Guard != nil &&
 		(by == nil || by.keeps || by.copies && len(by.sources) > 0)
 	return append(effects, brought.through...)
 }

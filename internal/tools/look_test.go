@@ -60,10 +60,12 @@ func TestResolvePatterns(t *testing.T) {
 	linked(t, env, map[string]string{
 		"sub/cfg": "../.git/config", "link": "/etc/passwd", "away": "sub/deep", "sub/deep/er/up": "../../..", "gitdir": ".git", ".dot": "/etc/passwd",
 	})
-	env.Protected = func(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") }
-	env.Cares = func(kind tools.EffectKind, path string) bool {
-		return kind == tools.ReadsPath && strings.HasSuffix(path, ".pem") ||
-			kind == tools.WritesPath && slices.Contains(strings.Split(path, "/"), ".vscode")
+	env.Guard = toolstest.Guard{
+		Protects: func(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") },
+		CaresFor: func(kind tools.EffectKind, path string) bool {
+			return kind == tools.ReadsPath && strings.HasSuffix(path, ".pem") ||
+				kind == tools.WritesPath && slices.Contains(strings.Split(path, "/"), ".vscode")
+		},
 	}
 	glob := func(kind tools.EffectKind, path string) tools.Effect {
 		return tools.Effect{Kind: kind, Path: path, Glob: true}
@@ -154,8 +156,7 @@ func TestResolveWithinBounds(t *testing.T) {
 	files["few/f"] = ""
 	env := toolstest.Env(t, files)
 	calls := 0
-	env.Protected = func(string) bool { calls++; return false }
-	env.Cares = func(tools.EffectKind, string) bool { return false }
+	env.Guard = toolstest.Guard{CaresFor: func(tools.EffectKind, string) bool { calls++; return false }}
 	unclear := func(effects []tools.Effect) (n int) {
 		for _, e := range effects {
 			if e.Unclear != "" {
@@ -213,8 +214,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 	defer ws.Close()
 	env := tools.Env{Workspace: ws}
-	env.Protected = func(string) bool { return false }
-	env.Cares = func(tools.EffectKind, string) bool { return false }
+	env.Guard = toolstest.Guard{}
 	run := tools.Effect{Kind: tools.RunsProgram, Program: "grep", ReadOnly: true}
 	pipe := []tools.Effect{run, tools.Reads("b.go")[0], run, tools.Reads("c.txt")[0], run}
 	pattern := []tools.Effect{run, {Kind: tools.ReadsPath, Path: "*.go", Glob: true}}

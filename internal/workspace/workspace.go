@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 )
 
@@ -37,6 +38,10 @@ type Workspace struct {
 	trace   func(path string, write bool)
 	locks   locks
 	intents *intents // nil where nobody remembers where was written
+
+	ending sync.Mutex
+	ended  bool
+	atEnd  []func()
 }
 
 // Config says how a workspace is opened.
@@ -82,8 +87,26 @@ func (c Config) Open(dir string) (*Workspace, error) {
 // Dir returns the absolute path of the workspace, free of symbolic links.
 func (w *Workspace) Dir() string { return w.dir }
 
+// AtClose has a function called when the workspace is closed, before it is. It
+// reports false, and nothing is called, where that has happened already.
+func (w *Workspace) AtClose(do func()) bool {
+	w.ending.Lock()
+	defer w.ending.Unlock()
+	if !w.ended {
+		w.atEnd = append(w.atEnd, do)
+	}
+	return !w.ended
+}
+
 // Close releases the directory. Files opened before stay usable.
 func (w *Workspace) Close() error {
+	w.ending.Lock()
+	atEnd := w.atEnd
+	w.ended, w.atEnd = true, nil
+	w.ending.Unlock()
+	for _, do := range atEnd {
+		do()
+	}
 	return errors.Join(w.intents.close(), w.top.Close(), w.root.Close())
 }
 

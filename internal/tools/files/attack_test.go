@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
@@ -33,11 +34,11 @@ func arena(t *testing.T) (env tools.Env, outside string) {
 			t.Fatal(err)
 		}
 	}
-	env.Protected = func(path string) bool {
+	env.Guard = toolstest.Guard{Protects: func(path string) bool {
 		return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 			return part == ".git" || part == ".husky" || part == "node_modules"
 		})
-	}
+	}}
 	return env, outside
 }
 
@@ -178,9 +179,10 @@ func TestSwaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := content(t, outside)
-	rounds := 8
+	rounds, over := 8, func() bool { return false }
 	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		rounds = 5_000
+		deadline, ok := t.Deadline()
+		rounds, over = 50_000, func() bool { return ok && time.Until(deadline) < 30*time.Second }
 	}
 	var stop atomic.Bool
 	var swapper, group sync.WaitGroup
@@ -215,6 +217,9 @@ func TestSwaps(t *testing.T) {
 	for worker := range 4 {
 		group.Go(func() {
 			for i := range rounds * len(calls) {
+				if over() {
+					return
+				}
 				c := calls[(i+worker*5)%len(calls)]
 				call, err := byName(c.tool).Decode(env, json.RawMessage(c.input))
 				if err != nil {

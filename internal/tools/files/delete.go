@@ -104,7 +104,7 @@ func planDelete(ctx context.Context, env tools.Env, in deleteInput) (*deletion, 
 		return d, err
 	}
 	_, err = env.Workspace.Walk(ctx, path, 1<<30, func(e workspace.Entry) error {
-		if env.Protected != nil && env.Protected(e.Path) { // it has appeared since the call was judged
+		if env.Protected(e.Path) { // it has appeared since the call was judged
 			return tools.Failf("protected", "%s is protected. Nothing was deleted.", e.Path)
 		}
 		if e.Mode.IsDir() {

@@ -85,6 +85,7 @@ type listing struct {
 	entries []listed
 	more    bool // there is more than is shown
 	left    int  // entries that were left out by patterns
+	closed  int  // directories whose entries may not be read with the others
 }
 
 // listed is one entry of a listing.
@@ -109,6 +110,7 @@ func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error)
 	}
 	l := &listing{name: name}
 	depth, limit := cmp.Or(in.Depth, 1), cmp.Or(in.Limit, 1000)
+	withheld := env.Withheld(name, true)
 	visit := func(e workspace.Entry) error {
 		rel, err := filepath.Rel(top, e.Path)
 		if err != nil {
@@ -129,6 +131,10 @@ func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error)
 		}
 		l.entries = append(l.entries, entry)
 		if level >= depth || in.Exclude == nil && slices.Contains(alwaysExcluded, filepath.Base(rel)) {
+			return workspace.SkipDir
+		}
+		if e.Mode.IsDir() && withheld != nil && withheld(e.Path) {
+			l.closed++
 			return workspace.SkipDir
 		}
 		return nil
@@ -212,6 +218,9 @@ func (l *listing) String() string {
 	}
 	if l.left > 0 {
 		fmt.Fprintf(&b, "(%s left out)\n", plural(l.left, "excluded name"))
+	}
+	if l.closed > 0 {
+		fmt.Fprintf(&b, "(%s not gone into: the policy has rules about reading what is there)\n", directories(l.closed)+" of these")
 	}
 	if l.more {
 		fmt.Fprintf(&b, "(there is more than these %d: set a higher limit, or list a directory of these)\n", len(l.entries))

@@ -133,6 +133,7 @@ func (w *watching) look(ctx context.Context) (map[string]workspace.Version, erro
 	if exclude.Exclude == nil {
 		exclude.Exclude = &alwaysExcluded
 	}
+	withheld := w.env.Withheld(cmp.Or(w.in.Path, "."), true)
 	all, err := w.env.Workspace.Walk(ctx, w.path, maxWatched, func(e workspace.Entry) error {
 		rel, err := filepath.Rel(w.path, e.Path)
 		if err != nil {
@@ -148,6 +149,9 @@ func (w *watching) look(ctx context.Context) (map[string]workspace.Version, erro
 		seen[e.Path] = version
 		if len(seen) > maxWatched {
 			return errEnough
+		}
+		if e.Mode.IsDir() && withheld != nil && withheld(e.Path) {
+			return workspace.SkipDir
 		}
 		return nil
 	})

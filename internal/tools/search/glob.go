@@ -54,20 +54,21 @@ func Glob(engines *engine.Pool) tools.Tool {
 			if err != nil {
 				return tools.Result{}, explain(err, in.Path)
 			}
-			g := glob{globInput: in, engine: engines.Engine(env.Workspace), path: path}
+			g := glob{globInput: in, engine: engines.Engine(env.Workspace), path: path, exclude: env.Withheld(cmp.Or(in.Path, "."), false)}
 			return g.run(ctx)
 		})
 }
 
 type glob struct {
 	globInput
-	engine *engine.Engine
-	path   string
+	engine  *engine.Engine
+	path    string
+	exclude func(path string) bool // names of what nobody may read are not told
 }
 
 func (g *glob) scope() engine.Scope {
 	return engine.Scope{
-		Path: g.path, Match: g.Pattern, Hidden: g.Hidden || namesHidden(g.Pattern), NoIgnore: g.NoIgnore, Follow: g.Follow, MaxDepth: g.MaxDepth,
+		Path: g.path, Match: g.Pattern, Hidden: g.Hidden || namesHidden(g.Pattern), NoIgnore: g.NoIgnore, Follow: g.Follow, MaxDepth: g.MaxDepth, Exclude: g.exclude,
 	}
 }
 

@@ -74,8 +74,9 @@ func Grep(engines *engine.Pool) tools.Tool {
 			if err != nil {
 				return tools.Result{}, explain(err, in.Path)
 			}
-			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250)}
-			return p.run(ctx, engines.Engine(env.Workspace), path)
+			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), scope: in.scope(path)}
+			p.scope.Exclude = env.Withheld(cmp.Or(in.Path, "."), true)
+			return p.run(ctx, engines.Engine(env.Workspace))
 		})
 }
 
@@ -122,6 +123,7 @@ type page struct {
 	in    grepInput
 	out   tools.Sink
 	limit int // of lines or files
+	scope engine.Scope
 
 	text     strings.Builder
 	reported int // bytes of text that went out already
@@ -133,9 +135,9 @@ type page struct {
 	lastLine int
 }
 
-func (p *page) run(ctx context.Context, e *engine.Engine, path string) (tools.Result, error) {
+func (p *page) run(ctx context.Context, e *engine.Engine) (tools.Result, error) {
 	options := p.in.options(p.in.Offset + p.limit + 1)
-	sum, err := e.Grep(ctx, p.in.pattern(), p.in.scope(path), options, func(f engine.File) bool {
+	sum, err := e.Grep(ctx, p.in.pattern(), p.scope, options, func(f engine.File) bool {
 		p.add(f, options)
 		p.report()
 		return !p.more
@@ -143,7 +145,7 @@ func (p *page) run(ctx context.Context, e *engine.Engine, path string) (tools.Re
 	if err != nil && !stopped(ctx, err) {
 		return tools.Result{}, explain(err, cmp.Or(p.in.Path, "."))
 	}
-	for i, note := range p.notes(ctx, e, path, sum, err) {
+	for i, note := range p.notes(ctx, e, sum, err) {
 		if i == 0 && p.shown > 0 && options.Mode == engine.Lines {
 			p.text.WriteByte('\n')
 		}
@@ -275,7 +277,7 @@ func (p *page) report() {
 }
 
 // notes are sentences about what the text alone does not show.
-func (p *page) notes(ctx context.Context, e *engine.Engine, path string, sum engine.Summary, err error) []string {
+func (p *page) notes(ctx context.Context, e *engine.Engine, sum engine.Summary, err error) []string {
 	var notes []string
 	unit := "matching line"
 	if p.in.OutputMode == "files_with_matches" || p.in.OutputMode == "count" {
@@ -286,7 +288,7 @@ func (p *page) notes(ctx context.Context, e *engine.Engine, path string, sum eng
 		notes = append(notes, fmt.Sprintf("there is more: go on with offset %d", p.in.Offset+p.shown))
 	case err != nil:
 	case p.seen == 0:
-		notes = append(notes, "nothing matches in "+count(sum.Files, "file", "files")+p.hint(ctx, e, path, sum))
+		notes = append(notes, "nothing matches in "+count(sum.Files, "file", "files")+p.hint(ctx, e, sum))
 	case p.shown == 0:
 		notes = append(notes, fmt.Sprintf("there is no more: offset %d is beyond the last %s", p.in.Offset, unit))
 	}
@@ -300,14 +302,14 @@ func (p *page) notes(ctx context.Context, e *engine.Engine, path string, sum eng
 }
 
 // hint tells what might have been meant where nothing matches.
-func (p *page) hint(ctx context.Context, e *engine.Engine, path string, sum engine.Summary) string {
+func (p *page) hint(ctx context.Context, e *engine.Engine, sum engine.Summary) string {
 	if sum.Files > 0 {
 		if sum.Binary > 0 {
 			return fmt.Sprintf(", %d of them binary and not searched", sum.Binary)
 		}
 		return ""
 	}
-	scope := p.in.scope(path)
+	scope := p.scope
 	if scope.Hidden && scope.NoIgnore {
 		return ""
 	}

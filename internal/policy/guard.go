@@ -1,0 +1,98 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"slices"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A guard is a policy as one call asks about single paths.
+type guard struct {
+	policy *Policy
+	call   *Call
+}
+
+// Guard returns what the policy says of single paths that a call touches as part
+// of something larger. The call is kept; its effects and its digest need not be
+// known yet.
+func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call} }
+
+func (g guard) Protected(path string) bool { return g.policy.Protected(path) }
+
+func (g guard) sight(path string, buffer []string) sight {
+	return place{g.call.Workspace, g.call.Home}.sightAt(path, buffer)
+}
+
+// Cares reports whether a path is protected, for one that is written, or a rule
+// that denies or asks names it.
+func (g guard) Cares(kind tools.EffectKind, path string) bool {
+	var buffer [24]string
+	at := g.sight(path, buffer[:])
+	if kind == tools.WritesPath && g.policy.protects(&at) != "" {
+		return true
+	}
+	if g.policy == nil {
+		return false
+	}
+	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool { return r.action != Allow && r.names(kind, &at) })
+}
+
+// names reports whether a rule that forbids names a path.
+func (r *rule) names(kind tools.EffectKind, at *sight) bool {
+	patterns := r.reads
+	if kind == tools.WritesPath {
+		patterns = r.writes
+	}
+	for i := range patterns {
+		if patterns[i].catches(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// Withheld reports what a rule denies to read or, with asked, asks about, unless
+// the person who let top be read was asked by the same rule.
+func (g guard) Withheld(top string, asked bool) func(path string) bool {
+	if g.policy == nil {
+		return nil
+	}
+	var forbid []*rule
+	for _, r := range g.policy.rulesFor(tools.ReadsPath) {
+		if (r.action == Deny || r.action == Ask && asked) && (r.selective || r.when != nil) &&
+			r.forCaller(g.call.Principal, g.call.Labels, g.call.Spec) {
+			forbid = append(forbid, r)
+		}
+	}
+	if len(forbid) == 0 {
+		return nil
+	}
+	answered := g.reading(top).asks
+	return func(path string) bool {
+		var buffer [24]string
+		at := g.sight(path, buffer[:])
+		for _, r := range forbid {
+			if !r.selective || r.names(tools.ReadsPath, &at) {
+				v := g.reading(path) // by the first rule that matches
+				return v.Action == Deny || v.Action == Ask && asked && v.asks != answered
+			}
+		}
+		return false
+	}
+}
+
+// reading returns what the rules say of reading one path. Where they say
+// nothing, it is allowed.
+func (g guard) reading(path string) verdict {
+	among := buffers.Get().(*shared)
+	defer among.release()
+	s := subject{policy: g.policy, call: g.call, effect: &tools.Effect{Kind: tools.ReadsPath, Path: path, Rooted: true}, shared: among}
+	v, _ := s.byRules()
+	if v.weight == 0 {
+		v.Action = Allow
+	}
+	return v
+}

@@ -1,0 +1,30 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package toolstest
+
+import "github.com/toolserver/toolserver/internal/tools"
+
+// A Guard is a [tools.Guard] of functions. Those that are nil have nothing to
+// say.
+type Guard struct {
+	Protects func(path string) bool
+	CaresFor func(kind tools.EffectKind, path string) bool
+	Denies   func(path string) bool
+	Asks     func(path string) bool
+}
+
+func (g Guard) Protected(path string) bool { return g.Protects != nil && g.Protects(path) }
+
+func (g Guard) Cares(kind tools.EffectKind, path string) bool {
+	return kind == tools.WritesPath && g.Protected(path) || g.CaresFor != nil && g.CaresFor(kind, path)
+}
+
+func (g Guard) Withheld(_ string, asked bool) func(path string) bool {
+	if g.Denies == nil && (g.Asks == nil || !asked) {
+		return nil
+	}
+	return func(path string) bool {
+		return g.Denies != nil && g.Denies(path) || asked && g.Asks != nil && g.Asks(path)
+	}
+}
