@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/shell", "internal/strictyaml"},
 	{"internal/search", "internal/tools"},
-	{"internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/workspace"},
+	{"internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/pdf", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 
