@@ -49,7 +49,9 @@ func (d *Document) walk(top ref) {
 		at := len(d.nodes) - 1
 		kids, ok := d.resolve(held["Kids"]).(array)
 		if !ok {
-			d.pages = append(d.pages, at)
+			if d.resolve(held["Type"]) != name("Pages") {
+				d.pages = append(d.pages, at)
+			}
 			continue
 		}
 		for _, kid := range slices.Backward(kids) {

@@ -99,6 +99,10 @@ func (d *Document) open() error {
 // Pages returns how many pages there are.
 func (d *Document) Pages() int { return len(d.pages) }
 
+// Repaired tells whether something was wrong with the structure, so that the
+// pages are those that could be found in the file, perhaps not all.
+func (d *Document) Repaired() bool { return d.repaired }
+
 // during has the context say when work ends.
 func (d *Document) during(ctx context.Context) {
 	d.stop = func() error {
