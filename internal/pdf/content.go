@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxOperators = 5_000_000 // of a page
+	maxOperators = 3_000_000 // of a page
 	maxOperands  = 64        // of an operator; an array is one
 	maxStates    = 256       // graphics states that are kept
 	maxForms     = 10_000    // drawn on a page
-	maxFormDepth = 12        // inside each other
+	maxFormDepth = 8         // inside each other
 	lookOften    = 1024      // operators between looks at the context
 	minSpaced    = 6         // bytes of a string from which on space between its characters is a style
 )

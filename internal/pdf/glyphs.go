@@ -115,6 +115,11 @@ func glyphRune(glyph string) (rune, bool) {
 		r, err := strconv.ParseUint(code, 16, 32)
 		return rune(r), err == nil
 	}
+	for _, size := range []string{"display", "text", "big", "Big", "bigg", "Bigg"} { // of TeX
+		if small, ok := strings.CutSuffix(glyph, size); ok && small != "" {
+			return glyphRune(small)
+		}
+	}
 	digits := ""
 	switch rest, unicode := strings.CutPrefix(glyph, "uni"); {
 	case unicode && len(rest) >= 4:

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxSpans  = 200_000 // pieces of text on a page
+	maxSpans  = 100_000 // pieces of text on a page
 	maxBlocks = 2000    // more are taken for one
 	maxBands  = 64      // rows of blocks among which columns are looked for
 )
@@ -49,6 +49,7 @@ type collector struct {
 	count   int
 	sides   [4][]span // by the direction of writing: right, up, left, down
 	last    int       // side of the last span
+	glyph   span      // the last character
 }
 
 // add takes a character: where is its place and size, and it is width wide.
@@ -80,7 +81,13 @@ func (c *collector) add(where matrix, width float64, runes []rune) {
 		c.buf = c.buf[:before]
 		return
 	}
-	if last := c.lastOf(side); last != nil && last.end == before && last.goesOn(s) {
+	last := c.lastOf(side)
+	if last != nil && last.end == before && c.joinAccent(s, before) {
+		last.x1, last.end = max(last.x1, s.x1), len(c.buf)
+		return
+	}
+	c.glyph = s
+	if last != nil && last.end == before && last.goesOn(s) {
 		if s.x0-last.x1 > wordGap*s.size && c.buf[before-1] != ' ' && c.buf[before] != ' ' {
 			c.buf = slices.Insert(c.buf, before, ' ')
 		}

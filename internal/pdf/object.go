@@ -32,7 +32,7 @@ type stream struct {
 
 const (
 	maxNesting = 64       // arrays and dictionaries inside each other
-	maxObject  = 4 << 20  // bytes that one object takes in memory, about
+	maxObject  = 2 << 20  // bytes that one object takes in memory, about
 	objectCost = 32       // bytes of an object without what it holds
 	maxNumber  = 1e15     // larger ones are no numbers of a document
 	lexerBuf   = 2 << 10  // bytes read ahead

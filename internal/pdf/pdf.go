@@ -28,7 +28,7 @@ var (
 const (
 	maxFile    = 512 << 20 // bytes of a file
 	maxRead    = 1 << 30   // bytes read of it: some are read more than once
-	maxDecoded = 128 << 20 // bytes that come out of filters
+	maxDecoded = 64 << 20  // bytes that come out of filters
 	maxLoaded  = 2_000_000 // objects that are looked up
 	maxPages   = 100_000
 )

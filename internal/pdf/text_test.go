@@ -217,6 +217,7 @@ func TestOrder(t *testing.T) {
 		{"space in place of a blank", "BT " + font + "2.5 Tc 50 700 Td [(at) 250] TJ 0 Tc (wo) Tj ET", "a two\n"},
 		{"Tz and Tw", "BT " + font + "50 Tz 100 Tw 50 700 Td (a b) Tj (c) Tj ET", "a bc\n"},
 		{"an exponent and an index", "BT " + font + "50 700 Td (x) Tj /F 7 Tf 4 Ts (2) Tj /F 10 Tf 0 Ts ( + y) Tj /F 7 Tf -3 Ts (i) Tj ET", "x2 + yi\n"},
+		{"accents that are drawn apart", "BT " + font + "50 700 Td [(na) -20 (\\250) 333 (i) -60 (ve caf) (\\264) 444 (e) ( c) 417 (\\270) ( a\\264e)] TJ ET", "naïve café ç a´e\n"},
 		{"cells", at(50, 700, "a") + at(200, 700, "b") + at(300, 700, "c") + at(50, 688, "d") + at(200, 688, "e"), "a\tb\tc\nd\te\n"},
 		{"from right to left", at(300, 700, "second") + at(50, 700, "first"), "first\tsecond\n"},
 		{"from bottom to top", at(50, 676, "three") + at(50, 688, "two") + at(50, 700, "one"), "one\ntwo\nthree\n"},
