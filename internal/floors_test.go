@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
 	{"internal/shell", "internal/strictyaml"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/sandbox/helper", "internal/trace", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/trace", "internal/workspace"},
 	{"proto/toolserver/v1"},
 }
 

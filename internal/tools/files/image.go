@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	maxDecoding   = 2          // images decoded at once: each takes up to 4 bytes a pixel
+	maxDecoding   = 2          // images and PDFs decoded at once: an image takes up to 4 bytes a pixel
 	maxImageFile  = 20 << 20   // bytes of a file
 	maxPixels     = 25_000_000 // of an image that is decoded
 	maxSide       = 1568       // pixels of the longer side that is shown

@@ -33,7 +33,8 @@ type readOp struct {
 	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
 	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
-	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|directory" jsonschema:"what to show; default auto, by what the file is"`
+	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"pages of a PDF to show, such as 1-5,9 or 20-; default from the first on"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"what to show; default auto, by what the file is"`
 	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
 }
@@ -43,7 +44,8 @@ type readOperation struct {
 	Path    string    `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
 	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show; default 1"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
-	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|directory" jsonschema:"what to show; default auto"`
+	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"pages of a PDF to show, such as 1-5,9; default from the first on"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"what to show; default auto"`
 	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
 }
@@ -56,11 +58,11 @@ func (in readInput) Check() []tools.Problem {
 	case len(in.Operations) == 0 && in.Path == "":
 		return []tools.Problem{{Pointer: "/path", Message: "is required, unless operations are given"}}
 	case len(in.Operations) > 0 && (in.Path != "" || single != readOp{}):
-		return []tools.Problem{{Pointer: "/operations", Message: "takes the place of path, offset, limit, mode, depth and exclude: put those into the operations"}}
+		return []tools.Problem{{Pointer: "/operations", Message: "takes the place of path, offset, limit, pages, mode, depth and exclude: put those into the operations"}}
 	}
-	problems := checkPatterns(in.Exclude)
+	problems := append(checkPatterns(in.Exclude), checkPages(in.Pages, in.Offset, in.Limit)...)
 	for i, op := range in.Operations {
-		for _, p := range checkPatterns(op.Exclude) {
+		for _, p := range append(checkPatterns(op.Exclude), checkPages(op.Pages, op.Offset, op.Limit)...) {
 			problems = append(problems, tools.Problem{Pointer: "/operations/" + itoa(i) + p.Pointer, Message: p.Message})
 		}
 	}
@@ -96,6 +98,7 @@ func Read() tools.Tool {
 				{Summary: "A whole file", Input: json.RawMessage(`{"path":"README.md"}`)},
 				{Summary: "Twenty lines from line 100", Input: json.RawMessage(`{"path":"main.go","offset":100,"limit":20}`)},
 				{Summary: "The last ten lines", Input: json.RawMessage(`{"path":"build.log","offset":-10}`)},
+				{Summary: "Some pages of a PDF", Input: json.RawMessage(`{"path":"report.pdf","pages":"1-5,9"}`)},
 				{Summary: "Several at once", Input: json.RawMessage(`{"operations":[{"path":"go.mod"},{"path":"main.go","limit":50},{"path":"internal","mode":"directory","depth":2}]}`)},
 			},
 		},

@@ -22,7 +22,7 @@ import (
 
 // reader shows files by what they are.
 type reader struct {
-	decoding chan struct{} // images that are decoded now
+	decoding chan struct{} // images and PDF documents that are decoded now
 }
 
 // several reads one thing after the other. What cannot be read is told in its
@@ -95,7 +95,12 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	if err != nil {
 		return nil, nil, err
 	}
+	if op.Pages != "" && mode != "pdf" {
+		return nil, nil, tools.Failf("not_a_pdf", "%s is no PDF document, and only those have pages. Choose lines with offset and limit.", op.Path)
+	}
 	switch mode {
+	case "pdf":
+		return r.pdf(ctx, file, op, info.Size(), room)
 	case "image":
 		return r.image(ctx, file, op.Path, info.Size())
 	case "notebook":
@@ -147,7 +152,7 @@ func modeOf(file *os.File, op readOp, size int64) (string, error) {
 	case isImage(kind) && (kind != "a BMP image" || bytes.IndexByte(head, 0) >= 0): // and not a text that begins with BM
 		return "image", nil
 	case kind == "a PDF document":
-		return "", tools.Failf("binary_file", "%s is a PDF document, which is not read here. Turn it into text first, for example with pdftotext in a shell.", op.Path)
+		return "pdf", nil
 	case filepath.Ext(op.Path) == ".ipynb" && size > 0 && size <= maxEdited:
 		return "notebook", nil
 	case op.Offset == 0 && op.Limit == 0 && size > maxPage/4 && size <= maxOutlined && outlined(op.Path):
