@@ -11,7 +11,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # grpcnotrace leaves out an HTML page of requests that nobody serves here, and
 # with it a seventh of the binary; nethttpomithttp2 the HTTP/2 of the admin port,
 # which has no TLS and so would never speak it.
-BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,nethttpomithttp2 -ldflags "-s -w -X main.version=$(VERSION)"
+BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,nethttpomithttp2,embedded -ldflags "-s -w -X main.version=$(VERSION)"
 TOOLS := github.com/bufbuild/buf/cmd/buf \
 	github.com/fullstorydev/grpcurl/cmd/grpcurl \
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc \
@@ -27,7 +27,8 @@ run: build tools ## Build and serve on 127.0.0.1:8665; grpcurl is in .bin.
 	$(BIN)/toolserver serve
 
 .PHONY: build
-build: ## Build .bin/toolserver.
+build: ## Build .bin/toolserver, with toolserver-exec in it.
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o cmd/toolserver/toolserver-exec ./cmd/toolserver-exec
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test

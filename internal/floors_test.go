@@ -22,8 +22,8 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/turn", "internal/tools/toolstest"},
-	{"internal/shell", "internal/strictyaml"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/sandbox/sandboxtest"},
+	{"internal/command", "internal/shell", "internal/strictyaml"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/trace", "internal/workspace"},
 	{"proto/toolserver/v1"},
@@ -43,9 +43,10 @@ var reserved = map[string][]string{
 	"cel.dev":                        {}, // tests alone
 	module + "internal/tools/files":  {"cmd/toolserver"},
 	module + "internal/tools/search": {"cmd/toolserver"},
+	module + "internal/tools/shell":  {"cmd/toolserver"},
 	module + "internal/tools/turn":   {"cmd/toolserver"},
 	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                        {"bench"},
+	"os/exec":                        {"bench", "internal/sandbox/sandboxtest"},
 	"mvdan.cc/sh":                    {"internal/shell"},
 }
 

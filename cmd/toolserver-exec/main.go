@@ -1,8 +1,6 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 // Toolserver-exec stands between toolserver and the commands it runs. The
 // server starts it; there is no use in starting it by hand.
 package main

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -29,6 +30,7 @@ type config struct {
 	Policy         policyConfig         `yaml:"policy"`
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
+	Sandbox        sandboxConfig        `yaml:"sandbox"`
 	Wire           wireConfig           `yaml:"wire"`
 	Reflection     bool                 `yaml:"reflection"`
 	Channelz       bool                 `yaml:"channelz"`
@@ -117,6 +119,30 @@ type executionsConfig struct {
 	Heartbeat        time.Duration `yaml:"heartbeat"`
 }
 
+type sandboxConfig struct {
+	Mode    sandboxMode   `yaml:"mode"`
+	Helper  string        `yaml:"helper"`
+	Read    []string      `yaml:"read"`
+	Write   []string      `yaml:"write"`
+	Network networkLevel  `yaml:"network"`
+	Proxy   string        `yaml:"proxy"`
+	Path    []string      `yaml:"path"`
+	Env     []string      `yaml:"env"`
+	Limits  commandLimits `yaml:"limits"`
+}
+
+type commandLimits struct {
+	Memory     size          `yaml:"memory"`
+	Processes  int           `yaml:"processes"`
+	CPU        time.Duration `yaml:"cpu"`
+	OpenFiles  int           `yaml:"open_files"`
+	FileSize   size          `yaml:"file_size"`
+	Output     size          `yaml:"output"`
+	Shown      size          `yaml:"shown"`
+	PerSession int           `yaml:"per_session"`
+	PerServer  int           `yaml:"per_server"`
+}
+
 type wireConfig struct {
 	MaxMessageBytes    size          `yaml:"max_message_bytes"`
 	MaxStreams         int           `yaml:"max_streams"`
@@ -156,6 +182,21 @@ func defaultConfig() *config {
 			ReaderPatience:   time.Second,
 			ProgressInterval: 100 * time.Millisecond,
 			Heartbeat:        15 * time.Second,
+		},
+		Sandbox: sandboxConfig{
+			Mode:    sandboxPreferred,
+			Network: networkLevel(sandbox.NetworkNone),
+			Limits: commandLimits{
+				Memory:     4 << 30,
+				Processes:  512,
+				CPU:        time.Hour,
+				OpenFiles:  4096,
+				FileSize:   4 << 30,
+				Output:     4 << 30,
+				Shown:      30 << 10,
+				PerSession: 32,
+				PerServer:  512,
+			},
 		},
 		Wire: wireConfig{
 			MaxMessageBytes:    4 << 20,

@@ -36,6 +36,7 @@ func (c *config) validate(fault faultFunc) {
 func (c *config) validateInside(fault faultFunc) {
 	c.validateSessions(fault)
 	c.validateLimits(fault)
+	c.validateSandbox(fault)
 	if _, err := loadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
 	}
@@ -216,6 +217,38 @@ func (c *config) validateAudit(fault faultFunc) {
 	if a.File != "" {
 		checkDirectory(fault, "audit.file", filepath.Dir(a.File))
 	}
+}
+
+func (c *config) validateSandbox(fault faultFunc) {
+	s := &c.Sandbox
+	for key, paths := range map[string][]string{"sandbox.read": s.Read, "sandbox.write": s.Write, "sandbox.path": s.Path} {
+		for _, path := range paths {
+			if !filepath.IsAbs(path) {
+				fault(key, "%s is no absolute path", path)
+			}
+		}
+	}
+	for _, path := range s.Write {
+		checkDirectory(fault, "sandbox.write", path)
+	}
+	for _, pair := range s.Env {
+		if name, _, _ := strings.Cut(pair, "="); name == "" {
+			fault("sandbox.env", "%q has no name: want NAME=value, or NAME", pair)
+		}
+	}
+	if _, err := s.proxyPort(); err != nil {
+		fault("sandbox.proxy", "%v", err)
+	}
+	l := &s.Limits
+	within(fault, "sandbox.limits.memory", l.Memory, 0, 1<<50)
+	within(fault, "sandbox.limits.processes", l.Processes, 0, 1_000_000)
+	within(fault, "sandbox.limits.output", l.Output, 0, 1<<50)
+	within(fault, "sandbox.limits.cpu", l.CPU, 0, 365*day)
+	within(fault, "sandbox.limits.open_files", l.OpenFiles, 0, 1<<30)
+	within(fault, "sandbox.limits.file_size", l.FileSize, 0, 1<<50)
+	within(fault, "sandbox.limits.shown", l.Shown, 1<<10, 1<<20)
+	within(fault, "sandbox.limits.per_session", l.PerSession, 0, 1_000_000)
+	within(fault, "sandbox.limits.per_server", l.PerServer, 0, 1_000_000)
 }
 
 const day = 24 * time.Hour

@@ -9,6 +9,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,9 @@ import (
 
 func main() {
 	runtime.MemProfileRate = 0 // but for servers that show profiles
+	if filepath.Base(os.Args[0]) == execName {
+		beExec()
+	}
 	err := newRoot(os.Args[1:]).Execute()
 	complain(err)
 	os.Exit(exitCodeOf(err))

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	testscript.Main(m, map[string]func(){"toolserver": main})
+	testscript.Main(m, map[string]func(){"toolserver": main, execName: main})
 }
 
 func TestScripts(t *testing.T) {

@@ -77,6 +77,7 @@ type textView struct {
 	bar            *bar      // nil where there is no terminal
 	lastProgress   time.Time // shown as a line
 	waiting        int       // approvals without an answer
+	wrote          bool      // output was shown
 	asks           bool      // somebody else shows what waits
 }
 
@@ -89,6 +90,7 @@ func (v *textView) show(event *pb.Event) error {
 	case *pb.Event_Progress:
 		v.progress(kind.Progress, event.GetTime().AsTime())
 	case *pb.Event_Output:
+		v.wrote = true
 		to := v.stdout
 		if kind.Output.GetStream() == pb.OutputStream_OUTPUT_STREAM_STDERR {
 			to = v.stderr
@@ -185,6 +187,9 @@ func (v *textView) finished(f *pb.Finished) error {
 	for _, content := range f.GetContent() {
 		if text, ok := content.GetKind().(*pb.Content_Text); ok && failure != "" && text.Text == failure {
 			continue // comes last, with the outcome
+		}
+		if content.GetText() != "" && v.wrote && f.GetExit() != nil {
+			continue // what the program wrote, as it was shown
 		}
 		if err := v.content(content); err != nil {
 			return err

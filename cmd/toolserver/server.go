@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"io"
 	"os"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
@@ -22,14 +24,16 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
+	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/turn"
 	"github.com/toolserver/toolserver/internal/trace"
 )
 
 // builtin returns the tools that are part of the server.
-func builtin() []tools.Tool {
+func builtin(rooms *command.Rooms) []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
+		shell.Tools(rooms),
 		searchtools.Tools(search.NewPool(search.Config{})),
 		turn.Tools(),
 		benchTools(),
@@ -52,8 +56,12 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
-	registry := new(tools.Registry)
-	if err := registry.Replace("builtin", builtin()...); err != nil {
+	jails, err := c.Sandbox.open()
+	if err != nil {
+		return nil, err
+	}
+	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails)}
+	if err := registry.Replace("builtin", builtin(c.Sandbox.rooms(jails))...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -80,6 +88,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),
 		Wire:          c.Wire.wire(),
+		Closers:       []io.Closer{jails},
 		TLS:           certificates,
 		Version:       versionText(),
 		Reflection:    c.Reflection,

@@ -232,6 +232,9 @@ func Open(config Config) (*Sandbox, error) {
 	return s, nil
 }
 
+// Restricts reports whether the kernel can restrict what commands reach.
+func (s *Sandbox) Restricts() bool { return s.landlock > 0 }
+
 // Close ends the helper. What runs is killed when its Process is closed, at the
 // latest when the server ends.
 func (s *Sandbox) Close() error {

@@ -5,7 +5,10 @@
 
 package sandbox
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // Sandbox starts commands: on Linux alone.
 type Sandbox struct{}
@@ -15,6 +18,9 @@ func Open(Config) (*Sandbox, error) { return &Sandbox{}, nil }
 
 // Close does nothing.
 func (*Sandbox) Close() error { return nil }
+
+// Restricts reports that nothing is restricted.
+func (*Sandbox) Restricts() bool { return false }
 
 // Jail is where commands would run.
 type Jail struct{}
@@ -39,3 +45,11 @@ func (*Process) Kill() {}
 
 // Wait fails with [ErrUnavailable].
 func (*Process) Wait() (End, error) { return End{}, ErrUnavailable }
+
+// OpenTerminal fails with [ErrUnavailable].
+func OpenTerminal(rows, columns uint16) (ours, theirs *os.File, err error) {
+	return nil, nil, ErrUnavailable
+}
+
+// ResizeTerminal fails with [ErrUnavailable].
+func ResizeTerminal(ours *os.File, rows, columns uint16) error { return ErrUnavailable }

@@ -85,9 +85,6 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		return nil
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
-	if order.Timeout == 0 {
-		order.Timeout = entry.Spec.DefaultTimeout
-	}
 	subject := subjectOf(order.Session, entry, input.json)
 	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
@@ -98,6 +95,11 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		return err
 	}
 	rpcOf(ctx).decoded(input.json)
+	if order.Timeout == 0 {
+		if order.Refusal = a.setTimeout(order, entry, call); order.Refusal != nil {
+			return nil
+		}
+	}
 
 	subject.Effects = call.Effects()
 	grants := a.desk.Grants(order.Session)
@@ -115,6 +117,22 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		order.Quick = false
 		subject.Digest = callDigest(order.Tool, input.json)
 		order.Ask = question(ctx, order, p, subject, decision, call)
+	}
+	return nil
+}
+
+// setTimeout gives a call the time it says it needs or, where it does not say,
+// that of its tool. More than the server allows is refused.
+func (a *admission) setTimeout(order *executor.Order, entry *tools.Entry, call tools.Call) *executor.Finished {
+	order.Timeout = entry.Spec.DefaultTimeout
+	timed, ok := call.(tools.Timed)
+	if !ok || timed.Timeout() == 0 {
+		return nil
+	}
+	order.Timeout = timed.Timeout()
+	if longest := a.executor.Config().MaxTimeout; order.Timeout > longest {
+		return refusedInput(order.Tool, &tools.InputError{Problems: []tools.Problem{{
+			Message: fmt.Sprintf("asks for a timeout of %s: this server allows %s at most", order.Timeout, longest)}}})
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestEnumerations(t *testing.T) {
 	for o := executor.Succeeded; o <= executor.Lost; o++ {
 		same("outcome", o.String(), outcomeToProto(o).String(), "OUTCOME_")
 	}
-	for r := tools.Exited; r <= tools.FileSizeLimit; r++ {
+	for r := tools.Exited; r <= tools.ProcessLimit; r++ {
 		same("exit reason", r.String(), exitReasonToProto(r).String(), "EXIT_REASON_")
 	}
 	for l := tools.ReadOnly; l <= tools.DangerFullAccess; l++ {

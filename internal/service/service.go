@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"runtime"
 	"time"
@@ -59,6 +60,9 @@ type Config struct {
 
 	// Artifacts, if set, keeps whole outputs, and is closed with the server.
 	Artifacts *artifact.Store
+
+	// Closers are closed with the server, once nothing uses them any more.
+	Closers []io.Closer
 
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
@@ -221,6 +225,9 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 	if s.config.Audit != nil {
 		s.config.Audit.Close()
+	}
+	for _, closer := range s.config.Closers {
+		closer.Close()
 	}
 }
 

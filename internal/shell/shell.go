@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -90,4 +92,13 @@ func equal(a, b tools.Effect) bool {
 	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob &&
 		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Host == b.Host && a.Port == b.Port &&
 		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
+}
+
+// Quote returns text as one word of bash.
+func Quote(text string) string {
+	quoted, err := syntax.Quote(text, syntax.LangBash)
+	if err != nil { // a NUL, which no word can have
+		return "''"
+	}
+	return quoted
 }

@@ -45,11 +45,12 @@ const (
 	SandboxViolation                       // it did what the sandbox does not allow
 	CPULimit                               // it computed for too long
 	FileSizeLimit                          // it wrote too large a file
+	ProcessLimit                           // it had too many processes
 )
 
 var exitReasonNames = [...]string{
 	"unknown", "exited", "signaled", "timed_out", "cancelled", "output_limit", "out_of_memory",
-	"sandbox_violation", "cpu_limit", "file_size_limit",
+	"sandbox_violation", "cpu_limit", "file_size_limit", "process_limit",
 }
 
 func (r ExitReason) String() string { return exitReasonNames[r] }

@@ -9,6 +9,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // A Tool is one thing a caller may ask the server to do. Its methods are safe
@@ -41,6 +42,12 @@ type Previewer interface {
 	// Preview returns what the call would do, for the person who is asked
 	// whether it may. It changes nothing.
 	Preview(ctx context.Context) Preview
+}
+
+// A Timed is a call, or an input type, that says itself how long it may run.
+type Timed interface {
+	// Timeout returns how long the call may run, or 0 where it does not say.
+	Timeout() time.Duration
 }
 
 // Preview shows what a call would do.
@@ -130,6 +137,14 @@ func (c *typedCall[In]) Effects() []Effect {
 func (c *typedCall[In]) Run(ctx context.Context, out Sink) (Result, error) {
 	c.Effects()
 	return c.tool.run(ctx, c.env, c.in, out)
+}
+
+// Timeout returns what the input says.
+func (c *typedCall[In]) Timeout() time.Duration {
+	if in, ok := any(c.in).(Timed); ok {
+		return in.Timeout()
+	}
+	return 0
 }
 
 // shownCall is a typedCall that has a preview.

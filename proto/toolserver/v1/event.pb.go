@@ -161,21 +161,24 @@ const (
 	ExitReason_EXIT_REASON_CPU_LIMIT ExitReason = 8
 	// It wrote a file larger than it was allowed to.
 	ExitReason_EXIT_REASON_FILE_SIZE_LIMIT ExitReason = 9
+	// It had more processes than it was allowed to.
+	ExitReason_EXIT_REASON_PROCESS_LIMIT ExitReason = 10
 )
 
 // Enum value maps for ExitReason.
 var (
 	ExitReason_name = map[int32]string{
-		0: "EXIT_REASON_UNSPECIFIED",
-		1: "EXIT_REASON_EXITED",
-		2: "EXIT_REASON_SIGNALED",
-		3: "EXIT_REASON_TIMED_OUT",
-		4: "EXIT_REASON_CANCELLED",
-		5: "EXIT_REASON_OUTPUT_LIMIT",
-		6: "EXIT_REASON_OUT_OF_MEMORY",
-		7: "EXIT_REASON_SANDBOX_VIOLATION",
-		8: "EXIT_REASON_CPU_LIMIT",
-		9: "EXIT_REASON_FILE_SIZE_LIMIT",
+		0:  "EXIT_REASON_UNSPECIFIED",
+		1:  "EXIT_REASON_EXITED",
+		2:  "EXIT_REASON_SIGNALED",
+		3:  "EXIT_REASON_TIMED_OUT",
+		4:  "EXIT_REASON_CANCELLED",
+		5:  "EXIT_REASON_OUTPUT_LIMIT",
+		6:  "EXIT_REASON_OUT_OF_MEMORY",
+		7:  "EXIT_REASON_SANDBOX_VIOLATION",
+		8:  "EXIT_REASON_CPU_LIMIT",
+		9:  "EXIT_REASON_FILE_SIZE_LIMIT",
+		10: "EXIT_REASON_PROCESS_LIMIT",
 	}
 	ExitReason_value = map[string]int32{
 		"EXIT_REASON_UNSPECIFIED":       0,
@@ -188,6 +191,7 @@ var (
 		"EXIT_REASON_SANDBOX_VIOLATION": 7,
 		"EXIT_REASON_CPU_LIMIT":         8,
 		"EXIT_REASON_FILE_SIZE_LIMIT":   9,
+		"EXIT_REASON_PROCESS_LIMIT":     10,
 	}
 )
 
@@ -1856,7 +1860,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x11UserMessageStatus\x12#\n" +
 	"\x1fUSER_MESSAGE_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aUSER_MESSAGE_STATUS_NORMAL\x10\x01\x12!\n" +
-	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xad\x02\n" +
+	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xcc\x02\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1868,7 +1872,9 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x19EXIT_REASON_OUT_OF_MEMORY\x10\x06\x12!\n" +
 	"\x1dEXIT_REASON_SANDBOX_VIOLATION\x10\a\x12\x19\n" +
 	"\x15EXIT_REASON_CPU_LIMIT\x10\b\x12\x1f\n" +
-	"\x1bEXIT_REASON_FILE_SIZE_LIMIT\x10\t*\x85\x02\n" +
+	"\x1bEXIT_REASON_FILE_SIZE_LIMIT\x10\t\x12\x1d\n" +
+	"\x19EXIT_REASON_PROCESS_LIMIT\x10\n" +
+	"*\x85\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_SUCCEEDED\x10\x01\x12\x12\n" +

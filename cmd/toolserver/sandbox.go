@@ -1,0 +1,166 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/sandbox/helper"
+)
+
+// A sandboxMode is how much of the sandbox there must be.
+type sandboxMode int
+
+const (
+	sandboxOff sandboxMode = iota
+	sandboxPreferred
+	sandboxRequired
+)
+
+var sandboxModes = []string{"off", "preferred", "required"}
+
+// UnmarshalText reads the name of a mode.
+func (m *sandboxMode) UnmarshalText(text []byte) error {
+	i := slices.Index(sandboxModes, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no mode of the sandbox: want %s", text, strings.Join(sandboxModes, ", "))
+	}
+	*m = sandboxMode(i)
+	return nil
+}
+
+func (m sandboxMode) String() string { return sandboxModes[m] }
+
+// A networkLevel is how far commands reach.
+type networkLevel sandbox.Network
+
+var networkLevels = []string{sandbox.NetworkNone: "none", sandbox.NetworkProxy: "proxy", sandbox.NetworkOpen: "open"}
+
+// UnmarshalText reads the name of a level.
+func (l *networkLevel) UnmarshalText(text []byte) error {
+	i := slices.Index(networkLevels, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no level of network: want %s", text, strings.Join(networkLevels, ", "))
+	}
+	*l = networkLevel(i)
+	return nil
+}
+
+func (l networkLevel) String() string { return networkLevels[l] }
+
+// proxyPort returns the port that commands may connect to; 0 for none.
+func (c *sandboxConfig) proxyPort() (uint16, error) {
+	if sandbox.Network(c.Network) != sandbox.NetworkProxy {
+		return 0, nil
+	}
+	_, port, err := net.SplitHostPort(c.Proxy)
+	if err != nil {
+		return 0, fmt.Errorf("network is proxy, so it needs one: want host:port")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is not a port", port)
+	}
+	return uint16(n), nil
+}
+
+// open returns the sandbox of the server.
+func (c *sandboxConfig) open() (*sandbox.Sandbox, error) {
+	config := sandbox.Config{Helper: c.Helper, Image: execImage, Off: c.Mode == sandboxOff}
+	if config.Helper == "" && len(config.Image) == 0 {
+		config.Helper = execBeside()
+	}
+	return sandbox.Open(config)
+}
+
+// execBeside returns the toolserver-exec that lies beside the server; where none
+// does, the server itself, which can be one too.
+func execBeside() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if path := filepath.Join(filepath.Dir(self), execName); isFile(path) {
+		return path
+	}
+	return self
+}
+
+// execName is the name by which the server knows that it is to be the helper.
+const execName = "toolserver-exec"
+
+// beExec has this process be the helper.
+func beExec() {
+	if err := helper.Main(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", execName, err)
+		os.Exit(exitFailed)
+	}
+	os.Exit(0)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// capabilities returns what the machine offers to tools.
+func (c *sandboxConfig) capabilities(s *sandbox.Sandbox) []string {
+	if c.Mode == sandboxOff || s.Restricts() {
+		return []string{command.Capability}
+	}
+	return nil
+}
+
+// rooms returns where commands run.
+func (c *sandboxConfig) rooms(s *sandbox.Sandbox) *command.Rooms {
+	port, _ := c.proxyPort() // validated
+	l := &c.Limits
+	return command.New(command.Config{
+		Sandbox: s,
+		Profile: sandbox.Profile{
+			Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write,
+			Network: sandbox.Network(c.Network), ProxyPort: port,
+		},
+		Path: c.Path,
+		Env:  c.environ(),
+		Limits: sandbox.Limits{
+			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
+			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
+		},
+		MaxOutput:     int64(l.Output),
+		Shown:         int(l.Shown),
+		MaxRunning:    l.PerSession,
+		MaxRunningAll: l.PerServer,
+	})
+}
+
+// environ returns what commands have in their environment by the operator.
+func (c *sandboxConfig) environ() []string {
+	var env []string
+	if c.Proxy != "" {
+		for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
+			env = append(env, name+"=http://"+c.Proxy)
+		}
+	}
+	for _, pair := range c.Env {
+		name, _, given := strings.Cut(pair, "=")
+		if !given {
+			value, ok := os.LookupEnv(name)
+			if !ok {
+				continue
+			}
+			pair = name + "=" + value
+		}
+		env = append(env, pair)
+	}
+	return env
+}

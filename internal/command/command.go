@@ -1,0 +1,390 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package command runs the commands of sessions: it knows where they run, with
+// what environment and limits, what becomes of their output, and how they ended.
+// How a process is confined and killed is the secret of package sandbox.
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A Command is what to run in a room.
+type Command struct {
+	Path string   // of the program; a name without a slash is looked for in PATH
+	Args []string // without the name
+	Dir  string   // the working directory, a resolved path of the workspace
+	Env  []string // in addition to what every command has
+
+	// Input has the command read what [Running.Write] writes; otherwise its input
+	// is empty.
+	Input bool
+
+	// Terminal gives the command a terminal of this size, for input and output.
+	Terminal *Size
+
+	// ReadOnly takes from the command the right to write to the workspace.
+	ReadOnly bool
+
+	// Limits replaces those of the room where they are narrower.
+	Limits sandbox.Limits
+
+	// MaxOutput is how many bytes the command may write; 0 means the room's.
+	MaxOutput int64
+
+	// Quiet is how long the command may write nothing; 0 means for ever.
+	Quiet time.Duration
+}
+
+// Size is the size of a terminal.
+type Size struct{ Rows, Columns uint16 }
+
+// A Taker takes the output of a command, which is masked already. It is called
+// by one goroutine at a time.
+type Taker func(stream tools.Stream, data []byte)
+
+// Outcome is how a command ended.
+type Outcome struct {
+	Exit  tools.Exit
+	Usage tools.Usage
+	Ran   time.Duration
+}
+
+// Why a command was stopped. What stops it otherwise is a cancellation.
+var (
+	errOutputLimit = errors.New("output limit")
+	errQuiet       = errors.New("quiet for too long")
+)
+
+// Running is a command that was started. Its methods are safe for concurrent
+// use.
+type Running struct {
+	command Command
+	room    *Room
+	process *sandbox.Process
+	begun   time.Time
+
+	input    *os.File // to the command, nil without
+	terminal bool
+
+	taking sync.Mutex // held while output is given away
+	take   Taker
+	bytes  int64
+	quiet  *time.Timer
+
+	cause   atomic.Pointer[error]
+	done    chan struct{}
+	outcome Outcome // once done
+	failed  error   // the program could not be executed
+}
+
+// Start starts a command. Its output goes to take until it has ended.
+func (r *Room) Start(c Command, take Taker) (*Running, error) {
+	leave, err := r.enter()
+	if err != nil {
+		return nil, err
+	}
+	x := newRunning(r, c)
+	outputs, err := x.start()
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	x.run(outputs, take, leave)
+	return x, nil
+}
+
+func newRunning(r *Room, c Command) *Running {
+	return &Running{command: c, room: r, done: make(chan struct{}), terminal: c.Terminal != nil}
+}
+
+// run attends to the process that was started.
+func (x *Running) run(outputs []outlet, take Taker, leave func()) {
+	x.take, x.begun = take, time.Now()
+	if x.command.Quiet > 0 {
+		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
+	}
+	go x.attend(outputs, leave)
+}
+
+// outlet is one end of what a command writes to.
+type outlet struct {
+	stream tools.Stream
+	file   *os.File
+}
+
+// start starts the process and returns what to read its output from.
+func (x *Running) start() (outputs []outlet, err error) {
+	var theirs, ours []*os.File
+	defer func() {
+		for _, file := range theirs {
+			file.Close()
+		}
+		if err != nil {
+			for _, file := range ours {
+				file.Close()
+			}
+		}
+	}()
+	r, c := x.room, x.command
+	program, err := r.program(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := r.workspace.OpenPath(c.Dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, tools.Failf("no_such_directory", "Nothing was run: %s is no directory of the workspace. Make it first, or choose another.", c.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, dir)
+
+	start := sandbox.Command{
+		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(c.Env, c.Terminal != nil),
+		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Terminal: c.Terminal != nil,
+	}
+	if c.Terminal != nil {
+		master, slave, err := sandbox.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
+		if err != nil {
+			return nil, err
+		}
+		theirs, ours = append(theirs, slave), append(ours, master)
+		start.Stdin, start.Stdout, start.Stderr = slave, slave, slave
+		x.input = master
+		outputs = []outlet{{tools.Terminal, master}}
+	} else {
+		for _, stream := range []tools.Stream{tools.Stdout, tools.Stderr} {
+			read, write, err := os.Pipe()
+			if err != nil {
+				return nil, err
+			}
+			theirs, ours = append(theirs, write), append(ours, read)
+			outputs = append(outputs, outlet{stream, read})
+		}
+		start.Stdout, start.Stderr = theirs[1], theirs[2]
+		if c.Input {
+			read, write, err := os.Pipe()
+			if err != nil {
+				return nil, err
+			}
+			theirs, ours = append(theirs, read), append(ours, write)
+			start.Stdin, x.input = read, write
+		}
+	}
+	jail := r.jail
+	if c.ReadOnly {
+		jail = r.readOnly
+	}
+	x.process, err = jail.Start(start)
+	return outputs, err
+}
+
+// attend reads the output until the command has ended, and tells how.
+func (x *Running) attend(outputs []outlet, leave func()) {
+	defer leave()
+	defer close(x.done)
+	var reading sync.WaitGroup
+	for _, o := range outputs {
+		reading.Go(func() { x.copy(o) })
+	}
+	end, err := x.process.Wait()
+	// All that could write is gone, so what was written is there. Only what the
+	// kernel could not kill holds the other end open.
+	for _, o := range outputs {
+		o.file.SetReadDeadline(time.Now().Add(patience))
+	}
+	reading.Wait()
+	for _, o := range outputs {
+		o.file.Close()
+	}
+	if x.input != nil {
+		x.input.Close()
+	}
+	if x.quiet != nil {
+		x.quiet.Stop()
+	}
+	x.failed = err
+	x.outcome = Outcome{Exit: x.exit(end), Usage: usageOf(end), Ran: time.Since(x.begun)}
+}
+
+const (
+	bufferSize = 64 << 10
+	maxKept    = 2 * bufferSize
+)
+
+// buffers are what output is read into.
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// copy gives away what a command writes, as soon as it is there.
+func (x *Running) copy(o outlet) {
+	mask := x.room.rooms.config.Masker.Stream()
+	var masked []byte
+	for {
+		buffer, n := readPooled(o.file)
+		if n == 0 {
+			break
+		}
+		masked = mask.Append(masked[:0], buffer[:n])
+		buffers.Put(buffer)
+		x.give(o.stream, masked, int64(n))
+		if cap(masked) > maxKept {
+			masked = nil
+		}
+	}
+	x.give(o.stream, mask.Flush(masked[:0]), 0)
+}
+
+// readPooled reads once, into a buffer that is taken when there is something to
+// read: a command that writes nothing costs none. It returns 0 at the end.
+func readPooled(file *os.File) (buffer *[bufferSize]byte, n int) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return nil, 0
+	}
+	err = conn.Read(func(fd uintptr) bool {
+		buffer = buffers.Get().(*[bufferSize]byte)
+		var err error
+		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil {
+			buffers.Put(buffer)
+			n = 0
+		}
+		return err != syscall.EAGAIN // of a terminal, EIO is the end
+	})
+	if err != nil {
+		return nil, 0
+	}
+	return buffer, n
+}
+
+func ignoringEINTR(f func() (int, error)) (int, error) {
+	for {
+		n, err := f()
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}
+
+// give hands output on, and counts it.
+func (x *Running) give(stream tools.Stream, data []byte, raw int64) {
+	x.taking.Lock()
+	defer x.taking.Unlock()
+	if x.quiet != nil && raw > 0 {
+		x.quiet.Reset(x.command.Quiet)
+	}
+	x.bytes += raw
+	if limit, total := x.maxOutput(), x.bytes; limit > 0 && total > limit {
+		x.Stop(errOutputLimit)
+		data = data[:max(0, int64(len(data))-(total-limit))]
+	}
+	if len(data) > 0 {
+		x.take(stream, data)
+	}
+}
+
+func (x *Running) maxOutput() int64 {
+	return cmp.Or(x.command.MaxOutput, x.room.rooms.config.MaxOutput)
+}
+
+// Done is closed when the command and everything it started are gone.
+func (x *Running) Done() <-chan struct{} { return x.done }
+
+// Wait returns how the command ended, once it has. The error says why the
+// program could not be executed.
+func (x *Running) Wait() (Outcome, error) {
+	<-x.done
+	return x.outcome, x.failed
+}
+
+// Stop ends the command and everything it started, for a reason. The first
+// reason counts. It returns at once.
+func (x *Running) Stop(cause error) {
+	x.cause.CompareAndSwap(nil, &cause)
+	x.process.Kill()
+}
+
+// Signal sends a signal to the processes the command has in the foreground.
+func (x *Running) Signal(sig syscall.Signal) error { return x.process.Signal(sig) }
+
+// Write writes to the input of the command, which must have one. It waits while
+// the command does not read, until ctx is done or the command has ended. One
+// writes at a time.
+func (x *Running) Write(ctx context.Context, data []byte) (int, error) {
+	x.input.SetWriteDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { x.input.SetWriteDeadline(time.Now()) })()
+	n, err := x.input.Write(data)
+	if ctx.Err() != nil && err != nil {
+		err = ctx.Err()
+	}
+	return n, err
+}
+
+// CloseInput ends the input of the command. On a terminal that is what Ctrl-D
+// does.
+func (x *Running) CloseInput() error {
+	if x.terminal {
+		_, err := x.input.Write([]byte{4})
+		return err
+	}
+	return x.input.Close()
+}
+
+// Resize changes the size of the terminal.
+func (x *Running) Resize(size Size) error {
+	if !x.terminal {
+		return errors.ErrUnsupported
+	}
+	return sandbox.ResizeTerminal(x.input, size.Rows, size.Columns)
+}
+
+// exit tells how the command ended, in the words of tools.
+func (x *Running) exit(end sandbox.End) tools.Exit {
+	exit := tools.Exit{Reason: tools.Exited, Code: end.Code}
+	switch end.Reason {
+	case sandbox.Exited:
+		// Who stops a command that has just ended by itself was too late.
+	case sandbox.Signaled:
+		exit.Reason, exit.Signal = tools.Signaled, signalName(end.Signal)
+	case sandbox.Killed:
+		exit.Reason = tools.Cancelled
+		if cause := x.cause.Load(); cause != nil {
+			switch {
+			case errors.Is(*cause, context.DeadlineExceeded), errors.Is(*cause, errQuiet):
+				exit.Reason = tools.TimedOut
+			case errors.Is(*cause, errOutputLimit):
+				exit.Reason, exit.Message = tools.OutputLimit, x.room.rooms.config.outputMessage(x.maxOutput())
+			}
+		}
+	case sandbox.OutOfMemory:
+		exit.Reason, exit.Message = tools.OutOfMemory, x.room.rooms.config.memoryMessage()
+	case sandbox.TooManyProcesses:
+		exit.Reason, exit.Message = tools.ProcessLimit, x.room.rooms.config.processesMessage()
+	case sandbox.OutOfTime:
+		exit.Reason, exit.Message = tools.CPULimit, x.room.rooms.config.cpuMessage()
+	case sandbox.FileTooLarge:
+		exit.Reason, exit.Message = tools.FileSizeLimit, x.room.rooms.config.fileMessage()
+	case sandbox.Violation:
+		exit.Reason, exit.Message = tools.SandboxViolation, "The command made a system call that the sandbox forbids, and was killed."
+	default:
+		exit.Reason, exit.Message = tools.Signaled, "The command was lost: something outside the server killed its guard."
+	}
+	return exit
+}
+
+func usageOf(end sandbox.End) tools.Usage {
+	return tools.Usage{User: end.User, System: end.System, MaxRSS: end.MaxRSS}
+}

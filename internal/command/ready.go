@@ -1,0 +1,138 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"os"
+	"time"
+)
+
+// A session that ran a script will likely run another, so a shell is made ready
+// for it while nothing runs: sandboxed, started, and waiting for its text. It is
+// used once, like any other. There is one for each of the two jails of a room.
+
+const (
+	// readScript is what such a shell does. What follows finds an empty input, as
+	// it would elsewhere.
+	readScript = `IFS= read -rd "" && exec </dev/null && eval "$REPLY"`
+
+	// maxReadyText is how long a text may be: bash reads it byte by byte.
+	maxReadyText = 2 << 10
+
+	// refillAfter is how long a session must run nothing before a shell is made
+	// ready, readyFor how long that waits, maxReady how many of them there are.
+	refillAfter = 5 * time.Millisecond
+	readyFor    = time.Minute
+	maxReady    = 16
+)
+
+// readyShell is a shell that waits for its script.
+type readyShell struct {
+	x       *Running
+	outputs []outlet
+	expiry  *time.Timer
+}
+
+// readyFits reports whether a shell that was made ready can run a script.
+func readyFits(s Script) bool {
+	c := s.Command
+	return !s.KeepDir && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input
+}
+
+// startReady has the shell that is ready run a script. It reports false where
+// there is none.
+func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
+	r.mu.Lock()
+	r.readOnlyNext = s.ReadOnly
+	shell := r.ready[s.ReadOnly]
+	delete(r.ready, s.ReadOnly)
+	r.mu.Unlock()
+	if shell == nil {
+		return nil, false
+	}
+	shell.expiry.Stop()
+	r.rooms.countReady(-1)
+	leave, err := r.enter()
+	if err != nil {
+		shell.drop()
+		return nil, false // which says so too
+	}
+	x := shell.x
+	if _, err := x.input.Write(append([]byte(s.Text), 0)); err != nil {
+		leave()
+		shell.drop()
+		return nil, false
+	}
+	x.input.Close()
+	x.input = nil
+	x.command.MaxOutput, x.command.Quiet = s.MaxOutput, s.Quiet
+	x.run(shell.outputs, take, leave)
+	return x, true
+}
+
+// refill makes a shell ready, unless something runs.
+func (r *Room) refill() {
+	r.rooms.mu.Lock()
+	idle := r.running == 0
+	r.rooms.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	readOnly := r.readOnlyNext
+	if !idle || r.closed || r.ready[readOnly] != nil || !r.rooms.countReady(+1) {
+		return
+	}
+	shell := &readyShell{x: newRunning(r, Command{
+		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, ReadOnly: readOnly,
+	})}
+	outputs, err := shell.x.start()
+	if err != nil {
+		r.rooms.countReady(-1)
+		return
+	}
+	shell.outputs = outputs
+	shell.expiry = time.AfterFunc(readyFor, func() { r.dropReady(readOnly) })
+	r.ready[readOnly] = shell
+}
+
+// dropReady ends a shell that is ready, if there is one.
+func (r *Room) dropReady(readOnly bool) {
+	r.mu.Lock()
+	shell := r.ready[readOnly]
+	delete(r.ready, readOnly)
+	r.mu.Unlock()
+	if shell != nil {
+		shell.expiry.Stop()
+		r.rooms.countReady(-1)
+		shell.drop()
+	}
+}
+
+// drop ends a shell that is not to be used.
+func (s *readyShell) drop() {
+	s.x.process.Kill()
+	s.x.process.Wait()
+	for _, file := range append([]*os.File{s.x.input}, files(s.outputs)...) {
+		file.Close()
+	}
+}
+
+func files(outputs []outlet) []*os.File {
+	list := make([]*os.File, len(outputs))
+	for i, o := range outputs {
+		list[i] = o.file
+	}
+	return list
+}
+
+// countReady counts shells that are ready; it reports false, and counts nothing,
+// where there are enough.
+func (r *Rooms) countReady(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n > 0 && r.ready >= maxReady {
+		return false
+	}
+	r.ready += n
+	return true
+}

@@ -1,0 +1,280 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// Config is how commands are run.
+type Config struct {
+	Sandbox *sandbox.Sandbox
+	Masker  *output.Masker
+
+	// Profile is what all commands may reach, besides the workspace and the
+	// private directory of their session.
+	Profile sandbox.Profile
+
+	// Path is where programs are looked for. Env is what commands have in their
+	// environment beside what they always have, which it may replace.
+	Path []string
+	Env  []string
+
+	// Limits are those of one command; MaxOutput is how many bytes it may write.
+	// MaxRunning is how many a session may have at a time, MaxRunningAll how many
+	// there may be. 0 means no limit.
+	Limits        sandbox.Limits
+	MaxOutput     int64
+	MaxRunning    int
+	MaxRunningAll int
+
+	// Shown is how many bytes of output the model gets, from both ends.
+	Shown int
+}
+
+// DefaultPath is where programs are looked for unless an operator says
+// otherwise.
+var DefaultPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+
+// Rooms has a room for every session that runs commands. Its methods are safe
+// for concurrent use.
+type Rooms struct {
+	config Config
+
+	mu      sync.Mutex
+	rooms   map[tools.Session]*Room
+	running int
+	ready   int // shells that wait for a script
+}
+
+// New returns the rooms of a server.
+func New(config Config) *Rooms {
+	if len(config.Path) == 0 {
+		config.Path = DefaultPath
+	}
+	if config.Masker == nil {
+		config.Masker = output.NewMasker(nil)
+	}
+	return &Rooms{config: config, rooms: make(map[tools.Session]*Room)}
+}
+
+// A Room is where the commands of one session run.
+type Room struct {
+	rooms     *Rooms
+	workspace *workspace.Workspace
+	jail      *sandbox.Jail
+	readOnly  *sandbox.Jail // one that can only read the workspace
+	private   string
+	prepared  func() error
+	running   int  // guarded by the rooms
+	scripts   bool // it has run one; guarded by the rooms
+
+	mu     sync.Mutex
+	dir    string // the working directory that calls keep
+	closed bool
+
+	ready        map[bool]*readyShell // by whether they can only read
+	readOnlyNext bool                 // which of them to make ready
+}
+
+// Of returns the room of a session, which is made when it is first used and
+// goes with the session.
+func (r *Rooms) Of(env tools.Env) (*Room, error) {
+	room := r.of(env)
+	if err := room.prepared(); err != nil {
+		return nil, err
+	}
+	return room, nil
+}
+
+func (r *Rooms) of(env tools.Env) *Room {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := r.rooms[env.Session]
+	if room == nil {
+		room = &Room{rooms: r, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
+		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
+		r.rooms[env.Session] = room
+	}
+	return room
+}
+
+// prepare makes the jail and the directories of the room.
+func (r *Room) prepare(session tools.Session) error {
+	if !session.AfterClose(func() { r.close(session) }) {
+		r.close(session)
+		return errors.New("the session is closed")
+	}
+	private, err := session.Private()
+	if err != nil {
+		return err
+	}
+	r.private = private
+	for _, dir := range []string{r.Home(), r.temp()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	// What a repository says of its author goes before this.
+	err = os.WriteFile(filepath.Join(r.Home(), ".gitconfig"), []byte("[user]\n\tname = agent\n\temail = agent@localhost\n"), 0o600)
+	if err != nil {
+		return err
+	}
+	profile := r.rooms.config.Profile
+	profile.Write = append(slices.Clone(profile.Write), r.Home(), r.temp())
+	looking := profile
+	looking.Read = append(slices.Clone(profile.Read), r.workspace.Dir())
+	if r.readOnly, err = r.rooms.config.Sandbox.Jail(looking); err != nil {
+		return err
+	}
+	profile.Write = append(profile.Write, r.workspace.Dir())
+	r.jail, err = r.rooms.config.Sandbox.Jail(profile)
+	return err
+}
+
+func (r *Room) close(session tools.Session) {
+	r.rooms.mu.Lock()
+	delete(r.rooms.rooms, session)
+	r.rooms.mu.Unlock()
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.dropReady(false)
+	r.dropReady(true)
+	for _, jail := range []*sandbox.Jail{r.jail, r.readOnly} {
+		if jail != nil {
+			jail.Close()
+		}
+	}
+}
+
+// Home returns the home directory of the room's commands.
+func (r *Room) Home() string { return filepath.Join(r.private, "home") }
+
+func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
+
+// Dir returns the working directory that calls of a session keep, relative to
+// the workspace.
+func (r *Rooms) Dir(session tools.Session) string {
+	r.mu.Lock()
+	room := r.rooms[session]
+	r.mu.Unlock()
+	if room == nil {
+		return "."
+	}
+	room.mu.Lock()
+	defer room.mu.Unlock()
+	return room.dir
+}
+
+// enter counts a command that begins, and refuses it if it is one too many.
+func (r *Room) enter() (leave func(), err error) {
+	all := r.rooms
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if limit := all.config.MaxRunningAll; limit > 0 && all.running >= limit {
+		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
+			"The server runs %d commands already, which is all it may. Nothing was started: try again in a while.", limit)}
+	}
+	if limit := all.config.MaxRunning; limit > 0 && r.running >= limit {
+		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
+			"This session runs %d commands already, which is all it may. Nothing was started: wait for one to end, or end a background process that is no longer needed.", limit)}
+	}
+	all.running++
+	r.running++
+	return sync.OnceFunc(func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		all.running--
+		r.running--
+		if r.running == 0 && r.scripts {
+			time.AfterFunc(refillAfter, r.refill)
+		}
+	}), nil
+}
+
+// program returns the path of a program.
+func (r *Room) program(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if path, ok := r.rooms.Find(name); ok {
+		return path, nil
+	}
+	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.rooms.config.Path, ", "))
+}
+
+// Find returns where a program is, if it is.
+func (r *Rooms) Find(name string) (path string, ok bool) {
+	for _, dir := range r.config.Path {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path, true
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+	}
+	return "", false
+}
+
+// environ returns the environment of a command. Nothing comes from the
+// environment of the server.
+func (r *Room) environ(more []string, terminal bool) []string {
+	term := "dumb"
+	if terminal {
+		term = "xterm-256color"
+	}
+	env := []string{
+		"PATH=" + strings.Join(r.rooms.config.Path, ":"),
+		"HOME=" + r.Home(),
+		"TMPDIR=" + r.temp(),
+		"LANG=C.UTF-8",
+		"TERM=" + term,
+		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
+		// Nobody is there to turn pages or to write messages.
+		"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "GIT_EDITOR=true", "EDITOR=true", "VISUAL=true",
+		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "DEBIAN_FRONTEND=noninteractive", "PYTHONUNBUFFERED=1",
+		// A repository without a .git is a way to bring its own configuration.
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.bareRepository", "GIT_CONFIG_VALUE_0=explicit",
+	}
+	for _, list := range [][]string{r.rooms.config.Env, more} {
+		for _, pair := range list {
+			name, _, _ := strings.Cut(pair, "=")
+			env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+// narrower returns limits of which each is the smaller of two that are set.
+func narrower(a, b sandbox.Limits) sandbox.Limits {
+	return sandbox.Limits{
+		Memory: smaller(a.Memory, b.Memory), Processes: smaller(a.Processes, b.Processes), CPU: smaller(a.CPU, b.CPU),
+		OpenFiles: smaller(a.OpenFiles, b.OpenFiles), FileSize: smaller(a.FileSize, b.FileSize), Addressing: smaller(a.Addressing, b.Addressing),
+	}
+}
+
+func smaller[T cmp.Ordered](a, b T) T {
+	var none T
+	if a == none || b != none && b < a {
+		return b
+	}
+	return a
+}

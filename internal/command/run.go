@@ -1,0 +1,254 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Run runs a command to its end and returns the result for the model: the output
+// within limits, and how it ended. The output is reported as it comes; while the
+// command runs it takes signals, and input if it has one. A command that is
+// stopped with ctx returns what there is by then.
+func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
+	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.Start(c, take) })
+}
+
+// follow is Run for a command that start starts.
+func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(Taker) (*Running, error)) (tools.Result, error) {
+	t := transcript{window: output.NewWindow(r.rooms.config.Shown), limit: r.rooms.config.Shown, artifacts: env.Artifacts}
+	x, err := start(func(stream tools.Stream, data []byte) {
+		t.write(stream, data)
+		out.Emit(tools.Output{Stream: stream, Data: data})
+	})
+	if err != nil {
+		return tools.Result{}, err
+	}
+	defer out.Listen(ctx, x.hear)()
+	defer context.AfterFunc(ctx, func() { x.Stop(context.Cause(ctx)) })()
+	outcome, err := x.Wait()
+	result := t.result(outcome)
+	if err != nil {
+		return result, notExecuted(c, err)
+	}
+	return result, x.verdict(ctx, outcome)
+}
+
+// transcript is what a command wrote: what the model is shown and, once that is
+// not everything, the whole of it.
+type transcript struct {
+	window    *output.Window
+	limit     int
+	artifacts tools.Artifacts
+	whole     []byte // all there is while it fits into the window
+	artifact  tools.ArtifactWriter
+	bytes     [tools.Terminal + 1]uint64
+}
+
+func (t *transcript) write(stream tools.Stream, data []byte) {
+	t.bytes[stream] += uint64(len(data))
+	t.window.Write(data)
+	switch {
+	case t.artifact != nil:
+		t.artifact.Write(data)
+	case t.artifacts == nil:
+	case len(t.whole)+len(data) <= t.limit:
+		t.whole = append(t.whole, data...)
+	default:
+		artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
+		if err != nil {
+			t.artifacts = nil
+			return
+		}
+		t.artifact = artifact
+		artifact.Write(t.whole)
+		artifact.Write(data)
+		t.whole = nil
+	}
+}
+
+// details is what a runtime is told of a command.
+type details struct {
+	ExitCode    *int   `json:"exit_code,omitempty"`
+	Signal      string `json:"signal,omitempty"`
+	DurationMS  int64  `json:"duration_ms"`
+	StdoutBytes uint64 `json:"stdout_bytes,omitempty"`
+	StderrBytes uint64 `json:"stderr_bytes,omitempty"`
+	OutputBytes uint64 `json:"output_bytes,omitempty"` // of a terminal
+}
+
+func (t *transcript) result(o Outcome) tools.Result {
+	result := tools.Result{Exit: &o.Exit, Usage: &o.Usage}
+	if text := t.window.Text(); text != "" {
+		result.Content = append(result.Content, tools.Text(text))
+	} else if o.Exit.Reason == tools.Exited && o.Exit.Code == 0 {
+		result.Content = append(result.Content, tools.Text("(The command wrote nothing.)"))
+	}
+	if t.artifact != nil {
+		result.Content = append(result.Content, t.artifact.Close())
+	}
+	d := details{
+		Signal: o.Exit.Signal, DurationMS: o.Ran.Milliseconds(),
+		StdoutBytes: t.bytes[tools.Stdout], StderrBytes: t.bytes[tools.Stderr], OutputBytes: t.bytes[tools.Terminal],
+	}
+	if o.Exit.Reason == tools.Exited {
+		d.ExitCode = &o.Exit.Code
+	}
+	result.Details, _ = json.Marshal(d)
+	return result
+}
+
+// verdict returns why a command did not do what it was asked; nil if it did.
+func (x *Running) verdict(ctx context.Context, o Outcome) error {
+	switch o.Exit.Reason {
+	case tools.Exited:
+		if o.Exit.Code == 0 {
+			return nil
+		}
+		return tools.Failf("exit_status", "The command ended with exit status %d.%s", o.Exit.Code, hint(o.Exit.Code))
+	case tools.Signaled:
+		if o.Exit.Signal == "" {
+			return tools.Failf("lost", "%s", o.Exit.Message)
+		}
+		return tools.Failf("signal", "The command was ended by signal %s.", o.Exit.Signal)
+	case tools.TimedOut, tools.Cancelled:
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if cause := x.cause.Load(); cause != nil && errors.Is(*cause, errQuiet) {
+			return tools.Failf("quiet", "The command was ended: it had written nothing for %s. What it wrote until then is above.", x.command.Quiet)
+		}
+		return tools.Failf("stopped", "The command was stopped.")
+	}
+	return tools.Failf(failureCodes[o.Exit.Reason], "%s", o.Exit.Message)
+}
+
+var failureCodes = map[tools.ExitReason]string{
+	tools.OutputLimit: "output_limit", tools.OutOfMemory: "out_of_memory", tools.CPULimit: "cpu_limit",
+	tools.FileSizeLimit: "file_size_limit", tools.ProcessLimit: "process_limit", tools.SandboxViolation: "sandbox_violation",
+}
+
+// hint tells what bash means by an exit status.
+func hint(code int) string {
+	switch {
+	case code == 126:
+		return " A program was found that cannot be executed, or that the sandbox does not let run."
+	case code == 127:
+		return " A program was not found."
+	case code > 128 && code < 128+65:
+		if name := signalName(syscall.Signal(code - 128)); name != "" {
+			return " That is what bash says of a program that signal " + name + " ended."
+		}
+	}
+	return ""
+}
+
+// notExecuted says why a program was not started.
+func notExecuted(c Command, err error) error {
+	start, ok := errors.AsType[*sandbox.StartError](err)
+	if !ok {
+		return err
+	}
+	switch start.Errno {
+	case syscall.ENOENT:
+		return tools.Failf("program_not_found", "%s was not started: it, or the interpreter that its first line names, does not exist.", c.Path)
+	case syscall.EACCES, syscall.EPERM:
+		return tools.Failf("not_executable", "%s was not started: it is not executable, or lies where the sandbox lets nothing run.", c.Path)
+	case syscall.ENOEXEC:
+		return tools.Failf("not_executable", "%s was not started: it is no program of this machine, nor a script that begins with #!.", c.Path)
+	case syscall.E2BIG:
+		return tools.Failf("too_long", "%s was not started: its arguments and environment are longer than the system allows. Put the data into a file.", c.Path)
+	}
+	return tools.Failf("not_started", "%s was not started: %v.", c.Path, start)
+}
+
+// hear takes what callers send to a command.
+func (x *Running) hear(ctx context.Context, in tools.Input) (int, error) {
+	switch in := in.(type) {
+	case tools.Data:
+		if x.input == nil {
+			return 0, tools.Failf("no_input", "The command takes no input: its standard input is empty. Call it with interactive set.")
+		}
+		return x.Write(ctx, in)
+	case tools.EndOfInput:
+		if x.input == nil {
+			return 0, nil
+		}
+		return 0, x.CloseInput()
+	case tools.Signal:
+		sig, ok := signalNumber(string(in))
+		if !ok {
+			return 0, tools.Failf("no_such_signal", "There is no signal %s.", in)
+		}
+		return 0, x.Signal(sig)
+	case tools.WindowSize:
+		if !x.terminal {
+			return 0, tools.Failf("no_terminal", "The command has no terminal. Call it with interactive set.")
+		}
+		return 0, x.Resize(Size{Rows: uint16(in.Rows), Columns: uint16(in.Columns)})
+	}
+	return 0, errors.ErrUnsupported
+}
+
+// Messages of limits: which one, and how to stay under it.
+
+func (c *Config) memoryMessage() string {
+	return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", size(c.Limits.Memory))
+}
+
+func (c *Config) processesMessage() string {
+	return fmt.Sprintf("The command was ended: it started more than the %d processes it may have at a time. Start fewer at once.", c.Limits.Processes)
+}
+
+func (c *Config) cpuMessage() string {
+	return fmt.Sprintf("The command was ended: a process of it computed for more than the %s it may. Split the work.", c.Limits.CPU)
+}
+
+func (c *Config) fileMessage() string {
+	return fmt.Sprintf("The command was ended: it wrote a file larger than the %s it may. Write less, or several files.", size(c.Limits.FileSize))
+}
+
+func (c *Config) outputMessage(limit int64) string {
+	return fmt.Sprintf("The command was ended: it wrote more than the %s of output it may. Write to a file, or filter what it writes.", size(uint64(limit)))
+}
+
+func size(bytes uint64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.4g MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.4g KiB", float64(bytes)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// signalName returns the name of a signal without SIG.
+func signalName(sig syscall.Signal) string {
+	name := unix.SignalName(sig)
+	if len(name) > 3 {
+		return name[3:]
+	}
+	return name
+}
+
+func signalNumber(name string) (syscall.Signal, bool) {
+	sig := unix.SignalNum("SIG" + name)
+	return sig, sig != 0
+}
+
+// patience is how long what the kernel could not kill may hold the output.
+const patience = time.Second

@@ -1,0 +1,112 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Capability is what a machine must offer to run commands.
+const Capability = "commands"
+
+// shellPath is the shell that runs scripts.
+const shellPath = "/bin/bash"
+
+// A Script is a command in the language of bash.
+type Script struct {
+	Command        // without Path and Args
+	Text    string // what to run
+
+	// KeepDir has later scripts begin in the directory in which this one ends.
+	KeepDir bool
+}
+
+// maxArgument is how long the kernel lets one argument be, and a little less.
+const maxArgument = 128<<10 - 16
+
+// What is put around a script: where it ends is told, or it comes from a file.
+const (
+	tellDir  = `trap 'pwd -P >"$TOOLSERVER_DIR"' EXIT; `
+	fromFile = `TOOLSERVER_SCRIPT=$(<"$0"); rm -f -- "$0"; eval "$TOOLSERVER_SCRIPT"`
+)
+
+// RunScript runs a script to its end and returns the result for the model. What
+// it writes is reported as it comes. A script that is stopped returns what there
+// is by then.
+func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools.Sink) (tools.Result, error) {
+	c := s.Command
+	c.Path = shellPath
+	text := s.Text
+	var told *os.File
+	if s.KeepDir {
+		var err error
+		if told, err = os.CreateTemp(r.temp(), "dir-*"); err != nil {
+			return tools.Result{}, err
+		}
+		defer os.Remove(told.Name())
+		defer told.Close()
+		c.Env = append(slices.Clip(c.Env), "TOOLSERVER_DIR="+told.Name())
+		text = tellDir + text
+	}
+	c.Args = []string{"-c", text}
+	if len(text) > maxArgument {
+		path, err := r.file(text)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		defer os.Remove(path)
+		c.Args = []string{"-c", fromFile, path}
+	}
+	r.rooms.mu.Lock()
+	r.scripts = true
+	r.rooms.mu.Unlock()
+	result, err := r.follow(ctx, env, c, out, func(take Taker) (*Running, error) {
+		if readyFits(s) {
+			if x, ok := r.startReady(s, take); ok {
+				return x, nil
+			}
+		}
+		return r.Start(c, take)
+	})
+	if told != nil && result.Exit != nil {
+		r.keep(told)
+	}
+	return result, err
+}
+
+// file writes a script that is too long for an argument to a file.
+func (r *Room) file(text string) (path string, err error) {
+	file, err := os.CreateTemp(r.temp(), "script-*")
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	if _, err := file.WriteString(text); err != nil {
+		os.Remove(file.Name())
+		return "", err
+	}
+	return file.Name(), nil
+}
+
+// keep makes the directory that a script told the one that calls work in. One
+// that is gone or outside of the workspace is not kept. The file is the one the
+// server made, whatever the script has put in its place.
+func (r *Room) keep(told *os.File) {
+	var text [4096]byte
+	n, _ := told.ReadAt(text[:], 0)
+	dir := strings.TrimSuffix(string(text[:n]), "\n")
+	if dir == "" {
+		return
+	}
+	if path, inside := r.workspace.Resolve(dir); inside {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.dir = path
+	}
+}

@@ -1,0 +1,11 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package helper
+
+import "errors"
+
+// Main fails: commands run on Linux alone.
+func Main() error { return errors.ErrUnsupported }

@@ -1,0 +1,175 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/shell"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed bash.md
+var bashDoc string
+
+type bashInput struct {
+	Command        string            `json:"command" check:"min=1,max=1048576" jsonschema:"what to run, as one would type it into bash"`
+	Description    string            `json:"description,omitempty" check:"max=1000" jsonschema:"what the command does, in five to ten words, for the people who watch"`
+	Workdir        string            `json:"workdir,omitempty" jsonschema:"where to run it, relative to the workspace; default: the workspace, or where keep_workdir left off"`
+	KeepWorkdir    bool              `json:"keep_workdir,omitempty" jsonschema:"later calls begin in the directory in which this command ends; default false"`
+	Env            map[string]string `json:"env,omitempty" check:"max=100" jsonschema:"environment variables to add"`
+	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"how long it may run; default 120000"`
+	QuietTimeoutMS int64             `json:"quiet_timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"end it when it has written nothing for this long; default: never"`
+	Interactive    bool              `json:"interactive,omitempty" jsonschema:"run it in a terminal and let it take input; default false: its input is empty"`
+	Rows           uint16            `json:"rows,omitempty" check:"min=1,max=1000" jsonschema:"of the terminal; default 24"`
+	Columns        uint16            `json:"columns,omitempty" check:"min=1,max=1000" jsonschema:"of the terminal; default 80"`
+}
+
+// Timeout is how long the call may run.
+func (in bashInput) Timeout() time.Duration { return time.Duration(in.TimeoutMS) * time.Millisecond }
+
+// Check finds what the schema cannot tell.
+func (in bashInput) Check() []tools.Problem {
+	var problems []tools.Problem
+	if strings.TrimSpace(in.Command) == "" {
+		problems = append(problems, tools.Problem{Pointer: "/command", Message: "is blank: give the command to run"})
+	}
+	if strings.ContainsRune(in.Command, 0) {
+		problems = append(problems, tools.Problem{Pointer: "/command", Message: `contains a NUL character, which no command can: write it as $'\x00' where a program is to make one`})
+	}
+	for name, value := range in.Env {
+		if !isName(name) {
+			problems = append(problems, tools.Problem{Pointer: "/env", Message: strconv.Quote(name) + " is no name of a variable: use letters, digits and _, and begin with no digit"})
+		}
+		if strings.ContainsRune(value, 0) {
+			problems = append(problems, tools.Problem{Pointer: "/env/" + name, Message: "contains a NUL character: leave it out"})
+		}
+	}
+	return problems
+}
+
+func isName(s string) bool {
+	for i, c := range s {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9' || i == 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+const defaultTimeout = 2 * time.Minute
+
+// Bash returns the tool that runs shell commands.
+func Bash(rooms *command.Rooms) tools.Tool {
+	tool := tools.New(
+		tools.Spec{
+			Name:    "bash",
+			Aliases: []string{"Bash", "shell", "execute_bash", "executeCmd", "execute_cmd", "ShellExec", "run_command"},
+			Label:   "Run a command",
+			Summary: "Run a command with bash in the workspace.",
+
+			Description:          bashDoc,
+			Category:             category,
+			Level:                tools.ReadOnly, // its effects need more
+			Dangerous:            true,
+			RequiredCapabilities: []string{command.Capability},
+			DefaultTimeout:       defaultTimeout,
+			Examples: []tools.Example{
+				{Summary: "Run the tests of a module", Input: json.RawMessage(`{"command":"go test ./...","description":"Run all tests","timeout_ms":300000}`)},
+				{Summary: "In a directory, with a variable", Input: json.RawMessage(`{"command":"npm run build","workdir":"web","env":{"NODE_ENV":"production"}}`)},
+			},
+		},
+		func(env tools.Env, in bashInput) []tools.Effect {
+			dir := workdir(rooms, env, in)
+			effects := env.Resolve(shell.Effects(in.judged(), shell.Place{Dir: dir, Workspace: env.Workspace.Dir()}))
+			if !slices.ContainsFunc(effects, changes) {
+				env.Pin("reads", "only")
+			}
+			return effects
+		},
+		func(ctx context.Context, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
+			return runBash(ctx, rooms, env, in, out)
+		})
+	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in bashInput) tools.Preview {
+		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
+	})
+}
+
+// changes reports whether an effect may be more than reading.
+func changes(e tools.Effect) bool {
+	return e.Unclear != "" || e.Kind != tools.ReadsPath && !(e.Kind == tools.RunsProgram && e.ReadOnly)
+}
+
+// judged returns the command with what it does to its environment.
+func (in bashInput) judged() string {
+	if len(in.Env) == 0 {
+		return in.Command
+	}
+	var b strings.Builder
+	for _, name := range sortedKeys(in.Env) {
+		b.WriteString("export " + name + "=" + shell.Quote(in.Env[name]) + "\n")
+	}
+	return b.String() + in.Command
+}
+
+// workdir returns where a call runs. What it was when the call was judged is
+// what it stays.
+func workdir(rooms *command.Rooms, env tools.Env, in bashInput) string {
+	dir := in.Workdir
+	if dir == "" {
+		dir = rooms.Dir(env.Session)
+	}
+	path, inside := env.Workspace.Resolve(dir)
+	if !inside {
+		return dir
+	}
+	env.Pin("workdir", path)
+	return path
+}
+
+func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
+	dir, inside := env.Pinned("workdir")
+	if !inside {
+		return tools.Result{}, tools.Failf("outside_workspace", "The command was not run: workdir %s is outside of the workspace.", in.Workdir)
+	}
+	room, err := rooms.Of(env)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	// What was judged as reading, and may have passed unasked for it, cannot write.
+	_, reads := env.Pinned("reads")
+	c := command.Command{
+		Dir: dir, ReadOnly: reads, Quiet: time.Duration(in.QuietTimeoutMS) * time.Millisecond,
+	}
+	for _, name := range sortedKeys(in.Env) {
+		c.Env = append(c.Env, name+"="+in.Env[name])
+	}
+	if in.Interactive {
+		c.Terminal = &command.Size{Rows: orDefault(in.Rows, 24), Columns: orDefault(in.Columns, 80)}
+	}
+	return room.RunScript(ctx, env, command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}, out)
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func orDefault(n, other uint16) uint16 {
+	if n == 0 {
+		return other
+	}
+	return n
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/shell"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
+)
+
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
+
+// rooms returns rooms with a real sandbox.
+func rooms(t *testing.T, change ...func(*command.Config)) *command.Rooms {
+	t.Helper()
+	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	config := command.Config{Sandbox: s, Profile: sandbox.Profile{Read: sandbox.SystemPaths()}, Shown: 30_000}
+	for _, f := range change {
+		f(&config)
+	}
+	return command.New(config)
+}
+
+func TestContract(t *testing.T) {
+	for _, tool := range shell.Tools(rooms(t)) {
+		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Test(t, tool) })
+	}
+}
+
+// call runs a call and returns what the model reads and the code of the failure.
+func call(t *testing.T, tool tools.Tool, env tools.Env, input any) (text, code string, exit *tools.Exit) {
+	t.Helper()
+	encoded, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, _, err := toolstest.Run(t, tool, env, string(encoded))
+	if f, ok := errors.AsType[*tools.Failure](err); ok {
+		code = f.Code
+	} else if err != nil {
+		t.Fatalf("%s: %v", encoded, err)
+	}
+	return toolstest.Text(result), code, result.Exit
+}
+
+type m = map[string]any
+
+func TestBash(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"sub/b.txt": "hello\n"})
+	ws := env.Workspace.Dir()
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tool := shell.Bash(rooms(t, func(c *command.Config) { c.Env = []string{"OPERATOR=says", "LANG=C"} }))
+	t.Setenv("TOOLSERVER_TEST_SECRET", "must not be seen")
+
+	const nothing = "(The command wrote nothing.)"
+	for _, test := range []struct {
+		input      m
+		want, code string
+	}{
+		{m{"command": "cat sub/b.txt"}, "hello\n", ""},
+		{m{"command": "echo err >&2; exit 3"}, "err\n", "exit_status"},
+		{m{"command": "true"}, nothing, ""},
+		{m{"command": "pwd", "workdir": "sub"}, ws + "/sub\n", ""},
+		{m{"command": "pwd", "workdir": ".."}, "", "outside_workspace"},
+		{m{"command": "pwd", "workdir": "nowhere"}, "", "no_such_directory"},
+		{m{"command": "pwd", "workdir": "sub/b.txt"}, "", "no_such_directory"},
+		{m{"command": "cd sub; true", "keep_workdir": true}, nothing, ""},
+		{m{"command": "pwd"}, ws + "/sub\n", ""},
+		{m{"command": "cd /; true", "keep_workdir": true}, nothing, ""}, // outside: not kept
+		{m{"command": "pwd; cd ..", "keep_workdir": true}, ws + "/sub\n", ""},
+		{m{"command": "pwd"}, ws + "\n", ""},
+		{m{"command": "echo $A-$OPERATOR-$LANG-$TOOLSERVER_TEST_SECRET", "env": m{"A": "b c"}}, "b c-says-C-\n", ""},
+		{m{"command": "cat"}, nothing, ""},
+		{m{"command": "nosuchprogram"}, "bash: line 1: nosuchprogram: command not found\n", "exit_status"},
+		{m{"command": "echo 'unterminated"}, "bash: -c: line 1: unexpected EOF while looking for matching `''\n", "exit_status"},
+		{m{"command": "kill -TERM $$"}, "", "signal"},
+		{m{"command": "cat " + outside}, "cat: " + outside + ": Permission denied\n", "exit_status"},
+		{m{"command": "printf 'a\\x1b[31mred\\x1b[0m\\xff\\n10%%\\r20%%\\n'"}, "ared\uFFFD\n20%\n", ""},
+		{m{"command": "tty >/dev/null && stty size", "interactive": true, "rows": 40, "columns": 100}, "40 100\n", ""},
+		{m{"command": "sleep 300 & setsid sleep 300 & echo started"}, "started\n", ""},
+		{m{"command": "sleep 300", "quiet_timeout_ms": 50}, "", "quiet"},
+		{m{"command": strings.Repeat("#", 300_000) + "\necho long"}, "long\n", ""},
+		{m{"command": "git init -q . && echo x >f && git add . && git commit -qm one && git log --format=%an:%s"}, "agent:one\n", ""},
+	} {
+		got, code, _ := call(t, tool, env, test.input)
+		if got != test.want || code != test.code {
+			t.Errorf("%.200v\ngot  %q %s\nwant %q %s", test.input, got, code, test.want, test.code)
+		}
+	}
+}
+
+// TestBashBadInput has inputs that no command comes of.
+func TestBashBadInput(t *testing.T) {
+	env := toolstest.Env(t, nil)
+	tool := shell.Bash(rooms(t))
+	for input, want := range map[string]string{
+		`{}`:                                    "command",
+		`{"command":""}`:                        "command",
+		`{"command":" \n\t"}`:                   "blank",
+		`{"command":"a\u0000b"}`:                "NUL",
+		`{"command":"x","timeout_ms":0}`:        "timeout_ms",
+		`{"command":"x","timeout_ms":99999999}`: "timeout_ms",
+		`{"command":"x","env":{"1A":"b"}}`:      "no name of a variable",
+		`{"command":"x","env":{"A":"b\u0000"}}`: "NUL",
+		`{"command":"x","rows":0}`:              "rows",
+	} {
+		_, err := tool.Decode(env, json.RawMessage(input))
+		if _, ok := errors.AsType[*tools.InputError](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want an input error about %s", input, err, want)
+		}
+	}
+}
+
+// TestBashReadOnly proves that a command that was judged to read only cannot
+// write, whatever it does.
+func TestBashReadOnly(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"f": "old"})
+	tool := shell.Bash(rooms(t))
+	input := m{"command": "cat f"}
+	if text, code, _ := call(t, tool, env, input); text != "old" || code != "" {
+		t.Errorf("%q %s", text, code)
+	}
+	// A program of the workspace takes the place of one that reads.
+	if err := os.WriteFile(filepath.Join(env.Workspace.Dir(), "cat"), []byte("#!/bin/sh\necho new >f\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	changed := shell.Bash(rooms(t, func(c *command.Config) { c.Path = []string{env.Workspace.Dir(), "/usr/bin", "/bin"} }))
+	if text, code, _ := call(t, changed, env, input); code != "exit_status" || !strings.Contains(text, "denied") {
+		t.Errorf("%q %s", text, code)
+	}
+	if text, _ := os.ReadFile(filepath.Join(env.Workspace.Dir(), "f")); string(text) != "old" {
+		t.Errorf("f is %q", text)
+	}
+}
+
+// TestBashLimits has commands that use too much.
+func TestBashLimits(t *testing.T) {
+	env := toolstest.Env(t, nil)
+	tool := shell.Bash(rooms(t, func(c *command.Config) {
+		c.Limits = sandbox.Limits{Memory: 64 << 20, Processes: 20, OpenFiles: 64, FileSize: 1 << 20}
+		c.MaxOutput = 1 << 20
+	}))
+	for command, want := range map[string]tools.ExitReason{
+		"yes":           tools.OutputLimit,
+		"cat /dev/zero": tools.OutputLimit,
+		"x=a; while :; do x=$x$x; done":                    tools.OutOfMemory,
+		"for i in {1..200}; do sleep 100 & done; wait":     tools.ProcessLimit,
+		"exec head -c 2M /dev/zero >big":                   tools.FileSizeLimit,
+		"bomb() { bomb | bomb & }; bomb; sleep 100; sleep": tools.ProcessLimit,
+	} {
+		_, code, exit := call(t, tool, env, m{"command": command})
+		if exit == nil || exit.Reason != want || code != want.String() {
+			t.Errorf("%s: %+v, code %s; want %s", command, exit, code, want)
+		}
+	}
+}
+
+// TestBashStops has a command end with the context of its call, and what it
+// wrote before be kept.
+func TestBashStops(t *testing.T) {
+	env := toolstest.Env(t, nil)
+	tool := shell.Bash(rooms(t))
+	c, err := tool.Decode(env, json.RawMessage(`{"command":"trap '' TERM INT HUP; echo begun; sleep 300; sleep 300"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var out stopAt
+	out.stop = func() { cancel(errors.New("enough")) }
+	result, err := c.Run(ctx, &out)
+	if !errors.Is(err, context.Canceled) || toolstest.Text(result) != "begun\n" || result.Exit.Reason != tools.Cancelled {
+		t.Errorf("%q %+v %v", toolstest.Text(result), result.Exit, err)
+	}
+}
+
+// stopAt calls stop with the first output.
+type stopAt struct {
+	toolstest.Recorder
+	stop func()
+}
+
+func (s *stopAt) Emit(r tools.Report) {
+	if _, ok := r.(tools.Output); ok {
+		s.stop()
+	}
+}
