@@ -3,6 +3,11 @@
 
 //go:build linux
 
+// It starts with every probe and makes one thread work: how many processors
+// there are is nothing to find out, and no files to keep open.
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Toolserver-exec stands between toolserver and the commands it runs. The
 // server starts it; there is no use in starting it by hand.
 package main
@@ -14,7 +19,11 @@ import (
 )
 
 func main() {
-	if err := helper.Main(); err != nil {
+	run := helper.Main
+	if len(os.Args) > 1 && os.Args[1] == "probe" {
+		run = func() error { return helper.Probe(os.Args[2:]) }
+	}
+	if err := run(); err != nil {
 		os.Stderr.WriteString("toolserver-exec: " + err.Error() + "\n")
 		os.Exit(1)
 	}

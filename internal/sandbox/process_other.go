@@ -5,7 +5,10 @@
 
 package sandbox
 
-import "syscall"
+import (
+	"context"
+	"syscall"
+)
 
 // Sandbox starts commands: on Linux alone.
 type Sandbox struct{}
@@ -39,3 +42,15 @@ func (*Process) Kill() {}
 
 // Wait fails with [ErrUnavailable].
 func (*Process) Wait() (End, error) { return End{}, ErrUnavailable }
+
+// Capabilities returns that there are none.
+func (*Sandbox) Capabilities() Capabilities { return Capabilities{} }
+
+// Probe returns that nothing holds.
+func (*Sandbox) Probe(context.Context) []Check {
+	all := make([]Check, len(checks))
+	for i, c := range checks {
+		all[i] = Check{Name: c.name, What: c.what, Required: c.required, Detail: ErrUnavailable.Error()}
+	}
+	return all
+}
