@@ -100,7 +100,7 @@ const execName = "toolserver-exec"
 
 // beExec has this process be the helper.
 func beExec() {
-	if err := helper.Main(); err != nil {
+	if err := helper.Execute(os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", execName, err)
 		os.Exit(exitFailed)
 	}
@@ -114,7 +114,7 @@ func isFile(path string) bool {
 
 // capabilities returns what the machine offers to tools.
 func (c *sandboxConfig) capabilities(s *sandbox.Sandbox) []string {
-	if c.Mode == sandboxOff || s.Restricts() {
+	if c.Mode == sandboxOff || s.Capabilities().Landlock > 0 {
 		return []string{command.Capability}
 	}
 	return nil

@@ -111,6 +111,23 @@ func newRuleset(p Profile, version int) (*os.File, error) {
 	return ruleset, nil
 }
 
+// realPaths returns where directories are, with no link in it.
+func realPaths(dirs []string) ([]string, error) {
+	paths := make([]string, len(dirs))
+	for i, dir := range dirs {
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		}
+		paths[i], err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+		unix.Close(fd)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
 type rules struct {
 	ruleset int
 	handled uint64

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/sandbox/helper"
 )
 
 // monitor kills what uses more memory or processes than it may. The kernel
@@ -51,9 +53,11 @@ func (m *monitor) look() {
 	m.mu.Lock()
 	var running []*Process
 	for p := range m.processes {
-		if p.guard.Load() != 0 {
-			running = append(running, p)
+		if p.guard.Load() == 0 {
+			p.say(helper.Tell) // most commands end before they are asked
+			continue
 		}
+		running = append(running, p)
 	}
 	m.mu.Unlock()
 	for _, p := range running {

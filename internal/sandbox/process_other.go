@@ -6,6 +6,7 @@
 package sandbox
 
 import (
+	"context"
 	"os"
 	"syscall"
 )
@@ -18,9 +19,6 @@ func Open(Config) (*Sandbox, error) { return &Sandbox{}, nil }
 
 // Close does nothing.
 func (*Sandbox) Close() error { return nil }
-
-// Restricts reports that nothing is restricted.
-func (*Sandbox) Restricts() bool { return false }
 
 // Jail is where commands would run.
 type Jail struct{}
@@ -53,3 +51,15 @@ func OpenTerminal(rows, columns uint16) (ours, theirs *os.File, err error) {
 
 // ResizeTerminal fails with [ErrUnavailable].
 func ResizeTerminal(ours *os.File, rows, columns uint16) error { return ErrUnavailable }
+
+// Capabilities returns that there are none.
+func (*Sandbox) Capabilities() Capabilities { return Capabilities{} }
+
+// Probe returns that nothing holds.
+func (*Sandbox) Probe(context.Context) []Check {
+	all := make([]Check, len(checks))
+	for i, c := range checks {
+		all[i] = Check{Name: c.name, What: c.what, Required: c.required, Detail: ErrUnavailable.Error()}
+	}
+	return all
+}

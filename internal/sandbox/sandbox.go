@@ -28,6 +28,9 @@ type Config struct {
 
 	// Off runs commands without restrictions. They are still killed whole.
 	Off bool
+
+	// landlockAtMost makes the kernel look older, if it is not 0.
+	landlockAtMost int
 }
 
 // Network is how far commands reach.
@@ -40,6 +43,8 @@ const (
 	NetworkProxy
 	// NetworkOpen lets commands use IPv4 and IPv6.
 	NetworkOpen
+
+	networks = iota
 )
 
 // A Profile is what the commands of a jail may reach.
@@ -114,9 +119,27 @@ const (
 type StartError struct {
 	Doing string // what failed
 	Errno syscall.Errno
+
+	inExec bool
 }
 
-func (e *StartError) Error() string { return fmt.Sprintf("%s: %v", e.Doing, e.Errno) }
+func (e *StartError) Error() string {
+	if e.inExec {
+		switch e.Errno {
+		case syscall.ENOENT:
+			return e.Doing + ": there is no such program, or the interpreter that its first line names is missing"
+		case syscall.EACCES:
+			return e.Doing + ": it is not executable, or lies where commands may not read"
+		case syscall.ENOEXEC:
+			return e.Doing + ": it is not in a format that can be executed; a script begins with #! and its interpreter"
+		case syscall.E2BIG:
+			return e.Doing + ": arguments and environment are too long; one may have 128 KiB, all together about 2 MiB"
+		case syscall.ETXTBSY:
+			return e.Doing + ": it is being written to"
+		}
+	}
+	return fmt.Sprintf("%s: %v", e.Doing, e.Errno)
+}
 
 func (e *StartError) Unwrap() error { return e.Errno }
 

@@ -10,7 +10,17 @@ const (
 	foreignFrom = 0x40000000 // the x32 numbers
 )
 
-var refusedHere = []uint32{
-	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS, unix.SYS_MODIFY_LDT,
-	unix.SYS_CREATE_MODULE, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_LOOKUP_DCOOKIE,
+func refusedHere() []uint32 {
+	return []uint32{
+		unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS, unix.SYS_MODIFY_LDT,
+		unix.SYS_CREATE_MODULE, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_LOOKUP_DCOOKIE,
+	}
 }
+
+func handedOverHere() []uint32 { return []uint32{unix.SYS_CHMOD} }
+
+func ownersHere() []owner { return []owner{{unix.SYS_CHOWN, 1}, {unix.SYS_LCHOWN, 1}} }
+
+func oldTimes() []uint32 { return []uint32{unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT} }
+
+func watching() []uint32 { return []uint32{unix.SYS_INOTIFY_INIT, unix.SYS_INOTIFY_INIT1} }

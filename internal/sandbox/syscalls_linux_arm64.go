@@ -10,4 +10,14 @@ const (
 	foreignFrom = 0 // 32 bits are another architecture
 )
 
-var refusedHere = []uint32{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_LOOKUP_DCOOKIE}
+func refusedHere() []uint32 {
+	return []uint32{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_LOOKUP_DCOOKIE}
+}
+
+func handedOverHere() []uint32 { return nil }
+
+func ownersHere() []owner { return nil }
+
+func oldTimes() []uint32 { return nil }
+
+func watching() []uint32 { return []uint32{unix.SYS_INOTIFY_INIT1} }

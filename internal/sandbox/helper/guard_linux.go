@@ -10,31 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What follows runs after a fork, on a copy of one thread of a Go program: there
-// is no scheduler, no collector and no stack to grow. So all of it is nosplit,
-// stores no pointers, calls nothing but system calls, and never returns.
-//
-// Its memory is these variables; each process has its own copy.
-var (
+// What follows runs in processes that have the memory of a Go program and none
+// of its threads: there is no scheduler, no collector and no stack to grow. So
+// all of it is nosplit, stores no pointers, calls nothing but system calls, and
+// never returns. What it writes is its own slot and nothing else.
+
+// A slot is the memory of one guard and its command, beside the request.
+type slot struct {
+	alive   uint32 // not 0 while there is a guard; the kernel clears it
+	flags   Flags
+	path    uintptr
+	args    uintptr
+	env     uintptr
+	stack   uintptr // the end of that of the command
+	nlimits uintptr
+	limits  [maxLimits]rlimit
+	files   [maxFiles]int32
+	scope   int32   // a ruleset that confines signals alone
+	helper  uintptr // the process id that the guard must not reach
+
+	// From here on it is the guard's.
 	outgoing  rawReport
 	incoming  [64]byte
-	children  [1 << 16]byte
 	polled    [2]unix.PollFd
+	pidfd     int32
 	status    uint32
 	rusage    syscall.Rusage
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
 	nap       unix.Timespec
-	limit     unix.Rlimit
-	hadLimit  unix.Rlimit
-	program   sockFprog
-	capHeader = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	capHeader unix.CapUserHeader
 	capData   [2]unix.CapUserData
+	children  [4096]byte
+}
 
-	childrenPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
-	oomPath      = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o', 'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', 0}
-	oomScore     = [...]byte{'5', '0', '0'} // commands go before the server does
-)
+type rlimit struct {
+	resource uintptr
+	unix.Rlimit
+}
 
 // rawReport is a [Report] as [DecodeReport] reads it.
 type rawReport struct {
@@ -42,10 +55,11 @@ type rawReport struct {
 	user, system, maxRSS, _                                 uint64
 }
 
-type sockFprog struct {
-	len    uint16
-	filter uintptr
-}
+var (
+	childrenPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
+	oomPath      = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o', 'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', 0}
+	oomScore     = [...]byte{'5', '0', '0'} // commands go before the server does
+)
 
 const (
 	landlockCreateRuleset = unix.SYS_LANDLOCK_CREATE_RULESET
@@ -56,41 +70,24 @@ const (
 
 	// passes is how often a guard tries to kill what is left: for five seconds.
 	passes = 2500
+
+	maxLimits = 16
+
+	guardFlags   = unix.CLONE_VM | unix.CLONE_CHILD_CLEARTID | uintptr(syscall.SIGCHLD)
+	commandFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | uintptr(syscall.SIGCHLD)
 )
 
-// scopeRuleset returns a Landlock ruleset that confines signals and nothing
-// else, or -1 where the kernel has none.
-func scopeRuleset() int {
-	attr := [3]uint64{0, 0, signalScope}
-	fd, _, errno := syscall.Syscall(landlockCreateRuleset, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
-	if errno != 0 {
-		return -1
-	}
-	unix.CloseOnExec(int(fd))
-	return int(fd)
-}
-
-// forkGuard forks the guard for o. No signal is handled between the fork and
+// forkGuard makes the guard of a slot. No signal is handled between that and
 // the guard's first steps: the handlers are Go's.
 //
 //go:norace
 //go:nosplit
-func forkGuard(o *order) syscall.Errno {
+func forkGuard(s *slot, stack uintptr) (pid int) {
 	all, old := ^uint64(0), uint64(0)
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
-	pid, errno := fork()
-	if errno == 0 && pid == 0 {
-		guard(o)
-	}
+	pid = cloneGuard(guardFlags, stack, uintptr(unsafe.Pointer(&s.alive)), s)
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
-	return errno
-}
-
-//go:norace
-//go:nosplit
-func fork() (uintptr, syscall.Errno) {
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-	return pid, errno
+	return pid
 }
 
 // guard starts the command, waits for its end or for a word of the server, and
@@ -98,60 +95,55 @@ func fork() (uintptr, syscall.Errno) {
 //
 //go:norace
 //go:nosplit
-func guard(o *order) {
-	control := uintptr(o.files[fileControl])
+func guard(s *slot) {
+	control := uintptr(s.files[fileControl])
 	for sig := uintptr(1); sig <= 64; sig++ {
-		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&s.handler)), 0, 8, 0, 0)
 	}
-	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
 	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0)
-	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 
-	scoped := false
-	if o.flags&Scoped != 0 {
-		_, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(o.scope), 0, 0)
+	if s.flags&Scoped != 0 {
+		_, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(s.scope), 0, 0)
 		if errno == 0 {
 			// Who cannot reach the helper may signal everybody it can reach.
-			_, _, errno = syscall.RawSyscall(unix.SYS_KILL, uintptr(o.helper), 0, 0)
-			scoped = errno == syscall.EPERM
+			_, _, errno = syscall.RawSyscall(unix.SYS_KILL, s.helper, 0, 0)
 		}
-		if !scoped {
-			report(control, Failed, StepScope, uintptr(errno))
+		if errno != syscall.EPERM {
+			report(s, control, Failed, StepScope, uintptr(errno))
 			exit()
 		}
 	}
 
-	child, errno := fork()
-	if errno != 0 {
-		report(control, Failed, StepFork, uintptr(errno))
+	s.pidfd = -1
+	child := cloneCommand(commandFlags, s.stack, uintptr(unsafe.Pointer(&s.pidfd)), s)
+	if child < 0 {
+		report(s, control, Failed, StepFork, uintptr(-child))
 		exit()
 	}
-	if child == 0 {
-		command(o)
+	if s.pidfd < 0 { // Linux before 5.2
+		report(s, control, Failed, StepFork, uintptr(syscall.ENOSYS))
+		killAll(s, uintptr(child))
+		exit()
 	}
-	if control != Socket {
-		syscall.RawSyscall(unix.SYS_DUP3, control, Socket, 0)
-		control = Socket
+	// The files that are kept are the first two after the standard ones.
+	syscall.RawSyscall(unix.SYS_DUP3, control, Socket, 0)
+	control = Socket
+	if s.pidfd != Socket+1 {
+		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.pidfd), Socket+1, 0)
+		s.pidfd = Socket + 1
 	}
 	closeRange(0, Socket-1)
-	closeRange(Socket+1, 1<<31-1)
+	closeRange(Socket+2, 1<<31-1)
 
-	pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
-	outgoing.guard, outgoing.command = uint32(pid), uint32(child)
-	report(control, Started, 0, 0)
+	attend(s, uintptr(child))
+	killAll(s, uintptr(child))
 
-	pidfd, _, errno := syscall.RawSyscall(unix.SYS_PIDFD_OPEN, child, 0, 0)
-	if errno == 0 {
-		attend(control, pidfd, child)
-	}
-	killAll(child, scoped)
-
-	syscall.RawSyscall(unix.SYS_GETRUSAGE, ^uintptr(0), uintptr(unsafe.Pointer(&rusage)), 0)
-	outgoing.status = status
-	outgoing.user = uint64(rusage.Utime.Sec)*1e6 + uint64(rusage.Utime.Usec)
-	outgoing.system = uint64(rusage.Stime.Sec)*1e6 + uint64(rusage.Stime.Usec)
-	outgoing.maxRSS = uint64(rusage.Maxrss) << 10
-	report(control, Ended, 0, 0)
+	syscall.RawSyscall(unix.SYS_GETRUSAGE, ^uintptr(0), uintptr(unsafe.Pointer(&s.rusage)), 0)
+	s.outgoing.status = s.status
+	s.outgoing.user = uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
+	s.outgoing.system = uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
+	s.outgoing.maxRSS = uint64(s.rusage.Maxrss) << 10
+	report(s, control, Ended, 0, 0)
 	exit()
 }
 
@@ -160,29 +152,32 @@ func guard(o *order) {
 //
 //go:norace
 //go:nosplit
-func attend(control, pidfd, child uintptr) {
-	polled[0].Fd, polled[0].Events = int32(pidfd), unix.POLLIN
-	polled[1].Fd, polled[1].Events = int32(control), unix.POLLIN
+func attend(s *slot, child uintptr) {
+	s.polled[0].Fd, s.polled[0].Events = s.pidfd, unix.POLLIN
+	s.polled[1].Fd, s.polled[1].Events = Socket, unix.POLLIN
 	for {
-		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 2, 0, 0, 0, 0)
-		if errno != 0 || polled[0].Revents != 0 {
+		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, 0, 0, 0, 0)
+		if errno == syscall.EINTR {
+			continue // it was stopped and goes on
+		}
+		if errno != 0 || s.polled[0].Revents != 0 {
 			return
 		}
-		if polled[1].Revents == 0 {
+		if s.polled[1].Revents == 0 {
 			continue
 		}
-		n, _, errno := syscall.RawSyscall(unix.SYS_READ, control, uintptr(unsafe.Pointer(&incoming)), uintptr(len(incoming)))
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, Socket, uintptr(unsafe.Pointer(&s.incoming)), uintptr(len(s.incoming)))
 		if errno != 0 || n == 0 {
 			return
 		}
-		for i := uintptr(0); i < n && i < uintptr(len(incoming)); i++ {
-			if incoming[i] == Kill {
-				return
+		for i := uintptr(0); i < n && i < uintptr(len(s.incoming)); i++ {
+			if s.incoming[i] == Tell {
+				pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
+				s.outgoing.guard, s.outgoing.command = uint32(pid), uint32(child)
+				report(s, Socket, Running, 0, 0)
+				continue
 			}
-			sig := uintptr(incoming[i])
-			if _, _, errno := syscall.RawSyscall(unix.SYS_KILL, -child, sig, 0); errno != 0 {
-				syscall.RawSyscall(unix.SYS_KILL, child, sig, 0) // it has no group of its own yet
-			}
+			syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(s.incoming[i]), 0)
 		}
 	}
 }
@@ -193,34 +188,33 @@ func attend(control, pidfd, child uintptr) {
 //
 //go:norace
 //go:nosplit
-func killAll(child uintptr, scoped bool) {
-	outgoing.left = 1
+func killAll(s *slot, child uintptr) {
+	s.outgoing.left = 1
 	for pass := 0; pass < passes; pass++ {
-		if scoped {
+		if s.flags&Scoped != 0 {
 			syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
 		} else {
-			killChildren()
+			killChildren(s, child)
 		}
 		for {
-			var errno syscall.Errno
-			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&incoming)), unix.WNOHANG|unix.WALL, 0, 0, 0)
+			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.incoming)), unix.WNOHANG|unix.WALL, 0, 0, 0)
 			if errno == syscall.ECHILD {
-				outgoing.left = 0
+				s.outgoing.left = 0
 				return
 			}
 			if pid == 0 || errno != 0 {
 				break
 			}
 			if pid == child {
-				status = uint32(incoming[0]) | uint32(incoming[1])<<8 | uint32(incoming[2])<<16 | uint32(incoming[3])<<24
+				s.status = uint32(s.incoming[0]) | uint32(s.incoming[1])<<8 | uint32(s.incoming[2])<<16 | uint32(s.incoming[3])<<24
 			}
-			outgoing.reaped++
+			s.outgoing.reaped++
 		}
-		nap.Nsec = 100_000
+		s.nap.Nsec = 100_000
 		if pass > 20 {
-			nap.Nsec = 2_000_000
+			s.nap.Nsec = 2_000_000
 		}
-		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&s.nap)), 0, 0)
 	}
 }
 
@@ -229,35 +223,37 @@ func killAll(child uintptr, scoped bool) {
 //
 //go:norace
 //go:nosplit
-func killChildren() {
+func killChildren(s *slot, child uintptr) {
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&childrenPath)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
-	if errno != 0 {
-		return
-	}
-	n, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&children)), uintptr(len(children)))
-	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-	if errno != 0 {
+	if errno != 0 { // the kernel has no such file: the process group is what is known
+		syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(syscall.SIGKILL), 0)
 		return
 	}
 	pid := uintptr(0)
-	for i := uintptr(0); i < n && i < uintptr(len(children)); i++ {
-		if c := children[i]; c >= '0' && c <= '9' {
-			pid = pid*10 + uintptr(c-'0')
-		} else if pid != 0 {
-			syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(syscall.SIGKILL), 0)
-			pid = 0
+	for {
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&s.children)), uintptr(len(s.children)))
+		if errno != 0 || n == 0 {
+			break
+		}
+		for i := uintptr(0); i < n && i < uintptr(len(s.children)); i++ {
+			if c := s.children[i]; c >= '0' && c <= '9' {
+				pid = pid*10 + uintptr(c-'0')
+			} else if pid != 0 {
+				syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(syscall.SIGKILL), 0)
+				pid = 0
+			}
 		}
 	}
+	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 }
 
 // command becomes the command.
 //
 //go:norace
 //go:nosplit
-func command(o *order) {
-	control := uintptr(o.files[fileControl])
-	step, errno := become(o)
-	report(control, Failed, step, uintptr(errno))
+func command(s *slot) {
+	step, errno := become(s)
+	report(s, uintptr(s.files[fileControl]), Failed, step, uintptr(errno))
 	exit()
 }
 
@@ -265,15 +261,15 @@ func command(o *order) {
 //
 //go:norace
 //go:nosplit
-func become(o *order) (Step, syscall.Errno) {
+func become(s *slot) (Step, syscall.Errno) {
 	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0, 0)
 	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
 	for i := uintptr(0); i < 3; i++ {
-		if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, uintptr(o.files[fileStdin+i]), i, 0); errno != 0 {
+		if _, _, errno := syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.files[fileStdin+i]), i, 0); errno != 0 {
 			return StepFiles, errno
 		}
 	}
-	if o.flags&Terminal != 0 {
+	if s.flags&Terminal != 0 {
 		if _, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); errno != 0 {
 			return StepTerminal, errno
 		}
@@ -281,72 +277,51 @@ func become(o *order) (Step, syscall.Errno) {
 	if fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&oomPath)), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0); errno == 0 {
 		syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&oomScore)), uintptr(len(oomScore)))
 	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_FCHDIR, uintptr(o.files[fileDir]), 0, 0); errno != 0 {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_FCHDIR, uintptr(s.files[fileDir]), 0, 0); errno != 0 {
 		return StepDir, errno
 	}
-	for i := uintptr(0); i < o.nlimits; i++ {
-		if errno := lower(o.limits + i*limitSize); errno != 0 {
+	for i := uintptr(0); i < s.nlimits && i < maxLimits; i++ {
+		limit := &s.limits[i]
+		if _, _, errno := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, limit.resource, uintptr(unsafe.Pointer(&limit.Rlimit)), 0, 0, 0); errno != 0 {
 			return StepLimits, errno
 		}
 	}
-	if o.flags&Restricted != 0 {
-		if _, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(o.files[fileRuleset]), 0, 0); errno != 0 {
+	ruleset := s.scope // a domain of its own keeps it from the guard, at least
+	if s.flags&Restricted != 0 {
+		ruleset = s.files[fileRuleset]
+	}
+	if s.flags&(Scoped|Restricted) != 0 {
+		if _, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(ruleset), 0, 0); errno != 0 {
 			return StepLandlock, errno
 		}
 	}
-	if o.flags&DropCapabilities != 0 {
-		if errno := dropCapabilities(); errno != 0 {
+	if s.flags&DropCapabilities != 0 {
+		if errno := dropCapabilities(s); errno != 0 {
 			return StepPrivileges, errno
 		}
 	}
-	if o.nfilter > 0 {
-		program.len, program.filter = uint16(o.nfilter), o.filter
-		if _, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
-			return StepSeccomp, errno
-		}
-	}
 	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, Socket, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
-	signals = 0
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&signals)), 0, 8, 0, 0)
-	_, _, errno := syscall.RawSyscall(unix.SYS_EXECVE, o.path, o.args, o.env)
+	s.signals = 0
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.signals)), 0, 8, 0, 0)
+	_, _, errno := syscall.RawSyscall(unix.SYS_EXECVE, s.path, s.args, s.env)
 	return StepExec, errno
 }
-
-// lower sets the limit at an address, as far as the limit of now allows.
-//
-//go:norace
-//go:nosplit
-func lower(at uintptr) syscall.Errno {
-	resource, value := load(at), load(at+8)
-	if _, _, errno := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(resource), 0, uintptr(unsafe.Pointer(&hadLimit)), 0, 0); errno != 0 {
-		return errno
-	}
-	limit.Cur = min(value, hadLimit.Max)
-	limit.Max = limit.Cur
-	_, _, errno := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(resource), uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
-	return errno
-}
-
-// load reads a number of the request, which lies outside of the heap.
-//
-//go:norace
-//go:nosplit
-func load(at uintptr) uint64 { return **(**uint64)(unsafe.Pointer(&at)) }
 
 // dropCapabilities leaves of the capabilities only the one to go past file
 // modes, which Landlock bounds.
 //
 //go:norace
 //go:nosplit
-func dropCapabilities() syscall.Errno {
-	header, data := uintptr(unsafe.Pointer(&capHeader)), uintptr(unsafe.Pointer(&capData))
+func dropCapabilities(s *slot) syscall.Errno {
+	s.capHeader.Version = unix.LINUX_CAPABILITY_VERSION_3
+	header, data := uintptr(unsafe.Pointer(&s.capHeader)), uintptr(unsafe.Pointer(&s.capData))
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CAPGET, header, data, 0); errno != 0 {
 		return errno
 	}
-	capData[0].Permitted &= 1 << unix.CAP_DAC_OVERRIDE
-	capData[0].Effective = capData[0].Permitted
-	capData[0].Inheritable = 0
-	capData[1] = unix.CapUserData{}
+	s.capData[0].Permitted &= 1 << unix.CAP_DAC_OVERRIDE
+	s.capData[0].Effective = s.capData[0].Permitted
+	s.capData[0].Inheritable = 0
+	s.capData[1] = unix.CapUserData{}
 	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0)
 	_, _, errno := syscall.RawSyscall(unix.SYS_CAPSET, header, data, 0)
 	return errno
@@ -369,9 +344,9 @@ func closeRange(first, last uintptr) {
 //
 //go:norace
 //go:nosplit
-func report(control uintptr, kind ReportKind, step Step, errno uintptr) {
-	outgoing.kind, outgoing.step, outgoing.errno = uint32(kind), uint32(step), uint32(errno)
-	syscall.RawSyscall6(unix.SYS_SENDTO, control, uintptr(unsafe.Pointer(&outgoing)), reportSize, unix.MSG_NOSIGNAL, 0, 0)
+func report(s *slot, control uintptr, kind ReportKind, step Step, errno uintptr) {
+	s.outgoing.kind, s.outgoing.step, s.outgoing.errno = uint32(kind), uint32(step), uint32(errno)
+	syscall.RawSyscall6(unix.SYS_SENDTO, control, uintptr(unsafe.Pointer(&s.outgoing)), reportSize, unix.MSG_NOSIGNAL, 0, 0)
 }
 
 //go:norace

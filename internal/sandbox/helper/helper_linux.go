@@ -4,11 +4,14 @@
 package helper
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 	"os/signal"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -18,42 +21,40 @@ import (
 // Socket is the file by which the helper hears from the server.
 const Socket = 3
 
-// order is the request a guard carries out, and all it knows. It lies outside of
-// the heap and holds addresses, not pointers: after the fork there is no runtime
-// that would care for them.
-type order struct {
-	flags   Flags
-	path    uintptr
-	args    uintptr
-	env     uintptr
-	limits  uintptr
-	nlimits uintptr
-	filter  uintptr
-	nfilter uintptr
-	files   [maxFiles]int32
-	scope   int32  // a ruleset that confines signals alone
-	helper  uint64 // the process id that the guard must not reach
+// Execute is what the program does with its arguments: without any it is the
+// helper, and ends when the server does.
+func Execute(args []string) error {
+	if len(args) > 0 && args[0] == "probe" {
+		return Probe(args[1:])
+	}
+	return serve()
 }
 
-// Main is the helper. It ends when the server does.
-func Main() error {
-	runtime.LockOSThread()
+func serve() error {
+	runtime.LockOSThread()         // the thread whose filter commands inherit
 	signal.Ignore(syscall.SIGCHLD) // guards report to the server, not to us
 	// What a terminal or an operator sends to the group of the server is for the
 	// server, which then hangs up.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	unix.CloseOnExec(Socket)
-	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-	memory, err := unix.Mmap(-1, 0, MaxRequest+1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
+	// Its memory has what sessions pass to their commands.
+	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}) // 0 would not hold for pipes
+	// Whatever loses its guard comes here.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	h := &helper{request: memory[:MaxRequest], pointers: memory[MaxRequest:], oob: make([]byte, unix.CmsgSpace(4*maxFiles))}
-	h.order.scope = int32(scopeRuleset())
-	h.order.helper = uint64(unix.Getpid())
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	h := &helper{scope: int32(scopeRuleset()), pid: unix.Getpid(), oob: make([]byte, unix.CmsgSpace(4*maxFiles))}
+	for resource := range h.limits {
+		if err := unix.Getrlimit(resource, &h.limits[resource]); err != nil {
+			return err
+		}
+	}
 	for {
 		if err := h.next(); err != nil {
+			h.sweep()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -62,20 +63,89 @@ func Main() error {
 	}
 }
 
-// helper is what the helper needs for the request at hand, used again for the
-// next one.
+// scopeRuleset returns a Landlock ruleset that confines signals and nothing
+// else, or -1 where the kernel has none.
+func scopeRuleset() int {
+	attr := [3]uint64{0, 0, signalScope}
+	fd, _, errno := syscall.Syscall(landlockCreateRuleset, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return -1
+	}
+	unix.CloseOnExec(int(fd))
+	return int(fd)
+}
+
 type helper struct {
-	request  []byte
-	pointers []byte
-	oob      []byte
-	order    order
+	pid       int
+	scope     int32
+	limits    [maxLimits]unix.Rlimit // those of the helper itself
+	head      [headSize]byte
+	oob       []byte
+	noFilter  syscall.Errno // why there is no filter
+	listening bool          // to what the filter hands over
+
+	mu     sync.Mutex
+	guards []*guarded
+}
+
+// guarded is a slot and what the helper knows of who uses it.
+type guarded struct {
+	*slot
+	memory []byte // the slot, room for a request, two stacks
+	large  []byte // a request that does not fit there
+	pid    int    // of the guard
+	id     uint64
+	roots  []string
+}
+
+const (
+	slotSize  = 48 << 10
+	stackSize = 8 << 10
+)
+
+func (g *guarded) running() bool { return atomic.LoadUint32(&g.alive) != 0 }
+
+// room returns memory for n bytes that the guard and its command can use.
+func (g *guarded) room(n int) ([]byte, error) {
+	const start = (int(unsafe.Sizeof(slot{})) + 15) &^ 15
+	if inside := g.memory[start : slotSize-2*stackSize]; n <= len(inside) {
+		return inside[:n], nil
+	}
+	large, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	g.large = large
+	return large, err
+}
+
+// free returns a slot that nobody uses.
+func (h *helper) free() (*guarded, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.guards {
+		if g.running() {
+			continue
+		}
+		if g.large != nil {
+			unix.Munmap(g.large)
+		}
+		*g.slot = slot{}
+		*g = guarded{slot: g.slot, memory: g.memory}
+		return g, nil
+	}
+	memory, err := unix.Mmap(-1, 0, slotSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	g := &guarded{slot: (*slot)(unsafe.Pointer(unsafe.SliceData(memory))), memory: memory}
+	h.guards = append(h.guards, g)
+	return g, nil
 }
 
 var errMalformed = errors.New("a malformed request")
 
-// next carries out one request.
+// next carries out one request. Its error is one after which requests cannot be
+// told from each other any more.
 func (h *helper) next() error {
-	request, files, err := h.receive()
+	files, err := h.receive()
 	defer func() {
 		for _, fd := range files {
 			unix.Close(fd)
@@ -84,50 +154,90 @@ func (h *helper) next() error {
 	if err != nil {
 		return err
 	}
-	if err := h.prepare(request, files); err != nil {
+	head := readHead(h.head[:])
+	if head.size < headSize || head.size > maxRequest || head.count() > maxStrings {
+		return errMalformed
+	}
+	g, err := h.free()
+	if err != nil {
 		return err
 	}
-	if errno := forkGuard(&h.order); errno != 0 {
-		report(uintptr(h.order.files[fileControl]), Failed, StepFork, uintptr(errno))
+	body, err := g.room(head.size - headSize + 8*(head.count()+4))
+	if err != nil {
+		return err
+	}
+	request, pointers := body[:head.size-headSize], body[(head.size-headSize+7)&^7:]
+	if err := readFull(request); err != nil {
+		return err
+	}
+	switch head.kind {
+	case Run:
+		step, errno := h.run(g, head, request, pointers, files)
+		if errno != 0 && len(files) > 0 {
+			report(g.slot, uintptr(files[fileControl]), Failed, step, uintptr(errno))
+		}
+	case Restrict:
+		h.noFilter = h.restrict(head, request)
+	case Abandon:
+		h.abandon(head.id)
+	default:
+		return errMalformed
 	}
 	return nil
 }
 
-// receive returns the next request and the files that came with its first byte.
-func (h *helper) receive() (request []byte, files []int, err error) {
-	n, oobn, _, _, err := recvmsg(h.request[:headSize], h.oob)
+// run makes the guard of a command.
+func (h *helper) run(g *guarded, head head, request, pointers []byte, files []int) (Step, syscall.Errno) {
+	if h.noFilter != 0 {
+		return StepSeccomp, h.noFilter
+	}
+	if !h.prepare(g, head, request, pointers, files) {
+		return StepRequest, syscall.EINVAL
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g.alive = 1
+	// The words above a stack are what the first function on it is called with.
+	stack := uintptr(unsafe.Pointer(unsafe.SliceData(g.memory))) + slotSize - 64
+	g.stack = stack - stackSize
+	pid := forkGuard(g.slot, stack)
+	if pid < 0 {
+		g.alive = 0
+		return StepFork, syscall.Errno(-pid)
+	}
+	g.pid, g.id = pid, head.id
+	return 0, 0
+}
+
+// receive reads the head of the next request, and returns the files that came
+// with it.
+func (h *helper) receive() (files []int, err error) {
+	n, oobn, err := recvmsg(h.head[:], h.oob)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if n == 0 {
-		return nil, nil, io.EOF
+		return nil, io.EOF
 	}
 	messages, err := unix.ParseSocketControlMessage(h.oob[:oobn])
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, m := range messages {
 		received, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			return nil, files, err
+			return files, err
 		}
 		files = append(files, received...)
 	}
-	if err := readFull(h.request[n:headSize]); err != nil {
-		return nil, files, err
-	}
-	size := int(binary.LittleEndian.Uint32(h.request))
-	if size < headSize || size > len(h.request) {
-		return nil, files, errMalformed
-	}
-	return h.request[:size], files, readFull(h.request[headSize:size])
+	return files, readFull(h.head[n:])
 }
 
-func recvmsg(p, oob []byte) (n, oobn, flags int, from unix.Sockaddr, err error) {
+func recvmsg(p, oob []byte) (n, oobn int, err error) {
 	for {
-		n, oobn, flags, from, err = unix.Recvmsg(Socket, p, oob, unix.MSG_CMSG_CLOEXEC)
+		n, oobn, _, _, err = unix.Recvmsg(Socket, p, oob, unix.MSG_CMSG_CLOEXEC)
 		if err != unix.EINTR {
-			return
+			return n, oobn, err
 		}
 	}
 }
@@ -148,65 +258,95 @@ func readFull(p []byte) error {
 	return nil
 }
 
-// prepare lays out a request for the kernel.
-func (h *helper) prepare(request []byte, files []int) error {
-	le := binary.LittleEndian
-	o := &h.order
-	o.flags = Flags(le.Uint32(request[4:]))
-	nlimits, nfilter := int(le.Uint32(request[8:])), int(le.Uint32(request[12:]))
-	nargs, nenv := int(le.Uint32(request[16:])), int(le.Uint32(request[20:]))
+// head is what a request begins with.
+type head struct {
+	size                                  int
+	kind                                  RequestKind
+	id                                    uint64
+	flags                                 Flags
+	nlimits, nfilter, nargs, nenv, nroots int
+}
 
+func readHead(b []byte) head {
+	le := binary.LittleEndian
+	return head{
+		size: int(le.Uint32(b)), kind: RequestKind(le.Uint32(b[4:])), id: le.Uint64(b[8:]), flags: Flags(le.Uint32(b[16:])),
+		nlimits: int(le.Uint32(b[20:])), nfilter: int(le.Uint32(b[24:])),
+		nargs: int(le.Uint32(b[28:])), nenv: int(le.Uint32(b[32:])), nroots: int(le.Uint32(b[36:])),
+	}
+}
+
+func (h head) count() int { return h.nargs + h.nenv + h.nroots }
+
+// prepare lays out a request for the kernel. It returns false if the request is
+// malformed.
+func (h *helper) prepare(g *guarded, head head, request, pointers []byte, files []int) bool {
+	le := binary.LittleEndian
 	want := fileRuleset
-	if o.flags&Restricted != 0 {
+	if head.flags&Restricted != 0 {
 		want = maxFiles
 	}
-	at := headSize + 4
-	if len(files) != want || 8*(nargs+nenv+2) > len(h.pointers) || at+limitSize*nlimits+instrSize*nfilter > len(request) {
-		return errMalformed
+	if len(files) != want || head.nlimits > maxLimits || head.nfilter != 0 || len(request) < limitSize*head.nlimits {
+		return false
 	}
+	g.flags, g.scope, g.helper = head.flags, h.scope, uintptr(h.pid)
 	for i, fd := range files {
-		o.files[i] = int32(fd)
+		g.files[i] = int32(fd)
 	}
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(request)))
-	o.limits, o.nlimits = base+uintptr(at), uintptr(nlimits)
-	at += limitSize * nlimits
-	o.filter, o.nfilter = base+uintptr(at), uintptr(nfilter)
-	at += instrSize * nfilter
-
-	// next returns the address of the string at hand.
-	next := func() (uintptr, bool) {
-		for start := at; at < len(request); {
-			at++
-			if request[at-1] == 0 {
-				return base + uintptr(start), true
-			}
+	g.nlimits = uintptr(head.nlimits)
+	for i := range head.nlimits {
+		resource, value := le.Uint64(request), le.Uint64(request[8:])
+		if resource >= maxLimits {
+			return false
 		}
-		return 0, false
+		value = min(value, h.limits[resource].Max)
+		g.limits[i] = rlimit{uintptr(resource), unix.Rlimit{Cur: value, Max: value}}
+		request = request[limitSize:]
 	}
-	var ok bool
-	if o.path, ok = next(); !ok {
-		return errMalformed
+
+	// next returns the string at hand, with its end.
+	next := func() []byte {
+		end := bytes.IndexByte(request, 0)
+		if end < 0 {
+			return nil
+		}
+		s := request[:end+1]
+		request = request[end+1:]
+		return s
 	}
-	pointers := h.pointers
+	address := func(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+	path := next()
+	if path == nil {
+		return false
+	}
+	g.path = address(path)
 	list := func(n int) (uintptr, bool) {
-		start := uintptr(unsafe.Pointer(unsafe.SliceData(pointers)))
+		start := address(pointers)
 		for range n {
-			s, ok := next()
-			if !ok {
+			s := next()
+			if s == nil {
 				return 0, false
 			}
-			le.PutUint64(pointers, uint64(s))
+			le.PutUint64(pointers, uint64(address(s)))
 			pointers = pointers[8:]
 		}
 		le.PutUint64(pointers, 0)
 		pointers = pointers[8:]
 		return start, true
 	}
-	if o.args, ok = list(nargs); !ok {
-		return errMalformed
+	var ok bool
+	if g.args, ok = list(head.nargs); !ok {
+		return false
 	}
-	if o.env, ok = list(nenv); !ok {
-		return errMalformed
+	if g.env, ok = list(head.nenv); !ok {
+		return false
 	}
-	return nil
+	for range head.nroots {
+		root := next()
+		if root == nil {
+			return false
+		}
+		g.roots = append(g.roots, string(root[:len(root)-1]))
+	}
+	return len(request) == 0
 }

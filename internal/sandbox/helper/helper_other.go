@@ -7,5 +7,5 @@ package helper
 
 import "errors"
 
-// Main fails: commands run on Linux alone.
-func Main() error { return errors.ErrUnsupported }
+// Execute fails: commands run on Linux alone.
+func Execute([]string) error { return errors.ErrUnsupported }

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package helper is the small process between the server and the commands it
-// runs. It is started once and forks for every command a guard, which goes on
-// without the Go runtime, and from the guard the command:
+// runs. It is started once and makes for every command a guard, which goes on
+// without the Go runtime, and the guard makes the command:
 //
-//	server ── helper                     waits for requests
+//	server ── helper                     waits for requests; answers for commands
 //	            └─ guard                 one a command, in a Landlock domain of its own
 //	                 └─ command          in a domain within the guard's, restricted
 //	                      └─ …           what the command starts
@@ -14,24 +14,46 @@
 // the server says so and when the server is gone, it kills all that is left in
 // its domain, reaps it, and reports. Nothing in the domain can signal the guard.
 //
-// A fork of a small process costs a tenth of starting a Go program, and what
-// runs in the fork is raw system calls: that is why it looks like it does.
+// Guards share the memory of the helper, and a command has it until it executes:
+// copying it would cost more than everything else they do. So what runs there is
+// raw system calls on memory set aside, and that is why it looks like it does.
+//
+// The seccomp filter is that of the thread that makes guards: everything inherits
+// it. What it leaves to the helper, which changes modes and times of files, is in
+// deputy_linux.go.
 package helper
 
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 )
 
-// A Request asks the helper for one command.
+// A Request asks the helper for one command, or for something else.
 type Request struct {
+	Kind RequestKind
+	ID   uint64 // of the command, among those of this helper
+
 	Path      string   // of the program
 	Args, Env []string // Args[0] is the name it is called by
+	Roots     []string // where the command may change modes and times
+	Limits    []Limit  // resource limits
+	Flags     Flags
 
-	Limits []Limit // resource limits
-	Filter []Instr // the seccomp program; none: no filter
-	Flags  Flags
+	Filter []Instr // for Restrict: the seccomp program
 }
+
+// RequestKind tells what a request is for.
+type RequestKind uint32
+
+const (
+	// Run starts a command.
+	Run RequestKind = 1 + iota
+	// Restrict sets the seccomp filter of all commands to come.
+	Restrict
+	// Abandon kills the guard of a command, and all whose guard is gone.
+	Abandon
+)
 
 // Limit is a resource limit, soft and hard alike.
 type Limit struct {
@@ -60,8 +82,8 @@ const (
 	DropCapabilities
 )
 
-// Files that come with a request, in this order. Ruleset is there if it is
-// Restricted.
+// Files that come with a request to run, in this order. Ruleset is there if it
+// is Restricted.
 const (
 	fileControl = iota
 	fileStdin
@@ -72,33 +94,46 @@ const (
 	maxFiles
 )
 
-// MaxRequest is how large a request may be: more than the kernel takes.
-const MaxRequest = 4 << 20
+// What a request may hold: more than the kernel takes.
+const (
+	maxRequest = 4 << 20
+	maxStrings = 1 << 17
+)
 
 const (
-	headSize  = 7 * 4
+	headSize  = 40
 	limitSize = 16
 	instrSize = 8
 )
 
-// ErrNUL says that a string of a request contains a zero byte.
-var ErrNUL = errors.New("contains a NUL byte")
+var (
+	// ErrNUL says that a string of a request contains a zero byte.
+	ErrNUL = errors.New("contains a NUL byte")
+	// ErrTooLong says that a request is larger than any command may be.
+	ErrTooLong = errors.New("arguments and environment are too long: together they may have about 2 MiB")
+)
 
 // Encode returns the request as it is sent. The parts lie so that the helper
 // passes them to the kernel where they are.
 func (r *Request) Encode() ([]byte, error) {
 	le := binary.LittleEndian
-	size := headSize + 4 + limitSize*len(r.Limits) + instrSize*len(r.Filter) + len(r.Path) + 1
-	for _, list := range [][]string{r.Args, r.Env} {
+	size := headSize + limitSize*len(r.Limits) + instrSize*len(r.Filter) + len(r.Path) + 1
+	lists := [...][]string{r.Args, r.Env, r.Roots}
+	count := 0
+	for _, list := range lists {
+		count += len(list)
 		for _, s := range list {
 			size += len(s) + 1
 		}
 	}
-	if size > MaxRequest {
-		return nil, errors.New("arguments and environment are too long")
+	if size > maxRequest || count > maxStrings {
+		return nil, ErrTooLong
 	}
 	b := make([]byte, 0, size)
-	for _, n := range []int{size, int(r.Flags), len(r.Limits), len(r.Filter), len(r.Args), len(r.Env), 0, 0} {
+	b = le.AppendUint32(b, uint32(size))
+	b = le.AppendUint32(b, uint32(r.Kind))
+	b = le.AppendUint64(b, r.ID)
+	for _, n := range [...]int{int(r.Flags), len(r.Limits), len(r.Filter), len(r.Args), len(r.Env), len(r.Roots)} {
 		b = le.AppendUint32(b, uint32(n))
 	}
 	for _, limit := range r.Limits {
@@ -112,15 +147,13 @@ func (r *Request) Encode() ([]byte, error) {
 	}
 	var err error
 	appendString := func(s string) {
-		for i := range len(s) {
-			if s[i] == 0 {
-				err = ErrNUL
-			}
+		if strings.IndexByte(s, 0) >= 0 {
+			err = ErrNUL
 		}
 		b = append(append(b, s...), 0)
 	}
 	appendString(r.Path)
-	for _, list := range [][]string{r.Args, r.Env} {
+	for _, list := range lists {
 		for _, s := range list {
 			appendString(s)
 		}
@@ -128,13 +161,13 @@ func (r *Request) Encode() ([]byte, error) {
 	return b, err
 }
 
-// A Report is what a guard tells: that the command runs, that it could not be
+// A Report is what a guard tells: who it is, that the command could not be
 // started, or that all of it has ended.
 type Report struct {
 	Kind   ReportKind
 	Status uint32 // Ended: the wait status of the command
 
-	// Started: the process ids. The guard's is that of the root of all that the
+	// Running: the process ids. The guard's is that of the root of all that the
 	// command starts.
 	Guard, Command uint32
 
@@ -153,7 +186,7 @@ type Report struct {
 type ReportKind uint32
 
 const (
-	Started ReportKind = 1 + iota
+	Running ReportKind = 1 + iota
 	Failed
 	Ended
 )
@@ -172,6 +205,7 @@ const (
 	StepLandlock
 	StepSeccomp
 	StepExec
+	StepRequest
 )
 
 var stepNames = [...]string{
@@ -185,6 +219,7 @@ var stepNames = [...]string{
 	StepLandlock:   "restricting files and network",
 	StepSeccomp:    "restricting system calls",
 	StepExec:       "executing the program",
+	StepRequest:    "reading the request",
 }
 
 // String returns what was being done.
@@ -212,6 +247,7 @@ func DecodeReport(b []byte) (Report, error) {
 	}, nil
 }
 
-// What the server says to a guard: one byte each. Everything below [Kill] is a
-// signal for the process group of the command; hanging up is Kill too.
-const Kill = 255
+// What the server says to a guard is one byte each: a signal for the process
+// group of the command, or Tell, which asks for a report of what is running.
+// Hanging up asks it to kill everything.
+const Tell = 255

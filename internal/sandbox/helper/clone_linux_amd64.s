@@ -1,0 +1,48 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "textflag.h"
+
+#define SYS_clone 56
+
+// func cloneGuard(flags, stack, tid uintptr, s *slot) int
+TEXT ·cloneGuard(SB), NOSPLIT, $16-40
+	MOVQ	flags+0(FP), DI
+	MOVQ	stack+8(FP), SI
+	XORL	DX, DX
+	MOVQ	tid+16(FP), R10
+	XORL	R8, R8
+	MOVQ	s+24(FP), R12
+	MOVL	$SYS_clone, AX
+	SYSCALL
+	TESTQ	AX, AX
+	JZ	child
+	MOVQ	AX, ret+32(FP)
+	RET
+child:
+	XORL	BP, BP
+	MOVQ	R12, 0(SP)
+	CALL	·guard(SB)
+	INT	$3
+	RET
+
+// func cloneCommand(flags, stack, pidfd uintptr, s *slot) int
+TEXT ·cloneCommand(SB), NOSPLIT, $16-40
+	MOVQ	flags+0(FP), DI
+	MOVQ	stack+8(FP), SI
+	MOVQ	pidfd+16(FP), DX
+	XORL	R10, R10
+	XORL	R8, R8
+	MOVQ	s+24(FP), R12
+	MOVL	$SYS_clone, AX
+	SYSCALL
+	TESTQ	AX, AX
+	JZ	child
+	MOVQ	AX, ret+32(FP)
+	RET
+child:
+	XORL	BP, BP
+	MOVQ	R12, 0(SP)
+	CALL	·command(SB)
+	INT	$3
+	RET

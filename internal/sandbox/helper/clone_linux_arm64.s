@@ -1,0 +1,44 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include "textflag.h"
+
+#define SYS_clone 220
+
+// func cloneGuard(flags, stack, tid uintptr, s *slot) int
+TEXT ·cloneGuard(SB), NOSPLIT, $16-40
+	MOVD	flags+0(FP), R0
+	MOVD	stack+8(FP), R1
+	MOVD	ZR, R2
+	MOVD	ZR, R3
+	MOVD	tid+16(FP), R4
+	MOVD	s+24(FP), R19
+	MOVD	$SYS_clone, R8
+	SVC
+	CBZ	R0, child
+	MOVD	R0, ret+32(FP)
+	RET
+child:
+	MOVD	R19, 8(RSP)
+	BL	·guard(SB)
+	BRK
+	RET
+
+// func cloneCommand(flags, stack, pidfd uintptr, s *slot) int
+TEXT ·cloneCommand(SB), NOSPLIT, $16-40
+	MOVD	flags+0(FP), R0
+	MOVD	stack+8(FP), R1
+	MOVD	pidfd+16(FP), R2
+	MOVD	ZR, R3
+	MOVD	ZR, R4
+	MOVD	s+24(FP), R19
+	MOVD	$SYS_clone, R8
+	SVC
+	CBZ	R0, child
+	MOVD	R0, ret+32(FP)
+	RET
+child:
+	MOVD	R19, 8(RSP)
+	BL	·command(SB)
+	BRK
+	RET

@@ -1,0 +1,304 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package helper
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Landlock does not keep a command from changing the mode and the times of files
+// it cannot open. So the filter hands these calls to the helper, which does them
+// for files below the roots of the command. It opens the file first and looks
+// where it is then: what is checked is what is changed.
+
+// notification is a struct seccomp_notif: a call that waits for an answer.
+type notification struct {
+	id     uint64
+	thread uint32
+	_      uint32
+	number int32
+	_      uint32
+	_      uint64
+	args   [6]uint64
+}
+
+// response is a struct seccomp_notif_resp.
+type response struct {
+	id    uint64
+	value int64
+	errno int32
+	flags uint32
+}
+
+// sockFprog is the kernel's struct of that name.
+type sockFprog struct {
+	len    uint16
+	filter *byte
+}
+
+// restrict sets the filter that commands inherit. Where calls cannot be handed
+// over, what would be is allowed.
+func (h *helper) restrict(head head, request []byte) syscall.Errno {
+	if head.nfilter == 0 || len(request) < instrSize*head.nfilter || h.listening {
+		return syscall.EINVAL
+	}
+	program := sockFprog{len: uint16(head.nfilter), filter: unsafe.SliceData(request)}
+	set := func(flags uintptr) (int, syscall.Errno) {
+		fd, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
+		return int(fd), errno
+	}
+	if mayRead() {
+		listener, errno := set(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+		if errno == syscall.EINVAL { // before Linux 5.19
+			listener, errno = set(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+		}
+		if errno == 0 {
+			h.listening = true
+			go h.listen(listener)
+			return 0
+		}
+	}
+	for i := range head.nfilter {
+		if k := request[instrSize*i+4:]; binary.LittleEndian.Uint16(request[instrSize*i:]) == unix.BPF_RET|unix.BPF_K &&
+			binary.LittleEndian.Uint32(k) == unix.SECCOMP_RET_USER_NOTIF {
+			binary.LittleEndian.PutUint32(k, unix.SECCOMP_RET_ALLOW)
+		}
+	}
+	_, errno := set(0)
+	return errno
+}
+
+// mayRead tells whether the machine lets a process read the memory of its
+// descendants, where the paths are.
+func mayRead() bool {
+	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	return err != nil || len(scope) == 0 || scope[0] <= '1'
+}
+
+func (h *helper) listen(listener int) {
+	for {
+		var n notification
+		switch errno := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)); errno {
+		case 0:
+			go h.answer(listener, n) // a file system may take its time
+		case syscall.EINTR, syscall.ENOENT:
+		default:
+			return
+		}
+	}
+}
+
+func ioctl(fd int, number uint, arg unsafe.Pointer) syscall.Errno {
+	_, _, errno := syscall.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(number), uintptr(arg))
+	return errno
+}
+
+func (h *helper) answer(listener int, n notification) {
+	r := response{id: n.id}
+	if err := h.act(listener, n); err != nil {
+		errno, ok := err.(syscall.Errno)
+		if !ok {
+			errno = syscall.EPERM
+		}
+		r.errno = -int32(errno)
+	}
+	ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+}
+
+// act does what a command asks for, if it may.
+func (h *helper) act(listener int, n notification) error {
+	change, err := decode(n)
+	if err != nil {
+		return err
+	}
+	roots := h.rootsOf(int(n.thread))
+	file, err := change.open()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(file)
+	self := "/proc/self/fd/" + strconv.Itoa(file)
+	path, err := os.Readlink(self)
+	if err != nil || !below(path, roots) {
+		return syscall.EPERM
+	}
+	// Who still waits has not been replaced: what was looked at was its own.
+	if errno := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); errno != 0 {
+		return errno
+	}
+	if change.mode {
+		return unix.Fchmodat(unix.AT_FDCWD, self, uint32(n.args[change.at]), 0)
+	}
+	return change.setTimes(self)
+}
+
+func below(path string, roots []string) bool {
+	for _, root := range roots {
+		if path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// change is a call as it was made: of the mode, or of the times.
+type change struct {
+	proc  string // the directory of the thread in /proc
+	mode  bool
+	at    int // which argument has the mode or the address of the times
+	dir   int32
+	path  string // "" is dir itself
+	flags int
+	times uint64
+}
+
+func decode(n notification) (c change, err error) {
+	c = change{proc: "/proc/" + strconv.Itoa(int(n.thread)) + "/", dir: int32(n.args[0]), at: 2}
+	path, flags := n.args[1], uint64(0)
+	switch n.number {
+	case unix.SYS_FCHMOD:
+		c.mode, c.at = true, 1
+		return c, nil
+	case sysChmod:
+		c.mode, c.at, c.dir, path = true, 1, unix.AT_FDCWD, n.args[0]
+	case unix.SYS_FCHMODAT:
+		c.mode = true
+	case unix.SYS_FCHMODAT2:
+		c.mode, flags = true, n.args[3]
+	case unix.SYS_UTIMENSAT:
+		flags, c.times = n.args[3], n.args[2]
+		if path == 0 {
+			return c, nil
+		}
+	default:
+		return c, syscall.ENOSYS
+	}
+	c.flags = int(flags)
+	if c.flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return c, syscall.EINVAL
+	}
+	var text [unix.PathMax]byte
+	size, err := c.read(text[:], path)
+	if err != nil {
+		return c, err
+	}
+	end := bytes.IndexByte(text[:size], 0)
+	if end < 0 {
+		return c, syscall.ENAMETOOLONG
+	}
+	c.path = string(text[:end])
+	if c.path == "" && c.flags&unix.AT_EMPTY_PATH == 0 {
+		return c, syscall.ENOENT
+	}
+	return c, nil
+}
+
+// read reads memory of the thread.
+func (c *change) read(p []byte, address uint64) (int, error) {
+	memory, err := unix.Open(c.proc+"mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, syscall.EPERM
+	}
+	defer unix.Close(memory)
+	n, err := unix.Pread(memory, p, int64(address))
+	if err != nil || n == 0 {
+		return 0, syscall.EFAULT
+	}
+	return n, nil
+}
+
+// open opens the file that is to be changed, and nothing of it.
+func (c *change) open() (int, error) {
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	dir := c.proc + "cwd"
+	if c.dir != unix.AT_FDCWD {
+		dir = c.proc + "fd/" + strconv.Itoa(int(c.dir))
+	}
+	if c.path == "" {
+		file, err := unix.Open(dir, flags, 0)
+		if err == unix.ENOENT {
+			err = unix.EBADF
+		}
+		return file, err
+	}
+	if c.flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+		flags |= unix.O_NOFOLLOW
+	}
+	for _, self := range [...]string{"/proc/self/", "/proc/thread-self/"} {
+		if rest, ok := strings.CutPrefix(c.path, self); ok {
+			return unix.Open(c.proc+rest, flags, 0)
+		}
+	}
+	if c.path[0] == '/' {
+		return unix.Open(c.path, flags, 0)
+	}
+	base, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, unix.EBADF
+	}
+	defer unix.Close(base)
+	return unix.Openat(base, c.path, flags, 0)
+}
+
+func (c *change) setTimes(file string) error {
+	if c.times == 0 {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, file, nil, 0)
+	}
+	var b [32]byte
+	if n, err := c.read(b[:], c.times); err != nil || n < len(b) {
+		return syscall.EFAULT
+	}
+	le := binary.LittleEndian
+	return unix.UtimesNanoAt(unix.AT_FDCWD, file, []unix.Timespec{
+		{Sec: int64(le.Uint64(b[:])), Nsec: int64(le.Uint64(b[8:]))},
+		{Sec: int64(le.Uint64(b[16:])), Nsec: int64(le.Uint64(b[24:]))},
+	}, 0)
+}
+
+// rootsOf returns the roots of the command that a thread belongs to: that of
+// the guard it descends from.
+func (h *helper) rootsOf(thread int) []string {
+	for range 3 { // a parent may end while it is looked for
+		for pid := thread; pid > 1 && pid != h.pid; pid = parentOf(pid) {
+			if roots, ok := h.guardRoots(pid); ok {
+				return roots
+			}
+		}
+	}
+	return nil
+}
+
+func (h *helper) guardRoots(pid int) ([]string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range h.guards {
+		if g.pid == pid && g.running() {
+			return g.roots, true
+		}
+	}
+	return nil, false
+}
+
+// parentOf returns 0 for a process that is gone.
+func parentOf(pid int) int {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The name may have anything in it; after it come the state and the parent.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(string(fields[1]))
+	return parent
+}

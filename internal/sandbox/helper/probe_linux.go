@@ -1,0 +1,285 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Probe tries, as a command in a jail, what commands must not be able to do. For
+// each attempt it writes a line: its name, whether it was refused, and what was
+// said. The first argument chooses what is tried; the others are what it needs.
+func Probe(args []string) error {
+	if len(args) == 0 {
+		return errors.New("nothing to probe")
+	}
+	switch kind, args := args[0], args[1:]; {
+	case kind == ProbeWalls && len(args) == 3:
+		server, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		probeInside(args[0])
+		probeOutside(args[1])
+		probeServer(server)
+		probeSystem()
+		probeNetwork()
+	case kind == ProbeProxy && len(args) == 1:
+		port, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		probeProxy(port)
+	case kind == ProbeX32 || kind == ProbeI386:
+		tell(kind, foreign(kind))
+	case kind == ProbeLeftover && len(args) == 0:
+		return leaveBehind()
+	case kind == probeSleep:
+		unix.Pause()
+	default:
+		return fmt.Errorf("there is no probe %s with %d arguments", kind, len(args))
+	}
+	return nil
+}
+
+// Kinds of probes, as a command line has them.
+const (
+	ProbeWalls    = "walls" // the workspace, a directory outside, the server's process
+	ProbeProxy    = "proxy" // the port that may be reached
+	ProbeX32      = "x32_calls"
+	ProbeI386     = "i386_calls"
+	ProbeLeftover = "leftover"
+
+	probeSleep = "sleep"
+)
+
+// tell writes what came of an attempt. It was refused if err is one of refusals,
+// or, where there are none, if it is one that a wall gives.
+func tell(name string, err error, refusals ...error) {
+	refused := false
+	if len(refusals) == 0 {
+		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP}
+	}
+	for _, refusal := range refusals {
+		refused = refused || errors.Is(err, refusal)
+	}
+	told := "possible"
+	if err != nil {
+		told = err.Error()
+	}
+	fmt.Printf("%s\t%t\t%s\n", name, refused, told)
+}
+
+// tellThat writes whether something is as it should be.
+func tellThat(name string, holds bool, told any) { fmt.Printf("%s\t%t\t%v\n", name, holds, told) }
+
+// opened is the error of opening a file, which is closed again.
+func opened(path string, flags int) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// probeInside tries what a command must be able to do.
+func probeInside(workspace string) {
+	file := workspace + "/probe"
+	err := opened(file, unix.O_CREAT|unix.O_RDWR)
+	tellThat("write_inside", err == nil, err)
+	err = unix.Chmod(file, 0o640)
+	if err == nil {
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, file, nil, 0)
+	}
+	tellThat("chmod_inside", err == nil, err)
+}
+
+// probeOutside tries a directory that is not of the jail, and a file in it.
+func probeOutside(dir string) {
+	file := dir + "/file"
+	tell("read_outside", opened(file, unix.O_RDONLY))
+	tell("write_outside", opened(file, unix.O_WRONLY))
+	tell("create_outside", opened(dir+"/new", unix.O_CREAT|unix.O_WRONLY))
+	tell("list_outside", opened(dir, unix.O_RDONLY|unix.O_DIRECTORY))
+	tell("truncate_outside", unix.Truncate(file, 0))
+	tell("rename_outside", unix.Rename(file, dir+"/renamed"))
+	tell("remove_outside", unix.Unlink(dir+"/other"))
+	tell("link_from_outside", unix.Link(file, "link"), unix.EACCES, unix.EXDEV)
+	tell("chmod_outside", unix.Chmod(file, 0o600))
+	tell("times_outside", unix.UtimesNanoAt(unix.AT_FDCWD, file, nil, 0))
+	tell("attribute_outside", unix.Setxattr(file, "user.probe", []byte("x"), 0))
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(watch, dir, unix.IN_CREATE)
+		unix.Close(watch)
+	}
+	tell("watch_outside", err)
+}
+
+// probeServer tries what does harm to the server or shows its secrets.
+func probeServer(pid int) {
+	proc := "/proc/" + strconv.Itoa(pid) + "/"
+	tell("signal_server", unix.Kill(pid, 0))
+	tell("signal_guard", unix.Kill(unix.Getppid(), 0))
+	tell("server_environment", opened(proc+"environ", unix.O_RDONLY))
+	tell("server_memory", opened(proc+"mem", unix.O_RDONLY))
+	tell("server_command_line", opened(proc+"cmdline", unix.O_RDONLY))
+	_, err := os.Readlink(proc + "fd/0")
+	tell("server_files", err)
+	var limit unix.Rlimit
+	tell("server_limits", unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit))
+	priority, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	if err == nil { // the system call returns it from 40 down to 1
+		err = unix.Setpriority(unix.PRIO_PROCESS, pid, 20-priority)
+	}
+	tell("server_priority", err)
+}
+
+// probeSystem tries system calls that are ways around the walls.
+func probeSystem() {
+	open := 0
+	for fd := 3; fd < 256; fd++ {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			open++
+		}
+	}
+	tellThat("descriptors", open == 0, fmt.Sprintf("%d besides the standard ones", open))
+
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	err := unix.Capget(&header, &data[0])
+	held := data[0].Effective | data[0].Permitted
+	tellThat("capabilities", err == nil && held&^(1<<unix.CAP_DAC_OVERRIDE) == 0 && data[1].Effective|data[1].Permitted == 0,
+		fmt.Sprintf("%x%08x", data[1].Permitted, held))
+	fixed, _ := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	tellThat("no_new_privileges", fixed == 1, fixed)
+	mode, _ := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
+	tellThat("seccomp", mode == 2, fmt.Sprintf("mode %d", mode))
+
+	tell("user_namespace", inNamespace())
+	const peekData = 2
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, peekData, uintptr(unix.Getpid()), 0, 0, 0, 0)
+	tell("ptrace", errno, unix.EPERM)
+	var params [30]uint32
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
+	if errno == 0 {
+		unix.Close(int(fd))
+	}
+	tell("io_uring", errnoOrNil(errno))
+	_, _, errno = unix.Syscall(unix.SYS_BPF, ^uintptr(0), 0, 0)
+	tell("bpf", errnoOrNil(errno), unix.EPERM, unix.ENOSYS)
+	_, err = unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, false)
+	tell("keyring", err)
+}
+
+func errnoOrNil(errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}
+
+// inNamespace starts a process in a new user namespace.
+func inNamespace() error {
+	process, err := os.StartProcess(self, []string{"toolserver-exec"}, &os.ProcAttr{
+		Files: []*os.File{os.Stdin}, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER},
+	})
+	if err != nil {
+		return err
+	}
+	process.Kill()
+	process.Wait()
+	return nil
+}
+
+// self is the program: it is standard input.
+const self = "/proc/self/fd/0"
+
+var (
+	loopback = [4]byte{127, 0, 0, 1}
+	nobody   = &unix.SockaddrInet4{Port: 1, Addr: loopback} // where nobody listens
+)
+
+// probeNetwork tries to reach somebody where there is no network.
+func probeNetwork() {
+	tell("tcp_connect", connected(unix.AF_INET, unix.SOCK_STREAM, 0, nobody))
+	tell("tcp_bind", bound(false))
+	tell("udp", connected(unix.AF_INET, unix.SOCK_DGRAM, 0, nobody))
+	tell("mptcp", connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, nobody))
+	tell("netlink", connected(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE, nil))
+	tell("path_socket", connected(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: "socket"}))
+	tell("abstract_socket", connected(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: "@toolserver"}))
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	if err == nil {
+		err = unix.Connect(pair[0], &unix.SockaddrUnix{Name: "socket"})
+		unix.Close(pair[0])
+		unix.Close(pair[1])
+	}
+	tell("datagram_socket", err, unix.EPERM)
+}
+
+// probeProxy tries to reach another port than that of the proxy.
+func probeProxy(port int) {
+	err := connected(unix.AF_INET, unix.SOCK_STREAM, 0, &unix.SockaddrInet4{Port: port, Addr: loopback})
+	tellThat("proxy_reached", err == nil, err)
+	tell("proxy_other_port", connected(unix.AF_INET, unix.SOCK_STREAM, 0, nobody), unix.EACCES)
+	tell("proxy_fast_open", fastOpened(), unix.EPERM, unix.EACCES)
+	tell("proxy_bind", bound(false), unix.EACCES)
+	tell("proxy_listen", bound(true), unix.EPERM)
+	tell("proxy_udp", connected(unix.AF_INET, unix.SOCK_DGRAM, 0, nobody))
+	tell("proxy_mptcp", connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, nobody))
+}
+
+// connected is the error of connecting a socket; where to nil, of making it.
+func connected(family, kind, protocol int, to unix.Sockaddr) error {
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
+	if err != nil || to == nil {
+		unix.Close(fd)
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Connect(fd, to)
+}
+
+// fastOpened is the error of connecting a socket by sending.
+func fastOpened() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN|unix.MSG_NOSIGNAL, nobody)
+}
+
+// bound is the error of binding a socket, or of listening without that.
+func bound(listen bool) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if listen {
+		return unix.Listen(fd, 1)
+	}
+	return unix.Bind(fd, &unix.SockaddrInet4{Port: 20001, Addr: loopback})
+}
+
+// leaveBehind starts a process that leaves the session, and tells its id.
+func leaveBehind() error {
+	process, err := os.StartProcess(self, []string{"toolserver-exec", "probe", probeSleep}, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println(process.Pid)
+	return nil
+}

@@ -1,0 +1,174 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/toolserver/toolserver/internal/sandbox/helper"
+)
+
+// Capabilities returns what the machine has.
+func (s *Sandbox) Capabilities() Capabilities {
+	return Capabilities{Off: s.config.Off, Landlock: s.landlock, Scope: s.landlock >= landlockScopes, User: os.Geteuid()}
+}
+
+// Probe tries what commands must not be able to do, and tells what holds. It
+// takes tens of milliseconds.
+func (s *Sandbox) Probe(ctx context.Context) []Check {
+	answers := make(map[string]Check)
+	problem := "it was not tried"
+	if err := s.probe(ctx, answers); err != nil {
+		problem = err.Error()
+	}
+	all := make([]Check, len(checks))
+	for i, c := range checks {
+		answer, ok := answers[c.name]
+		if !ok {
+			answer.Detail = problem
+		}
+		all[i] = Check{Name: c.name, What: c.what, Required: c.required, Holds: answer.Holds, Detail: answer.Detail}
+	}
+	return all
+}
+
+// probe puts what was found into answers.
+func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
+	dir, err := os.MkdirTemp("", "toolserver-probe-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	workspace, outside := filepath.Join(dir, "workspace"), filepath.Join(dir, "outside")
+	for _, d := range []string{workspace, outside} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"file", "other"} {
+		if err := os.WriteFile(filepath.Join(outside, name), []byte("secret"), 0o600); err != nil {
+			return err
+		}
+	}
+	// The program is standard input: that is how it is executed.
+	program, err := s.program()
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer proxy.Close()
+	port := proxy.Addr().(*net.TCPAddr).Port
+
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	try := func(network Network, parse func(out []byte, end End), args ...string) {
+		wg.Go(func() {
+			profile := Profile{Write: []string{workspace}, Read: SystemPaths(), Network: network, ProxyPort: uint16(port)}
+			if s.config.Helper != "" {
+				profile.Read = append(profile.Read, s.config.Helper)
+			}
+			out, end, err := s.try(ctx, profile, program, args)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+				return
+			}
+			parse(out, end)
+		})
+	}
+	lines := func(out []byte, _ End) {
+		for line := range strings.Lines(string(out)) {
+			if fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3); len(fields) == 3 {
+				answers[fields[0]] = Check{Holds: fields[1] == "true", Detail: fields[2]}
+			}
+		}
+	}
+	try(NetworkNone, lines, helper.ProbeWalls, workspace, outside, strconv.Itoa(os.Getpid()))
+	try(NetworkProxy, lines, helper.ProbeProxy, strconv.Itoa(port))
+	for _, kind := range []string{helper.ProbeX32, helper.ProbeI386} {
+		try(NetworkNone, func(out []byte, end End) {
+			if end.Reason == Violation {
+				answers[kind] = Check{Holds: true, Detail: "killed"}
+				return
+			}
+			lines(out, end)
+		}, kind)
+	}
+	try(NetworkNone, func(out []byte, _ End) {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+		if err == nil {
+			err = unix.Kill(pid, 0)
+		}
+		answers[helper.ProbeLeftover] = Check{Holds: err == syscall.ESRCH, Detail: fmt.Sprint(err)}
+	}, helper.ProbeLeftover)
+	wg.Wait()
+	return failed
+}
+
+// program opens the helper's program.
+func (s *Sandbox) program() (*os.File, error) {
+	if s.config.Helper != "" {
+		return os.Open(s.config.Helper)
+	}
+	return s.image()
+}
+
+// try runs one probe and returns what it wrote.
+func (s *Sandbox) try(ctx context.Context, profile Profile, program *os.File, args []string) ([]byte, End, error) {
+	jail, err := s.Jail(profile)
+	if err != nil {
+		return nil, End{}, err
+	}
+	defer jail.Close()
+	dir, err := os.Open(profile.Write[0])
+	if err != nil {
+		return nil, End{}, err
+	}
+	defer dir.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, End{}, err
+	}
+	defer r.Close()
+	process, err := jail.Start(Command{
+		Path: "/proc/self/fd/0", Args: append([]string{"toolserver-exec", "probe"}, args...),
+		Dir: dir, Stdin: program, Stdout: w, Stderr: w,
+	})
+	w.Close()
+	if err != nil {
+		return nil, End{}, err
+	}
+	stop := context.AfterFunc(ctx, process.Kill)
+	defer stop()
+	var out bytes.Buffer
+	copied := make(chan struct{})
+	go func() {
+		io.Copy(&out, r)
+		close(copied)
+	}()
+	end, err := process.Wait()
+	<-copied
+	if err == nil && end.Reason != Violation && (end.Reason != Exited || end.Code != 0) {
+		err = fmt.Errorf("the probe %s failed: %s", args[0], bytes.TrimSpace(out.Bytes()))
+	}
+	return out.Bytes(), end, err
+}

@@ -1,0 +1,60 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/sandbox"
+)
+
+// TestProbe says of this machine what a server says of its own at start.
+func TestProbe(t *testing.T) {
+	image, err := os.ReadFile(helperPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, config := range map[string]sandbox.Config{"file": {Helper: helperPath}, "image": {Image: image}} {
+		t.Run(name, func(t *testing.T) {
+			s, err := sandbox.Open(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			t.Logf("%+v", s.Capabilities())
+			for _, c := range s.Probe(t.Context()) {
+				if !c.Holds {
+					t.Errorf("%s: %s does not hold: %s", c.Name, c.What, c.Detail)
+				}
+			}
+		})
+	}
+}
+
+// TestProbeOff proves that the probes can fail.
+func TestProbeOff(t *testing.T) {
+	s, err := sandbox.Open(sandbox.Config{Helper: helperPath, Off: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// These hold because everything is killed, by a guard that is out of reach.
+	always := map[string]bool{
+		"write_inside": true, "chmod_inside": true, "descriptors": true, "no_new_privileges": true,
+		"leftover": true, "proxy_reached": true,
+	}
+	// These hold where the kernel has signal scopes, or has no such calls, or the
+	// user may not.
+	sometimes := map[string]bool{
+		"signal_server": true, "signal_guard": true, "server_memory": true, "server_files": true, "server_environment": true,
+		"server_limits": true, "server_priority": true, "capabilities": true, "x32_calls": true, "i386_calls": true,
+		"user_namespace": true, "io_uring": true, "bpf": true, "keyring": true, "attribute_outside": true,
+	}
+	for _, c := range s.Probe(t.Context()) {
+		if c.Holds != always[c.Name] && !sometimes[c.Name] {
+			t.Errorf("%s: holds: %t, %s", c.Name, c.Holds, c.Detail)
+		}
+	}
+}
