@@ -29,6 +29,8 @@ type config struct {
 	Policy         policyConfig         `yaml:"policy"`
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
+	Artifacts      artifactsConfig      `yaml:"artifacts"`
+	Secrets        []secretConfig       `yaml:"secrets"`
 	Wire           wireConfig           `yaml:"wire"`
 	Reflection     bool                 `yaml:"reflection"`
 	Channelz       bool                 `yaml:"channelz"`
@@ -117,6 +119,20 @@ type executionsConfig struct {
 	Heartbeat        time.Duration `yaml:"heartbeat"`
 }
 
+type artifactsConfig struct {
+	Dir             string        `yaml:"dir"`
+	MaxBytes        size          `yaml:"max_bytes"`
+	MaxSessionBytes size          `yaml:"max_session_bytes"`
+	MaxTotalBytes   size          `yaml:"max_total_bytes"`
+	TTL             time.Duration `yaml:"ttl"`
+}
+
+// secretConfig is where a value is that must not leave the server.
+type secretConfig struct {
+	File string `yaml:"file"`
+	Env  string `yaml:"env"`
+}
+
 type wireConfig struct {
 	MaxMessageBytes    size          `yaml:"max_message_bytes"`
 	MaxStreams         int           `yaml:"max_streams"`
@@ -156,6 +172,12 @@ func defaultConfig() *config {
 			ReaderPatience:   time.Second,
 			ProgressInterval: 100 * time.Millisecond,
 			Heartbeat:        15 * time.Second,
+		},
+		Artifacts: artifactsConfig{
+			MaxBytes:        256 << 20,
+			MaxSessionBytes: 1 << 30,
+			MaxTotalBytes:   4 << 30,
+			TTL:             time.Hour,
 		},
 		Wire: wireConfig{
 			MaxMessageBytes:    4 << 20,
@@ -258,7 +280,13 @@ func (c *config) fillIn() error {
 	if c.Sessions.WorkspaceRoot == "" {
 		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")
 	}
-	c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot)
+	if c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot); err != nil {
+		return err
+	}
+	if c.Artifacts.Dir == "" {
+		c.Artifacts.Dir = filepath.Join(stateDir(), "toolserver", "artifacts")
+	}
+	c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir)
 	return err
 }
 

@@ -44,7 +44,7 @@ or with a server:
 		return fmt.Errorf("%w\nRun '%s --help' to see what there is", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServe(), newTools(), newCall(), newWatch(), newCancel(),
+		newServe(), newTools(), newCall(), newWatch(), newInput(), newCancel(), newArtifact(),
 		newExecutions(), newApprovals(), newGrants(), newPolicy(), newConfig(), newAudit(), newVersion(),
 	)
 	return root

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -42,7 +43,7 @@ every key and is a file to begin with:
 // builtinSpecs describes the tools that are part of the server.
 func builtinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin() {
+	for _, tool := range builtin(output.NewMasker(nil)) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

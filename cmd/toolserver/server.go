@@ -11,10 +11,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
@@ -25,8 +27,9 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/turn"
 )
 
-// builtin returns the tools that are part of the server.
-func builtin() []tools.Tool {
+// builtin returns the tools that are part of the server. Those that run programs
+// mask what these write.
+func builtin(_ *output.Masker) []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
 		searchtools.Tools(search.NewPool(search.Config{})),
@@ -52,7 +55,11 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		return nil, err
 	}
 	registry := new(tools.Registry)
-	if err := registry.Replace("builtin", builtin()...); err != nil {
+	masker, err := c.masker()
+	if err != nil {
+		return nil, err
+	}
+	if err := registry.Replace("builtin", builtin(masker)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -60,6 +67,10 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		return nil, err
 	}
 	policy, err := loadPolicy(c.Policy.File)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := artifact.Open(c.Artifacts.store())
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +84,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Sessions:      session.NewStore(c.Sessions.store(owner)),
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
+		Artifacts:     kept,
 		Audit:         records,
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: authenticator,
@@ -146,6 +158,16 @@ func (c executionsConfig) executor() executor.Config {
 		ReaderPatience:   c.ReaderPatience,
 		ProgressInterval: c.ProgressInterval,
 		Heartbeat:        c.Heartbeat,
+	}
+}
+
+func (c artifactsConfig) store() artifact.Config {
+	return artifact.Config{
+		Dir:             c.Dir,
+		MaxBytes:        int64(c.MaxBytes),
+		MaxSessionBytes: int64(c.MaxSessionBytes),
+		MaxTotalBytes:   int64(c.MaxTotalBytes),
+		TTL:             c.TTL,
 	}
 }
 
