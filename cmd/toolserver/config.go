@@ -31,6 +31,8 @@ type config struct {
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Sandbox        sandboxConfig        `yaml:"sandbox"`
+	Artifacts      artifactsConfig      `yaml:"artifacts"`
+	Secrets        []secretConfig       `yaml:"secrets"`
 	Wire           wireConfig           `yaml:"wire"`
 	Reflection     bool                 `yaml:"reflection"`
 	Channelz       bool                 `yaml:"channelz"`
@@ -143,6 +145,20 @@ type commandLimits struct {
 	PerServer  int           `yaml:"per_server"`
 }
 
+type artifactsConfig struct {
+	Dir             string        `yaml:"dir"`
+	MaxBytes        size          `yaml:"max_bytes"`
+	MaxSessionBytes size          `yaml:"max_session_bytes"`
+	MaxTotalBytes   size          `yaml:"max_total_bytes"`
+	TTL             time.Duration `yaml:"ttl"`
+}
+
+// secretConfig is where a value is that must not leave the server.
+type secretConfig struct {
+	File string `yaml:"file"`
+	Env  string `yaml:"env"`
+}
+
 type wireConfig struct {
 	MaxMessageBytes    size          `yaml:"max_message_bytes"`
 	MaxStreams         int           `yaml:"max_streams"`
@@ -197,6 +213,12 @@ func defaultConfig() *config {
 				PerSession: 32,
 				PerServer:  512,
 			},
+		},
+		Artifacts: artifactsConfig{
+			MaxBytes:        256 << 20,
+			MaxSessionBytes: 1 << 30,
+			MaxTotalBytes:   4 << 30,
+			TTL:             time.Hour,
 		},
 		Wire: wireConfig{
 			MaxMessageBytes:    4 << 20,
@@ -299,7 +321,13 @@ func (c *config) fillIn() error {
 	if c.Sessions.WorkspaceRoot == "" {
 		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")
 	}
-	c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot)
+	if c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot); err != nil {
+		return err
+	}
+	if c.Artifacts.Dir == "" {
+		c.Artifacts.Dir = filepath.Join(stateDir(), "toolserver", "artifacts")
+	}
+	c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir)
 	return err
 }
 

@@ -5,6 +5,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -238,5 +239,30 @@ func TestGoodConfigurations(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestSecretsAreMasked proves that what the configuration names is masked in the
+// output of tools, and so are the tokens of callers.
+func TestSecretsAreMasked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("value of a file\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("A_SECRET", "value of a variable")
+	c := defaultConfig()
+	c.Secrets = []secretConfig{{File: file}, {Env: "A_SECRET"}}
+	c.Authentication.Tokens = []tokenConfig{{Principal: "alice", Token: "alice-alice-alice"}}
+	masker, err := c.masker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := masker.String("value of a file, value of a variable, alice-alice-alice, value of nothing")
+	if want := "[masked: secret], [masked: secret], [masked: secret], value of nothing"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	c.Secrets = append(c.Secrets, secretConfig{File: filepath.Join(t.TempDir(), "none")})
+	if _, err := c.masker(); err == nil {
+		t.Error("a secret that cannot be read is none")
 	}
 }

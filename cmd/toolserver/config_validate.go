@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/output"
 )
 
 // A faultFunc notes that something is wrong with the value of a key.
@@ -118,6 +119,11 @@ func (c *config) validateSecrets(fault faultFunc) {
 			readable = false
 		}
 	}
+	for i, s := range c.Secrets {
+		if _, err := s.value(); err != nil {
+			fault(fmt.Sprintf("secrets[%d]", i), "%v", err)
+		}
+	}
 	if !readable {
 		return
 	}
@@ -158,6 +164,49 @@ func (c tokenConfig) secret() (string, error) {
 		return strings.TrimSpace(text), nil
 	}
 	return c.Token, nil
+}
+
+// value returns the secret, from wherever it is kept.
+func (c secretConfig) value() (string, error) {
+	text, ok := os.LookupEnv(c.Env)
+	switch {
+	case (c.File == "") == (c.Env == ""):
+		return "", errors.New("want one of file and env")
+	case c.File != "":
+		data, err := os.ReadFile(c.File)
+		if err != nil {
+			return "", err
+		}
+		text = string(data)
+	case !ok:
+		return "", fmt.Errorf("env: the environment has no %s", c.Env)
+	}
+	text = strings.TrimRight(text, "\r\n")
+	if len(text) < output.MinValue {
+		return "", fmt.Errorf("%s has %d bytes: want at least %d, for less would be found everywhere", cmp.Or(c.File, c.Env), len(text), output.MinValue)
+	}
+	return text, nil
+}
+
+// masker returns what masks secrets in the output of tools: those that are
+// configured, the tokens of callers, and what looks like one.
+func (c *config) masker() (*output.Masker, error) {
+	var values []string
+	for _, s := range c.Secrets {
+		value, err := s.value()
+		if err != nil {
+			return nil, fmt.Errorf("secrets: %w", err)
+		}
+		values = append(values, value)
+	}
+	for _, token := range c.Authentication.Tokens {
+		value, err := token.secret()
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return output.NewMasker(values), nil
 }
 
 // authenticator returns what judges credentials.
@@ -278,6 +327,18 @@ func (c *config) validateLimits(fault faultFunc) {
 	}
 	if x.MaxLogBytes > x.LogMemory {
 		fault("executions.max_log_bytes", "%s is above executions.log_memory, %s", x.MaxLogBytes, x.LogMemory)
+	}
+
+	a := &c.Artifacts
+	within(fault, "artifacts.max_bytes", a.MaxBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.max_session_bytes", a.MaxSessionBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.max_total_bytes", a.MaxTotalBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.ttl", a.TTL, time.Second, 365*day)
+	if a.MaxBytes > a.MaxSessionBytes {
+		fault("artifacts.max_bytes", "%s is above artifacts.max_session_bytes, %s", a.MaxBytes, a.MaxSessionBytes)
+	}
+	if a.MaxSessionBytes > a.MaxTotalBytes {
+		fault("artifacts.max_session_bytes", "%s is above artifacts.max_total_bytes, %s", a.MaxSessionBytes, a.MaxTotalBytes)
 	}
 
 	w := &c.Wire

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +102,10 @@ func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 // connectInside starts a server in this process that nobody else can reach.
 func connectInside(c *config) (*client, error) {
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
+	c.Secrets = slices.DeleteFunc(c.Secrets, func(s secretConfig) bool {
+		_, err := s.value()
+		return err != nil // what this user cannot read, its tools cannot show
+	})
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
 	server, err := newServer(c, logger, new(metrics.Registry), nil)
 	if err != nil {

@@ -30,7 +30,8 @@ var commands = []struct {
 	name string
 	make func() *cobra.Command
 }{
-	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"cancel", newCancel},
+	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
+	{"cancel", newCancel}, {"artifact", newArtifact},
 	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
 	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"version", newVersion},
 }

@@ -53,12 +53,15 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    scriptExits,
-			"serve":    scriptServe,
-			"numbered": scriptNumbered,
-			"capture":  scriptCapture,
-			"asked":    scriptAsked,
-			"grant":    scriptGrant,
+			"exits":     scriptExits,
+			"serve":     scriptServe,
+			"numbered":  scriptNumbered,
+			"capture":   scriptCapture,
+			"asked":     scriptAsked,
+			"grant":     scriptGrant,
+			"uri":       scriptURI,
+			"workshop":  scriptWorkshop,
+			"listening": scriptListening,
 		},
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 func text(s string) *pb.Content { return &pb.Content{Kind: &pb.Content_Text{Text: s}} }
 
-func output(stream pb.OutputStream, data string) *pb.Event {
+func wrote(stream pb.OutputStream, data string) *pb.Event {
 	return &pb.Event{Kind: &pb.Event_Output{Output: &pb.Output{Stream: stream, Data: []byte(data)}}}
 }
 
@@ -41,11 +41,11 @@ func TestPlainView(t *testing.T) {
 		out, err string
 	}{
 		"output stays as it is": {
-			events: []*pb.Event{output(stdout, "caf\xc3"), output(stdout, "\xa9\x1b[1m\r\n"), output(stderr, "\x00\xff"), output(stdout, "end")},
+			events: []*pb.Event{wrote(stdout, "caf\xc3"), wrote(stdout, "\xa9\x1b[1m\r\n"), wrote(stderr, "\x00\xff"), wrote(stdout, "end")},
 			out:    "caf\xc3\xa9\x1b[1m\r\nend", err: "\x00\xff",
 		},
 		"a result begins a line": {
-			events: []*pb.Event{output(stdout, "half"), finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("result")}})},
+			events: []*pb.Event{wrote(stdout, "half"), finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("result")}})},
 			out:    "half\nresult\n",
 		},
 		"progress is a line a second": {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
 )
@@ -121,11 +122,12 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox) []string {
 }
 
 // rooms returns where commands run.
-func (c *sandboxConfig) rooms(s *sandbox.Sandbox) *command.Rooms {
+func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker *output.Masker) *command.Rooms {
 	port, _ := c.proxyPort() // validated
 	l := &c.Limits
 	return command.New(command.Config{
 		Sandbox: s,
+		Masker:  masker,
 		Profile: sandbox.Profile{
 			Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write,
 			Network: sandbox.Network(c.Network), ProxyPort: port,

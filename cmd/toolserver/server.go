@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
@@ -60,8 +61,12 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
+	masker, err := c.masker()
+	if err != nil {
+		return nil, err
+	}
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails)}
-	if err := registry.Replace("builtin", builtin(c.Sandbox.rooms(jails))...); err != nil {
+	if err := registry.Replace("builtin", builtin(c.Sandbox.rooms(jails, masker))...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -69,6 +74,10 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		return nil, err
 	}
 	policy, err := loadPolicy(c.Policy.File)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := artifact.Open(c.Artifacts.store())
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +91,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Sessions:      session.NewStore(c.Sessions.store(owner)),
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
+		Artifacts:     kept,
 		Audit:         records,
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: authenticator,
@@ -156,6 +166,16 @@ func (c executionsConfig) executor() executor.Config {
 		ReaderPatience:   c.ReaderPatience,
 		ProgressInterval: c.ProgressInterval,
 		Heartbeat:        c.Heartbeat,
+	}
+}
+
+func (c artifactsConfig) store() artifact.Config {
+	return artifact.Config{
+		Dir:             c.Dir,
+		MaxBytes:        int64(c.MaxBytes),
+		MaxSessionBytes: int64(c.MaxSessionBytes),
+		MaxTotalBytes:   int64(c.MaxTotalBytes),
+		TTL:             c.TTL,
 	}
 }
 

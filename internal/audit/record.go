@@ -75,6 +75,7 @@ const (
 	Verdict  Step = "verdict"
 	Approval Step = "approval"
 	Started  Step = "started"
+	Input    Step = "input" // was sent while it ran
 	Finished Step = "finished"
 )
 

@@ -39,10 +39,11 @@ func (b *bitmap) set(i uint32)      { b[i>>6&1023] |= 1 << (i & 63) }
 func (b *bitmap) has(i uint32) bool { return b[i>>6&1023]>>(i&63)&1 != 0 }
 
 // A gram times one of these has a hash of its three bytes in the upper half.
-// Their lowest byte is zero, so that a fourth byte does not matter.
+// Their lowest byte is zero, so that a fourth byte does not matter. The first is
+// one with which grams of ordinary text rarely have the hash of a rule.
 const (
-	spread  = 0x9E3779B1 << 8 & 0xFFFFFFFF
-	spread2 = 0x85EBCA77 << 8 & 0xFFFFFFFF
+	spread  = 0x9D0FCF00
+	spread2 = 0x85EBCA00
 )
 
 func pairOf(b []byte) uint32 { return uint32(b[0])<<8 | uint32(b[1]) }

@@ -3,7 +3,10 @@
 
 package output
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // A rule tells what one kind of secret looks like.
 type rule struct {
@@ -24,7 +27,7 @@ var rules = []rule{
 	{name: "github token", prefix: "ghu_", body: alnum, min: 30, max: 255, match: token},
 	{name: "github token", prefix: "ghs_", body: alnum, min: 30, max: 1024, match: token},
 	{name: "github token", prefix: "ghr_", body: alnum, min: 30, max: 255, match: token},
-	{name: "github token", prefix: "github_pat_", gram: 5, body: word, min: 22, max: 255, match: token},
+	{name: "github token", prefix: "github_pat_", gram: 4, body: word, min: 22, max: 255, match: token},
 
 	{name: "gitlab token", prefix: "glpat-", body: dotted, min: 20, max: 300, match: token},
 	{name: "gitlab token", prefix: "gldt-", body: dotted, min: 20, max: 300, match: token},
@@ -33,7 +36,7 @@ var rules = []rule{
 	{name: "gitlab token", prefix: "glcbt-", body: dotted, min: 20, max: 300, match: token},
 	{name: "gitlab token", prefix: "glptt-", body: dotted, min: 20, max: 300, match: token},
 	{name: "gitlab token", prefix: "glft-", body: dotted, min: 20, max: 300, match: token},
-	{name: "gitlab token", prefix: "glimt-", body: dotted, min: 20, max: 300, match: token},
+	{name: "gitlab token", prefix: "glimt-", gram: 2, body: dotted, min: 20, max: 300, match: token},
 	{name: "gitlab token", prefix: "glsoat-", body: dotted, min: 20, max: 300, match: token},
 	{name: "gitlab token", prefix: "glagent-", body: dotted, min: 20, max: 300, match: token},
 	{name: "gitlab token", prefix: "gloas-", body: dotted, min: 20, max: 300, match: token},
@@ -47,13 +50,13 @@ var rules = []rule{
 	{name: "slack token", prefix: "xoxc-", body: word, min: 20, max: 300, match: token},
 	{name: "slack token", prefix: "xoxd-", body: base64ish, min: 20, max: 500, match: token},
 	{name: "slack token", prefix: "xoxe", body: dotted, min: 20, max: 300, match: token},
-	{name: "slack token", prefix: "xapp-", body: word, min: 20, max: 300, match: token},
+	{name: "slack token", prefix: "xapp-1-", gram: 2, body: word, min: 20, max: 300, match: token},
 	{name: "slack webhook", prefix: "hooks.slack.com/services/", gram: 5, body: base64ish, min: 20, max: 300, match: token},
 
-	{name: "stripe key", prefix: "sk_live_", gram: 1, body: alnum, min: 16, max: 300, match: token},
-	{name: "stripe key", prefix: "sk_test_", gram: 1, body: alnum, min: 16, max: 300, match: token},
-	{name: "stripe key", prefix: "rk_live_", gram: 1, body: alnum, min: 16, max: 300, match: token},
-	{name: "stripe key", prefix: "rk_test_", gram: 1, body: alnum, min: 16, max: 300, match: token},
+	{name: "stripe key", prefix: "sk_live_", body: alnum, min: 16, max: 300, match: token},
+	{name: "stripe key", prefix: "sk_test_", body: alnum, min: 16, max: 300, match: token},
+	{name: "stripe key", prefix: "rk_live_", body: alnum, min: 16, max: 300, match: token},
+	{name: "stripe key", prefix: "rk_test_", body: alnum, min: 16, max: 300, match: token},
 	{name: "stripe secret", prefix: "whsec_", body: base64ish, min: 24, max: 300, match: token},
 
 	{name: "anthropic key", prefix: "sk-ant-", gram: 1, body: word, min: 20, max: 300, match: token},
@@ -69,7 +72,7 @@ var rules = []rule{
 
 	{name: "aws access key", prefix: "AKIA", body: capital, min: 16, match: awsKey},
 	{name: "aws access key", prefix: "ASIA", body: capital, min: 16, match: awsKey},
-	{name: "aws access key", prefix: "ABIA", body: capital, min: 16, match: awsKey},
+	{name: "aws access key", prefix: "ABIA", gram: 1, body: capital, min: 16, match: awsKey},
 	{name: "aws access key", prefix: "ACCA", body: capital, min: 16, match: awsKey},
 	{name: "aws secret key", prefix: "ecret_access_key", gram: 4, body: base64ish, min: 40, max: 40, match: assigned},
 	{name: "aws secret key", prefix: "ECRET_ACCESS_KEY", gram: 4, body: base64ish, min: 40, max: 40, match: assigned},
@@ -109,8 +112,8 @@ const (
 )
 
 func kindsOfBytes() (kinds [256]kind) {
-	set := func(k kind, bytes string) {
-		for _, b := range []byte(bytes) {
+	set := func(k kind, these string) {
+		for _, b := range []byte(these) {
 			kinds[b] |= k
 		}
 	}
@@ -316,8 +319,8 @@ func urlPassword(m *Masker, r *rule, t text, place int) found {
 	if open {
 		return found{verdict: more}
 	}
-	authority := string(t.bytes[at : at+n])
-	colon, host := strings.IndexByte(authority, ':'), strings.LastIndexByte(authority, '@')
+	authority := t.bytes[at : at+n]
+	colon, host := bytes.IndexByte(authority, ':'), bytes.LastIndexByte(authority, '@')
 	if colon < 0 || host <= colon+1 {
 		return found{}
 	}

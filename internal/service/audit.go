@@ -6,10 +6,15 @@ package service
 import (
 	"context"
 	"crypto/sha256"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/executor"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // auditor writes every step of every call to the audit log. Without a log it
@@ -60,6 +65,32 @@ func (a *auditor) started(x *executor.Execution) {
 	if a.log != nil {
 		a.write(x, audit.Record{Step: audit.Started})
 	}
+}
+
+// input records that input was sent to a call: of data, how much it is. It has no
+// digest, for what people type is short enough to be guessed by it.
+func (a *auditor) input(x *executor.Execution, request *pb.WriteInputRequest) error {
+	if a.log == nil {
+		return nil
+	}
+	record := audit.Record{Step: audit.Input}
+	switch in := request.GetInput().(type) {
+	case *pb.WriteInputRequest_Data:
+		record.Action, record.InputBytes = "data", len(in.Data)
+		if a.inputs {
+			record.Input = string(in.Data)
+		}
+	case *pb.WriteInputRequest_End:
+		record.Action = "end"
+	case *pb.WriteInputRequest_Signal:
+		record.Action, record.Reason = "signal", in.Signal
+	case *pb.WriteInputRequest_WindowSize:
+		record.Action = "window_size"
+	}
+	if a.write(x, record) != nil {
+		return withRetryInfo(status.New(codes.Unavailable, "the server must record every input and cannot: nothing was sent to the call"), time.Second).Err()
+	}
+	return nil
 }
 
 // finished records how a call ended.

@@ -5,8 +5,10 @@ package service_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,4 +129,36 @@ func TestAuditInputs(t *testing.T) {
 		}
 	}
 	t.Error("no record has the input")
+}
+
+// TestAuditOfInput proves that what is sent to a call is recorded by its size.
+func TestAuditOfInput(t *testing.T) {
+	option, read := withAudit(t, nil)
+	s := serve(t, option)
+	c := s.dial("")
+	stream, id := c.listening("shell")
+	for _, request := range []*pb.WriteInputRequest{
+		data(id, "my password", nil), signal(id, "INT"),
+		{ExecutionId: id, Input: &pb.WriteInputRequest_End{End: &pb.EndOfInput{}}},
+	} {
+		if _, err := c.WriteInput(timeout(t), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := rest(stream); err != nil {
+		t.Fatal(err)
+	}
+	s.shutdown()
+	var got []string
+	for _, r := range read() {
+		if r.Step == audit.Input && r.ExecutionID == id {
+			got = append(got, fmt.Sprint(r.Action, r.InputBytes, r.Reason))
+		}
+		if line, _ := json.Marshal(r); strings.Contains(string(line), "my password") {
+			t.Errorf("a record tells what was sent: %s", line)
+		}
+	}
+	if want := []string{"data11", "signal0INT", "end0"}; !slices.Equal(got, want) {
+		t.Errorf("recorded %q, want %q", got, want)
+	}
 }

@@ -98,6 +98,9 @@ func (s *toolService) WriteInput(ctx context.Context, request *pb.WriteInputRequ
 	if err != nil {
 		return nil, err
 	}
+	if err := s.server.auditor.input(x, request); err != nil {
+		return nil, err
+	}
 	var taken uint64
 	switch {
 	case control != nil:
