@@ -94,7 +94,7 @@ fd:
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep
-ripgrep: $(BIN)/rg ## Install ripgrep into .bin with npm, to compare search with.
+ripgrep: $(BIN)/rg ## Install ripgrep, and an MCP server, into .bin with npm, to compare with.
 
 $(BIN)/rg: npm/package-lock.json
 	@mkdir -p $(BIN)/npm

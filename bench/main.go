@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures toolserver side by side with a bare grpc-go server
-// that sends the same messages, and its search with ripgrep and fd. See README.md for how to read what it prints.
+// that sends the same messages, its search with ripgrep and fd, and its file tools
+// with an MCP server. See README.md for how to read what it prints.
 package main
 
 import (
@@ -35,7 +36,8 @@ var figures = []figure{
 	{"1 GiB of output, alone and beside 100 readers that never read", "speed at least 1.0 of bare, RSS at most 64 MiB over idle", output},
 	{"start to first served call, and idle RSS", "each at most 1.5 of bare", startup},
 	{"judge a call", "at most 0.08 of a bare call for a file, 0.5 for a pipe, 0.01 for a token of a rate limit", judge},
-	{"grep and glob, against starting ripgrep and fd", "cold at least 1.3, 0.9 without a literal, glob 2; warm 40 and 8, glob 50", searching},
+	{"grep and glob, against starting ripgrep and fd", "cold at least 1.3, 0.9 without a literal, glob 2; warm 40 and 8, glob 50; the index at most 0.25 of the text", searching},
+	{"read_file of 4 KiB, and edit_file in 1 MiB", "calls/s at least 0.85 of bare and 5 times the MCP file system server; an edit at most 2 times the bare one", filesFigure},
 }
 
 // plan says how much is measured.

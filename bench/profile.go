@@ -23,6 +23,10 @@ func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
 		return err
 	}
 	const many = 64
+	text := lines(work.FileBytes)
+	if err := os.WriteFile(filepath.Join(h.dir, work.FileName), text, 0o644); err != nil {
+		return err
+	}
 	for _, p := range []struct {
 		name    string
 		call    func(*server) caller
@@ -30,6 +34,7 @@ func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
 	}{
 		{"execute", func(s *server) caller { return noop(s, work.Noop, false) }, many},
 		{"list", listTools, many},
+		{"read", func(s *server) caller { return readFile(s, text) }, many},
 		{"output", func(s *server) caller {
 			return func(ctx context.Context) error {
 				_, err := receive(ctx, s.conn, h.plan.outputSlice, func(string) {})

@@ -171,10 +171,46 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 		return nil, err
 	}
 	rows := []row{single(name+", index to text", "", float64(index)/float64(text), valueAtMost(0.25))}
+	more, err := keptRows(ctx, name, ws, text)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, more...)
 	for _, f := range finish {
 		rows = append(rows, f())
 	}
 	return rows, nil
+}
+
+// keptRows tell how much text is kept with a budget of a quarter of it, as part of
+// the budget, and how many bytes of anything once nobody searches.
+func keptRows(ctx context.Context, name string, ws *workspace.Workspace, text int64) ([]row, error) {
+	const idle = 200 * time.Millisecond
+	e := search.New(ws, search.Config{MaxText: text / 4, IdleAfter: idle})
+	defer e.Close()
+	if err := e.Warm(ctx); err != nil {
+		return nil, err
+	}
+	_, kept, _ := e.Memory()
+	if kept == 0 {
+		return nil, errors.New("nothing was kept")
+	}
+	tick := time.NewTicker(idle / 10)
+	defer tick.Stop()
+	left := int64(1)
+	for waited := 0; left > 0 && waited < 100; waited++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		text, kept, index := e.Memory()
+		left = text + kept + index
+	}
+	return []row{
+		single(name+", text kept to its budget", "", float64(kept)/float64(text/4), valueAtMost(1)),
+		single(name+", bytes kept once it is idle", "bytes", float64(left), valueAtMost(0)),
+	}, nil
 }
 
 func atLeast(limit float64) target {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -88,6 +89,16 @@ func (b *bare) ExecuteTool(request *pb.ExecuteToolRequest, stream grpc.ServerStr
 	case work.Sleep:
 		<-stream.Context().Done()
 		return stream.Context().Err()
+	case work.ReadFile:
+		var input work.ReadFileInput
+		if err := json.Unmarshal(request.GetInputJson(), &input); err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		content, err := os.ReadFile(input.Path)
+		if err != nil {
+			return status.Error(codes.NotFound, err.Error())
+		}
+		text = string(content)
 	case work.Output:
 		var input work.OutputInput
 		if err := json.Unmarshal(request.GetInputJson(), &input); err != nil {

@@ -7,14 +7,17 @@ package work
 
 import "encoding/json"
 
-// The tools that the harness calls. All but Sleep exist in builds with the tag
-// bench alone.
+// The tools that the harness calls. Those that begin with bench exist in builds
+// with the tag bench alone.
 const (
 	Noop    = "bench_noop"    // does nothing and returns ResultBytes of text
 	Task    = "bench_task"    // the same, as a tool that might have to wait
 	Output  = "bench_output"  // writes what OutputInput says
 	Profile = "bench_profile" // writes a CPU profile of the server; see ProfileInput
 	Sleep   = "sleep"
+
+	ReadFile = "read_file" // of FileName, which has FileBytes
+	EditFile = "edit_file"
 )
 
 const (
@@ -24,6 +27,11 @@ const (
 	// ChunkBytes is the size of a chunk of output: the most that toolserver puts
 	// into one event.
 	ChunkBytes = 32_000
+
+	// FileName and FileBytes are of the file that is read, in the directory where
+	// the servers run.
+	FileName  = "read.txt"
+	FileBytes = 4096
 
 	// IndexTools is the number of tools in the index that is listed.
 	IndexTools = 100
@@ -48,6 +56,18 @@ type ProfileInput struct {
 // SleepInput is the input of Sleep.
 type SleepInput struct {
 	DurationMS int `json:"duration_ms"`
+}
+
+// ReadFileInput is the input of ReadFile.
+type ReadFileInput struct {
+	Path string `json:"path"`
+}
+
+// EditFileInput is the input of EditFile.
+type EditFileInput struct {
+	Path string `json:"path"`
+	Old  string `json:"old_string"`
+	New  string `json:"new_string"`
 }
 
 // JSON returns an input as JSON text.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -149,8 +150,14 @@ type page struct {
 // readPage reads the lines that in asks for, at most room bytes of them.
 func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*page, error) {
 	text := stoppable(ctx, file)
+	buffer := buffers.Get().(*bufio.Reader)
+	buffer.Reset(text)
+	defer func() {
+		buffer.Reset(nil)
+		buffers.Put(buffer)
+	}()
 	if in.Offset < 0 {
-		total, err := countLines(text, in.Path)
+		total, err := countLines(buffer, in.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -158,12 +165,14 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*pa
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return nil, err
 		}
+		buffer.Reset(text)
 	}
 	p := &page{first: in.Offset}
-	r, err := p.decoder(text, in.Path)
+	r, err := p.decoder(buffer, in.Path)
 	if err != nil {
 		return nil, err
 	}
+	p.text.Grow(max(0, min(room, in.Limit*80, r.Buffered()+r.Buffered()/8))) // with the numbers
 	if p.lines, err = skipLines(r, in.Offset-1); err != nil {
 		return nil, err
 	}
@@ -184,6 +193,9 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*pa
 	}
 }
 
+// buffers are for files that are read.
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
@@ -201,8 +213,7 @@ func stoppable(ctx context.Context, file io.Reader) io.Reader {
 
 // decoder looks at the beginning of a file and returns a reader of its text as
 // UTF-8.
-func (p *page) decoder(file io.Reader, name string) (*bufio.Reader, error) {
-	r := bufio.NewReaderSize(file, 64<<10)
+func (p *page) decoder(r *bufio.Reader, name string) (*bufio.Reader, error) {
 	head, err := r.Peek(sniffLen)
 	if err != nil && err != io.EOF {
 		return nil, err
@@ -261,11 +272,18 @@ func skipLines(r *bufio.Reader, n int) (skipped int, err error) {
 }
 
 // readLine returns a line without its ending, at most a little more than can be
-// shown, and the ending. A last line without an ending counts if it has text.
+// shown, and the ending. A last line without an ending counts if it has text. The
+// line is good until the next one is read.
 func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
 	var before byte // the last byte before part
 	for {
 		part, err := r.ReadSlice('\n')
+		if n := len(part); err == nil && line == nil && n <= maxLine {
+			if n > 1 && part[n-2] == '\r' {
+				return part[:n-2], "\r\n", nil
+			}
+			return part[:n-1], "\n", nil
+		}
 		if room := maxLine*utf8.UTFMax + 2 - len(line); room > 0 {
 			line = append(line, part[:min(len(part), room)]...)
 		}
@@ -292,8 +310,8 @@ func (p *page) show(line []byte, ending string) {
 		p.crlf++
 	}
 	p.last = p.lines
-	p.text.WriteString(strconv.Itoa(p.lines))
-	p.text.WriteByte('\t')
+	var number [20]byte
+	p.text.Write(append(strconv.AppendInt(number[:0], int64(p.lines), 10), '\t'))
 	shown, cut := firstRunes(line, maxLine)
 	if !utf8.Valid(shown) {
 		p.badLines++
@@ -321,8 +339,8 @@ func firstRunes(line []byte, n int) ([]byte, bool) {
 }
 
 // countLines counts the lines of a file as readLine would.
-func countLines(file io.Reader, name string) (int, error) {
-	r, err := new(page).decoder(file, name)
+func countLines(buffer *bufio.Reader, name string) (int, error) {
+	r, err := new(page).decoder(buffer, name)
 	if err != nil {
 		return 0, err
 	}

@@ -204,7 +204,10 @@ func (h *hashedFile) finish(ctx context.Context) (string, error) {
 	if h.sum == nil {
 		return "", nil
 	}
-	buf := make([]byte, 64<<10)
+	var buf []byte
+	if !h.done && h.seen < h.size {
+		buf = make([]byte, 64<<10)
+	}
 	for !h.done && h.seen < h.size {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
