@@ -42,7 +42,7 @@ func newDesked(t *testing.T, config executor.Config, rules approval.Config) *des
 var asks = policy.Verdict{Action: policy.Ask, Rule: "mode ask", Reason: "The session asks."}
 
 // asking is an order that waits for an answer before it runs.
-func (f *desked) asking(call callFunc) executor.Order {
+func (f *desked) asking(call callFunc) *executor.Order {
 	order := f.order(call)
 	order.Verdict = asks
 	order.Purpose = "to see"

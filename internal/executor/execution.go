@@ -170,6 +170,14 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 	x.finish(x.conclude(ctx, result, err))
 }
 
+// accepted notes that the call may run, or that a person is asked.
+func (x *Execution) accepted() {
+	x.log.append(Accepted{
+		SessionID: x.Order.Session.ID, CallID: x.Order.CallID, Tool: x.Order.Tool,
+		Verdict: x.Order.Verdict, Policy: x.Order.Policy, Timeout: x.Order.Timeout,
+	}, x.Created, nil)
+}
+
 // start notes that the tool begins to run, and gives it its time. It comes
 // before the goroutine, so that a reader finds both first events at once and is
 // woken for the end only.

@@ -142,38 +142,28 @@ func (e *Executor) Config() Config { return e.config }
 
 // Start begins to carry out an order, or to follow it: the same call id with
 // the same digest returns the execution there is. It waits for quick calls only,
-// and never for the answer to a question.
+// and never for the answer to a question. What it needs of the order it copies.
 // ctx gives the call its identity and trace; its end means nothing.
-func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
-	call, question, record := order.Call, order.Ask, order.Record
-	order.Call, order.Ask, order.Record = nil, nil, nil
-	order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
+func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	x := &Execution{
-		Order: order, Created: time.Now(), executor: e,
-		log: eventLog{limits: &e.limits}, state: Waiting, cancel: cancel,
-		ending: make(chan struct{}), done: make(chan struct{}),
-	}
-	x.caller = x.log.follow(0)
+	x := e.newExecution(order, cancel)
 	if existing, err := e.register(x); existing != nil || err != nil {
 		cancel(nil)
 		order.release()
 		return existing, err
 	}
 	refusal := order.Refusal
-	if record != nil {
-		refusal = cmp.Or(record(x), refusal)
+	if order.Record != nil {
+		refusal = cmp.Or(order.Record(x), refusal)
 	}
 	if refusal != nil {
 		x.finish(*refusal)
 		return x, nil
 	}
-	x.log.append(Accepted{
-		SessionID: order.Session.ID, CallID: x.Order.CallID, Tool: order.Tool,
-		Verdict: order.Verdict, Policy: order.Policy, Timeout: order.Timeout,
-	}, x.Created, nil)
-	if question != nil {
-		x.ask(ctx, *question, call)
+	x.accepted()
+	call := order.Call
+	if order.Ask != nil {
+		x.ask(ctx, *order.Ask, call)
 		return x, nil
 	}
 	x.start()
@@ -185,12 +175,25 @@ func (e *Executor) Start(ctx context.Context, order Order) (*Execution, error) {
 	return x, nil
 }
 
+// newExecution returns what an order becomes once it is registered.
+func (e *Executor) newExecution(order *Order, cancel context.CancelCauseFunc) *Execution {
+	x := &Execution{
+		Order: *order, Created: time.Now(), executor: e,
+		log: eventLog{limits: &e.limits}, state: Waiting, cancel: cancel,
+		ending: make(chan struct{}), done: make(chan struct{}),
+	}
+	x.Order.Call, x.Order.Ask, x.Order.Record = nil, nil, nil
+	x.Order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
+	x.caller = x.log.follow(0)
+	return x
+}
+
 // register gives x its ids and makes it known, unless its call id is known
 // already: then it returns the execution that has it.
 func (e *Executor) register(x *Execution) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if existing, err := e.sameCall(x.Order); existing != nil || err != nil {
+	if existing, err := e.sameCall(&x.Order); existing != nil || err != nil {
 		return existing, err
 	}
 	switch {
@@ -208,16 +211,16 @@ func (e *Executor) register(x *Execution) (*Execution, error) {
 	if x.Order.CallID == "" {
 		x.Order.CallID = x.ID
 	} else {
-		e.byCall[keyOf(x.Order)] = x
+		e.byCall[keyOf(&x.Order)] = x
 	}
 	e.running++
 	e.unended++
 	return nil, nil
 }
 
-func keyOf(o Order) callKey { return callKey{o.Owner, o.Session.ID, o.CallID} }
+func keyOf(o *Order) callKey { return callKey{o.Owner, o.Session.ID, o.CallID} }
 
-func (e *Executor) sameCall(order Order) (*Execution, error) {
+func (e *Executor) sameCall(order *Order) (*Execution, error) {
 	if order.CallID == "" {
 		return nil, nil
 	}
@@ -234,7 +237,7 @@ func (e *Executor) sameCall(order Order) (*Execution, error) {
 
 // Existing returns the execution that has the order's call id, or nil if there
 // is none; [ErrConflict] when it was made for another call.
-func (e *Executor) Existing(order Order) (*Execution, error) {
+func (e *Executor) Existing(order *Order) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.sameCall(order)
@@ -355,7 +358,7 @@ func (e *Executor) forgetOldest() {
 	e.retained[0] = nil // the slice still points there
 	e.retained = e.retained[1:]
 	delete(e.byNumber, x.number)
-	if k := keyOf(x.Order); e.byCall[k] == x {
+	if k := keyOf(&x.Order); e.byCall[k] == x {
 		delete(e.byCall, k)
 	}
 	x.log.forget()

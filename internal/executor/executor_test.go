@@ -70,11 +70,11 @@ func newFixture(t *testing.T, config executor.Config) *fixture {
 	return &fixture{Executor: e, t: t, session: s}
 }
 
-func (f *fixture) order(call callFunc) executor.Order {
-	return executor.Order{Owner: "alice", Session: f.session, Tool: "test", Call: call}
+func (f *fixture) order(call callFunc) *executor.Order {
+	return &executor.Order{Owner: "alice", Session: f.session, Tool: "test", Call: call}
 }
 
-func (f *fixture) start(order executor.Order) *executor.Execution {
+func (f *fixture) start(order *executor.Order) *executor.Execution {
 	f.t.Helper()
 	x, err := f.Start(context.Background(), order)
 	if err != nil {

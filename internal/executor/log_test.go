@@ -350,7 +350,7 @@ func BenchmarkOutput(b *testing.B) {
 	data := make([]byte, executor.MaxChunk)
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
-	x, err := e.Start(b.Context(), executor.Order{Owner: "alice", Session: s, Call: callFunc(
+	x, err := e.Start(b.Context(), &executor.Order{Owner: "alice", Session: s, Call: callFunc(
 		func(_ context.Context, out tools.Sink) (tools.Result, error) {
 			for b.Loop() {
 				out.Emit(tools.Output{Stream: tools.Stdout, Data: data})

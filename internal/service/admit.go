@@ -45,30 +45,30 @@ func (a *admission) look(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
-	rpcOf(ctx).order = &order
+	rpcOf(ctx).order = order
 	return nil
 }
 
 // admit decides whether one call may run. What the caller did wrong is an
 // error; what the model did wrong is an order that carries its refusal.
-func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (executor.Order, error) {
-	order, input, err := a.envelope(ctx, request)
-	if err != nil {
-		return order, err
-	}
-	if existing, err := a.executor.Existing(order); existing != nil || err != nil {
-		return order, err // judged when it first came
-	}
+func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, error) {
 	for {
-		judged, current := order, a.rules.current()
-		if err := a.judge(ctx, &judged, current, request.GetTool(), input); err != nil {
-			return order, err
+		order, input, err := a.envelope(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		if existing, err := a.executor.Existing(order); existing != nil || err != nil {
+			return order, err // judged when it first came
+		}
+		current := a.rules.current()
+		if err := a.judge(ctx, order, current, request.GetTool(), input); err != nil {
+			return nil, err
 		}
 		if a.auditor.log != nil {
-			judged.Record = a.auditor.recorder(ctx, &judged, input)
+			order.Record = a.auditor.recorder(ctx, order, input)
 		}
-		if judged.Refusal != nil || a.count(&judged, current, input) {
-			return judged, nil
+		if order.Refusal != nil || a.count(order, current, input) {
+			return order, nil
 		}
 		// The policy was replaced meanwhile: the call is judged by the new one.
 	}
@@ -252,40 +252,40 @@ const (
 )
 
 // envelope checks what is around the input, and finds the session.
-func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (executor.Order, toolInput, error) {
-	order := executor.Order{
+func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, error) {
+	order := &executor.Order{
 		Owner: principalOf(ctx).Name, Tool: request.GetTool(),
 		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
 	}
 	rpcOf(ctx).asks(request)
 	switch {
 	case order.Tool == "":
-		return order, toolInput{}, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
+		return nil, toolInput{}, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
 	case len(order.Tool) > maxToolLen:
-		return order, toolInput{}, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
+		return nil, toolInput{}, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
 	case request.CallId != nil && order.CallID == "":
-		return order, toolInput{}, invalid("call_id is empty: leave it out to have one given, or name the call")
+		return nil, toolInput{}, invalid("call_id is empty: leave it out to have one given, or name the call")
 	case len(order.CallID) > maxCallID:
-		return order, toolInput{}, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
+		return nil, toolInput{}, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
 	case len(order.Purpose) > maxText:
-		return order, toolInput{}, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
+		return nil, toolInput{}, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
 	case request.Input != nil && len(request.InputJson) > 0:
-		return order, toolInput{}, invalid("input and input_json are both set: send one of them")
+		return nil, toolInput{}, invalid("input and input_json are both set: send one of them")
 	}
 	if d := request.GetTimeout(); d != nil {
 		timeout, longest := d.AsDuration(), a.executor.Config().MaxTimeout
 		if err := d.CheckValid(); err != nil || timeout <= 0 || timeout > longest {
-			return order, toolInput{}, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
+			return nil, toolInput{}, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
 		}
 		order.Timeout = timeout
 	}
 	var ok bool
 	if order.OnDisconnect, ok = onDisconnectFrom[request.GetOnDisconnect()]; !ok {
-		return order, toolInput{}, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
+		return nil, toolInput{}, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
 	}
 	var err error
 	if order.Session, err = a.sessions.Get(order.Owner, request.GetSessionId()); err != nil {
-		return order, toolInput{}, err
+		return nil, toolInput{}, err
 	}
 	input := inputOf(request)
 	rpcOf(ctx).inputBytes = len(input.json)

@@ -38,7 +38,10 @@ func newCodec(shown *shownTools) codec { return codec{encoding.GetCodecV2(proto.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *eventMessage:
-		return c.event(m)
+		if wire := m.wire(); wire != nil {
+			return wire, nil
+		}
+		return c.CodecV2.Marshal(m.message())
 	case *pb.ListToolsResponse:
 		if wire := c.shown.wireOf(m); wire != nil {
 			return mem.BufferSlice{mem.SliceBuffer(wire)}, nil
@@ -47,21 +50,30 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-func (c codec) event(m *eventMessage) (mem.BufferSlice, error) {
+// wire returns an event that is written here; nil for others.
+func (m *eventMessage) wire() mem.BufferSlice {
 	switch body := m.event.Body.(type) {
 	case executor.Accepted:
-		return m.accepted(&body), nil
+		return m.accepted(&body)
 	case executor.Started:
-		return m.started(), nil
+		return m.started()
 	case executor.Output:
-		return m.output(&body), nil
+		return m.output(&body)
 	case executor.Finished:
 		if body.Outcome == executor.Succeeded && body.TotalBytes == 0 && onlyText(body.Result.Content) &&
 			body.Result.Exit == nil && body.Result.Usage == nil {
-			return m.succeeded(&body), nil
+			return m.succeeded(&body)
 		}
 	}
-	return c.CodecV2.Marshal(&pb.ExecuteToolResponse{Event: eventToProto(m.execution, m.event)})
+	return nil
+}
+
+// message returns an event as gRPC's codec wants it. It is not inlined, since a
+// waiting call keeps the deepest stack it ever had, and that codec has the deepest.
+//
+//go:noinline
+func (m *eventMessage) message() *pb.ExecuteToolResponse {
+	return &pb.ExecuteToolResponse{Event: eventToProto(m.execution, m.event)}
 }
 
 func onlyText(content []tools.Content) bool {

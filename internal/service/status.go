@@ -8,9 +8,11 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -73,12 +75,19 @@ func toStatus(err error) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
+// withRetryInfo adds a google.rpc.RetryInfo. It is written here, since its package
+// brings nine more messages with it, which nobody sends.
 func withRetryInfo(s *status.Status, after time.Duration) *status.Status {
-	detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	delay, err := proto.Marshal(durationpb.New(after))
 	if err != nil {
-		return s // only a status OK cannot have details
+		return s // no duration is without an encoding
 	}
-	return detailed
+	detailed := s.Proto()
+	detailed.Details = append(detailed.Details, &anypb.Any{
+		TypeUrl: "type.googleapis.com/google.rpc.RetryInfo",
+		Value:   protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), delay),
+	})
+	return status.FromProto(detailed)
 }
 
 // invalid is an error about a malformed request.

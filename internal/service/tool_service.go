@@ -38,7 +38,7 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 	if order == nil {
 		return status.Error(codes.Internal, "the call was not admitted")
 	}
-	x, err := s.executor.Start(ctx, *order)
+	x, err := s.executor.Start(ctx, order)
 	if err != nil {
 		return err
 	}
@@ -62,14 +62,25 @@ func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error
 		if err != nil {
 			return err
 		}
-		if finished, ok := event.Body.(executor.Finished); ok {
-			rpc.ended(finished.Outcome)
+		if outcome := outcomeOf(event.Body); outcome != 0 {
+			rpc.ended(outcome)
 		}
 		if err := stream.SendMsg(&eventMessage{x, event}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// outcomeOf returns the outcome that the last event tells; 0 for others. It is
+// not inlined: the copy of the event would stay on the stack of a call that waits.
+//
+//go:noinline
+func outcomeOf(body executor.Body) executor.Outcome {
+	if finished, ok := body.(executor.Finished); ok {
+		return finished.Outcome
+	}
+	return 0
 }
 
 func (s *toolService) Cancel(ctx context.Context, request *pb.CancelRequest) (*pb.CancelResponse, error) {

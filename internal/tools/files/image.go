@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"image"
+	"image/draw"
 	_ "image/gif"
 	"image/jpeg"
 	"image/png"
@@ -16,7 +17,6 @@ import (
 	"slices"
 
 	_ "golang.org/x/image/bmp"
-	"golang.org/x/image/draw"
 	_ "golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp"
 
@@ -113,8 +113,7 @@ func scaleDown(in io.Reader, width, height int, format string) (data []byte, med
 	if err != nil {
 		return nil, "", err
 	}
-	target := image.NewRGBA(image.Rect(0, 0, width, height))
-	draw.ApproxBiLinear.Scale(target, target.Bounds(), source, source.Bounds(), draw.Src, nil)
+	target := shrink(source, width, height)
 	var out bytes.Buffer
 	if format == "jpeg" {
 		err = jpeg.Encode(&out, target, &jpeg.Options{Quality: 85})
@@ -122,4 +121,48 @@ func scaleDown(in io.Reader, width, height int, format string) (data []byte, med
 	}
 	err = png.Encode(&out, target)
 	return out.Bytes(), "image/png", err
+}
+
+// shrink returns an image in a size that is not larger. Each pixel is the mean
+// of what it covers, so that thin lines and small letters pale but stay.
+func shrink(source image.Image, width, height int) *image.RGBA {
+	from := source.Bounds()
+	wide, high := from.Dx(), from.Dy()
+	target := image.NewRGBA(image.Rect(0, 0, width, height))
+	band := image.NewRGBA(image.Rect(0, 0, wide, high/height+2)) // what one row of target covers
+	for y := range height {
+		top, bottom := covered(y, height, high)
+		draw.Draw(band, image.Rect(0, 0, wide, bottom-top), source, from.Min.Add(image.Pt(0, top)), draw.Src)
+		for x := range width {
+			left, right := covered(x, width, wide)
+			var sum [4]int
+			for row := top; row < bottom; row++ {
+				share := overlap(row, y, height, high)
+				line := band.Pix[(row-top)*band.Stride:]
+				for column := left; column < right; column++ {
+					weight := share * overlap(column, x, width, wide)
+					for i, value := range line[4*column : 4*column+4] {
+						sum[i] += weight * int(value)
+					}
+				}
+			}
+			at := target.PixOffset(x, y)
+			for i := range sum {
+				target.Pix[at+i] = uint8((sum[i] + wide*high/2) / (wide * high))
+			}
+		}
+	}
+	return target
+}
+
+// covered returns the first of many pixels that pixel i of few stands for, and
+// the one behind the last.
+func covered(i, few, many int) (first, end int) {
+	return i * many / few, ((i+1)*many + few - 1) / few
+}
+
+// overlap returns how much of one of many pixels belongs to pixel i of few, where
+// the one is few wide and the other many.
+func overlap(one, i, few, many int) int {
+	return min((one+1)*few, (i+1)*many) - max(one*few, i*many)
 }

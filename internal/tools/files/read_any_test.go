@@ -93,6 +93,41 @@ func TestReadImages(t *testing.T) {
 	}
 }
 
+// TestImagesKeepThinLines proves that an image is scaled down by what its pixels
+// have in common: of fine stripes none is preferred, and nothing gets lost.
+func TestImagesKeepThinLines(t *testing.T) {
+	const width, height = 3136, 1700 // shown as 1568 x 850
+	m := image.NewRGBA(image.Rect(0, 0, width, height))
+	for x := range width {
+		for y := range height {
+			m.SetRGBA(x, y, color.RGBA{uint8(255 * (x & 1)), uint8(255 * (y & 1)), 200, 255})
+		}
+	}
+	var file bytes.Buffer
+	if err := png.Encode(&file, m); err != nil {
+		t.Fatal(err)
+	}
+	env := toolstest.Env(t, map[string]string{"stripes.png": file.String()})
+	result, _, err := toolstest.Run(t, byName("read_file"), env, `{"path":"stripes.png"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := png.Decode(bytes.NewReader(result.Content[0].(tools.Image).Data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := shown.Bounds().Size(); got != image.Pt(1568, 850) {
+		t.Fatalf("shown as %v", got)
+	}
+	for x := range 1568 {
+		for y := range 850 {
+			if got := color.RGBAModel.Convert(shown.At(x, y)); got != (color.RGBA{128, 128, 200, 255}) {
+				t.Fatalf("pixel %d, %d is %v", x, y, got)
+			}
+		}
+	}
+}
+
 func TestReadOutline(t *testing.T) {
 	var source strings.Builder
 	source.WriteString("package big\n\nimport \"fmt\"\n\n// T is a type.\ntype T struct {\n\tA int\n}\n\ntype I interface{ M() }\n\nconst (\n\tX = 1\n\tY, Z = 2, 3\n)\n\nvar global = fmt.Sprint()\n\n")
