@@ -334,15 +334,20 @@ func (p *program) setState() {
 }
 
 // showAll shows strings, and moves between them by the numbers there.
+//
+// Space between all characters of a string is a style, and parts no words. But
+// some programs put just a few characters into a string, with space in place of
+// a blank, or take the space back where there is no blank.
 func (p *program) showAll(list array) {
-	size := 0
+	size, takenBack := 0, false
 	for _, o := range list {
 		size += len(asText(o))
+		takenBack = takenBack || decimal(o)/1000*p.size > p.chars/2
 	}
 	for _, o := range list {
 		switch o := o.(type) {
 		case text:
-			p.show(o, size >= minSpaced)
+			p.show(o, size >= minSpaced && !takenBack)
 		case float64:
 			p.advance(-o / 1000 * p.size)
 		}
@@ -350,8 +355,7 @@ func (p *program) showAll(list array) {
 }
 
 // show shows a string. Where it is spaced, space between its characters belongs
-// to them; elsewhere it parts words: some programs put just a few characters
-// into a string, with space in place of a blank.
+// to them.
 func (p *program) show(s text, spaced bool) {
 	if p.font == nil {
 		p.font = p.d.font(nil)

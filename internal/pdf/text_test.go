@@ -215,6 +215,7 @@ func TestOrder(t *testing.T) {
 		{"TJ", "BT " + font + "50 700 Td [(o) -20 (n) 30 (e) -300 (two ) -300 (three)] TJ ET", "one two three\n"},
 		{"space between all letters", "BT " + font + "8 Tc 50 700 Td (letters) Tj ET", "letters\n"},
 		{"space in place of a blank", "BT " + font + "2.5 Tc 50 700 Td [(at) 250] TJ 0 Tc (wo) Tj ET", "a two\n"},
+		{"space that is taken back", "BT " + font + "11 Tc 50 700 Td [(1H) 1100 (o) 1100 (w) 700 (t) 1100 (o) 700 (u) 1100 (s) 1100 (e)] TJ ET", "1 How to use\n"},
 		{"Tz and Tw", "BT " + font + "50 Tz 100 Tw 50 700 Td (a b) Tj (c) Tj ET", "a bc\n"},
 		{"an exponent and an index", "BT " + font + "50 700 Td (x) Tj /F 7 Tf 4 Ts (2) Tj /F 10 Tf 0 Ts ( + y) Tj /F 7 Tf -3 Ts (i) Tj ET", "x2 + yi\n"},
 		{"accents that are drawn apart", "BT " + font + "50 700 Td [(na) -20 (\\250) 333 (i) -60 (ve caf) (\\264) 444 (e) ( c) 417 (\\270) ( a\\264e)] TJ ET", "naïve café ç a´e\n"},

@@ -39,7 +39,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 		head := fmt.Sprintf("== %d: %s ==\n", i+1, plain(op.Path))
 		content, details, err := r.read(ctx, env, op, in.Hash, room)
 		if room < maxLine && err == nil {
-			err = tools.Failf("answer_full", "This was not read: the answer is full. Read it in another call.")
+			err = answerFull()
 		}
 		if err != nil {
 			err = explain(err)
@@ -68,6 +68,10 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	joined, err := detailed("", map[string]any{"operations": all})
 	result.Details = joined.Details
 	return result, err
+}
+
+func answerFull() error {
+	return tools.Failf("answer_full", "This was not read: the answer is full. Read it in another call.")
 }
 
 // read reads one thing, at most room bytes of text.

@@ -138,7 +138,11 @@ func (r reader) pdf(ctx context.Context, file *os.File, op readOp, size int64, r
 		if err != nil && (d.Shown == 0 || !errors.Is(err, pdf.ErrLimit)) {
 			return nil, nil, badPDF(op.Path, err)
 		}
-		if err != nil || d.Shown > 0 && b.Len()+len(page.Text) > room {
+		full := b.Len()+len(page.Text) > room
+		if full && d.Shown == 0 && room < maxPage {
+			return nil, nil, answerFull()
+		}
+		if err != nil || full && d.Shown > 0 {
 			break
 		}
 		d.show(&b, number, page)

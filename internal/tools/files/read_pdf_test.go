@@ -126,6 +126,11 @@ func TestReadPDFInParts(t *testing.T) {
 	if answers < 2 {
 		t.Errorf("%d answers", answers)
 	}
+	operations := strings.Repeat(`{"path":"long.pdf"},`, 20)
+	got := answer(t, env, "read_file", `{"operations":[`+strings.TrimSuffix(operations, ",")+`]}`)
+	if len(got) > 300_000 || !strings.Contains(got, "answer_full") {
+		t.Errorf("%d bytes for twenty at once", len(got))
+	}
 	for i := range count {
 		if n := strings.Count(all.String(), fmt.Sprintf("\npage %d, line 7 ", i+1)); n != 1 {
 			t.Errorf("page %d is shown %d times", i+1, n)
