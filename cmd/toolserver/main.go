@@ -33,7 +33,7 @@ var commands = []struct {
 	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
 	{"cancel", newCancel}, {"artifact", newArtifact},
 	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
-	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"version", newVersion},
+	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"version", newVersion},
 }
 
 // newRoot returns the command line. It has the one command that the arguments
