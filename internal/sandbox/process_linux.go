@@ -180,6 +180,11 @@ func (p *Process) Wait() (End, error) {
 	var buf [128]byte
 	for {
 		n, err := p.control.Read(buf[:])
+		if errors.Is(err, syscall.ECONNRESET) {
+			// The guard ended before it read all we said. This comes first, once,
+			// and then what it has said.
+			n, err = p.control.Read(buf[:])
+		}
 		if n == 0 || err != nil {
 			return p.lost(errors.Is(err, os.ErrDeadlineExceeded)), failed
 		}
@@ -231,6 +236,10 @@ func (p *Process) end(r helper.Report) End {
 			end.Reason = Violation
 		case syscall.SIGXCPU:
 			end.Reason = OutOfTime
+		case syscall.SIGKILL: // who ignores SIGXCPU
+			if p.limits.CPU > 0 && end.User+end.System > p.limits.CPU {
+				end.Reason = OutOfTime
+			}
 		case syscall.SIGXFSZ:
 			end.Reason = FileTooLarge
 		}

@@ -299,8 +299,12 @@ func (h *helper) prepare(g *guarded, head head, request, pointers []byte, files 
 		if resource >= maxLimits {
 			return false
 		}
-		value = min(value, h.limits[resource].Max)
-		g.limits[i] = rlimit{uintptr(resource), unix.Rlimit{Cur: value, Max: value}}
+		hard := value
+		if resource == unix.RLIMIT_CPU {
+			hard++ // at the hard limit it would be killed without a word
+		}
+		hard = min(hard, h.limits[resource].Max)
+		g.limits[i] = rlimit{uintptr(resource), unix.Rlimit{Cur: min(value, hard), Max: hard}}
 		request = request[limitSize:]
 	}
 
