@@ -77,6 +77,7 @@ func New(config Config) *Rooms {
 type Room struct {
 	rooms     *Rooms
 	workspace *workspace.Workspace
+	sentry    sentry
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
@@ -135,6 +136,10 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
+	// What the sentry looks at is its own business, not an effect of a call.
+	if r.sentry.ws, err = (workspace.Config{}).Open(r.workspace.Dir()); err != nil {
+		return err
+	}
 	profile := r.rooms.config.Profile
 	profile.Write = append(slices.Clone(profile.Write), r.Home(), r.temp())
 	looking := profile
@@ -156,6 +161,9 @@ func (r *Room) close(session tools.Session) {
 	r.mu.Unlock()
 	r.dropReady(false)
 	r.dropReady(true)
+	if r.sentry.ws != nil {
+		r.sentry.ws.Close()
+	}
 	for _, jail := range []*sandbox.Jail{r.jail, r.readOnly} {
 		if jail != nil {
 			jail.Close()
