@@ -121,6 +121,7 @@ func (l Limits) encode() []helper.Limit {
 	add(unix.RLIMIT_NOFILE, l.OpenFiles)
 	add(unix.RLIMIT_FSIZE, l.FileSize)
 	add(unix.RLIMIT_AS, l.Addressing)
+	add(unix.RLIMIT_NPROC, uint64(maxTogether()))
 	add(unix.RLIMIT_CPU, uint64((l.CPU+time.Second-1)/time.Second))
 	return limits
 }

@@ -31,6 +31,9 @@ type Config struct {
 
 	// landlockAtMost makes the kernel look older, if it is not 0.
 	landlockAtMost int
+
+	// together is how many processes all commands may have, if it is not 0.
+	together int
 }
 
 // Network is how far commands reach.
