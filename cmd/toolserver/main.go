@@ -66,6 +66,7 @@ or with a server:
 	for _, c := range commands {
 		if len(arguments) > 0 && arguments[0] == c.name {
 			root.AddCommand(c.make())
+			root.CompletionOptions.DisableDefaultCmd = true
 			return root
 		}
 	}
