@@ -8,9 +8,3 @@ func (c Config) AsOn(landlock int) Config {
 	c.landlockAtMost = landlock
 	return c
 }
-
-// Together returns the configuration with a number of processes for all commands.
-func (c Config) Together(n int) Config {
-	c.together = n
-	return c
-}

@@ -139,7 +139,7 @@ func (l *link) start() error {
 		return err
 	}
 	l.socket, l.process = pair[0], process
-	group := enclose(process.Pid, cmp.Or(l.sandbox.config.together, maxTogether()))
+	group := enclose(process.Pid, cmp.Or(l.sandbox.config.MaxProcesses, maxTogether()))
 	go func() {
 		process.Wait()
 		leaveGroup(group)
