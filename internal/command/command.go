@@ -206,8 +206,8 @@ func (x *Running) start() (outputs []outlet, err error) {
 
 // attend reads the output until the command has ended, and tells how.
 func (x *Running) attend(outputs []outlet, leave func()) {
-	defer leave()
 	defer close(x.done)
+	defer leave() // before, so that who waited for the end can start another
 	var reading sync.WaitGroup
 	for _, o := range outputs {
 		reading.Go(func() { x.copy(o) })

@@ -91,6 +91,9 @@ type Room struct {
 
 	ready        map[bool]*readyShell // by whether they can only read
 	readOnlyNext bool                 // which of them to make ready
+
+	backgrounds []*Background // the oldest first
+	started     int           // how many of them there were
 }
 
 // Of returns the room of a session, which is made when it is first used and
@@ -161,6 +164,7 @@ func (r *Room) close(session tools.Session) {
 	r.mu.Unlock()
 	r.dropReady(false)
 	r.dropReady(true)
+	r.stopBackgrounds()
 	if r.sentry.ws != nil {
 		r.sentry.ws.Close()
 	}
@@ -179,15 +183,20 @@ func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
 // Dir returns the working directory that calls of a session keep, relative to
 // the workspace.
 func (r *Rooms) Dir(session tools.Session) string {
-	r.mu.Lock()
-	room := r.rooms[session]
-	r.mu.Unlock()
+	room := r.existing(session)
 	if room == nil {
 		return "."
 	}
 	room.mu.Lock()
 	defer room.mu.Unlock()
 	return room.dir
+}
+
+// existing returns the room of a session; nil where there is none yet.
+func (r *Rooms) existing(session tools.Session) *Room {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rooms[session]
 }
 
 // enter counts a command that begins, and refuses it if it is one too many.
