@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/sandbox/sandboxtest"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/sandbox/sandboxtest"},
 	{"internal/command", "internal/shell", "internal/strictyaml"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/trace", "internal/workspace"},
@@ -42,6 +42,7 @@ var reserved = map[string][]string{
 	"github.com/goccy/go-yaml":       {"internal/strictyaml"},
 	"cel.dev":                        {}, // tests alone
 	module + "internal/tools/files":  {"cmd/toolserver"},
+	module + "internal/tools/git":    {"cmd/toolserver"},
 	module + "internal/tools/search": {"cmd/toolserver"},
 	module + "internal/tools/shell":  {"cmd/toolserver"},
 	module + "internal/tools/turn":   {"cmd/toolserver"},

@@ -16,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/bench/work"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
+	"github.com/toolserver/toolserver/internal/tools/git"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/turn"
@@ -26,7 +27,7 @@ import (
 func benchTools() []tools.Tool {
 	list := []tools.Tool{benchNoop(work.Noop, true), benchNoop(work.Task, false), benchOutput(), benchProfile()}
 	// Those that builtin joins these to.
-	others := len(files.Tools()) + len(shell.Tools(nil)) + len(searchtools.Tools(nil)) + len(turn.Tools())
+	others := len(files.Tools()) + len(git.Tools(nil)) + len(searchtools.Tools(nil)) + len(shell.Tools(nil)) + len(turn.Tools())
 	for i := range work.IndexTools - others - len(list) {
 		list = append(list, benchFiller(i))
 	}

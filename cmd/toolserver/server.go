@@ -24,6 +24,7 @@ import (
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
+	"github.com/toolserver/toolserver/internal/tools/git"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/turn"
@@ -35,6 +36,7 @@ func builtin(rooms *command.Rooms) []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
 		shell.Tools(rooms),
+		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(search.Config{})),
 		turn.Tools(),
 		benchTools(),

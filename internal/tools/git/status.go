@@ -1,0 +1,90 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package git
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed status.md
+var statusDoc string
+
+type statusInput struct {
+	Path string `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to tell of, relative to the workspace; default the whole repository of the workspace"`
+}
+
+func (in statusInput) Check() []tools.Problem { return checkText("/path", in.Path) }
+
+// Status returns the tool that tells what was changed since the last commit.
+func Status(rooms *command.Rooms) tools.Tool {
+	s := spec("git_status", "Git status", "Tell the branch and which files were changed since the last commit.", statusDoc)
+	s.Aliases = []string{"GitStatus"}
+	s.Examples = []tools.Example{
+		{Summary: "The whole repository", Input: json.RawMessage(`{}`)},
+		{Summary: "One directory", Input: json.RawMessage(`{"path":"internal/service"}`)},
+	}
+	return tools.New(s,
+		func(env tools.Env, in statusInput) []tools.Effect {
+			return effects(env, "status", []string{cmp.Or(in.Path, ".")})
+		},
+		func(ctx context.Context, env tools.Env, in statusInput, _ tools.Sink) (tools.Result, error) {
+			r, err := find(rooms, env, cmp.Or(in.Path, "."))
+			if err != nil {
+				return tools.Result{}, err
+			}
+			words := []string{"status", "--porcelain=v1", "-z", "--branch", "--ignore-submodules=dirty", "--untracked-files=normal"}
+			a, err := r.ask(ctx, query{words: append(words, r.pathspecs(nil)...), limit: maxNames})
+			if err != nil {
+				return tools.Result{}, err
+			}
+			return r.status(a), nil
+		})
+}
+
+// status returns what git status said, a line for each file.
+func (r *repository) status(a answer) tools.Result {
+	withheld := r.withheld()
+	fields := strings.Split(strings.TrimSuffix(string(a.text), "\x00"), "\x00")
+	lines := []string{strings.Replace(fields[0], "## ", "branch ", 1)}
+	var without []string
+	files, bytes := 0, 0
+	for fields = fields[1:]; len(fields) > 0; fields = fields[1:] {
+		if len(fields[0]) < 4 {
+			continue
+		}
+		kind, names := fields[0][:3], fields[0][3:]
+		hidden := withheld != nil && withheld(names)
+		if strings.ContainsAny(kind, "RC") && len(fields) > 1 {
+			hidden = hidden || withheld != nil && withheld(fields[1])
+			names = fields[1] + " -> " + names
+			fields = fields[1:]
+		}
+		if hidden {
+			without = append(without, names)
+			continue
+		}
+		if files++; bytes < maxText {
+			line := kind + strings.ReplaceAll(names, "\n", `\n`)
+			lines = append(lines, line)
+			bytes += len(line) + 1
+		}
+	}
+	n := r.about(without)
+	switch rest := files - (len(lines) - 1); {
+	case a.cut:
+		n.add("there is more than can be told: name a path")
+	case rest > 0:
+		n.add("%d more files are left out: name a path", rest)
+	case files == 0 && len(without) == 0:
+		n.add("nothing was changed")
+	}
+	return result(answer{text: []byte(strings.Join(lines, "\n") + "\n")}, "", n)
+}
