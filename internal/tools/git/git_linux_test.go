@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,19 +45,22 @@ func newWorkshop(t *testing.T, files map[string]string) *workshop {
 	return w
 }
 
-// sh runs a script in the workspace, with all rights of a command.
+// sh runs a script in the workspace and with the home of the session, outside of
+// the sandbox: it sets traps that no command may.
 func (w *workshop) sh(text string) {
 	w.t.Helper()
 	room, err := w.rooms.Of(w.env)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	script := command.Script{
-		Command: command.Command{Dir: ".", Env: []string{"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z"}},
-		Text:    "set -e\n" + text,
+	script := exec.Command("bash", "-ec", text)
+	script.Dir = w.env.Workspace.Dir()
+	script.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + room.Home(), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",
 	}
-	if result, err := room.RunScript(w.t.Context(), w.env, script, new(toolstest.Recorder)); err != nil {
-		w.t.Fatalf("%s\n%v\n%s", text, err, toolstest.Text(result))
+	if out, err := script.CombinedOutput(); err != nil {
+		w.t.Fatalf("%s\n%v\n%s", text, err, out)
 	}
 }
 
