@@ -66,8 +66,16 @@ bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripg
 soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differential ./internal/shell
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
+
+# Needs root: a container is made by runc, from Debian's packages.
+.PHONY: pod
+pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one.
+	@command -v runc >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends runc; }
+	TOOLSERVER_POD=1 go test -timeout 5m -count 1 -v -run 'TestPod$$' ./internal/sandbox
 
 FUZZTIME ?= 2m
 .PHONY: fuzz

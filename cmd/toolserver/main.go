@@ -33,7 +33,7 @@ var commands = []struct {
 	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
 	{"cancel", newCancel}, {"artifact", newArtifact},
 	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
-	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"version", newVersion},
+	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"version", newVersion},
 }
 
 // newRoot returns the command line. It has the one command that the arguments
@@ -66,6 +66,7 @@ or with a server:
 	for _, c := range commands {
 		if len(arguments) > 0 && arguments[0] == c.name {
 			root.AddCommand(c.make())
+			root.CompletionOptions.DisableDefaultCmd = true
 			return root
 		}
 	}

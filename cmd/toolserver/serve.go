@@ -78,6 +78,11 @@ func serve(c *config) error {
 		defer stopTracing(tracer, logger)
 	}
 	metrics := newMetrics()
+	if c.Sandbox.Mode == sandboxRequired {
+		if err := c.Sandbox.selfTest(logger, metrics); err != nil {
+			return err
+		}
+	}
 	server, err := newServer(c, logger, metrics, tracer)
 	if err != nil {
 		return err
@@ -96,6 +101,10 @@ func serve(c *config) error {
 
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
+	if c.Sandbox.Mode == sandboxPreferred {
+		// What fails is known soon enough: nobody waits for it.
+		time.AfterFunc(selfTestDelay, func() { c.Sandbox.selfTest(logger, metrics) })
+	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
 		zap.String("version", versionText()), zap.String("workspace", c.Sessions.Workspace),

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -85,6 +86,7 @@ type Running struct {
 	bytes  int64
 	quiet  *time.Timer
 
+	before  watch // what the sentry saw
 	cause   atomic.Pointer[error]
 	done    chan struct{}
 	outcome Outcome // once done
@@ -98,6 +100,7 @@ func (r *Room) Start(c Command, take Taker) (*Running, error) {
 		return nil, err
 	}
 	x := newRunning(r, c)
+	x.before = r.note(c)
 	outputs, err := x.start()
 	if err != nil {
 		leave()
@@ -105,6 +108,14 @@ func (r *Room) Start(c Command, take Taker) (*Running, error) {
 	}
 	x.run(outputs, take, leave)
 	return x, nil
+}
+
+// note has the sentry look before a command that may write.
+func (r *Room) note(c Command) watch {
+	if c.ReadOnly {
+		return watch{}
+	}
+	return r.sentry.look()
 }
 
 func newRunning(r *Room, c Command) *Running {
@@ -195,8 +206,8 @@ func (x *Running) start() (outputs []outlet, err error) {
 
 // attend reads the output until the command has ended, and tells how.
 func (x *Running) attend(outputs []outlet, leave func()) {
-	defer leave()
 	defer close(x.done)
+	defer leave() // before, so that who waited for the end can start another
 	var reading sync.WaitGroup
 	for _, o := range outputs {
 		reading.Go(func() { x.copy(o) })
@@ -219,6 +230,12 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	}
 	x.failed = err
 	x.outcome = Outcome{Exit: x.exit(end), Usage: usageOf(end), Ran: time.Since(x.begun)}
+	if x.command.ReadOnly {
+		return
+	}
+	if undone := x.room.sentry.check(x.before); len(undone) > 0 {
+		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone)}
+	}
 }
 
 const (
@@ -383,6 +400,12 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 		exit.Reason, exit.Message = tools.Signaled, "The command was lost: something outside the server killed its guard."
 	}
 	return exit
+}
+
+// violation says what a sentry had to undo.
+func violation(undone []string) string {
+	return "The command changed what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
+		". The rest of what it did stays. Go on without hooks and without changes to the configuration of git, or have the user make them."
 }
 
 func usageOf(end sandbox.End) tools.Usage {

@@ -59,6 +59,7 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 		return nil, false // which says so too
 	}
 	x := shell.x
+	x.before = r.note(s.Command)
 	if _, err := x.input.Write(append([]byte(s.Text), 0)); err != nil {
 		leave()
 		shell.drop()

@@ -77,6 +77,7 @@ func New(config Config) *Rooms {
 type Room struct {
 	rooms     *Rooms
 	workspace *workspace.Workspace
+	sentry    sentry
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
@@ -90,6 +91,9 @@ type Room struct {
 
 	ready        map[bool]*readyShell // by whether they can only read
 	readOnlyNext bool                 // which of them to make ready
+
+	backgrounds []*Background // the oldest first
+	started     int           // how many of them there were
 }
 
 // Of returns the room of a session, which is made when it is first used and
@@ -135,6 +139,10 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
+	// What the sentry looks at is its own business, not an effect of a call.
+	if r.sentry.ws, err = (workspace.Config{}).Open(r.workspace.Dir()); err != nil {
+		return err
+	}
 	profile := r.rooms.config.Profile
 	profile.Write = append(slices.Clone(profile.Write), r.Home(), r.temp())
 	looking := profile
@@ -156,6 +164,10 @@ func (r *Room) close(session tools.Session) {
 	r.mu.Unlock()
 	r.dropReady(false)
 	r.dropReady(true)
+	r.stopBackgrounds()
+	if r.sentry.ws != nil {
+		r.sentry.ws.Close()
+	}
 	for _, jail := range []*sandbox.Jail{r.jail, r.readOnly} {
 		if jail != nil {
 			jail.Close()
@@ -171,15 +183,20 @@ func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
 // Dir returns the working directory that calls of a session keep, relative to
 // the workspace.
 func (r *Rooms) Dir(session tools.Session) string {
-	r.mu.Lock()
-	room := r.rooms[session]
-	r.mu.Unlock()
+	room := r.existing(session)
 	if room == nil {
 		return "."
 	}
 	room.mu.Lock()
 	defer room.mu.Unlock()
 	return room.dir
+}
+
+// existing returns the room of a session; nil where there is none yet.
+func (r *Rooms) existing(session tools.Session) *Room {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rooms[session]
 }
 
 // enter counts a command that begins, and refuses it if it is one too many.

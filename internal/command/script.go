@@ -40,9 +40,6 @@ const (
 // it writes is reported as it comes. A script that is stopped returns what there
 // is by then.
 func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools.Sink) (tools.Result, error) {
-	c := s.Command
-	c.Path = shellPath
-	text := s.Text
 	var told *os.File
 	if s.KeepDir {
 		var err error
@@ -51,18 +48,14 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		}
 		defer os.Remove(told.Name())
 		defer told.Close()
-		c.Env = append(slices.Clip(c.Env), "TOOLSERVER_DIR="+told.Name())
-		text = tellDir + text
+		s.Env = append(slices.Clip(s.Env), "TOOLSERVER_DIR="+told.Name())
+		s.Text = tellDir + s.Text
 	}
-	c.Args = []string{"-c", text}
-	if len(text) > maxArgument {
-		path, err := r.file(text)
-		if err != nil {
-			return tools.Result{}, err
-		}
-		defer os.Remove(path)
-		c.Args = []string{"-c", fromFile, path}
+	c, cleanup, err := r.prepareScript(s)
+	if err != nil {
+		return tools.Result{}, err
 	}
+	defer cleanup()
 	r.rooms.mu.Lock()
 	r.scripts = true
 	r.rooms.mu.Unlock()
@@ -78,6 +71,22 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		r.keep(told)
 	}
 	return result, err
+}
+
+// prepareScript returns the command that runs a script. Call cleanup when it has
+// ended.
+func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
+	c = s.Command
+	c.Path, c.Args = shellPath, []string{"-c", s.Text}
+	if len(s.Text) <= maxArgument {
+		return c, func() {}, nil
+	}
+	path, err := r.file(s.Text)
+	if err != nil {
+		return c, nil, err
+	}
+	c.Args = []string{"-c", fromFile, path}
+	return c, func() { os.Remove(path) }, nil
 }
 
 // file writes a script that is too long for an argument to a file.

@@ -71,6 +71,15 @@ func (r *Registry) Info(name, help string, labels map[string]string) {
 	r.counter(name, help, "gauge", names).Inc(values...)
 }
 
+// Facts registers a gauge with a series for each of the values of its labels,
+// all of them 1.
+func (r *Registry) Facts(name, help string, labels []string, values [][]string) {
+	facts := r.counter(name, help, "gauge", labels)
+	for _, v := range values {
+		facts.Inc(v...)
+	}
+}
+
 // A Histogram counts observations by size, for each set of labels apart.
 type Histogram struct {
 	*vector

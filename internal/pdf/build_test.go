@@ -5,6 +5,7 @@ package pdf_test
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/zlib"
 	"fmt"
 	"maps"
@@ -102,6 +103,20 @@ func deflate(data string) string {
 	_, _ = w.Write([]byte(data))
 	_ = w.Close()
 	return b.String()
+}
+
+// repeated returns what deflate would make of head and many times a part,
+// without compressing all of it.
+func repeated(head, part string, times int) string {
+	compress := func(data string) string {
+		var b bytes.Buffer
+		w, _ := flate.NewWriter(&b, flate.BestSpeed)
+		_, _ = w.Write([]byte(data))
+		_ = w.Flush()
+		return b.String()
+	}
+	const zlibHead, lastBlock = "\x78\x01", "\x03\x00"
+	return zlibHead + compress(head) + strings.Repeat(compress(part), times) + lastBlock
 }
 
 const (

@@ -238,33 +238,25 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// nested returns data with Flate over Flate.
-func nested(data string, times int) (filters, compressed string) {
-	for range times {
-		data = deflate(data)
-		filters += "/FlateDecode "
-	}
-	return filters, data
-}
-
 // TestBombs reads small files that are large inside. Each ends with an error
 // that tells the limit, or with what was read before it, in little memory.
 func TestBombs(t *testing.T) {
 	text := hello("Hello") + "\n"
-	flate3, bomb3 := nested(text+strings.Repeat(" ", 40<<20), 3)
-	flate1, objects := nested("1 0 2 20 "+strings.Repeat(" ", 30<<20), 1)
-	_, operators := nested(text+strings.Repeat("q ", 3_100_000), 1)
-	_, long := nested(text+"["+strings.Repeat("(x) ", 2_000_000)+"] TJ", 1)
-	_, wide := nested(text+"("+strings.Repeat("x", 20<<20)+") Tj", 1)
-	_, entries := nested(strings.Repeat("\x01\x00\x00\x00\x00", 600_000), 1)
-	_, glyphs := nested("BT /F 12 Tf "+strings.Repeat("1 0 0 1 9 9 Tm (x) Tj 1 0 0 1 500 500 Tm (y) Tj ", 200_000), 1)
-	_, mappings := nested(strings.Repeat("beginbfrange <0000> <ffff> <0041> endbfrange ", 150_000), 1)
+	blanks := strings.Repeat(" ", 1<<20)
+	bomb := deflate(deflate(repeated(text, blanks, 40)))
+	objects := repeated("1 0 2 20 ", blanks, 30)
+	operators := repeated(text, strings.Repeat("q ", 10_000), 310)
+	long := repeated(text+"[", strings.Repeat("(x) ", 10_000), 200)
+	wide := repeated(text+"(", strings.Repeat("x", 1<<20), 20)
+	entries := repeated("", strings.Repeat("\x01\x00\x00\x00\x00", 10_000), 60)
+	pieces := repeated("BT /F 12 Tf ", strings.Repeat("1 0 0 1 9 9 Tm (x) Tj 1 0 0 1 500 500 Tm (y) Tj ", 1000), 200)
+	mappings := repeated("", strings.Repeat("beginbfrange <0000> <ffff> <0041> endbfrange ", 1000), 150)
 	forms := start("").object(3, "<</Type /Page /Contents 4 0 R /Resources 7 0 R>>").
 		object(7, "<</Font <</F 5 0 R>> /XObject <</X 6 0 R>>>>").
 		stream(4, "", text+"/X Do").stream(6, "/Subtype /Form", strings.Repeat("/X Do ", 20)).table("/Root 1 0 R")
 	everything := newFile().object(1, catalog).object(5, helvetica)
 	kids := strings.Builder{}
-	blank := deflate(strings.Repeat(" ", 30<<20))
+	blank := repeated("", blanks, 30)
 	for i := range 4 {
 		fmt.Fprintf(&kids, "%d 0 R ", 20+i)
 		everything.object(20+i, fmt.Sprintf("<</Type /Page /Contents %d 0 R>>", 50+i)).
@@ -278,15 +270,15 @@ func TestBombs(t *testing.T) {
 		refused bool   // not even its structure is read, or not all pages are
 		text    string // of the first page, where it is not
 	}{
-		{"nested Flate", start("").stream(4, "/Filter ["+flate3+"]", bomb3).table("/Root 1 0 R").Bytes(), false, "Hello\n"},
-		{"many filters", start("").stream(4, "/Filter ["+strings.Repeat("/FlateDecode ", 9)+"]", bomb3).table("/Root 1 0 R").Bytes(), false, ""},
+		{"nested Flate", start("").stream(4, "/Filter [/FlateDecode /FlateDecode /FlateDecode]", bomb).table("/Root 1 0 R").Bytes(), false, "Hello\n"},
+		{"many filters", start("").stream(4, "/Filter ["+strings.Repeat("/FlateDecode ", 9)+"]", bomb).table("/Root 1 0 R").Bytes(), false, ""},
 		{"many operators", start("").stream(4, "/Filter /FlateDecode", operators).table("/Root 1 0 R").Bytes(), false, "Hello\n"},
 		{"a long array", start("").stream(4, "/Filter /FlateDecode", long).table("/Root 1 0 R").Bytes(), false, "Hello\n"},
 		{"a long string", start("").stream(4, "/Filter /FlateDecode", wide).table("/Root 1 0 R").Bytes(), false, "Hello\n"},
 		{"a predictor with wide rows", start("").stream(4, "/Filter /FlateDecode /DecodeParms <</Predictor 15 /Columns 2000000000>>", operators).table("/Root 1 0 R").Bytes(), false, ""},
 		{"arrays inside arrays", document(text + strings.Repeat("[", 1_000_000)), false, "Hello\n"},
 		{"dictionaries inside dictionaries", start("").object(1, strings.Repeat("<</A ", 1_000_000)).table("/Root 1 0 R").Bytes(), false, ""},
-		{"a large object stream", newFile().stream(10, "/Type /ObjStm /N 2 /First 9 /Filter ["+flate1+"]", objects).Bytes(), true, ""},
+		{"a large object stream", newFile().stream(10, "/Type /ObjStm /N 2 /First 9 /Filter /FlateDecode", objects).Bytes(), true, ""},
 		{"many entries", func() []byte {
 			f := start(hello("Hello"))
 			at := f.Len()
@@ -295,7 +287,7 @@ func TestBombs(t *testing.T) {
 			return f.Bytes()
 		}(), false, "Hello\n"},
 		{"a form with forms", forms.Bytes(), false, "Hello\n"},
-		{"many pieces", start("").stream(4, "/Filter /FlateDecode", glyphs).table("/Root 1 0 R").Bytes(), false, "y"},
+		{"many pieces", start("").stream(4, "/Filter /FlateDecode", pieces).table("/Root 1 0 R").Bytes(), false, "y"},
 		{"a large map", start(hello("Hello")).object(5, "<</Type /Font /Subtype /TrueType /ToUnicode 6 0 R>>").
 			stream(6, "/Filter /FlateDecode", mappings).table("/Root 1 0 R").Bytes(), false, ""},
 		{"all pages together", everything.Bytes(), true, ""},
@@ -344,24 +336,19 @@ func (c *fewLooks) Err() error {
 }
 
 func TestStops(t *testing.T) {
-	data := start("").stream(4, "/Filter /FlateDecode", deflate(strings.Repeat("q Q ", 1_000_000))).table("/Root 1 0 R").Bytes()
-	stopped := 0
-	for looks := range 200 {
+	data := start("").stream(4, "/Filter /FlateDecode", repeated("", strings.Repeat("q Q ", 10_000), 100)).table("/Root 1 0 R").Bytes()
+	for _, looks := range []int{0, 1, 2, 3, 5, 10, 20, 50, 100} {
 		ctx := &fewLooks{Context: t.Context(), left: looks}
 		d, err := pdf.Open(ctx, bytes.NewReader(data), int64(len(data)))
 		if err == nil {
 			_, err = d.Page(ctx, 0, limit)
 		}
-		if !errors.Is(err, context.Canceled) && (!errors.Is(err, pdf.ErrBroken) || looks > 20) {
-			t.Fatalf("after %d looks: %v", looks, err)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("after %d looks: %v", looks, err)
 		}
-		stopped++
-	}
-	if stopped == 0 {
-		t.Error("it was never stopped")
 	}
 	// Repairing goes through all of the file.
-	long := append([]byte("%PDF-1.4\n"), bytes.Repeat([]byte("x"), 20<<20)...)
+	long := append([]byte("%PDF-1.4\n"), bytes.Repeat([]byte("x"), 2<<20)...)
 	if _, err := pdf.Open(&fewLooks{Context: t.Context(), left: 10}, bytes.NewReader(long), int64(len(long))); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

@@ -73,7 +73,7 @@ func (s *charset) hasExactly(c rune) bool {
 // compileGlob compiles the glob of one word. With folded, it matches words that
 // were folded.
 func compileGlob(text string, folded bool) (glob, error) {
-	var tokens []token
+	tokens := make([]token, 0, len(text))
 	for rest := text; rest != ""; {
 		c, size := utf8.DecodeRuneInString(rest)
 		if c == utf8.RuneError && size == 1 {

@@ -4,6 +4,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -138,7 +139,11 @@ func (l *link) start() error {
 		return err
 	}
 	l.socket, l.process = pair[0], process
-	go process.Wait()
+	group := enclose(process.Pid, cmp.Or(l.sandbox.config.MaxProcesses, maxTogether()))
+	go func() {
+		process.Wait()
+		leaveGroup(group)
+	}()
 	if len(l.filter) == 0 {
 		return nil
 	}

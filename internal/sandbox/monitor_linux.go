@@ -17,13 +17,30 @@ import (
 // counts both for a user, or a container, not for a command.
 type monitor struct {
 	mu        sync.Mutex
-	processes map[*Process]struct{}
+	processes map[*Process]*usage
 	running   bool
-	page      uint64
 }
 
-// interval is how long a command may be over its limit before it is seen.
-const interval = 50 * time.Millisecond
+// usage is what is known of the processes of a command.
+type usage struct {
+	at        time.Time // when it was measured; zero: never
+	lastPID   int       // the youngest process of the machine then
+	processes int
+	threads   int
+	memory    uint64 // bytes, with what processes share counted for each
+	shared    bool   // memory was over the limit only because of that
+}
+
+const (
+	// interval is how long a command may be over its limit before it is seen.
+	interval = 50 * time.Millisecond
+	// What uses less memory than it may is looked at as soon as it could use
+	// more, which is at this many bytes a second, and at least this often.
+	memoryRate  = 4 << 30
+	memoryPause = time.Second
+	// threadsEach is how many threads a process may have on average.
+	threadsEach = 16
+)
 
 func (m *monitor) add(p *Process) {
 	if p.limits.Memory == 0 && p.limits.Processes == 0 {
@@ -32,10 +49,9 @@ func (m *monitor) add(p *Process) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.processes == nil {
-		m.processes = make(map[*Process]struct{})
-		m.page = uint64(os.Getpagesize())
+		m.processes = make(map[*Process]*usage)
 	}
-	m.processes[p] = struct{}{}
+	m.processes[p] = &usage{}
 	if !m.running {
 		m.running = true
 		time.AfterFunc(interval, m.look)
@@ -48,24 +64,28 @@ func (m *monitor) remove(p *Process) {
 	delete(m.processes, p)
 }
 
-// look looks at everything that runs, and comes back while something does.
+// look looks at everything that could be over its limit, and comes back while
+// something runs.
 func (m *monitor) look() {
+	now, last := time.Now(), lastPID()
 	m.mu.Lock()
-	var running []*Process
-	for p := range m.processes {
-		if p.guard.Load() == 0 {
+	due := make(map[*Process]*usage)
+	for p, u := range m.processes {
+		switch {
+		case p.guard.Load() == 0:
 			p.say(helper.Tell) // most commands end before they are asked
-			continue
+		case u.due(&p.limits, now, last):
+			due[p] = u
 		}
-		running = append(running, p)
 	}
 	m.mu.Unlock()
-	for _, p := range running {
-		count, memory := m.measure(p)
+	for p, u := range due {
+		*u = measure(int(p.guard.Load()), &p.limits)
+		u.at, u.lastPID = now, last
 		switch {
-		case p.limits.Memory > 0 && memory > p.limits.Memory:
+		case p.limits.Memory > 0 && u.memory > p.limits.Memory && !u.shared:
 			p.kill(OutOfMemory)
-		case p.limits.Processes > 0 && count > p.limits.Processes:
+		case p.limits.Processes > 0 && u.tooMany(p.limits.Processes):
 			p.kill(TooManyProcesses)
 		}
 	}
@@ -77,11 +97,43 @@ func (m *monitor) look() {
 	}
 }
 
-// measure counts the processes of p and the memory they do not share. It stops
-// counting beyond the limit.
-func (m *monitor) measure(p *Process) (count int, memory uint64) {
-	todo := []int{int(p.guard.Load())}
-	for len(todo) > 0 {
+func (u *usage) tooMany(limit int) bool {
+	return u.processes > limit || u.threads > threadsEach*limit
+}
+
+// due tells whether a command can be over a limit now.
+func (u *usage) due(l *Limits, now time.Time, last int) bool {
+	pause := memoryPause
+	if free := l.Memory - u.memory; l.Memory > 0 && u.memory < l.Memory {
+		pause = min(pause, time.Duration(free/(memoryRate/uint64(time.Second/time.Microsecond)))*time.Microsecond)
+	}
+	if now.Sub(u.at) >= pause {
+		return true
+	}
+	// Everything that the machine has started since could be of this command.
+	started := last - u.lastPID
+	return l.Processes > 0 && (started < 0 || u.processes+started > l.Processes)
+}
+
+// lastPID returns the id of the youngest process.
+func lastPID() int {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text)
+	if len(fields) == 0 {
+		return 0
+	}
+	last, _ := strconv.Atoi(string(fields[len(fields)-1]))
+	return last
+}
+
+// measure looks at the processes below a guard. It stops beyond a limit.
+func measure(guard int, l *Limits) usage {
+	var u usage
+	var pids []int
+	for todo := []int{guard}; len(todo) > 0; {
 		pid := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for field := range bytes.FieldsSeq(childrenOf(pid)) {
@@ -89,15 +141,35 @@ func (m *monitor) measure(p *Process) (count int, memory uint64) {
 			if err != nil {
 				continue
 			}
-			todo = append(todo, child)
-			count++
-			memory += m.private("/proc/" + string(field) + "/statm")
+			todo, pids = append(todo, child), append(pids, child)
+			status := statusOf(child)
+			u.processes++
+			u.threads += int(status.number("Threads:"))
+			u.memory += status.kilobytes("RssAnon:") + status.kilobytes("RssShmem:") + status.kilobytes("VmSwap:")
 		}
-		if p.limits.Processes > 0 && count > p.limits.Processes {
-			return count, memory
+		if l.Processes > 0 && u.tooMany(l.Processes) {
+			return u
 		}
 	}
-	return count, memory
+	if l.Memory > 0 && u.memory > l.Memory {
+		u.shared = proportional(pids) <= l.Memory
+	}
+	return u
+}
+
+// proportional returns the memory of processes, where what several of them
+// share is counted once. That takes the kernel a while.
+func proportional(pids []int) (sum uint64) {
+	for _, pid := range pids {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+		if err != nil {
+			status := statusOf(pid)
+			sum += status.kilobytes("RssAnon:") + status.kilobytes("RssShmem:") + status.kilobytes("VmSwap:")
+			continue
+		}
+		sum += table(text).kilobytes("Pss_Anon:") + table(text).kilobytes("Pss_Shmem:") + table(text).kilobytes("SwapPss:")
+	}
+	return sum
 }
 
 // childrenOf returns the ids of the processes that any thread of one started.
@@ -117,17 +189,22 @@ func childrenOf(pid int) []byte {
 	return all
 }
 
-// private returns the memory that a process has for itself.
-func (m *monitor) private(statm string) uint64 {
-	text, err := os.ReadFile(statm)
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(text)
-	if len(fields) < 3 {
-		return 0
-	}
-	resident, _ := strconv.ParseUint(string(fields[1]), 10, 64)
-	shared, _ := strconv.ParseUint(string(fields[2]), 10, 64)
-	return (resident - min(shared, resident)) * m.page
+// table is a file of /proc with a name and a number in each line.
+type table []byte
+
+func statusOf(pid int) table {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	return text
 }
+
+func (t table) number(name string) uint64 {
+	_, rest, found := bytes.Cut(t, []byte("\n"+name))
+	if !found {
+		return 0
+	}
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	n, _ := strconv.ParseUint(string(bytes.TrimSuffix(bytes.TrimSpace(line), []byte(" kB"))), 10, 64)
+	return n
+}
+
+func (t table) kilobytes(name string) uint64 { return t.number(name) << 10 }

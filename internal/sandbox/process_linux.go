@@ -121,6 +121,7 @@ func (l Limits) encode() []helper.Limit {
 	add(unix.RLIMIT_NOFILE, l.OpenFiles)
 	add(unix.RLIMIT_FSIZE, l.FileSize)
 	add(unix.RLIMIT_AS, l.Addressing)
+	add(unix.RLIMIT_NPROC, uint64(maxTogether()))
 	add(unix.RLIMIT_CPU, uint64((l.CPU+time.Second-1)/time.Second))
 	return limits
 }
@@ -180,6 +181,11 @@ func (p *Process) Wait() (End, error) {
 	var buf [128]byte
 	for {
 		n, err := p.control.Read(buf[:])
+		if errors.Is(err, syscall.ECONNRESET) {
+			// The guard ended before it read all we said. This comes first, once,
+			// and then what it has said.
+			n, err = p.control.Read(buf[:])
+		}
 		if n == 0 || err != nil {
 			return p.lost(errors.Is(err, os.ErrDeadlineExceeded)), failed
 		}
@@ -231,6 +237,10 @@ func (p *Process) end(r helper.Report) End {
 			end.Reason = Violation
 		case syscall.SIGXCPU:
 			end.Reason = OutOfTime
+		case syscall.SIGKILL: // who ignores SIGXCPU
+			if p.limits.CPU > 0 && end.User+end.System > p.limits.CPU {
+				end.Reason = OutOfTime
+			}
 		case syscall.SIGXFSZ:
 			end.Reason = FileTooLarge
 		}

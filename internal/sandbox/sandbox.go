@@ -29,6 +29,10 @@ type Config struct {
 	// Off runs commands without restrictions. They are still killed whole.
 	Off bool
 
+	// MaxProcesses is how many processes all commands may have together, where
+	// control groups can be made; 0 means half of what the machine can have.
+	MaxProcesses int
+
 	// landlockAtMost makes the kernel look older, if it is not 0.
 	landlockAtMost int
 }

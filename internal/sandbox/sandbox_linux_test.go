@@ -5,11 +5,16 @@ package sandbox_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -18,26 +23,75 @@ import (
 // helperPath is the helper, built for these tests.
 var helperPath string
 
+// What a copy of the test program is told by its environment.
+const (
+	helperVariable = "TOOLSERVER_TEST_HELPER" // where the helper is
+	serverVariable = "TOOLSERVER_TEST_SERVER" // be a server, in this directory
+)
+
 func TestMain(m *testing.M) {
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	if helperPath = os.Getenv(helperVariable); helperPath == "" {
+		dir, err := os.MkdirTemp("", "sandbox")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		os.Chmod(dir, 0o755) // for other users
+		helperPath = filepath.Join(dir, "toolserver-exec")
+		build := exec.Command("go", "build", "-o", helperPath, "github.com/toolserver/toolserver/cmd/toolserver-exec")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(string(out))
+		}
+	}
+	if dir := os.Getenv(serverVariable); dir != "" {
+		serve(dir)
+	}
+	return m.Run()
+}
+
+// TestUnprivileged runs the other tests as a user who may do nothing.
+func TestUnprivileged(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("these are run by a user without privileges")
+	}
+	// The program is where only root may look.
 	dir, err := os.MkdirTemp("", "sandbox")
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	helperPath = filepath.Join(dir, "toolserver-exec")
-	build := exec.Command("go", "build", "-o", helperPath, "github.com/toolserver/toolserver/cmd/toolserver-exec")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(string(out))
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
 	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	program, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-test.v", "-test.skip=TestPod|GuardStopped") // which take their time
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), helperVariable+"="+helperPath, "TMPDIR="+dir, "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%d tests passed", bytes.Count(out, []byte("\n--- PASS")))
 }
 
 // place is a jail with a workspace.
 type place struct {
 	*sandbox.Jail
-	dir string
+	sandbox *sandbox.Sandbox
+	dir     string
 }
 
 func newPlace(t testing.TB, config sandbox.Config, change func(*sandbox.Profile)) *place {
@@ -58,20 +112,28 @@ func newPlace(t testing.TB, config sandbox.Config, change func(*sandbox.Profile)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { jail.Close() })
-	return &place{jail, dir}
+	return &place{jail, s, dir}
 }
 
 // start starts a bash command; its output comes from the reader.
 func (p *place) start(t testing.TB, command string, limits sandbox.Limits) (*sandbox.Process, *os.File) {
 	t.Helper()
-	dir, err := os.Open(p.dir)
+	process, r, err := p.tryStart(command, limits)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return process, r
+}
+
+func (p *place) tryStart(command string, limits sandbox.Limits) (*sandbox.Process, *os.File, error) {
+	dir, err := os.Open(p.dir)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer dir.Close()
 	r, w, err := os.Pipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	defer w.Close()
 	process, err := p.Start(sandbox.Command{
@@ -79,9 +141,10 @@ func (p *place) start(t testing.TB, command string, limits sandbox.Limits) (*san
 		Dir: dir, Stdout: w, Stderr: w, Limits: limits,
 	})
 	if err != nil {
-		t.Fatal(err)
+		r.Close()
+		return nil, nil, err
 	}
-	return process, r
+	return process, r, nil
 }
 
 // run runs a bash command and returns its output.
@@ -100,6 +163,34 @@ func (p *place) run(t testing.TB, command string, limits sandbox.Limits) (string
 	return out.String(), end
 }
 
+// alive returns the processes that commands in dir have started, wherever they
+// went: they cannot lose the environment they were given by us.
+func alive(t testing.TB, dir string) (pids []int) {
+	t.Helper()
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, process := range processes {
+		pid, err := strconv.Atoi(process.Name())
+		if err != nil {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join("/proc", process.Name(), "environ"))
+		if bytes.Contains(environ, []byte("HOME="+dir+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (p *place) wantNothingLeft(t testing.TB) {
+	t.Helper()
+	if pids := alive(t, p.dir); len(pids) > 0 {
+		t.Errorf("still running: %v", pids)
+	}
+}
+
 func TestRun(t *testing.T) {
 	p := newPlace(t, sandbox.Config{}, nil)
 	out, end := p.run(t, "echo hello; pwd; exit 3", sandbox.Limits{})
@@ -108,53 +199,188 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWalls tries what a command must not be able to do.
+// TestWalls tries with a shell what a command must not be able to do. TestProbe
+// tries the rest.
 func TestWalls(t *testing.T) {
-	p := newPlace(t, sandbox.Config{}, nil)
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range []string{
-		"cat " + secret,
-		"echo x >>" + secret,
-		"ln " + secret + " here",
-		"kill -0 $PPID",
-		"kill -0 " + strconv.Itoa(os.Getpid()),
-		"cat /proc/" + strconv.Itoa(os.Getpid()) + "/environ",
-		"unshare -U true",
-		"exec 5<>/dev/tcp/127.0.0.1/1",
-		"prlimit --pid " + strconv.Itoa(os.Getpid()) + " --nofile=3",
-	} {
-		out, end := p.run(t, command, sandbox.Limits{})
-		if end.Reason != sandbox.Exited || end.Code == 0 || out == "" {
-			t.Errorf("%s: %q %+v", command, out, end)
+	for _, network := range []sandbox.Network{sandbox.NetworkNone, sandbox.NetworkProxy, sandbox.NetworkOpen} {
+		p := newPlace(t, sandbox.Config{}, func(profile *sandbox.Profile) { profile.Network, profile.ProxyPort = network, 1 })
+		outside := filepath.Join(t.TempDir(), "other workspace")
+		if err := os.Mkdir(outside, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		secret := filepath.Join(outside, "secret")
+		if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		env := fmt.Sprintf("OUT='%s' F='%s' S=%d; ln -sf / root; ", outside, secret, os.Getpid())
+		for _, command := range []string{
+			`cat "$F"`, `cat "root$F"`, `ls "$OUT"`, `echo x >>"$F"`, `: >"$OUT/new"`, `ln "$F" here`, `mv "$F" .`, `rm "$F"`, `mkdir "$OUT/d"`,
+			`chmod 000 "$OUT"`, `chmod 777 "root$F"`, `cd "$OUT" && chmod 600 secret`, `ln -s "$F" l; chmod 600 l`, `chmod 600 "/proc/$S/cwd"`,
+			`touch -d 2001-01-01 "$F"`, `touch -h -d 2001-01-01 "$OUT"`, `chmod 600 /dev/null`, `chmod 000 /usr/bin`, `chmod 600 /dev/stdout`,
+			`chown 12345 .`, `chgrp 12345 .`,
+			`kill -0 $PPID`, `kill -9 $PPID`, `kill -STOP $PPID`, `kill -0 $S`, `kill -CONT 1`, `kill -9 -1 && sleep 1; kill -0 $S`,
+			`cat /proc/$S/environ`, `cat /proc/$PPID/environ`, `cat /proc/1/environ`, `ls -l /proc/*/cwd | grep .`, `cat /proc/[0-9]*/cmdline`,
+			`prlimit --pid $S --nofile=3`, `prlimit --pid $PPID --nofile=3`, `renice 5 $S`, `renice 5 -u $(id -u)`, `ionice -c 3 -p $S`, `ionice -c 3 -u $(id -u)`, `taskset -p 1 $S`,
+			`unshare -U true`, `unshare -r true`, `unshare -n true`, `stty -a </dev/tty`,
+			`exec 5<>/dev/tcp/127.0.0.1/9 && sleep 1; exit 1`,
+		} {
+			out, end := p.run(t, env+command, sandbox.Limits{})
+			if end.Reason != sandbox.Exited || end.Code == 0 || out == "" || strings.Contains(out, "not found") {
+				t.Errorf("network %d: %s: %q %+v", network, command, out, end)
+			}
+		}
+		info, err := os.Stat(secret)
+		if err != nil || info.Mode() != 0o644 || info.Size() != 6 || info.ModTime().Year() < 2020 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o755 || info.ModTime().Year() < 2020 {
+			t.Errorf("%v, %v", info, err)
 		}
 	}
 }
 
-// TestNothingIsLeft leaves children behind that hold the output open.
-func TestNothingIsLeft(t *testing.T) {
+// TestInside does what commands do with files of their own.
+func TestInside(t *testing.T) {
 	p := newPlace(t, sandbox.Config{}, nil)
-	out, _ := p.run(t, `sleep 300 & setsid sleep 300 & (setsid bash -c 'trap "" TERM HUP; sleep 300; sleep 300' &) & echo $!`, sandbox.Limits{})
-	if out == "" {
-		t.Error("no output")
+	for command, want := range map[string]string{
+		`touch a && chmod 640 a && stat -c %a a`:                                                     "640\n",
+		`touch b && cd / && chmod 604 "$HOME/b" && stat -c %a "$HOME/b"`:                             "604\n",
+		`touch c && ln -s c d && chmod 600 d && stat -c %a c`:                                        "600\n",
+		`touch e && exec 5<e && chmod 610 /proc/self/fd/5; stat -c %a e`:                             "610\n",
+		`touch -d 2001-02-03T04:05:06Z f && TZ=UTC stat -c %y f`:                                     "2001-02-03 04:05:06.000000000 +0000\n",
+		`ln -s nowhere g && touch -h -d @0 g && stat -c %Y g`:                                        "0\n",
+		`touch h && chmod 750 h && cp -a h i && stat -c %a i`:                                        "750\n",
+		`mkdir -p j/k && chmod -R 700 j && stat -c %a j/k`:                                           "700\n",
+		`install -m 711 /dev/null l && stat -c %a l`:                                                 "711\n",
+		`touch m; chmod 600 m; touch -d @1 m; tar cf m.tar m; rm m; tar xf m.tar; stat -c '%a %Y' m`: "600 1\n",
+		`chmod 600 missing 2>&1 | grep -o 'No such file'`:                                            "No such file\n",
+		`touch n && chown "$(id -u):$(id -g)" n && echo yes`:                                         "yes\n",
+		`mkdir o && cd o && rmdir ../o && echo still`:                                                "still\n",
+		`cat`:                     "",
+		`cat <(echo substituted)`: "substituted\n",
+		`ulimit -c`:               "0\n",
+		`trap -p`:                 "",
+	} {
+		if out, end := p.run(t, command, sandbox.Limits{}); out != want || end.Reason != sandbox.Exited {
+			t.Errorf("%s: %q %+v, want %q", command, out, end, want)
+		}
 	}
+}
+
+func TestReasons(t *testing.T) {
+	const mib = 1 << 20
+	p := newPlace(t, sandbox.Config{}, nil)
+	for _, test := range []struct {
+		command string
+		limits  sandbox.Limits
+		want    sandbox.End
+	}{
+		{command: "exit 42", want: sandbox.End{Reason: sandbox.Exited, Code: 42}},
+		{command: "kill -9 $$", want: sandbox.End{Reason: sandbox.Signaled, Signal: syscall.SIGKILL}},
+		{command: "kill -SEGV $$", want: sandbox.End{Reason: sandbox.Signaled, Signal: syscall.SIGSEGV}},
+		{command: "bash -c 'kill -9 $PPID'; sleep 300", want: sandbox.End{Reason: sandbox.Signaled, Signal: syscall.SIGKILL}},
+		{command: "while :; do :; done", limits: sandbox.Limits{CPU: 1}, want: sandbox.End{Reason: sandbox.OutOfTime, Signal: syscall.SIGXCPU}},
+		{command: "trap '' XCPU; while :; do :; done", limits: sandbox.Limits{CPU: 1}, want: sandbox.End{Reason: sandbox.OutOfTime, Signal: syscall.SIGKILL}},
+		{command: "exec head -c 2M /dev/zero >file", limits: sandbox.Limits{FileSize: mib}, want: sandbox.End{Reason: sandbox.FileTooLarge, Signal: syscall.SIGXFSZ}},
+		{command: "exec 40</dev/null", limits: sandbox.Limits{OpenFiles: 20}, want: sandbox.End{Reason: sandbox.Exited, Code: 1}},
+		{command: "exec tail /dev/zero", limits: sandbox.Limits{Memory: 64 * mib}, want: sandbox.End{Reason: sandbox.OutOfMemory}},
+		{command: "tail /dev/zero; echo went on; sleep 300", limits: sandbox.Limits{Memory: 64 * mib}, want: sandbox.End{Reason: sandbox.OutOfMemory}},
+		{command: ":(){ :|:& };:; sleep 300", limits: sandbox.Limits{Processes: 40}, want: sandbox.End{Reason: sandbox.TooManyProcesses}},
+		{command: "for i in {1..60}; do sleep 300 & done; wait", limits: sandbox.Limits{Processes: 40}, want: sandbox.End{Reason: sandbox.TooManyProcesses}},
+		{command: "for i in {1..10}; do sleep 0.2 & done; wait", limits: sandbox.Limits{Processes: 40, Memory: 64 * mib}, want: sandbox.End{Reason: sandbox.Exited}},
+	} {
+		out, end := p.run(t, test.command, test.limits)
+		got := sandbox.End{Reason: end.Reason, Code: end.Code, Signal: end.Signal}
+		if got != test.want || end.Left {
+			t.Errorf("%s: %+v, want %+v; %s", test.command, end, test.want, out)
+		}
+		p.wantNothingLeft(t)
+	}
+}
+
+func TestCannotStart(t *testing.T) {
+	p := newPlace(t, sandbox.Config{}, nil)
+	dir, err := os.Open(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	script := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(p.dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	outside := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(outside, []byte("#!/bin/true\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path string
+		args []string
+		want error
+	}{
+		{path: "/no/such/program", want: syscall.ENOENT},
+		{path: "", want: syscall.ENOENT},
+		{path: "/usr", want: syscall.EACCES},
+		{path: outside, want: syscall.EACCES},
+		{path: script("mode", "#!/bin/sh\n", 0o644), want: syscall.EACCES},
+		{path: script("interpreter", "#!/no/such/interpreter\n", 0o755), want: syscall.ENOENT},
+		{path: script("text", "echo hello\n", 0o755), want: syscall.ENOEXEC},
+		{path: "/bin/true", args: []string{strings.Repeat("x", 1<<20)}, want: syscall.E2BIG},
+		{path: "/bin/true", args: slices.Repeat([]string{strings.Repeat("x", 100_000)}, 30), want: syscall.E2BIG},
+	} {
+		process, err := p.Start(sandbox.Command{Path: test.path, Args: append([]string{"program"}, test.args...), Dir: dir})
+		if err != nil {
+			t.Errorf("%s: %v", test.path, err)
+			continue
+		}
+		_, err = process.Wait()
+		if failure, ok := errors.AsType[*sandbox.StartError](err); !ok || !errors.Is(err, test.want) || len(failure.Error()) < 30 {
+			t.Errorf("%s: %v, want %v", test.path, err, test.want)
+		}
+	}
+	for name, command := range map[string]sandbox.Command{
+		"NUL":           {Path: "/bin/true", Args: []string{"a\x00b"}, Dir: dir},
+		"too long":      {Path: "/bin/true", Args: []string{strings.Repeat("x", 5<<20)}, Dir: dir},
+		"too many":      {Path: "/bin/true", Args: make([]string, 1<<18), Dir: dir},
+		"no directory":  {Path: "/bin/true"},
+		"a closed file": {Path: "/bin/true", Dir: dir, Stdin: closedFile(t)},
+	} {
+		if process, err := p.Start(command); err == nil {
+			t.Errorf("%s: started", name)
+			process.Wait()
+		}
+	}
+	// Nobody was harmed, and no arguments are arguments too.
+	process, err := p.Start(sandbox.Command{Path: "/bin/true", Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end, err := process.Wait(); err != nil || end.Reason != sandbox.Exited || end.Code != 0 {
+		t.Errorf("%+v, %v", end, err)
+	}
+}
+
+func closedFile(t *testing.T) *os.File {
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	return file
 }
 
 func BenchmarkTrue(b *testing.B) {
-	p := newPlace(b, sandbox.Config{}, nil)
-	b.Run("sandbox", func(b *testing.B) {
-		for b.Loop() {
-			p.run(b, "true", sandbox.Limits{})
-		}
-	})
-	q := newPlace(b, sandbox.Config{Off: true}, nil)
-	b.Run("off", func(b *testing.B) {
-		for b.Loop() {
-			q.run(b, "true", sandbox.Limits{})
-		}
-	})
+	for name, config := range map[string]sandbox.Config{"sandbox": {}, "off": {Off: true}} {
+		p := newPlace(b, config, nil)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				p.run(b, "true", sandbox.Limits{})
+			}
+		})
+	}
 	b.Run("osexec", func(b *testing.B) {
 		for b.Loop() {
 			exec.Command("/bin/bash", "-c", "true").CombinedOutput()

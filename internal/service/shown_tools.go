@@ -17,10 +17,12 @@ import (
 // changed.
 type shownTools struct{ current atomic.Pointer[shown] }
 
+// shown are the tools of one revision of the registry, each view of which is
+// made when somebody asks for it.
 type shown struct {
 	revision    uint64
 	entries     []*tools.Entry
-	index, full shownView
+	index, full atomic.Pointer[shownView]
 }
 
 // shownView is the list of all tools in one view, as a message and as its bytes.
@@ -34,41 +36,41 @@ func (s *shownTools) of(registry *tools.Registry, view pb.ToolView) ([]*tools.En
 	entries, revision := registry.All()
 	now := s.current.Load()
 	if now == nil || now.revision != revision {
-		now = &shown{
-			revision: revision, entries: entries,
-			index: newShownView(entries, pb.ToolView_TOOL_VIEW_INDEX),
-			full:  newShownView(entries, pb.ToolView_TOOL_VIEW_FULL),
-		}
+		now = &shown{revision: revision, entries: entries}
 		s.current.Store(now)
 	}
+	made := &now.index
 	if view == pb.ToolView_TOOL_VIEW_FULL {
-		return now.entries, now.full.list
+		made = &now.full
 	}
-	return now.entries, now.index.list
+	if made.Load() == nil {
+		made.CompareAndSwap(nil, newShownView(entries, view)) // of two at once one counts
+	}
+	return now.entries, made.Load().list
 }
 
-func newShownView(entries []*tools.Entry, view pb.ToolView) shownView {
+func newShownView(entries []*tools.Entry, view pb.ToolView) *shownView {
 	list := new(pb.ListToolsResponse)
 	for _, entry := range entries {
 		list.Tools = append(list.Tools, toolToProto(entry, view))
 	}
 	bytes, err := proto.Marshal(list)
 	if err != nil { // a text that is not UTF-8: gRPC will say so when it is asked for
-		return shownView{list: list}
+		return &shownView{list: list}
 	}
-	return shownView{list, bytes}
+	return &shownView{list, bytes}
 }
 
 // wireOf returns the bytes of a list that of has returned; nil for others.
 func (s *shownTools) wireOf(list *pb.ListToolsResponse) []byte {
 	now := s.current.Load()
-	switch {
-	case now == nil:
+	if now == nil {
 		return nil
-	case list == now.index.list:
-		return now.index.wire
-	case list == now.full.list:
-		return now.full.wire
+	}
+	for _, view := range []*shownView{now.index.Load(), now.full.Load()} {
+		if view != nil && view.list == list {
+			return view.wire
+		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A shape is a Go type seen as JSON: the decoder follows it and the schema
@@ -85,6 +86,10 @@ var kinds = [...]struct {
 	rawKind:    {want: "any value"},
 }
 
+// schemas keeps the room that a schema was written in for the next: it grows many
+// times before it has its size.
+var schemas = sync.Pool{New: func() any { return new([]byte) }}
+
 // shapeOf compiles In, a struct or a map. It panics where In cannot be told as
 // a schema; see [Spec.InputSchema] for what can.
 func shapeOf[In any]() *shape {
@@ -93,7 +98,10 @@ func shapeOf[In any]() *shape {
 	if s.kind != structKind && s.kind != mapKind || s.pointer {
 		panic(fmt.Sprintf("tools: input type %s is neither a struct nor a map", t))
 	}
-	s.schema = s.appendSchema(nil)
+	scratch := schemas.Get().(*[]byte)
+	*scratch = s.appendSchema((*scratch)[:0])
+	s.schema = slices.Clone(*scratch)
+	schemas.Put(scratch)
 	return s
 }
 

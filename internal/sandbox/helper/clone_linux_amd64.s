@@ -5,6 +5,9 @@
 
 #define SYS_clone 56
 
+// The functions are called by address: they are on a stack of their own, which
+// the linker does not know when it adds up what their callers need.
+
 // func cloneGuard(flags, stack, tid uintptr, s *slot) int
 TEXT ·cloneGuard(SB), NOSPLIT, $16-40
 	MOVQ	flags+0(FP), DI
@@ -22,7 +25,8 @@ TEXT ·cloneGuard(SB), NOSPLIT, $16-40
 child:
 	XORL	BP, BP
 	MOVQ	R12, 0(SP)
-	CALL	·guard(SB)
+	LEAQ	·guard(SB), AX
+	CALL	AX
 	INT	$3
 	RET
 
@@ -43,6 +47,7 @@ TEXT ·cloneCommand(SB), NOSPLIT, $16-40
 child:
 	XORL	BP, BP
 	MOVQ	R12, 0(SP)
-	CALL	·command(SB)
+	LEAQ	·command(SB), AX
+	CALL	AX
 	INT	$3
 	RET

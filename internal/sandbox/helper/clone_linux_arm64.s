@@ -5,6 +5,9 @@
 
 #define SYS_clone 220
 
+// The functions are called by address: they are on a stack of their own, which
+// the linker does not know when it adds up what their callers need.
+
 // func cloneGuard(flags, stack, tid uintptr, s *slot) int
 TEXT ·cloneGuard(SB), NOSPLIT, $16-40
 	MOVD	flags+0(FP), R0
@@ -20,7 +23,8 @@ TEXT ·cloneGuard(SB), NOSPLIT, $16-40
 	RET
 child:
 	MOVD	R19, 8(RSP)
-	BL	·guard(SB)
+	MOVD	$·guard(SB), R20
+	BL	(R20)
 	BRK
 	RET
 
@@ -39,6 +43,7 @@ TEXT ·cloneCommand(SB), NOSPLIT, $16-40
 	RET
 child:
 	MOVD	R19, 8(RSP)
-	BL	·command(SB)
+	MOVD	$·command(SB), R20
+	BL	(R20)
 	BRK
 	RET

@@ -35,6 +35,7 @@ type slot struct {
 	polled    [2]unix.PollFd
 	pidfd     int32
 	status    uint32
+	finished  bool
 	rusage    syscall.Rusage
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
@@ -68,7 +69,8 @@ const (
 	// signalScope is LANDLOCK_SCOPE_SIGNAL.
 	signalScope = 1 << 1
 
-	// passes is how often a guard tries to kill what is left: for five seconds.
+	// passes is how often a guard tries to kill what is left before it says so:
+	// for five seconds.
 	passes = 2500
 
 	maxLimits = 16
@@ -108,6 +110,9 @@ func guard(s *slot) {
 			// Who cannot reach the helper may signal everybody it can reach.
 			_, _, errno = syscall.RawSyscall(unix.SYS_KILL, s.helper, 0, 0)
 		}
+		if errno == syscall.ESRCH {
+			exit() // the helper has gone, and nobody can tell any more
+		}
 		if errno != syscall.EPERM {
 			report(s, control, Failed, StepScope, uintptr(errno))
 			exit()
@@ -122,6 +127,7 @@ func guard(s *slot) {
 	}
 	if s.pidfd < 0 { // Linux before 5.2
 		report(s, control, Failed, StepFork, uintptr(syscall.ENOSYS))
+		s.finished = true
 		killAll(s, uintptr(child))
 		exit()
 	}
@@ -137,13 +143,7 @@ func guard(s *slot) {
 
 	attend(s, uintptr(child))
 	killAll(s, uintptr(child))
-
-	syscall.RawSyscall(unix.SYS_GETRUSAGE, ^uintptr(0), uintptr(unsafe.Pointer(&s.rusage)), 0)
-	s.outgoing.status = s.status
-	s.outgoing.user = uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
-	s.outgoing.system = uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
-	s.outgoing.maxRSS = uint64(s.rusage.Maxrss) << 10
-	report(s, control, Ended, 0, 0)
+	finish(s)
 	exit()
 }
 
@@ -184,22 +184,21 @@ func attend(s *slot, child uintptr) {
 
 // killAll kills everything below the guard and reaps it. A process that forks
 // while it is killed cannot escape: either the fork fails, or the next pass
-// finds its child.
+// finds its child. What takes long is reported as left, and killed all the same.
 //
 //go:norace
 //go:nosplit
 func killAll(s *slot, child uintptr) {
-	s.outgoing.left = 1
-	for pass := 0; pass < passes; pass++ {
+	for pass := 0; ; pass++ {
 		if s.flags&Scoped != 0 {
 			syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
 		} else {
 			killChildren(s, child)
 		}
+		reaped := s.outgoing.reaped
 		for {
 			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.incoming)), unix.WNOHANG|unix.WALL, 0, 0, 0)
 			if errno == syscall.ECHILD {
-				s.outgoing.left = 0
 				return
 			}
 			if pid == 0 || errno != 0 {
@@ -210,12 +209,36 @@ func killAll(s *slot, child uintptr) {
 			}
 			s.outgoing.reaped++
 		}
+		if pass == passes {
+			s.outgoing.left = 1
+			finish(s)
+		}
+		if reaped != s.outgoing.reaped {
+			continue // there may be children of those
+		}
 		s.nap.Nsec = 100_000
 		if pass > 20 {
 			s.nap.Nsec = 2_000_000
 		}
 		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&s.nap)), 0, 0)
 	}
+}
+
+// finish reports the end of the command, once.
+//
+//go:norace
+//go:nosplit
+func finish(s *slot) {
+	if s.finished {
+		return
+	}
+	s.finished = true
+	syscall.RawSyscall(unix.SYS_GETRUSAGE, ^uintptr(0), uintptr(unsafe.Pointer(&s.rusage)), 0)
+	s.outgoing.status = s.status
+	s.outgoing.user = uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
+	s.outgoing.system = uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
+	s.outgoing.maxRSS = uint64(s.rusage.Maxrss) << 10
+	report(s, Socket, Ended, 0, 0)
 }
 
 // killChildren kills the children of the guard. Theirs become its own, and are

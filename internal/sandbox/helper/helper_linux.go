@@ -64,14 +64,27 @@ func serve() error {
 }
 
 // scopeRuleset returns a Landlock ruleset that confines signals and nothing
-// else, or -1 where the kernel has none.
+// else, or -1 where the kernel has none. To link and rename across directories
+// is denied by any ruleset that does not allow it, so this one does, everywhere.
 func scopeRuleset() int {
-	attr := [3]uint64{0, 0, signalScope}
+	attr := [3]uint64{unix.LANDLOCK_ACCESS_FS_REFER, 0, signalScope}
 	fd, _, errno := syscall.Syscall(landlockCreateRuleset, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return -1
 	}
 	unix.CloseOnExec(int(fd))
+	root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(int(fd))
+		return -1
+	}
+	defer unix.Close(root)
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: unix.LANDLOCK_ACCESS_FS_REFER, Parent_fd: int32(root)}
+	_, _, errno = syscall.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, fd, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	if errno != 0 {
+		unix.Close(int(fd))
+		return -1
+	}
 	return int(fd)
 }
 
@@ -299,8 +312,12 @@ func (h *helper) prepare(g *guarded, head head, request, pointers []byte, files 
 		if resource >= maxLimits {
 			return false
 		}
-		value = min(value, h.limits[resource].Max)
-		g.limits[i] = rlimit{uintptr(resource), unix.Rlimit{Cur: value, Max: value}}
+		hard := value
+		if resource == unix.RLIMIT_CPU {
+			hard++ // at the hard limit it would be killed without a word
+		}
+		hard = min(hard, h.limits[resource].Max)
+		g.limits[i] = rlimit{uintptr(resource), unix.Rlimit{Cur: min(value, hard), Max: hard}}
 		request = request[limitSize:]
 	}
 

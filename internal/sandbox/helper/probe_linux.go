@@ -79,7 +79,12 @@ func tell(name string, err error, refusals ...error) {
 }
 
 // tellThat writes whether something is as it should be.
-func tellThat(name string, holds bool, told any) { fmt.Printf("%s\t%t\t%v\n", name, holds, told) }
+func tellThat(name string, holds bool, told any) {
+	if told == nil {
+		told = "done"
+	}
+	fmt.Printf("%s\t%t\t%v\n", name, holds, told)
+}
 
 // opened is the error of opening a file, which is closed again.
 func opened(path string, flags int) error {
@@ -147,7 +152,9 @@ func probeServer(pid int) {
 func probeSystem() {
 	open := 0
 	for fd := 3; fd < 256; fd++ {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+		// What came with the execution is not closed by the next; what this program
+		// opened itself is.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			open++
 		}
 	}

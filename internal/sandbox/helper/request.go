@@ -55,7 +55,8 @@ const (
 	Abandon
 )
 
-// Limit is a resource limit, soft and hard alike.
+// Limit is a resource limit, soft and hard alike; but a process has one more
+// second of processor time before it is killed.
 type Limit struct {
 	Resource uint32
 	Value    uint64

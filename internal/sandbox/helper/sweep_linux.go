@@ -17,20 +17,34 @@ import (
 // below it.
 func (h *helper) abandon(id uint64) {
 	h.mu.Lock()
+	guard := 0
 	for _, g := range h.guards {
-		if g.running() && g.id == id {
-			unix.Kill(g.pid, unix.SIGKILL)
+		if g.id == id {
+			guard = g.pid
+			if g.running() {
+				unix.Kill(guard, unix.SIGKILL)
+			}
 		}
 	}
 	h.mu.Unlock()
+	// Its children come here before it is gone itself.
+	for pass := 0; pass < sweeps && guard != 0 && unix.Kill(guard, 0) == nil; pass++ {
+		time.Sleep(sweepPause)
+	}
 	h.sweep()
 }
 
+// How often, and how long after another, the helper looks for orphans at most.
+const (
+	sweeps     = 1000
+	sweepPause = 2 * time.Millisecond
+)
+
 // sweep kills the children of the helper that are no guards: their guard has
-// been killed. It looks again until there are none, for two seconds.
+// been killed. It looks again until there are none.
 func (h *helper) sweep() {
-	for pass := 0; pass < 1000 && h.killOrphans(); pass++ {
-		time.Sleep(2 * time.Millisecond)
+	for pass := 0; pass < sweeps && h.killOrphans(); pass++ {
+		time.Sleep(sweepPause)
 	}
 }
 

@@ -1,36 +1,87 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandboxtest builds the helper for tests that run commands.
+// Package sandboxtest builds the helper for tests that run commands, and runs
+// such tests as other users.
 package sandboxtest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
+
+// helperVariable names the helper for tests that other tests run.
+const helperVariable = "SANDBOXTEST_HELPER"
 
 // Main runs the tests of a package with a helper that was built for them. It is
 // called by TestMain.
 func Main(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if helper = os.Getenv(helperVariable); helper != "" {
+		return m.Run()
+	}
 	dir, err := os.MkdirTemp("", "sandboxtest")
 	if err != nil {
 		panic(err)
 	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o755) // for other users
 	helper = filepath.Join(dir, "toolserver-exec")
 	build := exec.Command("go", "build", "-o", helper, "github.com/toolserver/toolserver/cmd/toolserver-exec")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("building toolserver-exec: %v\n%s", err, out))
 	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	return m.Run()
 }
 
 var helper string
 
 // Helper returns the path of the helper.
 func Helper() string { return helper }
+
+// Unprivileged runs tests of the package, chosen by regular expressions, as a
+// user who may do nothing. Who is such a user skips it.
+func Unprivileged(t *testing.T, tests, skip string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("these are run by a user without privileges")
+	}
+	dir, err := os.MkdirTemp("", "sandboxtest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("/proc/self/exe") // which is where only root may look
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-test.v", "-test.run", tests, "-test.skip", skip)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), helperVariable+"="+helper, "TMPDIR="+dir, "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	passed := bytes.Count(out, []byte("\n--- PASS"))
+	if passed == 0 {
+		t.Fatalf("nothing was run:\n%s", out)
+	}
+	t.Logf("%d tests passed", passed)
+}

@@ -5,9 +5,6 @@ package files
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -118,58 +115,6 @@ func headLines(head *regexp.Regexp, text string) []outlineEntry {
 		if len(line) < 1000 && head.MatchString(line) {
 			shown, _ := firstRunes([]byte(strings.TrimRight(line, " \t{")), 160)
 			entries = append(entries, outlineEntry{first: number, text: string(shown)})
-		}
-	}
-	return entries
-}
-
-// goOutline returns the declarations of a Go file, as far as it can be parsed.
-func goOutline(text string) []outlineEntry {
-	files := token.NewFileSet()
-	file, _ := parser.ParseFile(files, "", text, parser.SkipObjectResolution|parser.ParseComments)
-	if file == nil {
-		return nil
-	}
-	var entries []outlineEntry
-	add := func(node ast.Node, format string, args ...any) {
-		entries = append(entries, outlineEntry{files.Position(node.Pos()).Line, files.Position(node.End()).Line, fmt.Sprintf(format, args...)})
-	}
-	source := func(from, to token.Pos) string {
-		first, last := files.Position(from).Offset, files.Position(to).Offset
-		if first < 0 || last < first || last > len(text) {
-			return ""
-		}
-		shown, _ := firstRunes([]byte(strings.Join(strings.Fields(text[first:last]), " ")), 160)
-		return string(shown)
-	}
-	for _, decl := range file.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			end := d.Type.End()
-			add(d, "%s", source(d.Pos(), end))
-		case *ast.GenDecl:
-			if d.Tok == token.IMPORT {
-				continue
-			}
-			for _, spec := range d.Specs {
-				switch s := spec.(type) {
-				case *ast.TypeSpec:
-					kind := "type"
-					switch s.Type.(type) {
-					case *ast.StructType:
-						kind = "struct"
-					case *ast.InterfaceType:
-						kind = "interface"
-					}
-					add(s, "type %s (%s)", s.Name.Name, kind)
-				case *ast.ValueSpec:
-					var names []string
-					for _, name := range s.Names {
-						names = append(names, name.Name)
-					}
-					add(s, "%s %s", d.Tok, strings.Join(names, ", "))
-				}
-			}
 		}
 	}
 	return entries

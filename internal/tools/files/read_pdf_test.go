@@ -26,7 +26,7 @@ func pdfOf(contents ...string) string {
 	}
 	for _, content := range contents {
 		var b bytes.Buffer
-		w := zlib.NewWriter(&b)
+		w, _ := zlib.NewWriterLevel(&b, zlib.BestSpeed)
 		_, _ = w.Write([]byte(content))
 		_ = w.Close()
 		kids += fmt.Sprintf("%d 0 R ", len(objects)+1)

@@ -26,15 +26,23 @@ type bashInput struct {
 	Workdir        string            `json:"workdir,omitempty" jsonschema:"where to run it, relative to the workspace; default: the workspace, or where keep_workdir left off"`
 	KeepWorkdir    bool              `json:"keep_workdir,omitempty" jsonschema:"later calls begin in the directory in which this command ends; default false"`
 	Env            map[string]string `json:"env,omitempty" check:"max=100" jsonschema:"environment variables to add"`
-	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"how long it may run; default 120000"`
+	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"how long it may run; default 120000, in the background: until the session ends"`
 	QuietTimeoutMS int64             `json:"quiet_timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"end it when it has written nothing for this long; default: never"`
+	Background     bool              `json:"run_in_background,omitempty" jsonschema:"return at once with the id of a background process, which goes on; default false"`
 	Interactive    bool              `json:"interactive,omitempty" jsonschema:"run it in a terminal and let it take input; default false: its input is empty"`
 	Rows           uint16            `json:"rows,omitempty" check:"min=1,max=1000" jsonschema:"of the terminal; default 24"`
 	Columns        uint16            `json:"columns,omitempty" check:"min=1,max=1000" jsonschema:"of the terminal; default 80"`
 }
 
 // Timeout is how long the call may run.
-func (in bashInput) Timeout() time.Duration { return time.Duration(in.TimeoutMS) * time.Millisecond }
+func (in bashInput) Timeout() time.Duration {
+	if in.Background {
+		return 0 // it only starts something
+	}
+	return milliseconds(in.TimeoutMS)
+}
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // Check finds what the schema cannot tell.
 func (in bashInput) Check() []tools.Problem {
@@ -44,6 +52,9 @@ func (in bashInput) Check() []tools.Problem {
 	}
 	if strings.ContainsRune(in.Command, 0) {
 		problems = append(problems, tools.Problem{Pointer: "/command", Message: `contains a NUL character, which no command can: write it as $'\x00' where a program is to make one`})
+	}
+	if in.Background && in.KeepWorkdir {
+		problems = append(problems, tools.Problem{Pointer: "/keep_workdir", Message: "does not go with run_in_background: later calls cannot know where it will end"})
 	}
 	for name, value := range in.Env {
 		if !isName(name) {
@@ -84,6 +95,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 			DefaultTimeout:       defaultTimeout,
 			Examples: []tools.Example{
 				{Summary: "Run the tests of a module", Input: json.RawMessage(`{"command":"go test ./...","description":"Run all tests","timeout_ms":300000}`)},
+				{Summary: "Start a server and go on", Input: json.RawMessage(`{"command":"npm run dev","run_in_background":true}`)},
 				{Summary: "In a directory, with a variable", Input: json.RawMessage(`{"command":"npm run build","workdir":"web","env":{"NODE_ENV":"production"}}`)},
 			},
 		},
@@ -147,7 +159,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	// What was judged as reading, and may have passed unasked for it, cannot write.
 	_, reads := env.Pinned("reads")
 	c := command.Command{
-		Dir: dir, ReadOnly: reads, Quiet: time.Duration(in.QuietTimeoutMS) * time.Millisecond,
+		Dir: dir, ReadOnly: reads, Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range sortedKeys(in.Env) {
 		c.Env = append(c.Env, name+"="+in.Env[name])
@@ -155,7 +167,11 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	if in.Interactive {
 		c.Terminal = &command.Size{Rows: orDefault(in.Rows, 24), Columns: orDefault(in.Columns, 80)}
 	}
-	return room.RunScript(ctx, env, command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}, out)
+	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
+	if in.Background {
+		return startBackground(room, script, milliseconds(in.TimeoutMS))
+	}
+	return room.RunScript(ctx, env, script, out)
 }
 
 func sortedKeys(m map[string]string) []string {

@@ -1,0 +1,154 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/metrics"
+	"github.com/toolserver/toolserver/internal/sandbox"
+)
+
+const (
+	// selfTestDelay lets a server that has just started answer its first callers.
+	selfTestDelay = 200 * time.Millisecond
+
+	selfTestTime = 30 * time.Second
+)
+
+// selfTest tries what commands must not be able to do, logs and exports what
+// holds, and fails if something required does not.
+func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry) error {
+	checks, capabilities, err := c.probe(context.Background())
+	if err != nil {
+		return err
+	}
+	values := make([][]string, len(checks))
+	var failed, weak []string
+	for i, check := range checks {
+		values[i] = []string{check.Name, strconv.FormatBool(check.Holds)}
+		switch {
+		case check.Holds:
+		case check.Required:
+			failed = append(failed, check.Name)
+		default:
+			weak = append(weak, check.Name)
+		}
+	}
+	registry.Facts("toolserver_sandbox_check", "What the self-test of the sandbox found; always 1.", []string{"check", "holds"}, values)
+	fields := []zap.Field{
+		zap.Int("checks", len(checks)), zap.Int("landlock", capabilities.Landlock), zap.Bool("signal_scope", capabilities.Scope),
+		zap.Strings("failed", failed), zap.Strings("weak", weak),
+	}
+	if len(failed) == 0 {
+		logger.Info("the sandbox holds", fields...)
+		return nil
+	}
+	logger.Warn("the sandbox does not hold: toolserver sandbox probe tells more", fields...)
+	return fmt.Errorf("the sandbox does not hold, and sandbox.mode is %s: %s; toolserver sandbox probe tells more", c.Mode, strings.Join(failed, ", "))
+}
+
+// probe runs the self-test in a sandbox of its own.
+func (c *sandboxConfig) probe(ctx context.Context) ([]sandbox.Check, sandbox.Capabilities, error) {
+	jails, err := c.open()
+	if err != nil {
+		return nil, sandbox.Capabilities{}, err
+	}
+	defer jails.Close()
+	ctx, cancel := context.WithTimeout(ctx, selfTestTime)
+	defer cancel()
+	return jails.Probe(ctx), jails.Capabilities(), nil
+}
+
+func newSandbox() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Find out what this machine can confine",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSandboxProbe())
+	return cmd
+}
+
+func newSandboxProbe() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "probe",
+		Short: "Try what commands must not be able to do, and print what holds",
+		Long: `probe runs the self-test that a server runs at its start: through the real helper,
+in a real sandbox, it tries to read and write outside, to reach the server, the
+network and the kernel. It exits with 1 if something required does not hold; a
+server with sandbox.mode "required" would not serve then.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags(), (*config).validateInside)
+			if err != nil {
+				return err
+			}
+			checks, capabilities, err := c.Sandbox.probe(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printChecksJSON(os.Stdout, checks)
+			} else {
+				err = printChecks(os.Stdout, checks, capabilities)
+			}
+			if err != nil {
+				return err
+			}
+			for _, check := range checks {
+				if check.Required && !check.Holds {
+					return &exitError{exitFailed, fmt.Errorf("the sandbox does not hold: %s", check.Name)}
+				}
+			}
+			return nil
+		},
+	}
+	addConfigFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one check a line as JSON")
+	return cmd
+}
+
+func printChecks(to io.Writer, checks []sandbox.Check, c sandbox.Capabilities) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CHECK\tHOLDS\tREQUIRED\tWHAT\tANSWER")
+	for _, check := range checks {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", check.Name, yesNo(check.Holds), yesNo(check.Required), check.What, oneLine(check.Detail))
+	}
+	fmt.Fprintf(table, "\nLandlock %d, signal scope: %s, as user %d\n", c.Landlock, yesNo(c.Scope), c.User)
+	return table.Flush()
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func printChecksJSON(to io.Writer, checks []sandbox.Check) error {
+	encoder := json.NewEncoder(to)
+	for _, check := range checks {
+		err := encoder.Encode(map[string]any{
+			"check": check.Name, "holds": check.Holds, "required": check.Required, "what": check.What, "answer": check.Detail,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

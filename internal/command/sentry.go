@@ -1,0 +1,404 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// A sentry keeps what other programs run by themselves as it was: the hooks and
+// the configuration of repositories, and .husky. The kernel can let a command
+// write to a directory or not, but git must write next to its hooks. So what is
+// there is noted before a command and looked at after it; what has changed is put
+// back.
+type sentry struct {
+	ws *workspace.Workspace
+
+	mu   sync.Mutex
+	dirs map[string]*seenDir // of the whole workspace, by path
+}
+
+// seenDir is a directory as it was when it was last listed.
+type seenDir struct {
+	stat     workspace.Stat
+	young    bool // it may have changed since without a trace
+	children []string
+	places   []string // .git and .husky in it
+}
+
+const (
+	gitName   = ".git"
+	huskyName = ".husky"
+
+	// clockStep is how long a change may go unnoticed by the time of a directory.
+	clockStep = 20 * time.Millisecond
+
+	// More than this is not looked at: it is no workspace of a person.
+	maxSentryDirs  = 200_000
+	maxSentryFiles = 10_000
+	maxSentryFile  = 1 << 20
+)
+
+// noted is a file, link or directory as it was.
+type noted struct {
+	stat workspace.Stat
+	data []byte // of a file
+	mode fs.FileMode
+	link string // of a link
+}
+
+// same reports whether n is now what was noted before.
+func (n noted) same(now noted) bool {
+	return n.stat == now.stat || n.stat.Kind == now.stat.Kind && n.mode == now.mode && n.link == now.link && bytes.Equal(n.data, now.data)
+}
+
+// watch is what a sentry saw at one moment.
+type watch struct {
+	places  map[string]noted // .git and .husky themselves
+	entries map[string]noted // what is guarded in them
+}
+
+// look notes what there is.
+func (s *sentry) look() watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := watch{places: make(map[string]noted), entries: make(map[string]noted)}
+	root, err := s.ws.OpenDir(".")
+	if err != nil {
+		return w
+	}
+	defer root.Close()
+	seen := make(map[string]*seenDir, len(s.dirs))
+	s.visit(root, ".", seen, &w)
+	s.dirs = seen
+	return w
+}
+
+// visit goes through a directory and those below it. One that has not changed is
+// not listed again.
+func (s *sentry) visit(root *workspace.Dir, dir string, seen map[string]*seenDir, w *watch) {
+	stat, err := root.Lstat(dir)
+	if err != nil || stat.Kind != workspace.Directory || len(seen) >= maxSentryDirs {
+		return
+	}
+	d := s.dirs[dir]
+	if d == nil || d.young || d.stat != stat {
+		d = s.list(dir, stat)
+	}
+	seen[dir] = d
+	for _, name := range d.places {
+		s.guard(root, path.Join(dir, name), w)
+	}
+	for _, child := range d.children {
+		s.visit(root, path.Join(dir, child), seen, w)
+	}
+}
+
+func (s *sentry) list(dir string, stat workspace.Stat) *seenDir {
+	d := &seenDir{stat: stat, young: time.Since(time.Unix(0, stat.CTime)) < clockStep}
+	open, err := s.ws.OpenDir(dir)
+	if err != nil {
+		d.young = true
+		return d
+	}
+	defer open.Close()
+	open.List(make([]byte, 16<<10), func(name []byte, kind workspace.Kind) bool {
+		switch string(name) {
+		case gitName, huskyName:
+			d.places = append(d.places, string(name))
+		default:
+			if kind == workspace.Directory {
+				d.children = append(d.children, string(name))
+			}
+		}
+		return true
+	})
+	return d
+}
+
+// guard notes a .git or .husky and what is guarded in it.
+func (s *sentry) guard(root *workspace.Dir, place string, w *watch) {
+	n, err := s.note(root, place)
+	if err != nil {
+		return
+	}
+	w.places[place] = n
+	switch {
+	case n.stat.Kind != workspace.Directory:
+		w.entries[place] = n
+	case path.Base(place) == huskyName:
+		s.noteTree(root, place, w)
+	default:
+		s.noteGit(root, place, w)
+	}
+}
+
+// noteGit notes what git obeys in a directory of its own, and in those of
+// submodules below it.
+func (s *sentry) noteGit(root *workspace.Dir, dir string, w *watch) {
+	for _, name := range []string{"config", "config.worktree"} {
+		s.noteTree(root, path.Join(dir, name), w)
+	}
+	s.noteTree(root, path.Join(dir, "hooks"), w)
+	for _, kind := range []string{"modules", "worktrees"} {
+		entries, _, err := s.ws.ReadDir(path.Join(dir, kind), maxSentryFiles)
+		if err != nil {
+			continue
+		}
+		for _, entry := range entries {
+			s.noteGit(root, entry.Path, w)
+		}
+	}
+}
+
+// noteTree notes a file, or a directory with all that is in it.
+func (s *sentry) noteTree(root *workspace.Dir, name string, w *watch) {
+	if len(w.entries) >= maxSentryFiles {
+		return
+	}
+	n, err := s.note(root, name)
+	if err != nil {
+		return
+	}
+	w.entries[name] = n
+	if n.stat.Kind != workspace.Directory {
+		return
+	}
+	entries, _, err := s.ws.ReadDir(name, maxSentryFiles)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		s.noteTree(root, entry.Path, w)
+	}
+}
+
+func (s *sentry) note(root *workspace.Dir, name string) (noted, error) {
+	stat, err := root.Lstat(name)
+	if err != nil {
+		return noted{}, err
+	}
+	n := noted{stat: stat}
+	switch stat.Kind {
+	case workspace.Regular:
+		file, err := s.ws.ReadFile(name, maxSentryFile)
+		if err == nil {
+			n.data, n.mode = file.Data, file.Mode.Perm()
+		}
+	case workspace.Link:
+		n.link, _ = s.ws.Readlink(name)
+	}
+	return n, nil
+}
+
+// check compares what there is with what there was, puts back what has changed,
+// and returns what it did, in sentences.
+func (s *sentry) check(before watch) []string {
+	after := s.look()
+	r := restorer{ws: s.ws, before: before, after: after}
+	for _, place := range sorted(before.places) {
+		r.place(place)
+	}
+	for _, name := range sorted(before.entries) {
+		r.old(name)
+	}
+	for _, name := range sorted(after.entries) {
+		if _, known := before.entries[name]; !known {
+			r.fresh(name)
+		}
+	}
+	return r.did
+}
+
+func sorted(m map[string]noted) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// restorer puts back what has changed.
+type restorer struct {
+	ws            *workspace.Workspace
+	before, after watch
+	did           []string
+}
+
+func (r *restorer) say(format string, args ...any) {
+	r.did = append(r.did, fmt.Sprintf(format, args...))
+}
+
+// placeOf returns the .git or .husky that a path lies in.
+func placeOf(name string) string {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		if part == gitName || part == huskyName {
+			return strings.Join(parts[:i+1], "/")
+		}
+	}
+	return name
+}
+
+// place looks after a .git or .husky as a whole: one that was moved away is
+// moved back, if it can be found beside.
+func (r *restorer) place(name string) {
+	was, now := r.before.places[name], r.after.places[name]
+	if was.stat.Kind != workspace.Directory || now.stat.Kind == workspace.Directory {
+		return
+	}
+	entries, _, err := r.ws.ReadDir(path.Dir(name), maxSentryFiles)
+	if err != nil {
+		return
+	}
+	root, err := r.ws.OpenDir(".")
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	for _, entry := range entries {
+		stat, err := root.Lstat(entry.Path)
+		if err != nil || stat.Dev != was.stat.Dev || stat.Ino != was.stat.Ino || entry.Path == name {
+			continue
+		}
+		if now.stat.Kind != 0 {
+			r.remove(name)
+		}
+		if err := r.ws.Begin(nil, "", "").Rename(entry.Path, name, false); err == nil {
+			r.say("%s was moved to %s, and moved back", name, entry.Path)
+			s := sentry{ws: r.ws}
+			s.guard(root, name, &r.after)
+		}
+		return
+	}
+	r.say("%s was removed, which cannot be undone", name)
+}
+
+// old puts back something that was there.
+func (r *restorer) old(name string) {
+	was := r.before.entries[name]
+	now, there := r.after.entries[name]
+	if there && was.same(now) {
+		return
+	}
+	if place := r.after.places[placeOf(name)]; place.stat.Kind != workspace.Directory && placeOf(name) != name {
+		return // all of it is gone
+	}
+	if err := r.restore(name, was, now); err != nil {
+		r.say("%s was changed, and could not be put back: %v", name, err)
+		return
+	}
+	r.say("%s was changed, and put back", name)
+}
+
+func (r *restorer) restore(name string, was, now noted) error {
+	if now.stat.Kind != 0 && now.stat.Kind != was.stat.Kind {
+		if err := r.remove(name); err != nil {
+			return err
+		}
+	}
+	batch := r.ws.Begin(nil, "", "")
+	switch was.stat.Kind {
+	case workspace.Directory:
+		return batch.Mkdir(name)
+	case workspace.Regular:
+		if was.data == nil && was.stat.Size > 0 {
+			return errors.New("it was too large to be kept")
+		}
+		current, err := r.ws.ReadFile(name, maxSentryFile)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := r.remove(name); err != nil {
+				return err
+			}
+			current = workspace.File{}
+		}
+		_, err = batch.Write(name, was.data, was.mode, current)
+		return err
+	}
+	return errors.New("it was no file")
+}
+
+func (r *restorer) remove(name string) error { return r.ws.RemoveAll(context.Background(), name) }
+
+// fresh judges something that was not there.
+func (r *restorer) fresh(name string) {
+	place := placeOf(name)
+	_, known := r.before.places[place]
+	now := r.after.entries[name]
+	switch base := path.Base(name); {
+	case place == name && base == gitName:
+		if r.pointsInside(name, now) {
+			return
+		}
+	case path.Base(place) == huskyName:
+		if !known {
+			name = place // as a whole, once
+		}
+	case base == "hooks" && now.stat.Kind == workspace.Directory, strings.HasSuffix(base, ".sample"):
+		return
+	case base == "config" && !known && now.stat.Kind == workspace.Regular:
+		if !dangerousConfig(now.data) {
+			return // of a repository that was made or cloned
+		}
+	}
+	if _, err := r.ws.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err := r.remove(name); err != nil {
+		r.say("%s was made, and could not be removed: %v", name, err)
+		return
+	}
+	r.say("%s was made, and removed", name)
+}
+
+// pointsInside reports whether a .git that is a file leads to a directory that
+// is looked after: that of a submodule or of a worktree.
+func (r *restorer) pointsInside(name string, now noted) bool {
+	target, ok := strings.CutPrefix(string(now.data), "gitdir: ")
+	if !ok || now.stat.Kind != workspace.Regular {
+		return false
+	}
+	target = strings.TrimSpace(target)
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(name), target)
+	}
+	resolved, inside := r.ws.Resolve(target)
+	place := placeOf(resolved)
+	rest := strings.TrimPrefix(resolved, place)
+	return inside && path.Base(place) == gitName && (strings.HasPrefix(rest, "/modules/") || strings.HasPrefix(rest, "/worktrees/"))
+}
+
+// runsPrograms matches keys of git's configuration that name programs, or files
+// that do.
+var runsPrograms = regexp.MustCompile(`(?i)^\s*(\[\s*(alias|filter|include|includeif|credential|diff|merge|difftool|mergetool|gpg|browser|man|pager|sequence|guitool)\b` +
+	`|(hookspath|fsmonitor|sshcommand|gitproxy|pager|editor|askpass|attributesfile|worktree|program|helper|command|textconv|driver|process|clean|smudge|cmd|uploadpack|receivepack|vcs|insteadof|pushinsteadof|diffFilter|alternaterefscommand)\s*(=|$))`)
+
+// dangerousConfig reports whether a configuration makes git run something.
+func dangerousConfig(data []byte) bool {
+	for line := range bytes.Lines(data) {
+		// A section may have its first key on its own line.
+		for _, part := range bytes.SplitAfter(line, []byte("]")) {
+			if runsPrograms.Match(bytes.TrimSpace(part)) && !bytes.Contains(bytes.ToLower(part), []byte("fsmonitor = false")) {
+				return true
+			}
+		}
+		if bytes.HasSuffix(bytes.TrimRight(line, "\r\n"), []byte("\\")) {
+			return true // a key may hide behind a line that goes on
+		}
+	}
+	return false
+}

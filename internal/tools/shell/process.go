@@ -1,0 +1,67 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// startBackground starts a script as a background process and says which one it
+// is.
+func startBackground(room *command.Room, script command.Script, limit time.Duration) (tools.Result, error) {
+	b, err := room.StartBackground(script, limit)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	result := tools.TextResult(fmt.Sprintf("Started in the background as %s. Read what it writes with process_output.", b.ID))
+	result.Details, _ = json.Marshal(processDetails{ID: b.ID, State: "running"})
+	return result, nil
+}
+
+// processDetails is what a runtime is told of a background process.
+type processDetails struct {
+	ID         string  `json:"id"`
+	State      string  `json:"state"` // running or ended
+	Reason     string  `json:"reason,omitempty"`
+	ExitCode   *int    `json:"exit_code,omitempty"`
+	Signal     string  `json:"signal,omitempty"`
+	DurationMS int64   `json:"duration_ms"`
+	Output     uint64  `json:"output_bytes"`
+	Command    string  `json:"command,omitempty"`
+	Offset     *uint64 `json:"offset,omitempty"` // of what process_output returned
+	NextOffset *uint64 `json:"next_offset,omitempty"`
+	Dropped    uint64  `json:"dropped_bytes,omitempty"`
+	Found      *bool   `json:"found,omitempty"` // whether what was waited for was written
+	Input      *uint64 `json:"input_bytes,omitempty"`
+}
+
+func detailsOf(b *command.Background) processDetails {
+	state := b.State()
+	d := processDetails{ID: b.ID, State: "running", DurationMS: b.Ran().Milliseconds(), Output: state.Output}
+	if !state.Running {
+		exit := state.Outcome.Exit
+		d.State, d.Reason, d.Signal = "ended", exit.Reason.String(), exit.Signal
+		if exit.Reason == tools.Exited {
+			d.ExitCode = &exit.Code
+		}
+	}
+	return d
+}
+
+// withDetails returns a result of texts.
+func withDetails(d any, texts ...string) tools.Result {
+	var result tools.Result
+	for _, text := range texts {
+		if text != "" {
+			result.Content = append(result.Content, tools.Text(text))
+		}
+	}
+	result.Details, _ = json.Marshal(d)
+	return result
+}

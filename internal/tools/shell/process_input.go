@@ -1,0 +1,69 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed process_input.md
+var processInputDoc string
+
+type processInputInput struct {
+	ID     string `json:"id" check:"min=1,max=100" jsonschema:"of the process, such as p1"`
+	Text   string `json:"text,omitempty" check:"max=1048576" jsonschema:"what to write; most programs read lines, so end it with a line feed"`
+	Offset *int64 `json:"offset,omitempty" check:"min=0" jsonschema:"how many bytes of input there were before this text: what was written already is not written again; default: add the text to what was written"`
+	End    bool   `json:"end,omitempty" jsonschema:"end the input behind the text, as Ctrl-D does; default false"`
+}
+
+// Check finds what the schema cannot tell.
+func (in processInputInput) Check() []tools.Problem {
+	if in.Text == "" && !in.End {
+		return []tools.Problem{{Pointer: "/text", Message: "is empty: give what to write, or end"}}
+	}
+	return nil
+}
+
+// ProcessInput returns the tool that writes to a background process.
+func ProcessInput(rooms *command.Rooms) tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name:    "process_input",
+			Aliases: []string{"write_stdin"},
+			Label:   "Write to a background process",
+			Summary: "Write to the input of a background process.",
+
+			Description:          processInputDoc,
+			Category:             category,
+			Level:                tools.WorkspaceWrite,
+			ConcurrencySafe:      true,
+			RequiredCapabilities: []string{command.Capability},
+			DefaultTimeout:       10 * time.Second,
+			Examples: []tools.Example{
+				{Summary: "Answer a question", Input: json.RawMessage(`{"id":"p1","text":"yes\n"}`)},
+				{Summary: "End the input", Input: json.RawMessage(`{"id":"p1","end":true}`)},
+			},
+		},
+		nil,
+		func(ctx context.Context, env tools.Env, in processInputInput, _ tools.Sink) (tools.Result, error) {
+			b, err := rooms.Background(env.Session, in.ID)
+			if err != nil {
+				return tools.Result{}, err
+			}
+			total, err := b.Write(ctx, []byte(in.Text), in.Offset, in.End)
+			d := detailsOf(b)
+			d.Input = &total
+			if err != nil {
+				return withDetails(d), err
+			}
+			return withDetails(d, fmt.Sprintf("Written. %s has taken %d bytes of input in all.", b.ID, total)), nil
+		})
+}

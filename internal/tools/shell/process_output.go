@@ -1,0 +1,163 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed process_output.md
+var processOutputDoc string
+
+type processOutputInput struct {
+	ID       string `json:"id" check:"min=1,max=100" jsonschema:"of the process, such as p1"`
+	Offset   *int64 `json:"offset,omitempty" jsonschema:"where to begin, in bytes since the start; negative: so many before the end; default: where the last call without an offset stopped"`
+	Until    string `json:"until,omitempty" check:"max=10000" jsonschema:"wait until a line matches this regular expression (RE2), or the process ends"`
+	UntilEnd bool   `json:"until_end,omitempty" jsonschema:"wait until the process ends; default false"`
+	WaitMS   int64  `json:"wait_ms,omitempty" check:"min=1,max=1800000" jsonschema:"how long to wait at most; default 30000 with until or until_end, else: do not wait"`
+	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576" jsonschema:"how much to return at most; default and most: what the server shows of a command"`
+}
+
+const (
+	defaultWait = 30 * time.Second
+
+	// leeway is what a call has beyond its wait, to say what came of it.
+	leeway = 5 * time.Second
+)
+
+// Timeout is how long the call may run.
+func (in processOutputInput) Timeout() time.Duration { return in.wait() + leeway }
+
+// wait returns how long to wait.
+func (in processOutputInput) wait() time.Duration {
+	if in.WaitMS == 0 && (in.Until != "" || in.UntilEnd) {
+		return defaultWait
+	}
+	return milliseconds(in.WaitMS)
+}
+
+// Check finds what the schema cannot tell.
+func (in processOutputInput) Check() []tools.Problem {
+	if in.Until != "" && in.UntilEnd {
+		return []tools.Problem{{Pointer: "/until_end", Message: "does not go with until: give one of them"}}
+	}
+	if _, err := in.pattern(); err != nil {
+		reason := strings.Join(strings.Fields(err.Error()), " ")
+		return []tools.Problem{{Pointer: "/until", Message: "is no regular expression that Go knows: " + reason + `; write \ before characters that are meant as they are`}}
+	}
+	return nil
+}
+
+// pattern returns what to wait for; nil for nothing but the end.
+func (in processOutputInput) pattern() (*regexp.Regexp, error) {
+	if in.Until == "" {
+		return nil, nil
+	}
+	if _, err := regexp.Compile(in.Until); err != nil {
+		return nil, err
+	}
+	return regexp.Compile("(?m:" + in.Until + ")")
+}
+
+// ProcessOutput returns the tool that reads what a background process wrote.
+func ProcessOutput(rooms *command.Rooms) tools.Tool {
+	return tools.New(
+		tools.Spec{
+			Name:    "process_output",
+			Aliases: []string{"BashOutput", "bash_output", "TaskOutput", "Monitor"},
+			Label:   "Read a background process",
+			Summary: "Read what a background process wrote, and wait for text or its end.",
+
+			Description:          processOutputDoc,
+			Category:             category,
+			Level:                tools.ReadOnly,
+			ConcurrencySafe:      true,
+			RequiredCapabilities: []string{command.Capability},
+			Examples: []tools.Example{
+				{Summary: "What is new", Input: json.RawMessage(`{"id":"p1"}`)},
+				{Summary: "Wait until a server is ready", Input: json.RawMessage(`{"id":"p1","until":"[Ll]istening on","wait_ms":60000}`)},
+				{Summary: "The last 2000 bytes", Input: json.RawMessage(`{"id":"p1","offset":-2000}`)},
+			},
+		},
+		nil,
+		func(ctx context.Context, env tools.Env, in processOutputInput, _ tools.Sink) (tools.Result, error) {
+			return processOutput(ctx, rooms, env, in)
+		})
+}
+
+func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in processOutputInput) (tools.Result, error) {
+	b, err := rooms.Background(env.Session, in.ID)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	pattern, err := in.pattern()
+	if err != nil {
+		return tools.Result{}, err
+	}
+	found, waited := false, in.wait() > 0
+	if waited {
+		found, err = waitFor(ctx, b, in, pattern)
+	}
+	limit := rooms.Shown()
+	if in.MaxBytes > 0 {
+		limit = min(limit, in.MaxBytes)
+	}
+	state := b.State() // before the output: of what has ended, all is there
+	o := b.Output(in.Offset, limit)
+	d := detailsOf(b)
+	d.Offset, d.NextOffset, d.Dropped = &o.Offset, &o.Next, o.Dropped
+	if pattern != nil {
+		d.Found = &found
+	}
+
+	status := fmt.Sprintf("[%s %s. Next offset: %d.", b.ID, state, o.Next)
+	switch {
+	case pattern != nil && !found && !state.Running:
+		status += " What was waited for was not written."
+	case pattern != nil && !found && waited:
+		status += " What was waited for is not written yet."
+	}
+	if o.More > 0 {
+		status += fmt.Sprintf(" There are %d bytes more: go on from there.", o.More)
+	}
+	if o.Dropped > 0 {
+		status += fmt.Sprintf(" %d bytes before offset %d are no longer kept.", o.Dropped, o.Offset)
+	}
+	text := output.Clean(o.Data)
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return withDetails(d, text+status+"]"), err
+}
+
+// waitFor waits as the input says, and ends before the call has to. An error is
+// that of a call that is cancelled.
+func waitFor(ctx context.Context, b *command.Background, in processOutputInput, pattern *regexp.Regexp) (found bool, err error) {
+	until := time.Now().Add(in.wait())
+	if deadline, ok := ctx.Deadline(); ok {
+		if latest := deadline.Add(-min(leeway, time.Until(deadline)) / 5); latest.Before(until) {
+			until = latest
+		}
+	}
+	waiting, cancel := context.WithDeadlineCause(ctx, until, errWaited)
+	defer cancel()
+	if found, err = b.WaitFor(waiting, in.Offset, pattern); errors.Is(err, errWaited) {
+		err = nil
+	}
+	return found, err
+}
+
+// errWaited is the cause of a wait that took its time.
+var errWaited = errors.New("waited long enough")
