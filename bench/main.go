@@ -38,6 +38,7 @@ var figures = []figure{
 	{"judge a call", "at most 0.08 of a bare call for a file, 0.5 for a pipe, 0.01 for a token of a rate limit", judge},
 	{"grep and glob, against starting ripgrep and fd", "cold at least 1.3, 0.9 without a literal, glob 2; warm 40 and 8, glob 50; the index at most 0.25 of the text", searching},
 	{"read_file of 4 KiB, and edit_file in 1 MiB", "calls/s at least 0.85 of bare and 5 times the MCP file system server; an edit at most 2 times the bare one", filesFigure},
+	{"commands in the sandbox, against os/exec without one", "with pauses p50 at most 0.8, 16 at once at least 0.5, without the sandbox 0.95; first byte at most 5 ms later than a pipe; 1 GiB at least 0.25 of a pipe; cancelled at most 50 ms, 500 processes 100 ms", shellFigure},
 }
 
 // plan says how much is measured.
@@ -57,6 +58,9 @@ type plan struct {
 
 	searchRounds, treeFiles int
 
+	shellRounds, pacedCalls   int
+	floodRounds, cancelRounds int
+
 	limit time.Duration // of the whole run
 }
 
@@ -64,7 +68,8 @@ var full = plan{
 	warmups: 3, rounds: 20, slice: 250 * time.Millisecond, concurrency: []int{1, 16, 64},
 	waitingRounds: 3, executions: 10_000, settle: 500 * time.Millisecond,
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
-	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, limit: 20 * time.Minute,
+	startupRounds: 15, searchRounds: 11, treeFiles: 20_000,
+	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9, limit: 20 * time.Minute,
 }
 
 // short is only to see that everything works.
@@ -72,7 +77,8 @@ var short = plan{
 	warmups: 1, rounds: 2, slice: 20 * time.Millisecond, concurrency: []int{1, 16, 64},
 	waitingRounds: 1, executions: 200, settle: 50 * time.Millisecond,
 	outputRounds: 2, outputSlice: 4 * mib, output: 64 * mib, stopped: 10,
-	startupRounds: 2, searchRounds: 1, treeFiles: 200, limit: 5 * time.Minute,
+	startupRounds: 2, searchRounds: 1, treeFiles: 200,
+	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1, limit: 5 * time.Minute,
 }
 
 // harness is a run: what it measures with, and what it noticed on the way.
@@ -208,6 +214,7 @@ func planOf(o options) plan {
 	}
 	if o.rounds > 0 {
 		p.rounds, p.waitingRounds, p.outputRounds, p.startupRounds, p.searchRounds = o.rounds, o.rounds, o.rounds, o.rounds, o.rounds
+		p.shellRounds, p.floodRounds, p.cancelRounds = o.rounds, o.rounds, o.rounds
 	}
 	return p
 }

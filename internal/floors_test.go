@@ -47,7 +47,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/shell":  {"cmd/toolserver"},
 	module + "internal/tools/turn":   {"cmd/toolserver"},
 	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                        {"bench", "internal/sandbox/sandboxtest"},
+	"os/exec":                        {"bench", "bench/bare", "internal/sandbox/sandboxtest"},
 	"mvdan.cc/sh":                    {"internal/shell"},
 }
 

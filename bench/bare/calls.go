@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -99,6 +100,16 @@ func (b *bare) ExecuteTool(request *pb.ExecuteToolRequest, stream grpc.ServerStr
 			return status.Error(codes.NotFound, err.Error())
 		}
 		text = string(content)
+	case work.Bash:
+		var input work.BashInput
+		if err := json.Unmarshal(request.GetInputJson(), &input); err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+		var err error
+		if written, err = c.run(input.Command); err != nil {
+			return status.Error(codes.Unknown, err.Error())
+		}
+		text = "done"
 	case work.Output:
 		var input work.OutputInput
 		if err := json.Unmarshal(request.GetInputJson(), &input); err != nil {
@@ -134,6 +145,35 @@ func (b *bare) accept(id string, request *pb.ExecuteToolRequest) *pb.Accepted {
 			PolicyVersion: model.GetVerdict().GetPolicyVersion(),
 		},
 		Timeout: durationpb.New(model.GetTimeout().AsDuration()),
+	}
+}
+
+// run runs a command and sends what it writes as it comes.
+func (c *call) run(command string) (written int64, err error) {
+	bash := exec.CommandContext(c.stream.Context(), "bash", "-c", command)
+	out, err := bash.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	bash.Stderr = bash.Stdout
+	if err := bash.Start(); err != nil {
+		return 0, err
+	}
+	buffer := make([]byte, work.ChunkBytes)
+	for {
+		n, err := out.Read(buffer)
+		if n > 0 {
+			event := &pb.Event{Kind: &pb.Event_Output{Output: &pb.Output{
+				Stream: pb.OutputStream_OUTPUT_STREAM_STDOUT, Offset: uint64(written), Data: buffer[:n],
+			}}}
+			if err := c.send(event, time.Now()); err != nil {
+				return written, errors.Join(err, bash.Wait())
+			}
+			written += int64(n)
+		}
+		if err != nil {
+			return written, bash.Wait()
+		}
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 
 	ReadFile = "read_file" // of FileName, which has FileBytes
 	EditFile = "edit_file"
+
+	Bash = "bash" // runs what BashInput says
 )
 
 const (
@@ -68,6 +70,11 @@ type EditFileInput struct {
 	Path string `json:"path"`
 	Old  string `json:"old_string"`
 	New  string `json:"new_string"`
+}
+
+// BashInput is the input of Bash.
+type BashInput struct {
+	Command string `json:"command"`
 }
 
 // JSON returns an input as JSON text.
