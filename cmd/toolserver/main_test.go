@@ -62,8 +62,21 @@ func TestScripts(t *testing.T) {
 			"uri":       scriptURI,
 			"workshop":  scriptWorkshop,
 			"listening": scriptListening,
+			"retry":     scriptRetry,
 		},
 	})
+}
+
+// scriptRetry is "retry COMMAND ARGS...": the command must succeed before long.
+func scriptRetry(ts *testscript.TestScript, _ bool, args []string) {
+	var err error
+	for range 100 {
+		if err = ts.Exec(args[0], args[1:]...); err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("%v: %v", args, err)
 }
 
 // scriptExits is "exits CODE COMMAND ARGS...": the command must exit with the
