@@ -384,15 +384,18 @@ func (r *restorer) pointsInside(name string, now noted) bool {
 
 // runsPrograms matches keys of git's configuration that name programs, or files
 // that do.
-var runsPrograms = regexp.MustCompile(`(?i)^\s*(\[\s*(alias|filter|include|includeif|credential|diff|merge|difftool|mergetool|gpg|browser|man|pager|sequence|guitool)\b` +
-	`|(hookspath|fsmonitor|sshcommand|gitproxy|pager|editor|askpass|attributesfile|worktree|program|helper|command|textconv|driver|process|clean|smudge|cmd|uploadpack|receivepack|vcs|insteadof|pushinsteadof|diffFilter|alternaterefscommand)\s*(=|$))`)
+var runsPrograms = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^\s*(\[\s*(alias|filter|include|includeif|credential|diff|merge|difftool|mergetool|gpg|browser|man|pager|sequence|guitool)\b` +
+		`|(hookspath|fsmonitor|sshcommand|gitproxy|pager|editor|askpass|attributesfile|worktree|program|helper|command|textconv|driver|process|clean|smudge|cmd|uploadpack|receivepack|vcs|insteadof|pushinsteadof|diffFilter|alternaterefscommand)\s*(=|$))`)
+})
 
 // dangerousConfig reports whether a configuration makes git run something.
 func dangerousConfig(data []byte) bool {
+	runs := runsPrograms()
 	for line := range bytes.Lines(data) {
 		// A section may have its first key on its own line.
 		for _, part := range bytes.SplitAfter(line, []byte("]")) {
-			if runsPrograms.Match(bytes.TrimSpace(part)) && !bytes.Contains(bytes.ToLower(part), []byte("fsmonitor = false")) {
+			if runs.Match(bytes.TrimSpace(part)) && !bytes.Contains(bytes.ToLower(part), []byte("fsmonitor = false")) {
 				return true
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -175,5 +176,17 @@ func (s *Sandbox) image() (*os.File, error) {
 		file.Close()
 		return nil, err
 	}
+	forget(s.config.Image)
 	return file, nil
+}
+
+// forget gives the pages back that an image lies on: it is part of the program's
+// file, and is read once in its life.
+func forget(image []byte) {
+	page := os.Getpagesize()
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(image)))
+	skip := int(-start & uintptr(page-1))
+	if whole := (len(image) - skip) &^ (page - 1); whole > 0 {
+		unix.Madvise(image[skip:skip+whole], unix.MADV_DONTNEED)
+	}
 }
