@@ -67,6 +67,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differential ./internal/shell
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
 
