@@ -78,7 +78,7 @@ func (f *desked) resolve(answer approval.Answer) approval.Answer {
 
 func TestApproval(t *testing.T) {
 	var starting atomic.Int32
-	f := newDesked(t, executor.Config{Starting: func(*executor.Execution) { starting.Add(1) }}, approval.Config{})
+	f := newDesked(t, executor.Config{Starting: func(*executor.Execution) *executor.Finished { starting.Add(1); return nil }}, approval.Config{})
 	ran := false
 	x := f.start(f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
 		ran = true

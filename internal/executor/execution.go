@@ -164,7 +164,10 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 		}
 	}()
 	if starting := x.executor.config.Starting; starting != nil {
-		starting(x)
+		if end := starting(x); end != nil {
+			x.finish(*end)
+			return
+		}
 	}
 	result, err := call.Run(ctx, (*sink)(x))
 	x.finish(x.conclude(ctx, result, err))

@@ -53,8 +53,9 @@ type Config struct {
 	// before anybody sees it.
 	Observe func(*Execution, *Finished)
 
-	// Starting, if set, is called just before a tool runs.
-	Starting func(*Execution)
+	// Starting, if set, is called just before a tool runs. What it returns, if
+	// anything, is how the call ends instead.
+	Starting func(*Execution) *Finished
 
 	// Desk is where questions are put. Without one nobody can be asked.
 	Desk *approval.Desk

@@ -34,6 +34,9 @@ type link struct {
 // kill everything, before something is wrong with it.
 const answerTime = 10 * time.Second
 
+// maxTries is how many more helpers are tried after one that died.
+const maxTries = 5
+
 // send gives a request to the helper; to a new one if the old one has died.
 func (l *link) send(message []byte, files []int) error {
 	l.mu.Lock()
@@ -43,7 +46,9 @@ func (l *link) send(message []byte, files []int) error {
 			return os.ErrClosed
 		}
 		if l.socket < 0 {
-			if err := l.start(); err != nil {
+			if err := l.start(); err != nil && try < maxTries && l.gone(err) {
+				continue
+			} else if err != nil {
 				return fmt.Errorf("%w: starting toolserver-exec: %w", ErrUnavailable, err)
 			}
 		}
@@ -51,14 +56,19 @@ func (l *link) send(message []byte, files []int) error {
 		if err == nil {
 			return nil
 		}
-		if !sent && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EAGAIN) {
+		if !sent && !l.gone(err) && !errors.Is(err, syscall.EAGAIN) {
 			return fmt.Errorf("passing files to toolserver-exec: %w", err) // not its fault
 		}
 		l.hangUp()
-		if try > 0 {
+		if try == maxTries {
 			return fmt.Errorf("%w: toolserver-exec does not answer: %w", ErrUnavailable, err)
 		}
 	}
+}
+
+// gone reports whether an error says that the helper has died.
+func (l *link) gone(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // tell sends a request to the helper if there is one.

@@ -46,11 +46,16 @@ func (a *auditor) recorder(ctx context.Context, order *executor.Order, input too
 		if a.write(x, proposed) == nil && a.write(x, verdict) == nil {
 			return nil
 		}
-		end := refusal(executor.Failed, "audit_unavailable",
-			"The call did not run: the server must record every call and cannot. Try again later.")
-		end.Failure.Retryable = true
-		return end
+		return unrecorded()
 	}
+}
+
+// unrecorded is how a call ends that had to be recorded and could not be.
+func unrecorded() *executor.Finished {
+	end := refusal(executor.Failed, "audit_unavailable",
+		"The call did not run: the server must record every call and cannot. Try again later.")
+	end.Failure.Retryable = true
+	return end
 }
 
 // write completes a record with whose step it is.
@@ -60,11 +65,13 @@ func (a *auditor) write(x *executor.Execution, record audit.Record) error {
 	return a.log.Append(record)
 }
 
-// started records that a tool begins to run.
-func (a *auditor) started(x *executor.Execution) {
-	if a.log != nil {
-		a.write(x, audit.Record{Step: audit.Started})
+// started records that a tool begins to run. One that must be recorded and
+// cannot be does not: also not where a person has just allowed it.
+func (a *auditor) started(x *executor.Execution) *executor.Finished {
+	if a.log != nil && a.write(x, audit.Record{Step: audit.Started}) != nil {
+		return unrecorded()
 	}
+	return nil
 }
 
 // input records that input was sent to a call: of data, how much it is. It has no
