@@ -16,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
+	"github.com/toolserver/toolserver/internal/tools/shell"
 )
 
 // A sandboxMode is how much of the sandbox there must be.
@@ -114,11 +115,15 @@ func isFile(path string) bool {
 }
 
 // capabilities returns what the machine offers to tools.
-func (c *sandboxConfig) capabilities(s *sandbox.Sandbox) []string {
-	if c.Mode == sandboxOff || s.Capabilities().Landlock > 0 {
-		return []string{command.Capability}
+func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) []string {
+	if c.Mode != sandboxOff && s.Capabilities().Landlock == 0 {
+		return nil
 	}
-	return nil
+	list := []string{command.Capability}
+	if _, ok := rooms.Find(shell.PowerShell); ok {
+		list = append(list, shell.PowerShell)
+	}
+	return list
 }
 
 // rooms returns where commands run.

@@ -67,8 +67,9 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
-	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails)}
-	if err := registry.Replace("builtin", builtin(c.Sandbox.rooms(jails, masker))...); err != nil {
+	rooms := c.Sandbox.rooms(jails, masker)
+	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
+	if err := registry.Replace("builtin", builtin(rooms)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()

@@ -62,7 +62,7 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 	if err != nil {
 		return nil, err
 	}
-	c.Input, c.MaxOutput = true, math.MaxInt64 // what is kept is bounded
+	c.Input, c.lasting, c.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
 	b := &Background{Text: s.Text, Begun: time.Now(), changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: keptOutput}}
 	r.mu.Lock()
 	defer r.mu.Unlock()

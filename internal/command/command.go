@@ -48,6 +48,9 @@ type Command struct {
 
 	// Quiet is how long the command may write nothing; 0 means for ever.
 	Quiet time.Duration
+
+	unmasked bool // whoever takes the output masks it
+	lasting  bool // it is not part of a call
 }
 
 // Size is the size of a terminal.
@@ -95,7 +98,7 @@ type Running struct {
 
 // Start starts a command. Its output goes to take until it has ended.
 func (r *Room) Start(c Command, take Taker) (*Running, error) {
-	leave, err := r.enter()
+	leave, err := r.enter(c.lasting)
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +257,11 @@ func (x *Running) copy(o outlet) {
 		buffer, n := readPooled(o.file)
 		if n == 0 {
 			break
+		}
+		if x.command.unmasked {
+			x.give(o.stream, buffer[:n], int64(n))
+			buffers.Put(buffer)
+			continue
 		}
 		masked = mask.Append(masked[:0], buffer[:n])
 		buffers.Put(buffer)

@@ -9,7 +9,7 @@ import (
 )
 
 // A session that ran a script will likely run another, so a shell is made ready
-// for it while nothing runs: sandboxed, started, and waiting for its text. It is
+// for it while no call runs anything: sandboxed, started, and waiting for its text. It is
 // used once, like any other. There is one for each of the two jails of a room.
 
 const (
@@ -53,7 +53,7 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	}
 	shell.expiry.Stop()
 	r.rooms.countReady(-1)
-	leave, err := r.enter()
+	leave, err := r.enter(false)
 	if err != nil {
 		shell.drop()
 		return nil, false // which says so too
@@ -72,10 +72,10 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	return x, true
 }
 
-// refill makes a shell ready, unless something runs.
+// refill makes a shell ready, unless a call runs something.
 func (r *Room) refill() {
 	r.rooms.mu.Lock()
-	idle := r.running == 0
+	idle := r.running == r.lasting
 	r.rooms.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()

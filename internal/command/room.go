@@ -83,6 +83,7 @@ type Room struct {
 	private   string
 	prepared  func() error
 	running   int  // guarded by the rooms
+	lasting   int  // of them, those that are part of no call; guarded by the rooms
 	scripts   bool // it has run one; guarded by the rooms
 
 	mu     sync.Mutex
@@ -94,6 +95,8 @@ type Room struct {
 
 	backgrounds []*Background // the oldest first
 	started     int           // how many of them there were
+
+	interpreters map[string]*slot // by language
 }
 
 // Of returns the room of a session, which is made when it is first used and
@@ -165,6 +168,7 @@ func (r *Room) close(session tools.Session) {
 	r.dropReady(false)
 	r.dropReady(true)
 	r.stopBackgrounds()
+	r.stopInterpreters()
 	if r.sentry.ws != nil {
 		r.sentry.ws.Close()
 	}
@@ -200,7 +204,7 @@ func (r *Rooms) existing(session tools.Session) *Room {
 }
 
 // enter counts a command that begins, and refuses it if it is one too many.
-func (r *Room) enter() (leave func(), err error) {
+func (r *Room) enter(lasting bool) (leave func(), err error) {
 	all := r.rooms
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -214,12 +218,18 @@ func (r *Room) enter() (leave func(), err error) {
 	}
 	all.running++
 	r.running++
+	if lasting {
+		r.lasting++
+	}
 	return sync.OnceFunc(func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()
 		all.running--
 		r.running--
-		if r.running == 0 && r.scripts {
+		if lasting {
+			r.lasting--
+		}
+		if r.running == r.lasting && r.scripts {
 			time.AfterFunc(refillAfter, r.refill)
 		}
 	}), nil

@@ -56,7 +56,7 @@ func (w *workshop) sh(text string) {
 	script := exec.Command("bash", "-ec", text)
 	script.Dir = w.env.Workspace.Dir()
 	script.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + room.Home(), "GIT_CONFIG_NOSYSTEM=1",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + room.Home(), "TMPDIR=" + w.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",
 	}
 	if out, err := script.CombinedOutput(); err != nil {

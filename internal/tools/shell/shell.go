@@ -13,5 +13,8 @@ const category = "shell"
 
 // Tools returns the tools that run commands in rooms.
 func Tools(rooms *command.Rooms) []tools.Tool {
-	return []tools.Tool{Bash(rooms), ProcessList(rooms), ProcessOutput(rooms), ProcessInput(rooms), ProcessSignal(rooms)}
+	return []tools.Tool{
+		Bash(rooms), Powershell(rooms), Repl(rooms),
+		ProcessList(rooms), ProcessOutput(rooms), ProcessInput(rooms), ProcessSignal(rooms),
+	}
 }

@@ -1,0 +1,1 @@
+exec 2>&"$TOOLSERVER_ERR"; exec {TOOLSERVER_OUT}>&1; PS1= PS2=; set +o history; export -n TOOLSERVER_ERR; __toolserver_end() { local s=$?; [[ $1 == "$TOOLSERVER_MARKED" ]] && return "$s"; TOOLSERVER_MARKED=$1; printf '\0%s0\0' "$1" >&"$TOOLSERVER_ERR"; printf '\0%sv\0%s\0%s0\0' "$1" "$s" "$1" >&"$TOOLSERVER_OUT"; return "$s"; }

@@ -1,0 +1,484 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// An interpreter takes code and its name on standard input, and marks where the
+// output of that code ends, on both of its streams. The name is a number nobody
+// can guess, so that code does not write the mark by chance:
+//
+//	standard error   output  NUL name 0|1 NUL
+//	standard output  output  NUL name v NUL  value  NUL name 0|1 NUL
+//
+// 1 says that the code failed.
+
+//go:embed drivers/python.py
+var pythonDriver string
+
+//go:embed drivers/node.js
+var nodeDriver string
+
+//go:embed drivers/bash.sh
+var bashDriver string
+
+// A Language is what an interpreter understands.
+type Language struct {
+	Name    string
+	Program string
+
+	args    []string
+	prelude string
+	request func(name, code string) string
+	mark    func(name string) string // asks for the mark again; nil where it is never lost
+	status  bool                     // the value is an exit status
+}
+
+// Languages returns those there are.
+func Languages() []Language {
+	mark := func(name string) string { return "__toolserver_end " + name + "\n" }
+	framed := func(name, code string) string { return name + "\x00" + code + "\x00" }
+	return []Language{
+		{Name: "python", Program: "python3", args: []string{"-c", pythonDriver}, request: framed},
+		{Name: "node", Program: "node", args: []string{"-e", nodeDriver}, request: framed},
+		{
+			// An interactive shell goes on after an interrupt. What it says of that it
+			// has no terminal is nobody's business.
+			Name: "bash", Program: "bash",
+			args:    []string{"-c", `exec {TOOLSERVER_ERR}>&2 2>/dev/null; export TOOLSERVER_ERR; exec bash --norc --noprofile --noediting +H -i`},
+			prelude: bashDriver,
+			request: func(name, code string) string {
+				return "eval '" + strings.ReplaceAll(code, "'", `'\''`) + "' </dev/null\n" + mark(name)
+			},
+			mark:   mark,
+			status: true,
+		},
+	}
+}
+
+const (
+	// interruptPatience is how long an interpreter has to come back when it is
+	// interrupted.
+	interruptPatience = time.Second
+
+	// interpreterIdle is how long one is kept that nobody uses.
+	interpreterIdle = 30 * time.Minute
+
+	// maxBetween is how much is kept of what is written between two calls.
+	maxBetween = 64 << 10
+)
+
+var errIdle = errors.New("not used for a long time")
+
+// interpreter is a process that runs one piece of code after the other.
+type interpreter struct {
+	x      *Running
+	expiry *time.Timer // guarded by the slot
+
+	mu      sync.Mutex
+	current *evaluation // nil between calls
+	between []byte
+}
+
+// slot is where the interpreter of a language is, or is not yet. Who holds it
+// uses it.
+type slot struct {
+	held chan struct{}
+	it   *interpreter
+}
+
+func (s *slot) acquire(ctx context.Context) error {
+	select {
+	case s.held <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slot) release() { <-s.held }
+
+// slotOf returns the slot of a language.
+func (r *Room) slotOf(language string) *slot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.interpreters[language]
+	if s == nil {
+		if r.interpreters == nil {
+			r.interpreters = make(map[string]*slot)
+		}
+		s = &slot{held: make(chan struct{}, 1)}
+		r.interpreters[language] = s
+	}
+	return s
+}
+
+// stopInterpreters ends the interpreters of a room that is closed: no call uses
+// them any more.
+func (r *Room) stopInterpreters() {
+	r.mu.Lock()
+	list := r.interpreters
+	r.interpreters = nil
+	r.mu.Unlock()
+	for _, s := range list {
+		s.held <- struct{}{}
+		s.stop(errSessionEnds)
+		s.release()
+	}
+}
+
+// stop ends the interpreter, if there is one, and returns when it is gone.
+func (s *slot) stop(cause error) {
+	if s.it == nil {
+		return
+	}
+	s.it.expiry.Stop()
+	s.it.x.Stop(cause)
+	<-s.it.x.Done()
+	s.it = nil
+}
+
+// Evaluate runs code with the interpreter of a language, which keeps what the
+// code defined for the next call; restart begins with a new one. The result has
+// the output of the code and the value of its last expression. When ctx is done
+// the code is interrupted; an interpreter that does not come back is ended.
+func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code string, restart bool, out tools.Sink) (tools.Result, error) {
+	s := r.slotOf(l.Name)
+	if err := s.acquire(ctx); err != nil {
+		return tools.Result{}, err
+	}
+	defer s.release()
+	if restart {
+		s.stop(context.Canceled)
+	}
+	started, err := r.ensure(ctx, s, l)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	it := s.it
+	it.expiry.Stop()
+	e := newEvaluation(r, env, l, out)
+	result, err := it.evaluate(ctx, e, code)
+	if it.ended() {
+		s.stop(context.Canceled)
+	} else {
+		it.expiry.Reset(interpreterIdle)
+	}
+	result.Details, _ = json.Marshal(evaluationDetails{
+		Value: e.valueText(), Started: started, StateKept: s.it != nil, DurationMS: time.Since(e.begun).Milliseconds(),
+	})
+	return result, err
+}
+
+type evaluationDetails struct {
+	Value      string `json:"value,omitempty"`
+	Started    bool   `json:"started"`    // a new interpreter was
+	StateKept  bool   `json:"state_kept"` // for the next call
+	DurationMS int64  `json:"duration_ms"`
+}
+
+// ensure has an interpreter in the slot, and reports whether it was started.
+func (r *Room) ensure(ctx context.Context, s *slot, l Language) (started bool, err error) {
+	if s.it != nil && s.it.ended() {
+		s.stop(nil)
+	}
+	if s.it != nil {
+		return false, nil
+	}
+	it := new(interpreter)
+	it.x, err = r.Start(Command{
+		Path: l.Program, Args: l.args, Dir: ".", Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true,
+	}, it.take)
+	if err != nil {
+		return false, err
+	}
+	it.expiry = time.AfterFunc(interpreterIdle, func() {
+		select {
+		case s.held <- struct{}{}:
+			if s.it == it {
+				s.stop(errIdle)
+			}
+			s.release()
+		default: // it is used
+		}
+	})
+	s.it = it
+	if _, err := it.x.Write(ctx, []byte(l.prelude)); err != nil {
+		s.stop(err) // nobody knows how much of it was read
+		return true, err
+	}
+	return true, nil
+}
+
+func (it *interpreter) ended() bool {
+	select {
+	case <-it.x.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// take gets all that the interpreter writes.
+func (it *interpreter) take(stream tools.Stream, data []byte) {
+	it.mu.Lock()
+	e := it.current
+	it.mu.Unlock()
+	if e != nil {
+		data = e.feed(stream, data)
+	}
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	it.between = append(it.between, data[:min(len(data), maxBetween-len(it.between))]...)
+}
+
+// evaluate has the interpreter run code.
+func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string) (tools.Result, error) {
+	it.mu.Lock()
+	between := it.between
+	it.between, it.current = nil, e
+	it.mu.Unlock()
+	defer func() {
+		it.mu.Lock()
+		it.current = nil
+		it.mu.Unlock()
+	}()
+	e.before(between)
+	if _, err := it.x.Write(ctx, []byte(e.language.request(e.name, code))); err != nil && ctx.Err() == nil {
+		it.x.Stop(err)
+	}
+	select {
+	case <-e.done:
+		return e.result(""), e.verdict()
+	case <-it.x.Done():
+		return e.result(""), it.lost()
+	case <-e.tooMuch:
+		kept := it.interrupt(ctx, e)
+		return e.result(kept), tools.Failf("output_limit", "The code was interrupted: it wrote more than the %s of output it may. %s", size(uint64(e.maxOutput)), kept)
+	case <-ctx.Done():
+		return e.result(it.interrupt(ctx, e)), ctx.Err()
+	}
+}
+
+// interrupt has the code stop, and says what became of the interpreter.
+func (it *interpreter) interrupt(ctx context.Context, e *evaluation) string {
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptPatience)
+	defer cancel()
+	again := time.NewTicker(interruptPatience / 8)
+	defer again.Stop()
+	for signal := true; !it.ended(); signal = !signal {
+		// A child that is just being made may miss the signal, and a shell forgets
+		// the line that it was about to read.
+		if signal {
+			it.x.Signal(syscall.SIGINT)
+		} else if e.language.mark != nil {
+			it.x.Write(patience, []byte(e.language.mark(e.name)))
+		}
+		select {
+		case <-e.done:
+			return "The code was interrupted; what was defined before is kept."
+		case <-again.C:
+		case <-it.x.Done():
+		case <-patience.Done():
+			it.x.Stop(context.Canceled)
+			<-it.x.Done()
+		}
+	}
+	return "The code could not be interrupted, so the interpreter was ended: what was defined is lost, and the next call begins with a new one."
+}
+
+// lost says that, and why, the interpreter has ended by itself.
+func (it *interpreter) lost() error {
+	outcome, err := it.x.Wait()
+	if err != nil {
+		return notExecuted(it.x.command, err)
+	}
+	state := State{Outcome: outcome}
+	return tools.Failf("interpreter_ended", "The interpreter %s, so what was defined is lost. The next call begins with a new one.", strings.TrimSuffix(state.String(), "."))
+}
+
+// evaluation is one piece of code that runs.
+type evaluation struct {
+	name      string
+	language  Language
+	begun     time.Time
+	out       tools.Sink
+	maxOutput int64
+
+	// What follows is for who feeds it, until done.
+	transcript transcript
+	streams    [2]markedStream
+	written    int64
+	value      []byte
+	failed     bool
+
+	overOnce sync.Once
+	tooMuch  chan struct{}
+	done     chan struct{}
+}
+
+// markedStream is one of the streams, up to its mark.
+type markedStream struct {
+	held    []byte // what may be the beginning of a mark
+	mask    *output.MaskStream
+	inValue bool
+	ended   bool
+}
+
+func newEvaluation(r *Room, env tools.Env, l Language, out tools.Sink) *evaluation {
+	var random [16]byte
+	rand.Read(random[:])
+	config := &r.rooms.config
+	e := &evaluation{
+		name: hex.EncodeToString(random[:]), language: l, begun: time.Now(), out: out, maxOutput: config.MaxOutput,
+		transcript: transcript{window: output.NewWindow(config.Shown), limit: config.Shown, artifacts: env.Artifacts},
+		tooMuch:    make(chan struct{}), done: make(chan struct{}),
+	}
+	for i := range e.streams {
+		e.streams[i].mask = config.Masker.Stream()
+	}
+	return e
+}
+
+// before takes what was written since the last call.
+func (e *evaluation) before(data []byte) {
+	if len(data) > 0 {
+		s := &e.streams[0]
+		e.give(tools.Stdout, s.mask.Flush(s.mask.Append(nil, data)))
+	}
+}
+
+// feed takes output, and returns what comes behind the mark.
+func (e *evaluation) feed(stream tools.Stream, data []byte) (rest []byte) {
+	s := &e.streams[stream-tools.Stdout]
+	if s.ended {
+		return data
+	}
+	mark := []byte("\x00" + e.name)
+	data = append(s.held, data...)
+	s.held = nil
+	for !s.ended {
+		i := bytes.Index(data, mark)
+		if i < 0 || len(data) < i+len(mark)+2 {
+			if i < 0 {
+				i = len(data) - partial(data, mark)
+			}
+			e.emit(s, stream, data[:i])
+			s.held = bytes.Clone(data[i:])
+			return nil
+		}
+		e.emit(s, stream, data[:i])
+		kind := data[i+len(mark)]
+		data = data[i+len(mark)+2:]
+		switch kind {
+		case 'v':
+			s.inValue = true
+		default:
+			s.ended = true
+			e.failed = e.failed || kind == '1'
+			e.give(stream, s.mask.Flush(nil))
+		}
+	}
+	if e.streams[0].ended && e.streams[1].ended {
+		close(e.done)
+	}
+	return data
+}
+
+// partial returns how many bytes at the end of data may be the beginning of mark.
+func partial(data, mark []byte) int {
+	for n := min(len(data), len(mark)-1); n > 0; n-- {
+		if bytes.HasPrefix(mark, data[len(data)-n:]) {
+			return n
+		}
+	}
+	return 0
+}
+
+func (e *evaluation) emit(s *markedStream, stream tools.Stream, data []byte) {
+	if s.inValue {
+		e.value = append(e.value, data...)
+		return
+	}
+	e.written += int64(len(data))
+	if e.maxOutput > 0 && e.written > e.maxOutput {
+		e.overOnce.Do(func() { close(e.tooMuch) })
+		return
+	}
+	e.give(stream, s.mask.Append(nil, data))
+}
+
+// give hands on what is masked.
+func (e *evaluation) give(stream tools.Stream, data []byte) {
+	if len(data) > 0 {
+		e.transcript.write(stream, data)
+		e.out.Emit(tools.Output{Stream: stream, Data: data})
+	}
+}
+
+// valueText returns the value, masked, and as much of it as a model is shown.
+func (e *evaluation) valueText() string {
+	if e.language.status {
+		return ""
+	}
+	mask := e.streams[0].mask
+	window := output.NewWindow(e.transcript.limit)
+	window.Write(mask.Flush(mask.Append(nil, e.value)))
+	return window.Text()
+}
+
+// result returns what the code wrote, its value, and a remark. Nothing is fed
+// any more.
+func (e *evaluation) result(remark string) tools.Result {
+	var result tools.Result
+	add := func(text string) {
+		if text != "" {
+			result.Content = append(result.Content, tools.Text(text))
+		}
+	}
+	text := e.transcript.window.Text()
+	value := e.valueText()
+	if text != "" && value != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	add(text)
+	if e.transcript.artifact != nil {
+		result.Content = append(result.Content, e.transcript.artifact.Close())
+	}
+	if value != "" {
+		add("=> " + value)
+	}
+	add(remark)
+	if len(result.Content) == 0 {
+		add("(The code wrote nothing, and has no value.)")
+	}
+	return result
+}
+
+// verdict returns why the code failed; nil if it did not.
+func (e *evaluation) verdict() error {
+	switch {
+	case e.language.status && string(e.value) != "0":
+		return tools.Failf("exit_status", "The last command ended with exit status %s. What was defined is kept.", e.value)
+	case e.failed:
+		return tools.Failf("exception", "The code ended with an exception, which is above. What was defined is kept.")
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/shell"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+//go:embed repl.md
+var replDoc string
+
+type replInput struct {
+	Language  string `json:"language" check:"enum=python|node|bash" jsonschema:"whose interpreter runs the code"`
+	Code      string `json:"code" check:"min=1,max=1048576" jsonschema:"what to run; the value of its last expression is returned"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"after how long the code is interrupted; default 120000"`
+	Restart   bool   `json:"restart,omitempty" jsonschema:"forget what was defined and begin with a new interpreter; default false"`
+}
+
+// Timeout is how long the call may run.
+func (in replInput) Timeout() time.Duration { return milliseconds(in.TimeoutMS) }
+
+// Check finds what the schema cannot tell.
+func (in replInput) Check() []tools.Problem {
+	if strings.ContainsRune(in.Code, 0) {
+		return []tools.Problem{{Pointer: "/code", Message: `contains a NUL character, which no code can: write it as \x00 in a string`}}
+	}
+	return nil
+}
+
+// language returns what the input names.
+func (in replInput) language() command.Language {
+	all := command.Languages()
+	return all[slices.IndexFunc(all, func(l command.Language) bool { return l.Name == in.Language })]
+}
+
+// Repl returns the tool that runs code and keeps what it defines.
+func Repl(rooms *command.Rooms) tools.Tool {
+	tool := tools.New(
+		tools.Spec{
+			Name:    "repl",
+			Aliases: []string{"REPL", "execute_code", "run_code"},
+			Label:   "Run code",
+			Summary: "Run Python, JavaScript or bash code in an interpreter that keeps its state.",
+
+			Description:          replDoc,
+			Category:             category,
+			Level:                tools.ReadOnly, // its effects need more
+			Dangerous:            true,
+			RequiredCapabilities: []string{command.Capability},
+			DefaultTimeout:       defaultTimeout,
+			Examples: []tools.Example{
+				{Summary: "Define, and compute", Input: json.RawMessage(`{"language":"python","code":"import statistics\nxs = [1, 2, 4]\nstatistics.mean(xs)"}`)},
+				{Summary: "Begin anew", Input: json.RawMessage(`{"language":"node","code":"1 + 1","restart":true}`)},
+			},
+		},
+		replEffects,
+		func(ctx context.Context, env tools.Env, in replInput, out tools.Sink) (tools.Result, error) {
+			room, err := rooms.Of(env)
+			if err != nil {
+				return tools.Result{}, err
+			}
+			return room.Evaluate(ctx, env, in.language(), in.Code, in.Restart, out)
+		})
+	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in replInput) tools.Preview {
+		return tools.Preview{Kind: tools.PreviewText, Text: fenced(in.Language, in.Code)}
+	})
+}
+
+// replEffects tells that code runs of which nobody knows what it does: what ran
+// before may have given its words another meaning, in bash too.
+func replEffects(env tools.Env, in replInput) []tools.Effect {
+	program := in.language().Program
+	effects := []tools.Effect{{
+		Kind: tools.RunsProgram, Program: program, Argv: []string{program, tools.UnknownWord},
+		Unclear: "it runs code in an interpreter that remembers earlier code",
+	}}
+	if in.Language == "bash" { // as far as it can be told, for rules that deny
+		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.Place{Workspace: env.Workspace.Dir()}))...)
+	}
+	return effects
+}
+
+// fenced returns code as a block of Markdown, whatever is in it.
+func fenced(language, code string) string {
+	fence := "```"
+	for strings.Contains(code, fence) {
+		fence += "`"
+	}
+	return fence + language + "\n" + strings.TrimSuffix(code, "\n") + "\n" + fence
+}
