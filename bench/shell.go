@@ -290,6 +290,11 @@ func readLocally(ctx context.Context, command string, see func([]byte) error) er
 	}
 }
 
+// flood is a command that writes so many bytes of text.
+func flood(size int64) string {
+	return fmt.Sprintf("yes 'a line of text as programs write it' | head -c %d", size)
+}
+
 // commandOutput measures a command that writes very much.
 func (h *harness) commandOutput(ctx context.Context) ([]row, error) {
 	s, err := h.startShell(ctx)
@@ -308,9 +313,6 @@ func (h *harness) commandOutput(ctx context.Context) ([]row, error) {
 	idle, err := h.idleMemory(ctx, s)
 	if err != nil {
 		return nil, err
-	}
-	flood := func(size int64) string {
-		return fmt.Sprintf("yes 'a line of text as programs write it' | head -c %d", size)
 	}
 	own := func(ctx context.Context, size int64) (float64, error) {
 		var bytes int64
