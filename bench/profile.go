@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/toolserver/toolserver/bench/work"
@@ -41,6 +42,12 @@ func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
 				return err
 			}
 		}, 1},
+		{"commands", runTrueAnywhere, shellWorkers},
+		{"command-output", func(s *server) caller {
+			return func(ctx context.Context) error {
+				return bash(ctx, s, "", flood(h.plan.outputSlice), func(*pb.Output) error { return nil })
+			}
+		}, 1},
 	} {
 		path := filepath.Join(dir, p.name+".pprof")
 		if err := profileLoad(ctx, h, p.call, p.workers, path); err != nil {
@@ -51,8 +58,23 @@ func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
 	return nil
 }
 
+// runTrueAnywhere is runTrue in new sessions.
+func runTrueAnywhere(s *server) caller {
+	call := sync.OnceValues(func() (caller, error) {
+		ids, err := sessions(context.Background(), s, shellWorkers)
+		return runTrue(s, ids), err
+	})
+	return func(ctx context.Context) error {
+		call, err := call()
+		if err != nil {
+			return err
+		}
+		return call(ctx)
+	}
+}
+
 func profileLoad(ctx context.Context, h *harness, callOf func(*server) caller, workers int, path string) error {
-	s, err := h.startSubject(ctx)
+	s, err := h.startShell(ctx)
 	if err != nil {
 		return err
 	}

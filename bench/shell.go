@@ -111,50 +111,53 @@ func runTrue(s *server, ids []string) caller {
 	}
 }
 
+// shellServers are those of shellSpeed. Each has as many sessions as run at
+// once: an agent by itself has one, and a server of its own.
+type shellServers struct{ agent, agentOff, many, manyOff, bare, control *server }
+
+func (h *harness) startShells(ctx context.Context) (*shellServers, error) {
+	const off = "TOOLSERVER_SANDBOX_MODE=off"
+	s := new(shellServers)
+	var errs [6]error
+	s.agent, errs[0] = h.startShell(ctx)
+	s.agentOff, errs[1] = h.startShell(ctx, off)
+	s.many, errs[2] = h.startShell(ctx)
+	s.manyOff, errs[3] = h.startShell(ctx, off)
+	s.bare, errs[4] = h.startBare(ctx)
+	s.control, errs[5] = h.startBare(ctx)
+	if err := errors.Join(errs[:]...); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *shellServers) stop() {
+	for _, server := range []*server{s.agent, s.agentOff, s.many, s.manyOff, s.bare, s.control} {
+		if server != nil {
+			server.stop()
+		}
+	}
+}
+
 // shellSpeed measures commands that do nothing: one after another with pauses,
 // and many at once, with and without the sandbox.
 func (h *harness) shellSpeed(ctx context.Context) ([]row, error) {
-	inside, err := h.startShell(ctx)
+	servers, err := h.startShells(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer inside.stop()
-	outside, err := h.startShell(ctx, "TOOLSERVER_SANDBOX_MODE=off")
-	if err != nil {
-		return nil, err
-	}
-	defer outside.stop()
-	bare, err := h.startBare(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer bare.stop()
-	control, err := h.startBare(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer control.stop()
-
-	callers := make(map[*server]caller)
-	for _, s := range []*server{inside, outside, bare, control} {
-		var ids []string
-		if s == inside || s == outside {
-			if ids, err = sessions(ctx, s, shellWorkers); err != nil {
-				return nil, err
-			}
+	defer servers.stop()
+	callers := map[*server]caller{servers.bare: runTrue(servers.bare, nil), servers.control: runTrue(servers.control, nil)}
+	for s, n := range map[*server]int{servers.agent: 1, servers.agentOff: 1, servers.many: shellWorkers, servers.manyOff: shellWorkers} {
+		ids, err := sessions(ctx, s, n)
+		if err != nil {
+			return nil, err
 		}
 		callers[s] = runTrue(s, ids)
 	}
 	paced := func(s *server) func(context.Context) (float64, error) {
-		call := callers[s]
-		if s == inside || s == outside { // an agent has one session
-			ids, err := sessions(ctx, s, 1)
-			if err != nil {
-				return func(context.Context) (float64, error) { return 0, err }
-			}
-			call = runTrue(s, ids)
-		}
-		return func(ctx context.Context) (float64, error) { return pacedCalls(ctx, call, h.plan.pacedCalls) }
+		return func(ctx context.Context) (float64, error) { return pacedCalls(ctx, callers[s], h.plan.pacedCalls) }
 	}
 	full := func(s *server) func(context.Context) (slice, error) {
 		return func(ctx context.Context) (slice, error) {
@@ -164,10 +167,10 @@ func (h *harness) shellSpeed(ctx context.Context) ([]row, error) {
 	var agent, agentOff sides[float64]
 	var many, manyOff sides[slice]
 	groups := []group{
-		agent.entrants(paced(inside), paced(bare), paced(control)),
-		agentOff.entrants(paced(outside), paced(bare), paced(control)),
-		many.entrants(full(inside), full(bare), full(control)),
-		manyOff.entrants(full(outside), full(bare), full(control)),
+		agent.entrants(paced(servers.agent), paced(servers.bare), paced(servers.control)),
+		agentOff.entrants(paced(servers.agentOff), paced(servers.bare), paced(servers.control)),
+		many.entrants(full(servers.many), full(servers.bare), full(servers.control)),
+		manyOff.entrants(full(servers.manyOff), full(servers.bare), full(servers.control)),
 	}
 	if err := interleave(ctx, 1, groups...); err != nil { // to warm up
 		return nil, err
@@ -287,6 +290,11 @@ func readLocally(ctx context.Context, command string, see func([]byte) error) er
 	}
 }
 
+// flood is a command that writes so many bytes of text.
+func flood(size int64) string {
+	return fmt.Sprintf("yes 'a line of text as programs write it' | head -c %d", size)
+}
+
 // commandOutput measures a command that writes very much.
 func (h *harness) commandOutput(ctx context.Context) ([]row, error) {
 	s, err := h.startShell(ctx)
@@ -305,9 +313,6 @@ func (h *harness) commandOutput(ctx context.Context) ([]row, error) {
 	idle, err := h.idleMemory(ctx, s)
 	if err != nil {
 		return nil, err
-	}
-	flood := func(size int64) string {
-		return fmt.Sprintf("yes 'a line of text as programs write it' | head -c %d", size)
 	}
 	own := func(ctx context.Context, size int64) (float64, error) {
 		var bytes int64

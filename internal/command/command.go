@@ -242,7 +242,7 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 }
 
 const (
-	bufferSize = 64 << 10
+	bufferSize = 64_000 // what fills events of 32,000 bytes
 	maxKept    = 2 * bufferSize
 )
 
@@ -253,10 +253,14 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 func (x *Running) copy(o outlet) {
 	mask := x.room.rooms.config.Masker.Stream()
 	var masked []byte
-	for {
+	for total, wide := 0, false; ; {
 		buffer, n := readPooled(o.file)
 		if n == 0 {
 			break
+		}
+		if total += n; total > muchOutput && !wide {
+			wide = widen(o.file)
+			total = 0
 		}
 		if x.command.unmasked {
 			x.give(o.stream, buffer[:n], int64(n))
@@ -269,9 +273,20 @@ func (x *Running) copy(o outlet) {
 		if cap(masked) > maxKept {
 			masked = nil
 		}
+		if wide && n < bufferSize {
+			time.Sleep(moment)
+		}
 	}
 	x.give(o.stream, mask.Flush(masked[:0]), 0)
 }
+
+// A command that writes more than muchOutput gets a pipe of widePipe bytes, and
+// what it writes is left there for a moment, so that it is taken in large pieces.
+const (
+	muchOutput = 256 << 10
+	widePipe   = 1 << 20
+	moment     = 500 * time.Microsecond
+)
 
 // readPooled reads once, into a buffer that is taken when there is something to
 // read: a command that writes nothing costs none. It returns 0 at the end.
