@@ -81,6 +81,9 @@ const (
 	// interpreterIdle is how long one is kept that nobody uses.
 	interpreterIdle = 30 * time.Minute
 
+	// maxValue is how long a value may be. Drivers send less.
+	maxValue = 1 << 20
+
 	// maxBetween is how much is kept of what is written between two calls.
 	maxBetween = 64 << 10
 )
@@ -253,14 +256,17 @@ func (it *interpreter) take(stream tools.Stream, data []byte) {
 func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string) (tools.Result, error) {
 	it.mu.Lock()
 	between := it.between
-	it.between, it.current = nil, e
+	it.between = nil
+	it.mu.Unlock()
+	e.before(between)
+	it.mu.Lock()
+	it.current = e
 	it.mu.Unlock()
 	defer func() {
 		it.mu.Lock()
 		it.current = nil
 		it.mu.Unlock()
 	}()
-	e.before(between)
 	if _, err := it.x.Write(ctx, []byte(e.language.request(e.name, code))); err != nil && ctx.Err() == nil {
 		it.x.Stop(err)
 	}
@@ -357,7 +363,7 @@ func newEvaluation(r *Room, env tools.Env, l Language, out tools.Sink) *evaluati
 	return e
 }
 
-// before takes what was written since the last call.
+// before takes what was written since the last call, before anything is fed.
 func (e *evaluation) before(data []byte) {
 	if len(data) > 0 {
 		s := &e.streams[0]
@@ -414,7 +420,7 @@ func partial(data, mark []byte) int {
 
 func (e *evaluation) emit(s *markedStream, stream tools.Stream, data []byte) {
 	if s.inValue {
-		e.value = append(e.value, data...)
+		e.value = append(e.value, data[:min(len(data), maxValue-len(e.value))]...)
 		return
 	}
 	e.written += int64(len(data))
