@@ -353,7 +353,9 @@ func (x *Running) Wait() (Outcome, error) {
 // Stop ends the command and everything it started, for a reason. The first
 // reason counts. It returns at once.
 func (x *Running) Stop(cause error) {
-	x.cause.CompareAndSwap(nil, &cause)
+	if x.cause.CompareAndSwap(nil, &cause) {
+		x.room.rest()
+	}
 	x.process.Kill()
 }
 

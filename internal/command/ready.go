@@ -22,7 +22,10 @@ const (
 
 	// refillAfter is how long a session must run nothing before a shell is made
 	// ready, readyFor how long that waits, maxReady how many of them there are.
+	// What is stopped is often stopped together with much else, which is to be gone
+	// before new shells begin: hence stoppedFor.
 	refillAfter = 5 * time.Millisecond
+	stoppedFor  = 100 * time.Millisecond
 	readyFor    = time.Minute
 	maxReady    = 16
 )
@@ -72,11 +75,22 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	return x, true
 }
 
+// rest puts off what refill does.
+func (r *Room) rest() {
+	r.rooms.mu.Lock()
+	defer r.rooms.mu.Unlock()
+	r.restUntil = time.Now().Add(stoppedFor)
+}
+
 // refill makes a shell ready, unless a call runs something.
 func (r *Room) refill() {
 	r.rooms.mu.Lock()
-	idle := r.running == r.lasting
+	idle, rest := r.running == r.lasting, time.Until(r.restUntil)
 	r.rooms.mu.Unlock()
+	if rest > 0 {
+		time.AfterFunc(rest, r.refill)
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	readOnly := r.readOnlyNext

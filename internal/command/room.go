@@ -82,9 +82,10 @@ type Room struct {
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
 	prepared  func() error
-	running   int  // guarded by the rooms
-	lasting   int  // of them, those that are part of no call; guarded by the rooms
-	scripts   bool // it has run one; guarded by the rooms
+	running   int       // guarded by the rooms
+	lasting   int       // of them, those that are part of no call; guarded by the rooms
+	scripts   bool      // it has run one; guarded by the rooms
+	restUntil time.Time // before which no shell is made ready; guarded by the rooms
 
 	mu     sync.Mutex
 	dir    string // the working directory that calls keep

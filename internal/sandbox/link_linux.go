@@ -197,6 +197,6 @@ func forget(image []byte) {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(image)))
 	skip := int(-start & uintptr(page-1))
 	if whole := (len(image) - skip) &^ (page - 1); whole > 0 {
-		unix.Madvise(image[skip:skip+whole], unix.MADV_DONTNEED)
+		unix.Madvise(image[skip:skip+whole], unix.MADV_PAGEOUT)
 	}
 }

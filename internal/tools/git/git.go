@@ -294,7 +294,7 @@ func (r *repository) about(without []string) (n notes) {
 		n.add("paths are relative to %s", r.top)
 	}
 	if len(without) > 0 {
-		n.add("%d of the files are left out: they may not be read with others", len(without))
+		n.add("files that may not be read with others are left out: %d", len(without))
 	}
 	return n
 }

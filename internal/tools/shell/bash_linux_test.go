@@ -91,7 +91,8 @@ func TestBash(t *testing.T) {
 		{m{"command": "echo $A-$OPERATOR-$LANG-$TOOLSERVER_TEST_SECRET", "env": m{"A": "b c"}}, "b c-says-C-\n", ""},
 		{m{"command": "cat"}, nothing, ""},
 		{m{"command": "nosuchprogram"}, "bash: line 1: nosuchprogram: command not found\n", "exit_status"},
-		{m{"command": "echo 'unterminated"}, "bash: -c: line 1: unexpected EOF while looking for matching `''\n", "exit_status"},
+		{m{"command": "echo 'unterminated", "env": m{"A": "b"}}, // not in a shell that was ready, which says eval
+			"bash: -c: line 1: unexpected EOF while looking for matching `''\n", "exit_status"},
 		{m{"command": "kill -TERM $$"}, "", "signal"},
 		{m{"command": "cat " + outside}, "cat: " + outside + ": Permission denied\n", "exit_status"},
 		{m{"command": "printf 'a\\x1b[31mred\\x1b[0m\\xff\\n10%%\\r20%%\\n'"}, "ared\uFFFD\n20%\n", ""},
