@@ -25,13 +25,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // TestMain makes this test binary the command itself when it is run under the
 // name toolserver, which is in PATH for scripts and tests.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) != "toolserver" {
+	if name := filepath.Base(os.Args[0]); name != "toolserver" && name != execName {
 		os.Setenv("GORACE", "atexit_sleep_ms=0") // or each command would take a second more
 		for _, entry := range os.Environ() {
 			name, _, _ := strings.Cut(entry, "=")
@@ -40,7 +41,15 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	testscript.Main(m, map[string]func(){"toolserver": main, execName: main})
+	testscript.Main(withHelper{m}, map[string]func(){"toolserver": main, execName: main})
+}
+
+// withHelper runs tests with a helper that was built for them: this binary, which
+// looks for races, cannot be one.
+type withHelper struct{ m *testing.M }
+
+func (w withHelper) Run() int {
+	return sandboxtest.Run(w.m, func(helper string) { os.Setenv("TOOLSERVER_SANDBOX_HELPER", helper) })
 }
 
 func TestScripts(t *testing.T) {
@@ -50,6 +59,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", os.Getenv("GORACE"))
+			env.Setenv("TOOLSERVER_SANDBOX_HELPER", sandboxtest.Helper())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

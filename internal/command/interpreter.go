@@ -95,6 +95,8 @@ type interpreter struct {
 	x      *Running
 	expiry *time.Timer // guarded by the slot
 
+	unsettled bool // it was interrupted; guarded by the slot
+
 	mu      sync.Mutex
 	current *evaluation // nil between calls
 	between []byte
@@ -252,8 +254,26 @@ func (it *interpreter) take(stream tools.Stream, data []byte) {
 	it.between = append(it.between, data[:min(len(data), maxBetween-len(it.between))]...)
 }
 
+// settle runs nothing until nothing is interrupted: a signal that was sent to the
+// code before may still be on its way.
+func (it *interpreter) settle(ctx context.Context, l Language) {
+	for try := 0; it.unsettled && try < 5; try++ {
+		it.unsettled = false // unless this is interrupted too
+		nothing := newEvaluation(it.x.room, tools.Env{}, l, nowhere{})
+		if _, err := it.evaluate(ctx, nothing, ""); err != nil {
+			it.unsettled = true
+		}
+	}
+}
+
+// nowhere is a sink for what nobody is to see.
+type nowhere struct{ tools.Sink }
+
+func (nowhere) Emit(tools.Report) {}
+
 // evaluate has the interpreter run code.
 func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string) (tools.Result, error) {
+	it.settle(ctx, e.language)
 	it.mu.Lock()
 	between := it.between
 	it.between = nil
@@ -299,6 +319,7 @@ func (it *interpreter) interrupt(ctx context.Context, e *evaluation) string {
 		}
 		select {
 		case <-e.done:
+			it.unsettled = true
 			return "The code was interrupted; what was defined before is kept."
 		case <-again.C:
 		case <-it.x.Done():

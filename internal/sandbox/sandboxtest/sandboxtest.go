@@ -21,11 +21,13 @@ const helperVariable = "SANDBOXTEST_HELPER"
 // Main runs the tests of a package with a helper that was built for them. It is
 // called by TestMain.
 func Main(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(Run(m, func(string) {}))
 }
 
-func run(m *testing.M) int {
+// Run runs the tests of a package once ready was told the path of the helper.
+func Run(m *testing.M, ready func(helper string)) int {
 	if helper = os.Getenv(helperVariable); helper != "" {
+		ready(helper)
 		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "sandboxtest")
@@ -40,6 +42,7 @@ func run(m *testing.M) int {
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("building toolserver-exec: %v\n%s", err, out))
 	}
+	ready(helper)
 	return m.Run()
 }
 
