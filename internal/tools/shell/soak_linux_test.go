@@ -35,6 +35,10 @@ func TestSoak(t *testing.T) {
 		sessions[i] = toolstest.Env(t, nil)
 	}
 	commands := []string{"true", "echo hello", "sleep 100 & echo left", "exit 3", "cat /dev/zero | head -c 100000", "sleep 100"}
+	ends := map[string]tools.ExitReason{"sleep 100": tools.Cancelled} // of those that do not exit
+	for _, text := range commands[:len(commands)-1] {
+		ends[text] = tools.Exited
+	}
 	run := func(env tools.Env, n int64) {
 		text := commands[n%int64(len(commands))]
 		input, _ := json.Marshal(m{"command": text})
@@ -48,8 +52,9 @@ func TestSoak(t *testing.T) {
 		if text == "sleep 100" {
 			time.AfterFunc(5*time.Millisecond, cancel)
 		}
-		if result, _ := c.Run(ctx, new(toolstest.Recorder)); result.Exit == nil {
-			t.Errorf("%s: no end", text)
+		result, err := c.Run(ctx, new(toolstest.Recorder))
+		if want := ends[text]; result.Exit == nil || result.Exit.Reason != want {
+			t.Errorf("%s: %+v %v, want %s", text, result.Exit, err, want)
 		}
 	}
 	all := func(runs int64) {
