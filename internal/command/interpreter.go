@@ -76,7 +76,7 @@ func Languages() []Language {
 const (
 	// interruptPatience is how long an interpreter has to come back when it is
 	// interrupted.
-	interruptPatience = time.Second
+	interruptPatience = 4 * time.Second
 
 	// interpreterIdle is how long one is kept that nobody uses.
 	interpreterIdle = 30 * time.Minute
@@ -307,7 +307,7 @@ func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string)
 func (it *interpreter) interrupt(ctx context.Context, e *evaluation) string {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptPatience)
 	defer cancel()
-	again := time.NewTicker(interruptPatience / 8)
+	again := time.NewTicker(interruptPatience / 32)
 	defer again.Stop()
 	for signal := true; !it.ended(); signal = !signal {
 		// A child that is just being made may miss the signal, and a shell forgets
