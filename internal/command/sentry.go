@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -209,27 +210,18 @@ func (s *sentry) note(root *workspace.Dir, name string) (noted, error) {
 func (s *sentry) check(before watch) []string {
 	after := s.look()
 	r := restorer{ws: s.ws, before: before, after: after}
-	for _, place := range sorted(before.places) {
+	for _, place := range slices.Sorted(maps.Keys(before.places)) {
 		r.place(place)
 	}
-	for _, name := range sorted(before.entries) {
+	for _, name := range slices.Sorted(maps.Keys(before.entries)) {
 		r.old(name)
 	}
-	for _, name := range sorted(after.entries) {
+	for _, name := range slices.Sorted(maps.Keys(after.entries)) {
 		if _, known := before.entries[name]; !known {
 			r.fresh(name)
 		}
 	}
 	return r.did
-}
-
-func sorted(m map[string]noted) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // restorer puts back what has changed.

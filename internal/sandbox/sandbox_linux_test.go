@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 )
 
 // helperPath is the helper, built for these tests.
@@ -25,66 +26,22 @@ var helperPath string
 
 // What a copy of the test program is told by its environment.
 const (
-	helperVariable = "TOOLSERVER_TEST_HELPER" // where the helper is
+	helperVariable = sandboxtest.HelperVariable
 	serverVariable = "TOOLSERVER_TEST_SERVER" // be a server, in this directory
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	if helperPath = os.Getenv(helperVariable); helperPath == "" {
-		dir, err := os.MkdirTemp("", "sandbox")
-		if err != nil {
-			panic(err)
+	os.Exit(sandboxtest.Run(m, func(helper string) {
+		helperPath = helper
+		if dir := os.Getenv(serverVariable); dir != "" {
+			serve(dir)
 		}
-		defer os.RemoveAll(dir)
-		os.Chmod(dir, 0o755) // for other users
-		helperPath = filepath.Join(dir, "toolserver-exec")
-		build := exec.Command("go", "build", "-o", helperPath, "github.com/toolserver/toolserver/cmd/toolserver-exec")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			panic(string(out))
-		}
-	}
-	if dir := os.Getenv(serverVariable); dir != "" {
-		serve(dir)
-	}
-	return m.Run()
+	}))
 }
 
 // TestUnprivileged runs the other tests as a user who may do nothing.
 func TestUnprivileged(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("these are run by a user without privileges")
-	}
-	// The program is where only root may look.
-	dir, err := os.MkdirTemp("", "sandbox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "test")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-test.v", "-test.skip=TestPod|GuardStopped") // which take their time
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), helperVariable+"="+helperPath, "TMPDIR="+dir, "HOME="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Logf("%d tests passed", bytes.Count(out, []byte("\n--- PASS")))
+	sandboxtest.Unprivileged(t, "", "TestPod|GuardStopped") // which take their time
 }
 
 // place is a jail with a workspace.

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// helperVariable names the helper for tests that other tests run.
-const helperVariable = "SANDBOXTEST_HELPER"
+// HelperVariable names the helper for tests that other tests run.
+const HelperVariable = "SANDBOXTEST_HELPER"
 
 // Main runs the tests of a package with a helper that was built for them. It is
 // called by TestMain.
@@ -26,7 +26,7 @@ func Main(m *testing.M) {
 
 // Run runs the tests of a package once ready was told the path of the helper.
 func Run(m *testing.M, ready func(helper string)) int {
-	if helper = os.Getenv(helperVariable); helper != "" {
+	if helper = os.Getenv(HelperVariable); helper != "" {
 		ready(helper)
 		return m.Run()
 	}
@@ -76,7 +76,7 @@ func Unprivileged(t *testing.T, tests, skip string) {
 	}
 	cmd := exec.Command(path, "-test.v", "-test.run", tests, "-test.skip", skip)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), helperVariable+"="+helper, "TMPDIR="+dir, "HOME="+dir)
+	cmd.Env = append(os.Environ(), HelperVariable+"="+helper, "TMPDIR="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

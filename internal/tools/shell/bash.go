@@ -4,9 +4,11 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,7 +128,7 @@ func (in bashInput) judged() string {
 		return in.Command
 	}
 	var b strings.Builder
-	for _, name := range sortedKeys(in.Env) {
+	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		b.WriteString("export " + name + "=" + shell.Quote(in.Env[name]) + "\n")
 	}
 	return b.String() + in.Command
@@ -161,31 +163,15 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	c := command.Command{
 		Dir: dir, ReadOnly: reads, Quiet: milliseconds(in.QuietTimeoutMS),
 	}
-	for _, name := range sortedKeys(in.Env) {
+	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])
 	}
 	if in.Interactive {
-		c.Terminal = &command.Size{Rows: orDefault(in.Rows, 24), Columns: orDefault(in.Columns, 80)}
+		c.Terminal = &command.Size{Rows: cmp.Or(in.Rows, 24), Columns: cmp.Or(in.Columns, 80)}
 	}
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
 	if in.Background {
 		return startBackground(room, script, milliseconds(in.TimeoutMS))
 	}
 	return room.RunScript(ctx, env, script, out)
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func orDefault(n, other uint16) uint16 {
-	if n == 0 {
-		return other
-	}
-	return n
 }
