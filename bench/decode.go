@@ -53,7 +53,7 @@ func decodeInput(ctx context.Context, h *harness) ([]row, error) {
 		func(context.Context, tools.Env, commandInput, tools.Sink) (tools.Result, error) {
 			return tools.Result{}, nil
 		})
-	schema, err := compile(tool.Spec().InputSchema)
+	schema, err := compile(tool.InputSchema())
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func toolToProto(entry *tools.Entry, view pb.ToolView) *pb.Tool {
 		return m
 	}
 	m.Description, m.Help = spec.Description, spec.Help
-	m.InputSchema, m.ResultSchema = string(spec.InputSchema), string(spec.ResultSchema)
+	m.InputSchema, m.ResultSchema = string(entry.Tool.InputSchema()), string(spec.ResultSchema)
 	for _, e := range spec.Examples {
 		m.Examples = append(m.Examples, &pb.ToolExample{Summary: e.Summary, InputJson: string(e.Input)})
 	}

@@ -92,8 +92,6 @@ func checkSpec(spec Spec) error {
 		return fmt.Errorf("tool %s has no level", spec.Name)
 	case spec.Summary == "" || strings.Contains(spec.Summary, "\n"):
 		return fmt.Errorf("tool %s needs a summary of one line", spec.Name)
-	case spec.InputSchema == nil:
-		return fmt.Errorf("tool %s has no input schema", spec.Name)
 	}
 	return nil
 }

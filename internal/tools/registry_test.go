@@ -31,14 +31,6 @@ func exactly(spec tools.Spec) tools.Tool {
 	})
 }
 
-// withSpec is a tool whose spec says what New would not let it say.
-type withSpec struct {
-	tools.Tool
-	spec tools.Spec
-}
-
-func (t withSpec) Spec() tools.Spec { return t.spec }
-
 // names lists what a registry has.
 func names(r *tools.Registry) string {
 	entries, _ := r.All()
@@ -142,7 +134,6 @@ func TestRegistryRefusesAll(t *testing.T) {
 		{"a negative level", []tools.Tool{with(func(s *tools.Spec) { s.Level = -1 })}, []string{"tool fine has no level"}},
 		{"no summary", []tools.Tool{with(func(s *tools.Spec) { s.Summary = "" })}, []string{"tool fine needs a summary"}},
 		{"two lines", []tools.Tool{with(func(s *tools.Spec) { s.Summary = "a\nb" })}, []string{"tool fine needs a summary"}},
-		{"no schema", []tools.Tool{withSpec{tool("fine"), fine}}, []string{"tool fine has no input schema"}},
 		{"a name twice", []tools.Tool{tool("twice"), tool("twice")}, []string{`tools twice and twice both answer to "twice"`}},
 		{"an alias that is a name", []tools.Tool{tool("a", "b"), tool("b")}, []string{`tools a and b both answer to "b"`}},
 		{"an alias of two", []tools.Tool{tool("a", "x"), tool("b", "x")}, []string{`tools a and b both answer to "x"`}},

@@ -95,7 +95,7 @@ func TestSchema(t *testing.T) {
 func TestSchemaOfTool(t *testing.T) {
 	tool := New[edit](Spec{Name: "edit"}, nil, nil)
 	want := `{"type":"object","properties":{"old":{"type":"string"},"new":{"type":"string"}},"required":["old"],"additionalProperties":false}`
-	if got := string(tool.Spec().InputSchema); got != want {
+	if got := string(tool.InputSchema()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

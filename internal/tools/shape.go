@@ -90,10 +90,9 @@ var kinds = [...]struct {
 // times before it has its size.
 var schemas = sync.Pool{New: func() any { return new([]byte) }}
 
-// shapeOf compiles In, a struct or a map. It panics where In cannot be told as
-// a schema; see [Spec.InputSchema] for what can.
-func shapeOf[In any]() *shape {
-	t := reflect.TypeFor[In]()
+// newShape compiles t, a struct or a map. It panics where t cannot be told as a
+// schema; see [Tool.InputSchema] for what can.
+func newShape(t reflect.Type) *shape {
 	s := compile(t, nil, t.String())
 	if s.kind != structKind && s.kind != mapKind || s.pointer {
 		panic(fmt.Sprintf("tools: input type %s is neither a struct nor a map", t))

@@ -6,10 +6,13 @@ package tools
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 )
+
+func shapeOf[In any]() *shape { return newShape(reflect.TypeFor[In]()) }
 
 type tree struct {
 	Children []tree `json:"children"`

@@ -29,16 +29,6 @@ type Spec struct {
 	// Help is more than a model needs up front.
 	Help string
 
-	// InputSchema is the JSON Schema of the input; [New] infers it from the
-	// input type.
-	//
-	// A struct is an object with the fields that have a json tag, in their
-	// order; no other keys are allowed. A field without omitempty or omitzero
-	// is required. The jsonschema tag describes the field; the check tag limits
-	// it: min=N and max=N bound a number, the length of a string in characters,
-	// or the number of items; enum=a|b|c lists the strings allowed.
-	InputSchema json.RawMessage
-
 	// ResultSchema is the JSON Schema of the result's JSON content, or nil where
 	// the result is text.
 	ResultSchema json.RawMessage

@@ -9,6 +9,9 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"reflect"
+	"sync"
 	"time"
 )
 
@@ -17,6 +20,16 @@ import (
 type Tool interface {
 	// Spec describes the tool. It never changes.
 	Spec() Spec
+
+	// InputSchema is the JSON Schema of the input; [New] infers it from the
+	// input type.
+	//
+	// A struct is an object with the fields that have a json tag, in their
+	// order; no other keys are allowed. A field without omitempty or omitzero
+	// is required. The jsonschema tag describes the field; the check tag limits
+	// it: min=N and max=N bound a number, the length of a string in characters,
+	// or the number of items; enum=a|b|c lists the strings allowed.
+	InputSchema() json.RawMessage
 
 	// Decode checks input against the schema and returns the call it asks for
 	// in env. Unknown, duplicate and case-variant keys are errors. An input
@@ -67,58 +80,82 @@ const (
 
 // New returns a tool whose input is the Go type In: it gives the JSON Schema
 // and the decoder, so that neither can say what the other does not. See
-// [Spec.InputSchema] for how a type becomes a schema; an input type may also be
+// [Tool.InputSchema] for how a type becomes a schema; an input type may also be
 // a [Checker]. effects may be nil for a tool that touches nothing.
 //
-// New panics if In has no schema: that is a mistake in the program.
+// The tool panics when it is first used if In has no schema: that is a mistake
+// in the program.
 func New[In any](
 	spec Spec,
 	effects func(env Env, in In) []Effect,
 	run func(ctx context.Context, env Env, in In, out Sink) (Result, error),
 ) Tool {
-	shape := shapeOf[In]()
-	spec.InputSchema = shape.schema
-	return &typed[In]{spec: spec, shape: shape, effects: effects, run: run}
+	t := newTyped(spec, reflect.TypeFor[In]())
+	t.run = func(ctx context.Context, env Env, in any, out Sink) (Result, error) {
+		return run(ctx, env, *in.(*In), out)
+	}
+	if effects != nil {
+		t.effects = func(env Env, in any) []Effect { return effects(env, *in.(*In)) }
+	}
+	return t
 }
 
 // WithPreview returns tool, which [New] made for the same In, with calls that
 // are a [Previewer]. It panics if it is another tool: that is a mistake in the
 // program.
 func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, in In) Preview) Tool {
-	shown := *tool.(*typed[In])
-	shown.preview = preview
-	return &shown
+	shown := tool.(*typed).copyFor(reflect.TypeFor[In]())
+	shown.preview = func(ctx context.Context, env Env, in any) Preview { return preview(ctx, env, *in.(*In)) }
+	return shown
 }
 
-type typed[In any] struct {
+// typed is a tool of [New]. Its functions take a pointer to an In: code that is
+// generic is compiled once for every tool there is.
+type typed struct {
 	spec    Spec
-	shape   *shape
-	effects func(Env, In) []Effect
-	run     func(context.Context, Env, In, Sink) (Result, error)
-	preview func(context.Context, Env, In) Preview // nil where there is none
+	input   reflect.Type
+	shape   func() *shape // compiled when it is first needed: a start needs none
+	effects func(env Env, in any) []Effect
+	run     func(ctx context.Context, env Env, in any, out Sink) (Result, error)
+	preview func(ctx context.Context, env Env, in any) Preview // nil where there is none
 }
 
-func (t *typed[In]) Spec() Spec { return t.spec }
+func newTyped(spec Spec, input reflect.Type) *typed {
+	return &typed{spec: spec, input: input, shape: sync.OnceValue(func() *shape { return newShape(input) })}
+}
 
-func (t *typed[In]) Decode(env Env, input json.RawMessage) (Call, error) {
+// copyFor returns a copy of the tool, whose input must be of this type.
+func (t *typed) copyFor(input reflect.Type) *typed {
+	if t.input != input {
+		panic(fmt.Sprintf("tools: %s takes %s, not %s", t.spec.Name, t.input, input))
+	}
+	c := *t
+	return &c
+}
+
+func (t *typed) Spec() Spec { return t.spec }
+
+func (t *typed) InputSchema() json.RawMessage { return t.shape().schema }
+
+func (t *typed) Decode(env Env, input json.RawMessage) (Call, error) {
 	env.judged = new(judged)
-	c := &typedCall[In]{tool: t, env: env}
-	if err := t.shape.decode(input, &c.in); err != nil {
+	c := &typedCall{tool: t, env: env, in: reflect.New(t.input).Interface()}
+	if err := t.shape().decode(input, c.in); err != nil {
 		return nil, err
 	}
 	if err := check(c.in); err != nil {
 		return nil, err
 	}
 	if t.preview != nil {
-		return shownCall[In]{c}, nil
+		return shownCall{c}, nil
 	}
 	return c, nil
 }
 
-type typedCall[In any] struct {
-	tool *typed[In]
+type typedCall struct {
+	tool *typed
 	env  Env
-	in   In
+	in   any // a pointer to what was decoded
 
 	told    bool
 	effects []Effect
@@ -126,7 +163,7 @@ type typedCall[In any] struct {
 
 // Effects tells the same whenever it is asked: what the first answer resolved
 // is what Run opens.
-func (c *typedCall[In]) Effects() []Effect {
+func (c *typedCall) Effects() []Effect {
 	if !c.told && c.tool.effects != nil {
 		c.effects = c.tool.effects(c.env, c.in)
 	}
@@ -134,23 +171,23 @@ func (c *typedCall[In]) Effects() []Effect {
 	return c.effects
 }
 
-func (c *typedCall[In]) Run(ctx context.Context, out Sink) (Result, error) {
+func (c *typedCall) Run(ctx context.Context, out Sink) (Result, error) {
 	c.Effects()
 	return c.tool.run(ctx, c.env, c.in, out)
 }
 
 // Timeout returns what the input says.
-func (c *typedCall[In]) Timeout() time.Duration {
-	if in, ok := any(c.in).(Timed); ok {
+func (c *typedCall) Timeout() time.Duration {
+	if in, ok := c.in.(Timed); ok {
 		return in.Timeout()
 	}
 	return 0
 }
 
 // shownCall is a typedCall that has a preview.
-type shownCall[In any] struct{ *typedCall[In] }
+type shownCall struct{ *typedCall }
 
-func (c shownCall[In]) Preview(ctx context.Context) Preview {
+func (c shownCall) Preview(ctx context.Context) Preview {
 	c.Effects() // it opens what they name
 	return c.tool.preview(ctx, c.env, c.in)
 }

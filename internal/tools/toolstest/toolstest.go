@@ -35,7 +35,7 @@ func Test(t *testing.T, tool tools.Tool) {
 	t.Helper()
 	env := Env(t, nil)
 	t.Run("spec", func(t *testing.T) { testSpec(t, tool) })
-	t.Run("schema", func(t *testing.T) { testSchema(t, tool.Spec()) })
+	t.Run("schema", func(t *testing.T) { testSchema(t, tool) })
 	t.Run("examples", func(t *testing.T) { testExamples(t, tool, env) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, tool, env) })
 	t.Run("concurrency", func(t *testing.T) { testConcurrency(t, tool, env) })
@@ -79,16 +79,17 @@ func testSpec(t *testing.T, tool tools.Tool) {
 	}
 }
 
-func testSchema(t *testing.T, spec tools.Spec) {
-	if _, err := compile(spec.InputSchema); err != nil {
+func testSchema(t *testing.T, tool tools.Tool) {
+	schema := tool.InputSchema()
+	if _, err := compile(schema); err != nil {
 		t.Errorf("input schema: %v", err)
 	}
 	var got bytes.Buffer
-	if err := json.Indent(&got, spec.InputSchema, "", "  "); err != nil {
+	if err := json.Indent(&got, schema, "", "  "); err != nil {
 		t.Fatal(err)
 	}
 	got.WriteByte('\n')
-	golden := filepath.Join("testdata", spec.Name+".schema.json")
+	golden := filepath.Join("testdata", tool.Spec().Name+".schema.json")
 	if os.Getenv("UPDATE_GOLDEN") == "1" {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
@@ -126,7 +127,7 @@ func compile(schema json.RawMessage) (*jsonschema.Schema, error) {
 }
 
 func testExamples(t *testing.T, tool tools.Tool, env tools.Env) {
-	schema, err := compile(tool.Spec().InputSchema)
+	schema, err := compile(tool.InputSchema())
 	if err != nil {
 		t.Skip("there is no schema to hold them against")
 	}
