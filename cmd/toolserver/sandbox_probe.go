@@ -31,9 +31,10 @@ const (
 // selfTest tries what commands must not be able to do, logs and exports what
 // holds, and fails if something required does not.
 func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry) error {
-	checks, capabilities, err := c.probe(context.Background())
+	checks, err := c.probeApart()
 	if err != nil {
-		return err
+		logger.Warn("the sandbox could not be tried: toolserver sandbox probe tells more", zap.Error(err))
+		return fmt.Errorf("the sandbox could not be tried: %w", err)
 	}
 	values := make([][]string, len(checks))
 	var failed, weak []string
@@ -48,16 +49,41 @@ func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry)
 		}
 	}
 	registry.Facts("toolserver_sandbox_check", "What the self-test of the sandbox found; always 1.", []string{"check", "holds"}, values)
-	fields := []zap.Field{
-		zap.Int("checks", len(checks)), zap.Int("landlock", capabilities.Landlock), zap.Bool("signal_scope", capabilities.Scope),
-		zap.Strings("failed", failed), zap.Strings("weak", weak),
-	}
+	fields := []zap.Field{zap.Int("checks", len(checks)), zap.Strings("failed", failed), zap.Strings("weak", weak)}
 	if len(failed) == 0 {
 		logger.Info("the sandbox holds", fields...)
 		return nil
 	}
 	logger.Warn("the sandbox does not hold: toolserver sandbox probe tells more", fields...)
 	return fmt.Errorf("the sandbox does not hold, and sandbox.mode is %s: %s; toolserver sandbox probe tells more", c.Mode, strings.Join(failed, ", "))
+}
+
+// probeApart runs the self-test in a process of its own, which takes with it what
+// it needed in memory: a server would keep that for as long as it lives.
+func (c *sandboxConfig) probeApart() ([]sandbox.Check, error) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	process, err := os.StartProcess("/proc/self/exe", []string{"toolserver", "sandbox", "probe", "--json"}, &os.ProcAttr{
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"),
+			envOf("sandbox.mode") + "=" + c.Mode.String(), envOf("sandbox.helper") + "=" + c.Helper,
+		},
+		Files: []*os.File{nil, in, os.Stderr},
+	})
+	in.Close()
+	if err != nil {
+		return nil, err
+	}
+	out.SetReadDeadline(time.Now().Add(selfTestTime))
+	checks, err := readChecks(out)
+	process.Kill() // which is too late unless it hangs
+	if _, waited := process.Wait(); err == nil {
+		err = waited
+	}
+	return checks, err
 }
 
 // probe runs the self-test in a sandbox of its own.
@@ -140,15 +166,36 @@ func yesNo(b bool) string {
 	return "no"
 }
 
+// A checkLine is a check as JSON.
+type checkLine struct {
+	Check    string `json:"check"`
+	Holds    bool   `json:"holds"`
+	Required bool   `json:"required"`
+	What     string `json:"what"`
+	Answer   string `json:"answer"`
+}
+
 func printChecksJSON(to io.Writer, checks []sandbox.Check) error {
 	encoder := json.NewEncoder(to)
 	for _, check := range checks {
-		err := encoder.Encode(map[string]any{
-			"check": check.Name, "holds": check.Holds, "required": check.Required, "what": check.What, "answer": check.Detail,
-		})
-		if err != nil {
+		if err := encoder.Encode(checkLine{check.Name, check.Holds, check.Required, check.What, check.Detail}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readChecks reads what printChecksJSON wrote. There is always something.
+func readChecks(from io.Reader) ([]sandbox.Check, error) {
+	var checks []sandbox.Check
+	for decoder := json.NewDecoder(from); ; {
+		var line checkLine
+		switch err := decoder.Decode(&line); {
+		case err == io.EOF && len(checks) > 0:
+			return checks, nil
+		case err != nil:
+			return nil, fmt.Errorf("its process did not tell what it found: %w", err)
+		}
+		checks = append(checks, sandbox.Check{Name: line.Check, Holds: line.Holds, Required: line.Required, What: line.What, Detail: line.Answer})
+	}
 }
