@@ -258,7 +258,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := masker.String("value of a file, value of a variable, alice-alice-alice, value of nothing")
+	got := masker().String("value of a file, value of a variable, alice-alice-alice, value of nothing")
 	if want := "[masked: secret], [masked: secret], [masked: secret], value of nothing"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap/zapcore"
@@ -190,7 +191,7 @@ func (c secretConfig) value() (string, error) {
 
 // masker returns what masks secrets in the output of tools: those that are
 // configured, the tokens of callers, and what looks like one.
-func (c *config) masker() (*output.Masker, error) {
+func (c *config) masker() (func() *output.Masker, error) {
 	var values []string
 	for _, s := range c.Secrets {
 		value, err := s.value()
@@ -206,7 +207,7 @@ func (c *config) masker() (*output.Masker, error) {
 		}
 		values = append(values, value)
 	}
-	return output.NewMasker(values), nil
+	return sync.OnceValue(func() *output.Masker { return output.NewMasker(values) }), nil
 }
 
 // authenticator returns what judges credentials.

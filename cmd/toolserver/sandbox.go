@@ -127,7 +127,7 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 }
 
 // rooms returns where commands run.
-func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker *output.Masker) *command.Rooms {
+func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker) *command.Rooms {
 	port, _ := c.proxyPort() // validated
 	l := &c.Limits
 	return command.New(command.Config{

@@ -251,7 +251,7 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // copy gives away what a command writes, as soon as it is there.
 func (x *Running) copy(o outlet) {
-	mask := x.room.rooms.config.Masker.Stream()
+	mask := x.room.rooms.config.Masker().Stream()
 	var masked []byte
 	for total, wide := 0, false; ; {
 		buffer, n := readPooled(o.file)

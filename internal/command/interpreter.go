@@ -379,7 +379,7 @@ func newEvaluation(r *Room, env tools.Env, l Language, out tools.Sink) *evaluati
 		tooMuch:    make(chan struct{}), done: make(chan struct{}),
 	}
 	for i := range e.streams {
-		e.streams[i].mask = config.Masker.Stream()
+		e.streams[i].mask = config.Masker().Stream()
 	}
 	return e
 }

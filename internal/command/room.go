@@ -24,7 +24,7 @@ import (
 // Config is how commands are run.
 type Config struct {
 	Sandbox *sandbox.Sandbox
-	Masker  *output.Masker
+	Masker  func() *output.Masker // asked for when the first command runs
 
 	// Profile is what all commands may reach, besides the workspace and the
 	// private directory of their session.
@@ -68,7 +68,7 @@ func New(config Config) *Rooms {
 		config.Path = DefaultPath
 	}
 	if config.Masker == nil {
-		config.Masker = output.NewMasker(nil)
+		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
 	return &Rooms{config: config, rooms: make(map[tools.Session]*Room)}
 }

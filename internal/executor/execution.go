@@ -159,7 +159,7 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 		if reason := recover(); reason != nil {
 			x.executor.config.Logger.Error("tool panicked",
 				zap.String("execution", x.ID), zap.String("tool", x.Order.Tool),
-				zap.Any("panic", reason), zap.ByteString("stack", debug.Stack()))
+				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
 			x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -263,16 +264,18 @@ func commandTiers(asked []subject) []Tier {
 // runsAnything reports whether to trust a program is to trust every program:
 // shells, interpreters, and programs that run others.
 func runsAnything(program string) bool {
-	return slices.Contains(anything, strings.TrimRight(program, "0123456789.-"))
+	return slices.Contains(anything(), strings.TrimRight(program, "0123456789.-"))
 }
 
-var anything = strings.Fields(`
+var anything = sync.OnceValue(func() []string {
+	return strings.Fields(`
 	sh bash zsh dash ash ksh mksh csh tcsh fish nu pwsh powershell cmd busybox toybox
 	python pypy node nodejs deno tsx perl ruby irb php lua luajit julia tclsh wish expect osascript Rscript R
 	awk gawk mawk nawk jshell scala groovy clojure erl elixir iex ghci runghc
 	sudo doas su runuser pkexec env nohup nice ionice timeout time stdbuf setsid setpriv xargs parallel exec eval command
 	builtin source . trap ssh sshpass mosh watch entr strace ltrace gdb lldb script unshare chroot nsenter flock
 	npx bunx uvx pipx pnpx at batch crontab tmux screen systemd-run docker-compose vim vi ex nvim emacs ed less man`)
+})
 
 // launchers have commands of their own that run whatever they are given: to
 // trust one command is possible, to trust all is not.

@@ -22,7 +22,7 @@ import (
 // it has died. All its commands have the same filter.
 type link struct {
 	sandbox *Sandbox
-	filter  []helper.Instr // none: no filter
+	network Network // of its commands
 
 	mu      sync.Mutex // held while a request is sent
 	socket  int        // -1 while there is no helper
@@ -155,10 +155,10 @@ func (l *link) start() error {
 		process.Wait()
 		leaveGroup(group)
 	}()
-	if len(l.filter) == 0 {
+	if l.sandbox.config.Off {
 		return nil
 	}
-	restrict := helper.Request{Kind: helper.Restrict, Filter: l.filter}
+	restrict := helper.Request{Kind: helper.Restrict, Filter: newFilter(l.network, l.sandbox.landlock)}
 	message, err := restrict.Encode()
 	if err == nil {
 		_, err = sendAll(l.socket, message, nil)

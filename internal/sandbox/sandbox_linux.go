@@ -42,10 +42,7 @@ func Open(config Config) (*Sandbox, error) {
 			s.links[network] = s.links[0] // without a filter they are alike
 			continue
 		}
-		s.links[network] = &link{sandbox: s, socket: -1}
-		if !config.Off {
-			s.links[network].filter = newFilter(Network(network), s.landlock)
-		}
+		s.links[network] = &link{sandbox: s, network: Network(network), socket: -1}
 	}
 	return s, nil
 }

@@ -6,12 +6,13 @@ package shell
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // dangerous are the variables that make programs run other code, look for files
 // elsewhere or talk to somebody else. A star at the end means every name that
 // begins so.
-var dangerous = strings.Fields(`
+var dangerous = wordsOf(`
 	PATH HOME SHELL IFS ENV BASH_ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 SHELLOPTS BASHOPTS BASH_FUNC_* BASH_XTRACEFD
 	BASH_LOADABLES_PATH BASH_CMDS BASH_ALIASES BASH_COMPAT MAIL MAILPATH PWD OLDPWD DIRSTACK CDPATH GLOBIGNORE EXECIGNORE FPATH ZDOTDIR INPUTRC HISTFILE POSIXLY_CORRECT TMPDIR TMOUT
 	PAGER *PAGER EDITOR *EDITOR VISUAL BROWSER *_BROWSER FCEDIT LESS* LV MORE MANOPT MANPATH
@@ -32,23 +33,25 @@ var dangerous = strings.Fields(`
 
 // harmless are the values with which a dangerous variable does nothing. A star
 // stands for every value.
-var harmless = map[string][]string{
-	"PAGER": {"", "cat"}, "GIT_PAGER": {"", "cat"}, "MANPAGER": {"", "cat"}, "SYSTEMD_PAGER": {"", "cat"}, "GH_PAGER": {"", "cat"},
-	"AWS_PAGER": {"", "cat"}, "EDITOR": {"", "true", ":"}, "VISUAL": {"", "true", ":"}, "GIT_EDITOR": {"true", ":"},
-	"GIT_SEQUENCE_EDITOR": {"true", ":"}, "BROWSER": {"", "true"}, "LESS": {"", "-R", "-FRX", "FRX", "-F", "-X"}, "LESSCHARSET": {"utf-8"},
-	"GIT_TERMINAL_PROMPT": {"0", "1"}, "GIT_OPTIONAL_LOCKS": {"0", "1"}, "GIT_MERGE_AUTOEDIT": {"no"}, "GIT_LFS_SKIP_SMUDGE": {"1"},
-	"GIT_PAGER_IN_USE": {"*"}, "GIT_AUTHOR_NAME": {"*"}, "GIT_AUTHOR_EMAIL": {"*"}, "GIT_AUTHOR_DATE": {"*"},
-	"GIT_COMMITTER_NAME": {"*"}, "GIT_COMMITTER_EMAIL": {"*"}, "GIT_COMMITTER_DATE": {"*"},
-	"NODE_ENV": {"*"}, "NODE_NO_WARNINGS": {"*"}, "PYTHONUNBUFFERED": {"*"}, "PYTHONDONTWRITEBYTECODE": {"*"}, "PYTHONHASHSEED": {"*"},
-	"PYTHONIOENCODING": {"*"}, "PYTHONUTF8": {"*"}, "PERL_UNICODE": {"*"}, "CGO_ENABLED": {"0", "1"}, "CARGO_TERM_COLOR": {"*"},
-	"CARGO_INCREMENTAL": {"0", "1"}, "GOTOOLCHAIN": {"local"}, "GOPROXY": {"off"}, "GOFLAGS": {"", "-mod=vendor", "-mod=mod", "-mod=readonly"},
-	"AWS_REGION": {"*"}, "AWS_DEFAULT_REGION": {"*"}, "PIP_DISABLE_PIP_VERSION_CHECK": {"*"}, "NPM_TOKEN": {"*"}, "SSH_ASKPASS": {""},
-	"POSIXLY_CORRECT": {}, "LD_PRELOAD": {""}, "LD_LIBRARY_PATH": {""}, "BASH_ENV": {""}, "ENV": {""}, "RUSTC_WRAPPER": {""},
-}
+var harmless = sync.OnceValue(func() map[string][]string {
+	return map[string][]string{
+		"PAGER": {"", "cat"}, "GIT_PAGER": {"", "cat"}, "MANPAGER": {"", "cat"}, "SYSTEMD_PAGER": {"", "cat"}, "GH_PAGER": {"", "cat"},
+		"AWS_PAGER": {"", "cat"}, "EDITOR": {"", "true", ":"}, "VISUAL": {"", "true", ":"}, "GIT_EDITOR": {"true", ":"},
+		"GIT_SEQUENCE_EDITOR": {"true", ":"}, "BROWSER": {"", "true"}, "LESS": {"", "-R", "-FRX", "FRX", "-F", "-X"}, "LESSCHARSET": {"utf-8"},
+		"GIT_TERMINAL_PROMPT": {"0", "1"}, "GIT_OPTIONAL_LOCKS": {"0", "1"}, "GIT_MERGE_AUTOEDIT": {"no"}, "GIT_LFS_SKIP_SMUDGE": {"1"},
+		"GIT_PAGER_IN_USE": {"*"}, "GIT_AUTHOR_NAME": {"*"}, "GIT_AUTHOR_EMAIL": {"*"}, "GIT_AUTHOR_DATE": {"*"},
+		"GIT_COMMITTER_NAME": {"*"}, "GIT_COMMITTER_EMAIL": {"*"}, "GIT_COMMITTER_DATE": {"*"},
+		"NODE_ENV": {"*"}, "NODE_NO_WARNINGS": {"*"}, "PYTHONUNBUFFERED": {"*"}, "PYTHONDONTWRITEBYTECODE": {"*"}, "PYTHONHASHSEED": {"*"},
+		"PYTHONIOENCODING": {"*"}, "PYTHONUTF8": {"*"}, "PERL_UNICODE": {"*"}, "CGO_ENABLED": {"0", "1"}, "CARGO_TERM_COLOR": {"*"},
+		"CARGO_INCREMENTAL": {"0", "1"}, "GOTOOLCHAIN": {"local"}, "GOPROXY": {"off"}, "GOFLAGS": {"", "-mod=vendor", "-mod=mod", "-mod=readonly"},
+		"AWS_REGION": {"*"}, "AWS_DEFAULT_REGION": {"*"}, "PIP_DISABLE_PIP_VERSION_CHECK": {"*"}, "NPM_TOKEN": {"*"}, "SSH_ASKPASS": {""},
+		"POSIXLY_CORRECT": {}, "LD_PRELOAD": {""}, "LD_LIBRARY_PATH": {""}, "BASH_ENV": {""}, "ENV": {""}, "RUSTC_WRAPPER": {""},
+	}
+})
 
 // integers are the variables of the shell that evaluate what they are given as
 // arithmetic, which can run commands.
-var integers = strings.Fields(`
+var integers = wordsOf(`
 	RANDOM SRANDOM SECONDS LINENO HISTCMD OPTIND OPTERR EPOCHSECONDS EPOCHREALTIME BASH_MONOSECONDS BASHPID BASH_SUBSHELL
 	UID EUID PPID SHLVL COLUMNS LINES COPROC_PID MAILCHECK HISTSIZE HISTFILESIZE FUNCNEST
 `)
@@ -67,13 +70,13 @@ func (a *analysis) risk(name string, value word, s *state) string {
 
 // danger tells why giving a variable a value is dangerous; "" where it is not.
 func danger(name string, value word) string {
-	if slices.Contains(integers, name) && !value.number && !(value.known() && isNumber(value.text)) {
+	if slices.Contains(integers(), name) && !value.number && !(value.known() && isNumber(value.text)) {
 		return "it sets " + name + ", which evaluates its value as arithmetic"
 	}
 	if !isDangerous(name) {
 		return ""
 	}
-	values := harmless[name]
+	values := harmless()[name]
 	if slices.Contains(values, "*") || value.known() && slices.Contains(values, value.text) {
 		return ""
 	}
@@ -89,7 +92,7 @@ func danger(name string, value word) string {
 }
 
 func isDangerous(name string) bool {
-	return slices.ContainsFunc(dangerous, func(pattern string) bool {
+	return slices.ContainsFunc(dangerous(), func(pattern string) bool {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 			return strings.HasPrefix(name, prefix)
 		}

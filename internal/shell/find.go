@@ -6,21 +6,24 @@ package shell
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // findTests are the tests and actions of find that only look, with how many
 // words they take.
-var findTests = map[string]int{
-	"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-iwholename": 1, "-regex": 1, "-iregex": 1, "-regextype": 1,
-	"-type": 1, "-xtype": 1, "-size": 1, "-mtime": 1, "-atime": 1, "-ctime": 1, "-mmin": 1, "-amin": 1, "-cmin": 1,
-	"-perm": 1, "-user": 1, "-group": 1, "-uid": 1, "-gid": 1, "-links": 1, "-inum": 1, "-lname": 1, "-ilname": 1,
-	"-maxdepth": 1, "-mindepth": 1, "-fstype": 1, "-used": 1, "-printf": 1, "-context": 1,
-	"-newermt": 1, "-newerat": 1, "-newerct": 1, "-newerBt": 1,
-	"-empty": 0, "-readable": 0, "-writable": 0, "-executable": 0, "-nouser": 0, "-nogroup": 0, "-true": 0, "-false": 0,
-	"-print": 0, "-print0": 0, "-ls": 0, "-prune": 0, "-quit": 0, "-depth": 0, "-d": 0, "-mount": 0, "-xdev": 0, "-daystart": 0,
-	"-follow": 0, "-noleaf": 0, "-ignore_readdir_race": 0, "-noignore_readdir_race": 0, "-warn": 0, "-nowarn": 0,
-	"-not": 0, "-and": 0, "-or": 0, "-a": 0, "-o": 0, "!": 0, "(": 0, ")": 0, ",": 0, "-help": 0, "--help": 0, "-version": 0, "--version": 0,
-}
+var findTests = sync.OnceValue(func() map[string]int {
+	return map[string]int{
+		"-name": 1, "-iname": 1, "-path": 1, "-ipath": 1, "-wholename": 1, "-iwholename": 1, "-regex": 1, "-iregex": 1, "-regextype": 1,
+		"-type": 1, "-xtype": 1, "-size": 1, "-mtime": 1, "-atime": 1, "-ctime": 1, "-mmin": 1, "-amin": 1, "-cmin": 1,
+		"-perm": 1, "-user": 1, "-group": 1, "-uid": 1, "-gid": 1, "-links": 1, "-inum": 1, "-lname": 1, "-ilname": 1,
+		"-maxdepth": 1, "-mindepth": 1, "-fstype": 1, "-used": 1, "-printf": 1, "-context": 1,
+		"-newermt": 1, "-newerat": 1, "-newerct": 1, "-newerBt": 1,
+		"-empty": 0, "-readable": 0, "-writable": 0, "-executable": 0, "-nouser": 0, "-nogroup": 0, "-true": 0, "-false": 0,
+		"-print": 0, "-print0": 0, "-ls": 0, "-prune": 0, "-quit": 0, "-depth": 0, "-d": 0, "-mount": 0, "-xdev": 0, "-daystart": 0,
+		"-follow": 0, "-noleaf": 0, "-ignore_readdir_race": 0, "-noignore_readdir_race": 0, "-warn": 0, "-nowarn": 0,
+		"-not": 0, "-and": 0, "-or": 0, "-a": 0, "-o": 0, "!": 0, "(": 0, ")": 0, ",": 0, "-help": 0, "--help": 0, "-version": 0, "--version": 0,
+	}
+})
 
 // findFiles are tests of find that look at another file.
 var findFiles = map[string]bool{"-newer": true, "-anewer": true, "-cnewer": true, "-samefile": true, "-newermm": true, "-newerma": true}
@@ -66,7 +69,7 @@ func (c *call) findAction(words []word, roots []word) []word {
 		c.doubt("a word that is not known may be an action")
 		return rest
 	}
-	if n, ok := findTests[w.text]; ok {
+	if n, ok := findTests()[w.text]; ok {
 		n = min(n, len(rest))
 		for _, value := range rest[:n] {
 			if value.many {

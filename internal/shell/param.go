@@ -12,7 +12,7 @@ import (
 
 // untracked are variables that do not keep what they are given, or get something
 // else from the shell itself.
-var untracked = strings.Fields(`
+var untracked = wordsOf(`
 	_ RANDOM SRANDOM SECONDS LINENO EPOCHSECONDS EPOCHREALTIME HISTCMD DIRSTACK FUNCNAME GROUPS PIPESTATUS PWD OLDPWD
 	UID EUID PPID REPLY OPTARG OPTIND OPTERR COLUMNS LINES SHELLOPTS MAPFILE COPROC COPROC_PID COMPREPLY COMP_CWORD
 	COMP_KEY COMP_LINE COMP_POINT COMP_TYPE COMP_WORDBREAKS COMP_WORDS READLINE_ARGUMENT READLINE_LINE READLINE_MARK
@@ -21,7 +21,7 @@ var untracked = strings.Fields(`
 
 // keeps reports whether a variable keeps what a script gives it.
 func keeps(name string) bool {
-	return !strings.HasPrefix(name, "BASH") && !slices.Contains(untracked, name)
+	return !strings.HasPrefix(name, "BASH") && !slices.Contains(untracked(), name)
 }
 
 // numbers are parameters that the shell itself sets to numbers.

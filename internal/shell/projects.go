@@ -6,19 +6,22 @@ package shell
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // tells are the first words with which tools of projects only tell something.
 // Tools that a file of the workspace can exchange for another (go, cargo, yarn)
 // are not here: whatever they are asked, they may run something else first.
-var tells = map[string][]string{
-	"npm":  {"ls", "list", "--version", "-v"},
-	"pip":  {"list", "show", "freeze", "--version", "-V"},
-	"pip3": {"list", "show", "freeze", "--version", "-V"},
-	"gcc":  {"--version"}, "cc": {"--version"}, "clang": {"--version"}, "g++": {"--version"}, "make": {"--version"}, "cmake": {"--version"},
-	"java": {"-version", "--version"}, "javac": {"-version", "--version"}, "docker": {"--version"},
-	"dpkg": {"-l", "-L", "-s", "--version"}, "apt": {"--version"}, "apt-get": {"--version"}, "rpm": {"--version"}, "systemctl": {"--version"},
-}
+var tells = sync.OnceValue(func() map[string][]string {
+	return map[string][]string{
+		"npm":  {"ls", "list", "--version", "-v"},
+		"pip":  {"list", "show", "freeze", "--version", "-V"},
+		"pip3": {"list", "show", "freeze", "--version", "-V"},
+		"gcc":  {"--version"}, "cc": {"--version"}, "clang": {"--version"}, "g++": {"--version"}, "make": {"--version"}, "cmake": {"--version"},
+		"java": {"-version", "--version"}, "javac": {"-version", "--version"}, "docker": {"--version"},
+		"dpkg": {"-l", "-L", "-s", "--version"}, "apt": {"--version"}, "apt-get": {"--version"}, "rpm": {"--version"}, "systemctl": {"--version"},
+	}
+})
 
 // tellsWith are the options that do not change that.
 var tellsWith = []string{"--all", "--json", "--long", "--parseable", "-g", "--global", "--depth=0", "--depth=1", "--prod", "--dev"}
@@ -27,7 +30,7 @@ var tellsWith = []string{"--all", "--json", "--long", "--parseable", "-g", "--gl
 // with which it only tells, and the options that name a file or a program.
 func subcommand(c *call, p *program) {
 	words := c.words[1:]
-	if len(words) > 0 && words[0].known() && slices.Contains(tells[c.base()], words[0].text) {
+	if len(words) > 0 && words[0].known() && slices.Contains(tells()[c.base()], words[0].text) {
 		c.readOnly = !slices.ContainsFunc(words[1:], func(w word) bool {
 			return !w.known() || strings.HasPrefix(w.text, "-") && !slices.Contains(tellsWith, w.text)
 		})

@@ -18,6 +18,11 @@ var programsText string
 // programs is the table of programs by name, read when it is first needed.
 var programs = sync.OnceValue(func() map[string]*program { return readPrograms(programsText) })
 
+// wordsOf returns a list of words, made when it is first needed.
+func wordsOf(text string) func() []string {
+	return sync.OnceValue(func() []string { return strings.Fields(text) })
+}
+
 // A program is what is known of the words of a program.
 type program struct {
 	readOnly  bool   // with the options that are known and do nothing, it changes nothing
