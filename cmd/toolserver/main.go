@@ -10,13 +10,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	runtime.MemProfileRate = 0 // but for servers that show profiles
 	if filepath.Base(os.Args[0]) == execName {
 		beExec()
 	}

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/stack"
 	"github.com/toolserver/toolserver/internal/trace"
 )
 
@@ -103,7 +104,10 @@ func serve(c *config) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == sandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() { c.Sandbox.selfTest(logger, metrics) })
+		time.AfterFunc(selfTestDelay, func() {
+			stack.GrowTo16K()
+			c.Sandbox.selfTest(logger, metrics)
+		})
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/stack"
 	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -32,10 +34,20 @@ func recoverPanics(logger *zap.Logger) link {
 		id := strings.ToLower(rand.Text()[:10])
 		method, _ := grpc.Method(ctx)
 		logger.Error("panic", zap.String("id", id), zap.String("method", method),
-			zap.Any("panic", reason), zap.ByteString("stack", debug.Stack()))
+			zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
 		return status.Errorf(codes.Internal, "internal error %s", id)
 	})
-	return link{recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)}
+	unary, stream := recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)
+	return link{
+		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			stack.GrowTo16K()
+			return unary(ctx, request, info, next)
+		},
+		stream: func(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			stack.GrowTo8K()
+			return stream(server, s, info, next)
+		},
+	}
 }
 
 // telemetry counts every call, writes one line about it to the log and makes a
