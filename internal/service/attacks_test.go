@@ -93,7 +93,7 @@ func shellTool() tools.Tool {
 	}
 	return tools.New(tools.Spec{Name: "shell", Summary: "A tool for tests.", Level: tools.WorkspaceWrite},
 		func(env tools.Env, in input) []tools.Effect {
-			return env.Resolve(shell.Effects(in.Command, shell.Place{Dir: ".", Workspace: env.Workspace.Dir()}))
+			return env.Resolve(shell.Effects(in.Command, shell.PlaceOf(env, "")))
 		},
 		func(context.Context, tools.Env, input, tools.Sink) (tools.Result, error) {
 			return tools.TextResult("ran"), nil

@@ -41,6 +41,10 @@ type analysis struct {
 
 	traps []string // texts to be run at some time
 
+	repositories map[string]bool // directories, and whether they have that of the workspace
+
+	still []int // effects that are as told only where the command changes nothing
+
 	definitions int // of functions, up to now
 
 	scripts int // texts around the one at hand
@@ -140,8 +144,23 @@ func (a *analysis) finish() {
 			a.add(guess(a.traps[i], "a trap runs a text that cannot be followed: "+err.Error())...)
 		}
 	}
+	a.settle()
 	if a.full {
 		a.effects = append(a.effects, unknownProgram("it does more than can be told"))
+	}
+}
+
+// settle takes back what holds only where the command changes nothing, for one
+// that may.
+func (a *analysis) settle() {
+	changes := func(e tools.Effect) bool {
+		return e.Kind == tools.WritesPath || e.Kind == tools.RunsProgram && !e.ReadOnly
+	}
+	if len(a.still) == 0 || !slices.ContainsFunc(a.effects, changes) {
+		return
+	}
+	for _, i := range a.still {
+		a.effects[i].ReadOnly = false
 	}
 }
 

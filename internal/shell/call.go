@@ -21,6 +21,7 @@ type call struct {
 	as       kind
 	unclear  string // why it cannot be told what it does
 	readOnly bool   // it changes nothing by itself
+	still    bool   // so it is only where the whole command changes nothing
 
 	paths
 	ok, fail *state
@@ -136,6 +137,9 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	if at < len(a.effects) {
 		e := &a.effects[at]
 		e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
+		if c.still {
+			a.still = append(a.still, at)
+		}
 	}
 	return c.ok, c.fail
 }

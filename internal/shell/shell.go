@@ -7,8 +7,7 @@
 // The command is parsed as bash reads it and followed from its first statement
 // to its last, through lists, pipes, substitutions, functions, wrappers such as
 // env, xargs and find -exec, and texts given to eval or bash -c. Nothing is run,
-// and nothing is looked up: the answer depends on the command and its [Place]
-// alone. What the answer names is a superset of what would happen. Where only
+// and the answer depends on the command and its [Place] alone. What the answer names is a superset of what would happen. Where only
 // running the command would tell, an effect says so in Unclear; such a command
 // must never pass without a person.
 //
@@ -38,6 +37,16 @@ type Place struct {
 	// Workspace is the absolute path of the workspace. Absolute paths inside it
 	// become relative to it.
 	Workspace string
+
+	// SameRepository reports whether a directory, which is relative to the
+	// workspace, is there and has the repository that the workspace has; nil
+	// where nobody knows of any.
+	SameRepository func(dir string) bool
+}
+
+// PlaceOf is where a command of a call in env would run that begins in dir.
+func PlaceOf(env tools.Env, dir string) Place {
+	return Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
 }
 
 // Effects lists what running command with bash in place would touch. Paths are

@@ -80,7 +80,7 @@ func env(c *call, p *program) {
 				dir, words = words[0], words[1:]
 			}
 			s = s.fork()
-			s.dirs = c.dirs(dir)
+			s.dirs = c.entered(dir)
 			continue
 		case w.text == "-S" || w.text == "-vS" || w.text == "-iS" || w.text == "--split-string" || name == "--split-string" || strings.HasPrefix(w.text, "-S"):
 			text := lit(value)
@@ -143,7 +143,7 @@ func sudo(c *call, p *program) {
 	}
 	s := c.s.fork()
 	if dir, ok := words.has("directory"); ok {
-		s.dirs = c.dirs(dir)
+		s.dirs = c.entered(dir)
 	}
 	if words.flag("shell") {
 		c.doubt("it starts a shell")

@@ -103,7 +103,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in bashInput) []tools.Effect {
 			dir := workdir(rooms, env, in)
-			effects := env.Resolve(shell.Effects(in.judged(), shell.Place{Dir: dir, Workspace: env.Workspace.Dir()}))
+			effects := env.Resolve(shell.Effects(in.judged(), shell.PlaceOf(env, dir)))
 			if !slices.ContainsFunc(effects, changes) {
 				env.Pin("reads", "only")
 			}
