@@ -71,6 +71,7 @@ rules:
 `},
 	"deny-touch":   {pb.Mode_MODE_ALLOW, "rules: [{name: no_touch, action: deny, commands: [touch]}]\n"},
 	"ask":          {pb.Mode_MODE_ASK, ""},
+	"secrets":      {pb.Mode_MODE_ASK, "rules: [{name: secrets, action: ask, reads: [.env, .env.*]}]\n"},
 	"edits":        {pb.Mode_MODE_ACCEPT_EDITS, ""},
 	"builtin":      {pb.Mode_MODE_ALLOW, ""}, // the rules that are built in
 	"shell-allow":  {pb.Mode_MODE_ALLOW, ""},

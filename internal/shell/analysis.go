@@ -41,6 +41,9 @@ type analysis struct {
 
 	traps []string // texts to be run at some time
 
+	printed *found // by the find that was followed last
+	piped   *found // by the part of a pipe that was followed last
+
 	repositories map[string]bool // directories, and whether they have that of the workspace
 
 	still []int // effects that are as told only where the command changes nothing
@@ -160,7 +163,11 @@ func (a *analysis) settle() {
 		return
 	}
 	for _, i := range a.still {
-		a.effects[i].ReadOnly = false
+		if e := &a.effects[i]; e.Kind == tools.RunsProgram {
+			e.ReadOnly = false
+		} else if e.Unclear == "" {
+			e.Unclear = "what the command changes may be among the files it finds"
+		}
 	}
 }
 
@@ -169,6 +176,11 @@ func (a *analysis) add(effects ...tools.Effect) {
 	if len(a.effects)+len(effects) > maxEffects {
 		a.full = true
 		return
+	}
+	for i := range effects {
+		if effects[i].Cut {
+			a.still = append(a.still, len(a.effects)+i)
+		}
 	}
 	a.effects = append(a.effects, effects...)
 }

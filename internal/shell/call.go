@@ -101,6 +101,10 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	}
 	a.started++
 	defer func() { a.started-- }()
+	if slices.ContainsFunc(words, func(w word) bool { return w.cut != "" }) && !(first.known() && programs()[base(first.text)].readsNames()) {
+		words = uncut(words)
+		first = words[0]
+	}
 	if !first.known() || first.text == "" {
 		if reason == "" {
 			reason = "which program is run is not known"

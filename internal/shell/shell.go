@@ -98,7 +98,7 @@ func distinct(effects []tools.Effect) []tools.Effect {
 }
 
 func equal(a, b tools.Effect) bool {
-	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob &&
+	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob && a.Cut == b.Cut &&
 		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Host == b.Host && a.Port == b.Port &&
 		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
 }
