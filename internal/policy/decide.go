@@ -161,7 +161,7 @@ func (s *shared) release() {
 	buffers.Put(s)
 }
 
-func (s *subject) place() place { return place{s.call.Workspace, s.call.Home} }
+func (s *subject) place() place { return s.call.place() }
 
 func (s *subject) sight() *sight {
 	if !s.seen {

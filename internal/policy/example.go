@@ -108,7 +108,7 @@ func (f *exampleFile) call() (*Call, error) {
 	}
 	call := &Call{
 		Principal: f.Principal, Labels: f.Labels, Spec: spec,
-		Level: tools.DangerFullAccess, Mode: tools.ModeAsk, Workspace: "/workspace", Home: "/home/user",
+		Level: tools.DangerFullAccess, Mode: tools.ModeAsk, Workspace: "/workspace", Home: func() string { return "/home/user" },
 	}
 	if f.Input != nil {
 		input, err := json.Marshal(f.Input)

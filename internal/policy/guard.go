@@ -23,7 +23,7 @@ func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call} }
 func (g guard) Protected(path string) bool { return g.policy.Protected(path) }
 
 func (g guard) sight(path string, buffer []string) sight {
-	return place{g.call.Workspace, g.call.Home}.sightAt(path, buffer)
+	return g.call.place().sightAt(path, buffer)
 }
 
 // Cares reports whether a path is protected, for one that is written, or a rule

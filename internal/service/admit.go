@@ -181,7 +181,7 @@ func subjectOf(s *session.Session, entry *tools.Entry, input []byte) *policy.Cal
 	settings := s.Settings()
 	return &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
-		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(),
+		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home,
 		Spec: &entry.Spec, Input: input,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -139,8 +140,22 @@ func (s *Session) Private() (string, error) {
 		return s.private, nil
 	}
 	dir, err := s.store.privateDir()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
 	s.private = dir
 	return dir, err
+}
+
+// Home returns the home directory of what the session runs; "" as long as nobody
+// asked for its private directory, in which it is.
+func (s *Session) Home() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.private == "" {
+		return ""
+	}
+	return filepath.Join(s.private, "home")
 }
 
 // LastUsed returns when the session was last used; a session with an

@@ -755,9 +755,15 @@ func TestPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if home := s.Home(); home != "" {
+		t.Errorf("the home is %s before it is needed", home)
+	}
 	dir, err := s.Private()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if home := s.Home(); filepath.Dir(home) != dir {
+		t.Errorf("the home is %s, want it in %s", home, dir)
 	}
 	if again, _ := s.Private(); again != dir || strings.HasPrefix(dir, s.Workspace.Dir()) {
 		t.Errorf("%s, then %s; the workspace is %s", dir, again, s.Workspace.Dir())

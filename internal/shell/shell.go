@@ -44,9 +44,16 @@ type Place struct {
 	SameRepository func(dir string) bool
 }
 
-// PlaceOf is where a command of a call in env would run that begins in dir.
+// PlaceOf is where a command of a call in env would run that begins in dir. Its
+// home is that of the session.
 func PlaceOf(env tools.Env, dir string) Place {
-	return Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
+	place := Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
+	if env.Session != nil {
+		if _, err := env.Session.Private(); err == nil {
+			place.Home = env.Session.Home()
+		}
+	}
+	return place
 }
 
 // Effects lists what running command with bash in place would touch. Paths are
