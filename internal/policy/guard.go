@@ -37,7 +37,18 @@ func (g guard) Cares(kind tools.EffectKind, path string) bool {
 	if g.policy == nil {
 		return false
 	}
-	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool { return r.action != Allow && r.names(kind, &at) })
+	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool {
+		return r.action != Allow && (r.names(kind, &at) || r.mayForbid(g.call, kind, path))
+	})
+}
+
+// mayForbid reports whether a rule for all paths forbids one by its condition.
+func (r *rule) mayForbid(call *Call, kind tools.EffectKind, path string) bool {
+	if r.selective || r.when == nil || !r.forCaller(call.Principal, call.Labels, call.Spec) {
+		return false
+	}
+	holds, byPath, err := r.when.holds(new(facts), *call, tools.Effect{Kind: kind, Path: path})
+	return err != nil || holds && byPath
 }
 
 // names reports whether a rule that forbids names a path.

@@ -84,6 +84,12 @@ rules:
   - {name: not_by_grep, action: deny, tools: [grep], reads: [logs/]}
   - {name: by_condition, action: deny, tools: [grep, glob], when: 'effect.kind == "reads" && effect.path.endsWith(".cel")'}
 `},
+	"by-condition": {pb.Mode_MODE_ALLOW, `
+rules:
+  - {name: keys, action: deny, when: 'effect.kind == "reads" && effect.path.endsWith(".key")'}
+  - {name: pem, action: ask, reads: [src/], when: 'effect.path.endsWith(".pem")'}
+  - {name: other, action: deny, when: 'input.command.contains("forbidden")'}
+`},
 	"deny-env": {pb.Mode_MODE_ALLOW, "rules: [{name: env, action: deny, reads: [.env]}]\n"},
 }
 
