@@ -152,6 +152,37 @@ func TestFileMode(t *testing.T) {
 	}
 }
 
+// TestOtherNames has a second server write the log by another name.
+func TestOtherNames(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.jsonl")
+	l := open(t, path, Options{MaxBytes: 1000})
+	check := func(name string, link func(string, string) error) {
+		t.Helper()
+		other := filepath.Join(dir, name)
+		if err := link(path, other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(other, Options{}); !errors.Is(err, ErrLocked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	check("linked", os.Symlink)
+	check("the same", os.Link)
+	for range 20 { // into the next file
+		add(t, l, Record{Step: Started})
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(fullFiles(path)) == 0 {
+		t.Fatal("there is no second file")
+	}
+	check("the next", os.Link)
+	mustClose(t, l)
+	mustClose(t, open(t, path, Options{}))
+}
+
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for range 3 {

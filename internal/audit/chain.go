@@ -142,6 +142,10 @@ func (c *chain) rotate() error {
 	if err != nil {
 		return errors.Join(err, os.Rename(full, c.path))
 	}
+	if err := lock(next); err != nil {
+		next.Close()
+		return errors.Join(err, os.Rename(full, c.path))
+	}
 	syncDir(c.path)
 	c.file.Close()
 	c.use(next, 0)
@@ -248,6 +252,9 @@ func (c *chain) open() error {
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", c.path)
+	}
+	if err := lock(f); err != nil {
+		return err
 	}
 	last, whole, torn, err := readEnd(f, info.Size())
 	if err != nil {
@@ -369,14 +376,21 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lock(f); err != nil {
 		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrLocked
-		}
 		return nil, err
 	}
 	return f, nil
+}
+
+// lock locks a file until it is closed. The log itself is locked too, for another
+// server may know it by another name, with another lock file beside it.
+func lock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return err
 }
 
 // syncDir forces the name of a new file to the disk, where the system can.
