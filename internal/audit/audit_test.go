@@ -183,6 +183,52 @@ func TestOtherNames(t *testing.T) {
 	mustClose(t, open(t, path, Options{}))
 }
 
+// TestFileIsTakenAway removes and renames the file that is written, as other
+// programs do that rotate logs.
+func TestFileIsTakenAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, path, Options{})
+	step := func() error {
+		add(t, l, Record{Step: Started})
+		return l.Flush()
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(step())
+	must(os.Rename(path, path+".old"))
+	must(step())
+	must(os.WriteFile(path+".other", []byte("something else\n"), 0o600))
+	must(os.Rename(path, path+".second"))
+	must(os.Rename(path+".other", path))
+	if err := step(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("another file is in its place: %v", err)
+	}
+	must(os.Remove(path))
+	must(step())
+	must(os.Remove(path))
+	must(os.WriteFile(path, nil, 0o600))
+	must(step())
+	mustClose(t, l)
+
+	var v Verifier
+	for _, name := range []string{path + ".old", path + ".second"} {
+		f, err := os.Open(name)
+		must(err)
+		must(v.Read(name, f))
+		must(f.Close())
+	}
+	if report, err := v.Report(); err != nil || report.Records < 4 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if report := verified(t, path); report.First.Seq < 6 || !report.Ended || report.Lost != 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for range 3 {

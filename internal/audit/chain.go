@@ -29,7 +29,9 @@ type chain struct {
 	path    string
 	options Options
 	lock    *os.File
-	file    file // nil where there is only a copy
+	file    file        // nil where there is only a copy
+	named   os.FileInfo // of the file
+	adrift  bool        // the file lost its name
 
 	pending []byte // lines that are not written
 	tip     Head   // of the last line, pending or not
@@ -154,6 +156,46 @@ func (c *chain) rotate() error {
 	return c.writePending()
 }
 
+// follow goes on in a new file where the one that is written lost its name:
+// somebody removed or renamed it, and what is written there may never be seen. A
+// file that is in its place must be empty.
+func (c *chain) follow() error {
+	if c.file == nil || c.named == nil {
+		return nil
+	}
+	there, err := os.Stat(c.path)
+	if err == nil && os.SameFile(there, c.named) {
+		c.adrift = false
+		return nil
+	}
+	if !c.adrift {
+		c.adrift = true
+		c.options.Logger.Error("the audit log was removed or renamed, and goes on in a new file", zap.String("file", c.path), zap.Uint64("after", c.head.Seq))
+		if !c.stuck() { // it has to be the first in the new file
+			c.add(&Record{Step: Continued, Reason: "the file before was removed or renamed by somebody else"})
+		}
+	}
+	if err == nil && there.Size() > 0 {
+		return fmt.Errorf("another file was put in the place of %s: move it out of the way", c.path)
+	}
+	next, err := os.OpenFile(c.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := lock(next); err != nil {
+		next.Close()
+		return err
+	}
+	syncDir(c.path)
+	err = c.sync()
+	if c.file.Close(); err != nil {
+		c.options.Logger.Error("the end of the audit log that was removed may not be on the disk", zap.Error(err))
+	}
+	c.use(next, 0)
+	c.adrift = false
+	return nil
+}
+
 // forget removes full files beyond those that are kept.
 func (c *chain) forget() {
 	if c.options.Keep == 0 {
@@ -200,6 +242,7 @@ func escape(path string) string {
 
 // use makes f the file that is written.
 func (c *chain) use(f *os.File, size int64) {
+	c.named, _ = f.Stat()
 	c.file, c.size, c.rotateAt = f, size, c.options.MaxBytes
 	c.unsynced, c.dirty = true, false // its name may not be on the disk
 	if c.options.wrap != nil {
