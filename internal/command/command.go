@@ -182,7 +182,7 @@ func (x *Running) start() (outputs []outlet, err error) {
 		outputs = []outlet{{tools.Terminal, master}}
 	} else {
 		for _, stream := range []tools.Stream{tools.Stdout, tools.Stderr} {
-			read, write, err := os.Pipe()
+			read, write, err := outputPipe()
 			if err != nil {
 				return nil, err
 			}
