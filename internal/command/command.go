@@ -298,7 +298,7 @@ func readPooled(file *os.File) (buffer *[bufferSize]byte, n int) {
 	err = conn.Read(func(fd uintptr) bool {
 		buffer = buffers.Get().(*[bufferSize]byte)
 		var err error
-		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil {
+		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil || n == 0 {
 			buffers.Put(buffer)
 			n = 0
 		}
