@@ -182,7 +182,7 @@ func (x *Running) start() (outputs []outlet, err error) {
 		outputs = []outlet{{tools.Terminal, master}}
 	} else {
 		for _, stream := range []tools.Stream{tools.Stdout, tools.Stderr} {
-			read, write, err := os.Pipe()
+			read, write, err := outputPipe()
 			if err != nil {
 				return nil, err
 			}
@@ -298,7 +298,7 @@ func readPooled(file *os.File) (buffer *[bufferSize]byte, n int) {
 	err = conn.Read(func(fd uintptr) bool {
 		buffer = buffers.Get().(*[bufferSize]byte)
 		var err error
-		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil {
+		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil || n == 0 {
 			buffers.Put(buffer)
 			n = 0
 		}

@@ -279,7 +279,7 @@ func (r *Room) environ(more []string, terminal bool) []string {
 		"PATH=" + strings.Join(r.rooms.config.Path, ":"),
 		"HOME=" + r.Home(),
 		"TMPDIR=" + r.temp(),
-		"LANG=C.UTF-8",
+		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
 		"TERM=" + term,
 		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
 		// Nobody is there to turn pages or to write messages.

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -273,9 +274,9 @@ func (s *Session) release() {
 	s.Changes.Close()
 	s.Workspace.Close()
 	if s.scratch {
-		removeAll(s.Workspace.Dir())
+		lease.RemoveAll(s.Workspace.Dir())
 	}
 	if private != "" {
-		removeAll(private)
+		lease.RemoveAll(private)
 	}
 }
