@@ -93,11 +93,20 @@ func (env *Env) compile(text string) (*expr, *Type, error) {
 
 // Eval evaluates the program. An error says that there is no answer.
 func (p *Program) Eval(vars Variables) (bool, error) {
-	r := run{vars: vars, left: p.maxCost}
+	left := p.maxCost
+	return p.EvalWithin(vars, &left)
+}
+
+// EvalWithin is Eval within a cost that several evaluations share: it takes from
+// left what the evaluation costs.
+func (p *Program) EvalWithin(vars Variables, left *int) (bool, error) {
+	limit := min(p.maxCost, *left)
+	r := run{vars: vars, left: limit}
 	v := r.eval(p.root)
+	*left -= limit - max(r.left, 0)
 	switch {
 	case r.left < 0:
-		return false, fmt.Errorf("%w of %d", ErrCost, p.maxCost)
+		return false, fmt.Errorf("%w of %d", ErrCost, limit)
 	case v.kind == kindError:
 		return false, v.err()
 	case v.kind != kindBool:

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	maxCost   = 100_000 // steps of one evaluation: some milliseconds at most
-	maxJudged = 1 << 20 // bytes of an input that conditions look at
+	maxCost   = 100_000      // steps of one evaluation: some milliseconds at most
+	maxCosts  = 50 * maxCost // of all evaluations for one call, which may have thousands of effects
+	maxJudged = 1 << 20      // bytes of an input that conditions look at
 )
 
 // A condition is a compiled CEL expression over a call and one of its effects.
@@ -56,7 +57,9 @@ func compileCondition(text string) (*condition, error) {
 // answer might be another for another path. An error says that there is no answer.
 func (c *condition) holds(facts *facts, call Call, effect tools.Effect) (holds, byPath bool, err error) {
 	about := judged{facts: facts, call: call, effect: effect}
-	holds, err = c.program.Eval(&about)
+	left := maxCosts - facts.spent
+	holds, err = c.program.EvalWithin(&about, &left)
+	facts.spent = maxCosts - left
 	return holds, about.byPath, err
 }
 
@@ -65,6 +68,7 @@ type facts struct {
 	read  bool
 	input any
 	err   error
+	spent int // on conditions, up to now
 }
 
 // judged is what a condition is asked about.

@@ -12,6 +12,28 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
+// TestConditionsShareACost has a condition that is dear judge thousands of effects:
+// the call is refused before that takes long.
+func TestConditionsShareACost(t *testing.T) {
+	for _, test := range []struct {
+		effects int
+		want    policy.Action
+	}{{100, policy.Allow}, {20_000, policy.Deny}} {
+		p := must(`version: 1
+rules: [{name: dear, action: deny, when: 'effect.kind == "runs" && input.command.matches("(a|b)*c.*d")'}]
+`)
+		c := call(tools.DangerFullAccess, tools.ModeAllow, tools.WorkspaceWrite, nil)
+		c.Input = []byte(`{"command":"` + strings.Repeat("ab ", 1<<10) + `"}`)
+		for i := range test.effects {
+			c.Effects = append(c.Effects, tools.Effect{Kind: tools.RunsProgram, Program: fmt.Sprint("p", i)})
+		}
+		got := p.Decide(c, nil)
+		if got.Action != test.want || test.want == policy.Deny && !strings.Contains(got.Reason, "costs more than the limit") {
+			t.Errorf("%d effects: %v", test.effects, got.Verdict)
+		}
+	}
+}
+
 func TestConditions(t *testing.T) {
 	for _, test := range []struct {
 		when, input, effect string

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -13,12 +14,13 @@ import (
 type guard struct {
 	policy *Policy
 	call   *Call
+	spent  *atomic.Int64 // on conditions, up to now
 }
 
 // Guard returns what the policy says of single paths that a call touches as part
 // of something larger. The call is kept; its effects and its digest need not be
 // known yet.
-func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call} }
+func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call, new(atomic.Int64)} }
 
 func (g guard) Protected(path string) bool { return g.policy.Protected(path) }
 
@@ -38,16 +40,18 @@ func (g guard) Cares(kind tools.EffectKind, path string) bool {
 		return false
 	}
 	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool {
-		return r.action != Allow && (r.names(kind, &at) || r.mayForbid(g.call, kind, path))
+		return r.action != Allow && (r.names(kind, &at) || g.mayForbid(r, kind, path))
 	})
 }
 
 // mayForbid reports whether a rule for all paths forbids one by its condition.
-func (r *rule) mayForbid(call *Call, kind tools.EffectKind, path string) bool {
-	if r.selective || r.when == nil || !r.forCaller(call.Principal, call.Labels, call.Spec) {
+func (g guard) mayForbid(r *rule, kind tools.EffectKind, path string) bool {
+	if r.selective || r.when == nil || !r.forCaller(g.call.Principal, g.call.Labels, g.call.Spec) {
 		return false
 	}
-	holds, byPath, err := r.when.holds(new(facts), *call, tools.Effect{Kind: kind, Path: path})
+	facts := facts{spent: int(g.spent.Load())}
+	holds, byPath, err := r.when.holds(&facts, *g.call, tools.Effect{Kind: kind, Path: path})
+	g.spent.Store(int64(facts.spent))
 	return err != nil || holds && byPath
 }
 
