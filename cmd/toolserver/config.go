@@ -143,6 +143,12 @@ type commandLimits struct {
 	Shown      size          `yaml:"shown"`
 	PerSession int           `yaml:"per_session"`
 	PerServer  int           `yaml:"per_server"`
+
+	SessionMemory    size          `yaml:"session_memory"`
+	SessionProcesses int           `yaml:"session_processes"`
+	SessionCPU       time.Duration `yaml:"session_cpu"`
+	ServerMemory     size          `yaml:"server_memory"`
+	ServerProcesses  int           `yaml:"server_processes"`
 }
 
 type artifactsConfig struct {
@@ -212,6 +218,9 @@ func defaultConfig() *config {
 				Shown:      30 << 10,
 				PerSession: 32,
 				PerServer:  512,
+
+				SessionMemory:    8 << 30,
+				SessionProcesses: 1024,
 			},
 		},
 		Artifacts: artifactsConfig{

@@ -299,6 +299,11 @@ func (c *config) validateSandbox(fault faultFunc) {
 	within(fault, "sandbox.limits.shown", l.Shown, 1<<10, 1<<20)
 	within(fault, "sandbox.limits.per_session", l.PerSession, 0, 1_000_000)
 	within(fault, "sandbox.limits.per_server", l.PerServer, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_memory", l.SessionMemory, 0, 1<<50)
+	within(fault, "sandbox.limits.session_processes", l.SessionProcesses, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_cpu", l.SessionCPU, 0, 365*day)
+	within(fault, "sandbox.limits.server_memory", l.ServerMemory, 0, 1<<50)
+	within(fault, "sandbox.limits.server_processes", l.ServerProcesses, 0, 1_000_000)
 }
 
 const day = 24 * time.Hour

@@ -147,6 +147,8 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker) 
 		Shown:         int(l.Shown),
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
+		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
+		ServerLimits:  sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
 	})
 }
 

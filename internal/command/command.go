@@ -169,7 +169,7 @@ func (x *Running) start() (outputs []outlet, err error) {
 
 	start := sandbox.Command{
 		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(c.Env, c.Terminal != nil),
-		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Terminal: c.Terminal != nil,
+		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
 		master, slave, err := sandbox.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
@@ -412,11 +412,11 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 			}
 		}
 	case sandbox.OutOfMemory:
-		exit.Reason, exit.Message = tools.OutOfMemory, x.room.rooms.config.memoryMessage()
+		exit.Reason, exit.Message = tools.OutOfMemory, x.room.memoryMessage(end.Group)
 	case sandbox.TooManyProcesses:
-		exit.Reason, exit.Message = tools.ProcessLimit, x.room.rooms.config.processesMessage()
+		exit.Reason, exit.Message = tools.ProcessLimit, x.room.processesMessage(end.Group)
 	case sandbox.OutOfTime:
-		exit.Reason, exit.Message = tools.CPULimit, x.room.rooms.config.cpuMessage()
+		exit.Reason, exit.Message = tools.CPULimit, x.room.cpuMessage(end.Group)
 	case sandbox.FileTooLarge:
 		exit.Reason, exit.Message = tools.FileSizeLimit, x.room.rooms.config.fileMessage()
 	case sandbox.Violation:
