@@ -131,6 +131,24 @@ type sandboxConfig struct {
 	Path    []string      `yaml:"path"`
 	Env     []string      `yaml:"env"`
 	Limits  commandLimits `yaml:"limits"`
+	Kept    keptConfig    `yaml:"kept"`
+	Repl    []replConfig  `yaml:"repl"`
+}
+
+// keptConfig is what is kept between the calls of a session.
+type keptConfig struct {
+	Output      size          `yaml:"output"`
+	EndedOutput size          `yaml:"ended_output"`
+	Ended       int           `yaml:"ended"`
+	Idle        time.Duration `yaml:"interpreter_idle"`
+}
+
+// replConfig is a language of the tool repl.
+type replConfig struct {
+	Language string   `yaml:"language"`
+	Command  []string `yaml:"command"`
+	Mark     string   `yaml:"mark"`
+	Begin    string   `yaml:"begin"`
 }
 
 type commandLimits struct {
@@ -221,6 +239,12 @@ func defaultConfig() *config {
 
 				SessionMemory:    8 << 30,
 				SessionProcesses: 1024,
+			},
+			Kept: keptConfig{
+				Output:      1 << 20,
+				EndedOutput: 4 << 20,
+				Ended:       32,
+				Idle:        30 * time.Minute,
 			},
 		},
 		Artifacts: artifactsConfig{

@@ -51,6 +51,7 @@ type Command struct {
 
 	unmasked bool // whoever takes the output masks it
 	lasting  bool // it is not part of a call
+	joined   bool // what it writes to standard error comes as standard output
 }
 
 // Size is the size of a terminal.
@@ -181,7 +182,11 @@ func (x *Running) start() (outputs []outlet, err error) {
 		x.input = master
 		outputs = []outlet{{tools.Terminal, master}}
 	} else {
-		for _, stream := range []tools.Stream{tools.Stdout, tools.Stderr} {
+		streams := []tools.Stream{tools.Stdout, tools.Stderr}
+		if c.joined {
+			streams = streams[:1]
+		}
+		for _, stream := range streams {
 			read, write, err := os.Pipe()
 			if err != nil {
 				return nil, err
@@ -189,7 +194,7 @@ func (x *Running) start() (outputs []outlet, err error) {
 			theirs, ours = append(theirs, write), append(ours, read)
 			outputs = append(outputs, outlet{stream, read})
 		}
-		start.Stdout, start.Stderr = theirs[1], theirs[2]
+		start.Stdout, start.Stderr = theirs[1], theirs[len(theirs)-1]
 		if c.Input {
 			read, write, err := os.Pipe()
 			if err != nil {

@@ -48,6 +48,11 @@ type Config struct {
 	SessionLimits sandbox.GroupLimits
 	ServerLimits  sandbox.GroupLimits
 
+	// Languages are those of interpreters beside the ones that are always there.
+	Languages []Language
+
+	Kept Kept
+
 	// Shown is how many bytes of output the model gets, from both ends.
 	Shown int
 }
@@ -76,6 +81,7 @@ func New(config Config) *Rooms {
 	if config.Masker == nil {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
+	config.Kept = config.Kept.WithDefaults()
 	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), rooms: make(map[tools.Session]*Room)}
 }
 
