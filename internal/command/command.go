@@ -119,7 +119,7 @@ func (r *Room) note(c Command) watch {
 	if c.ReadOnly {
 		return watch{}
 	}
-	return r.sentry.look()
+	return r.sentry.look(*r.protection.Load())
 }
 
 func newRunning(r *Room, c Command) *Running {
@@ -241,7 +241,7 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	if x.command.ReadOnly {
 		return
 	}
-	if undone := x.room.sentry.check(x.before); len(undone) > 0 {
+	if undone := x.room.sentry.check(x.before, x.command.lasting); len(undone) > 0 {
 		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone)}
 	}
 }
@@ -434,8 +434,8 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 
 // violation says what a sentry had to undo.
 func violation(undone []string) string {
-	return "The command changed what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
-		". The rest of what it did stays. Go on without hooks and without changes to the configuration of git, or have the user make them."
+	return "The command changed what is protected, or what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
+		". The rest of what it did stays. Go on without changing these, without hooks and without changes to the configuration of git, or have the user make them."
 }
 
 func usageOf(end sandbox.End) tools.Usage {

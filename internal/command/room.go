@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/output"
@@ -100,6 +101,8 @@ type Room struct {
 	scripts   bool      // it has run one; guarded by the rooms
 	restUntil time.Time // before which no shell is made ready; guarded by the rooms
 
+	protection atomic.Pointer[tools.Protection] // as the last call was told
+
 	mu     sync.Mutex
 	dir    string // the working directory that calls keep
 	closed bool
@@ -120,6 +123,8 @@ func (r *Rooms) Of(env tools.Env) (*Room, error) {
 	if err := room.prepared(); err != nil {
 		return nil, err
 	}
+	protection := env.Protection()
+	room.protection.Store(&protection)
 	return room, nil
 }
 
