@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openBelow(dir int, path string, flags int) (int, error) { return descend(dir, path, flags, 0) }
+func openBelow(dir int, path string, flags int) (int, error) { return descend(dir, path, flags) }
 
 // List calls yield for every name in the directory, in no order, until it
 // returns false. The name is only good until yield returns. A directory is
