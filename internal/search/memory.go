@@ -17,7 +17,7 @@ import (
 // sync and adopt nothing changes it.
 type memory struct {
 	ws     *workspace.Workspace
-	budget *budget
+	budget *budgets
 	watch  *workspace.Watch
 	top    *workspace.Dir
 	dev    uint64
@@ -105,7 +105,7 @@ const maxNodes = 400_000
 
 // remember reads a workspace. It fails with errCold where the kernel cannot tell
 // of its changes, or where it is too large.
-func remember(ctx context.Context, ws *workspace.Workspace, b *budget) (*memory, error) {
+func remember(ctx context.Context, ws *workspace.Workspace, b *budgets) (*memory, error) {
 	m := &memory{
 		ws: ws, budget: b, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
 		loose: make(map[*fileNode]bool), unsure: make(map[*fileNode]bool),
@@ -138,6 +138,9 @@ func (m *memory) forget() {
 	m.watch.Close()
 	m.top.Close()
 	m.root.eachFile(m.drop)
+	for _, s := range m.segments {
+		m.budget.index.give(s.size())
+	}
 }
 
 // enter lists a directory that was not known, and those below it. It is watched
@@ -296,7 +299,7 @@ func (m *memory) leave(n *dirNode) {
 // drop forgets what was read of a file.
 func (m *memory) drop(f *fileNode) {
 	if f.text != nil {
-		m.budget.give(len(f.text))
+		m.budget.text.give(len(f.text))
 	}
 	if f.binary {
 		m.binaries--
