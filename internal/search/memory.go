@@ -19,6 +19,7 @@ type memory struct {
 	ws     *workspace.Workspace
 	budget *budgets
 	watch  *workspace.Watch
+	mounts *workspace.Mounts
 	top    *workspace.Dir
 	dev    uint64
 
@@ -120,6 +121,11 @@ func remember(ctx context.Context, ws *workspace.Workspace, b *budgets) (*memory
 		m.top.Close()
 		return nil, errCold
 	}
+	if m.mounts, err = ws.NewMounts(); err != nil {
+		m.watch.Close()
+		m.top.Close()
+		return nil, errCold
+	}
 	m.root = &dirNode{path: ".", entered: true}
 	if err = m.enter(ctx, m.root); err == nil {
 		m.arrange()
@@ -136,6 +142,7 @@ func remember(ctx context.Context, ws *workspace.Workspace, b *budgets) (*memory
 // forget gives everything back.
 func (m *memory) forget() {
 	m.watch.Close()
+	m.mounts.Close()
 	m.top.Close()
 	m.root.eachFile(m.drop)
 	for _, s := range m.segments {
@@ -342,7 +349,7 @@ func (m *memory) arrange() {
 // sync brings the memory up to date with everything that had happened when it
 // was called. After errCold and errMissed the memory is of no use.
 func (m *memory) sync(ctx context.Context) error {
-	missed := false
+	missed := m.mounts.Changed()
 	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
 		return errMissed
 	}

@@ -73,6 +73,18 @@ func (w *Watch) Remove(int32) {}
 // Close is never called.
 func (w *Watch) Close() {}
 
+// Mounts would tell of mounts.
+type Mounts struct{}
+
+// NewMounts fails.
+func (w *Workspace) NewMounts() (*Mounts, error) { return nil, errors.ErrUnsupported }
+
+// Close is never called.
+func (m *Mounts) Close() {}
+
+// Changed is never called.
+func (m *Mounts) Changed() bool { return true }
+
 // A Notice is something that happened in a directory.
 type Notice struct {
 	Dir    int32
