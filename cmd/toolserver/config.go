@@ -31,6 +31,7 @@ type config struct {
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Sandbox        sandboxConfig        `yaml:"sandbox"`
+	Search         searchConfig         `yaml:"search"`
 	Artifacts      artifactsConfig      `yaml:"artifacts"`
 	Secrets        []secretConfig       `yaml:"secrets"`
 	Wire           wireConfig           `yaml:"wire"`
@@ -169,6 +170,12 @@ type commandLimits struct {
 	ServerProcesses  int           `yaml:"server_processes"`
 }
 
+type searchConfig struct {
+	MaxText   size          `yaml:"max_text"`
+	MaxIndex  size          `yaml:"max_index"`
+	IdleAfter time.Duration `yaml:"idle_after"`
+}
+
 type artifactsConfig struct {
 	Dir             string        `yaml:"dir"`
 	MaxBytes        size          `yaml:"max_bytes"`
@@ -246,6 +253,11 @@ func defaultConfig() *config {
 				Ended:       32,
 				Idle:        30 * time.Minute,
 			},
+		},
+		Search: searchConfig{
+			MaxText:   256 << 20,
+			MaxIndex:  64 << 20,
+			IdleAfter: 5 * time.Minute,
 		},
 		Artifacts: artifactsConfig{
 			MaxBytes:        256 << 20,

@@ -364,6 +364,10 @@ func (c *config) validateLimits(fault faultFunc) {
 		fault("executions.max_log_bytes", "%s is above executions.log_memory, %s", x.MaxLogBytes, x.LogMemory)
 	}
 
+	within(fault, "search.max_text", c.Search.MaxText, 0, 1<<50)
+	within(fault, "search.max_index", c.Search.MaxIndex, 1<<20, 1<<50)
+	within(fault, "search.idle_after", c.Search.IdleAfter, time.Second, day)
+
 	a := &c.Artifacts
 	within(fault, "artifacts.max_bytes", a.MaxBytes, 1<<10, 1<<50)
 	within(fault, "artifacts.max_session_bytes", a.MaxSessionBytes, 1<<10, 1<<50)

@@ -6,7 +6,6 @@ package tools
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -202,7 +201,7 @@ func (e Env) Path(name string) (string, error) {
 }
 
 // Open opens a file for reading that is among the effects of the call.
-func (e Env) Open(name string) (*os.File, error) {
+func (e Env) Open(name string) (*workspace.Opened, error) {
 	path, err := e.Path(name)
 	if err != nil {
 		return nil, err
