@@ -31,6 +31,7 @@ type config struct {
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Sandbox        sandboxConfig        `yaml:"sandbox"`
+	Search         searchConfig         `yaml:"search"`
 	Artifacts      artifactsConfig      `yaml:"artifacts"`
 	Secrets        []secretConfig       `yaml:"secrets"`
 	Wire           wireConfig           `yaml:"wire"`
@@ -131,6 +132,24 @@ type sandboxConfig struct {
 	Path    []string      `yaml:"path"`
 	Env     []string      `yaml:"env"`
 	Limits  commandLimits `yaml:"limits"`
+	Kept    keptConfig    `yaml:"kept"`
+	Repl    []replConfig  `yaml:"repl"`
+}
+
+// keptConfig is what is kept between the calls of a session.
+type keptConfig struct {
+	Output      size          `yaml:"output"`
+	EndedOutput size          `yaml:"ended_output"`
+	Ended       int           `yaml:"ended"`
+	Idle        time.Duration `yaml:"interpreter_idle"`
+}
+
+// replConfig is a language of the tool repl.
+type replConfig struct {
+	Language string   `yaml:"language"`
+	Command  []string `yaml:"command"`
+	Mark     string   `yaml:"mark"`
+	Begin    string   `yaml:"begin"`
 }
 
 type commandLimits struct {
@@ -143,6 +162,18 @@ type commandLimits struct {
 	Shown      size          `yaml:"shown"`
 	PerSession int           `yaml:"per_session"`
 	PerServer  int           `yaml:"per_server"`
+
+	SessionMemory    size          `yaml:"session_memory"`
+	SessionProcesses int           `yaml:"session_processes"`
+	SessionCPU       time.Duration `yaml:"session_cpu"`
+	ServerMemory     size          `yaml:"server_memory"`
+	ServerProcesses  int           `yaml:"server_processes"`
+}
+
+type searchConfig struct {
+	MaxText   size          `yaml:"max_text"`
+	MaxIndex  size          `yaml:"max_index"`
+	IdleAfter time.Duration `yaml:"idle_after"`
 }
 
 type artifactsConfig struct {
@@ -212,7 +243,21 @@ func defaultConfig() *config {
 				Shown:      30 << 10,
 				PerSession: 32,
 				PerServer:  512,
+
+				SessionMemory:    8 << 30,
+				SessionProcesses: 1024,
 			},
+			Kept: keptConfig{
+				Output:      1 << 20,
+				EndedOutput: 4 << 20,
+				Ended:       32,
+				Idle:        30 * time.Minute,
+			},
+		},
+		Search: searchConfig{
+			MaxText:   256 << 20,
+			MaxIndex:  64 << 20,
+			IdleAfter: 5 * time.Minute,
 		},
 		Artifacts: artifactsConfig{
 			MaxBytes:        256 << 20,

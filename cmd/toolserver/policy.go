@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -43,7 +44,7 @@ every key and is a file to begin with:
 // builtinSpecs describes the tools that are part of the server.
 func builtinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{})) {
+	for _, tool := range builtin(command.New(command.Config{}), search.Config{}) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

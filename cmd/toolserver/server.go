@@ -32,12 +32,12 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms) []tools.Tool {
+func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
 	return slices.Concat(
 		files.Tools(),
 		shell.Tools(rooms),
 		git.Tools(rooms),
-		searchtools.Tools(search.NewPool(search.Config{})),
+		searchtools.Tools(search.NewPool(searched)),
 		turn.Tools(),
 		benchTools(),
 	)
@@ -69,7 +69,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	}
 	rooms := c.Sandbox.rooms(jails, masker)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", builtin(rooms)...); err != nil {
+	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -170,6 +170,14 @@ func (c executionsConfig) executor() executor.Config {
 		ProgressInterval: c.ProgressInterval,
 		Heartbeat:        c.Heartbeat,
 	}
+}
+
+func (c searchConfig) engines() search.Config {
+	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter}
+	if c.MaxText == 0 {
+		config.MaxText = -1 // there 0 is the default
+	}
+	return config
 }
 
 func (c artifactsConfig) store() artifact.Config {

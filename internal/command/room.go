@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/output"
@@ -43,6 +44,16 @@ type Config struct {
 	MaxRunning    int
 	MaxRunningAll int
 
+	// SessionLimits are those of all commands of a session together, background
+	// processes and interpreters included; ServerLimits those of all there are.
+	SessionLimits sandbox.GroupLimits
+	ServerLimits  sandbox.GroupLimits
+
+	// Languages are those of interpreters beside the ones that are always there.
+	Languages []Language
+
+	Kept Kept
+
 	// Shown is how many bytes of output the model gets, from both ends.
 	Shown int
 }
@@ -55,6 +66,7 @@ var DefaultPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/u
 // for concurrent use.
 type Rooms struct {
 	config Config
+	group  *sandbox.Group // of all commands
 
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
@@ -70,12 +82,14 @@ func New(config Config) *Rooms {
 	if config.Masker == nil {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
-	return &Rooms{config: config, rooms: make(map[tools.Session]*Room)}
+	config.Kept = config.Kept.WithDefaults()
+	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), rooms: make(map[tools.Session]*Room)}
 }
 
 // A Room is where the commands of one session run.
 type Room struct {
 	rooms     *Rooms
+	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
 	sentry    sentry
 	jail      *sandbox.Jail
@@ -87,6 +101,8 @@ type Room struct {
 	lasting   int       // of them, those that are part of no call; guarded by the rooms
 	scripts   bool      // it has run one; guarded by the rooms
 	restUntil time.Time // before which no shell is made ready; guarded by the rooms
+
+	protection atomic.Pointer[tools.Protection] // as the last call was told
 
 	mu     sync.Mutex
 	dir    string // the working directory that calls keep
@@ -108,6 +124,8 @@ func (r *Rooms) Of(env tools.Env) (*Room, error) {
 	if err := room.prepared(); err != nil {
 		return nil, err
 	}
+	protection := env.Protection()
+	room.protection.Store(&protection)
 	return room, nil
 }
 
@@ -117,6 +135,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	room := r.rooms[env.Session]
 	if room == nil {
 		room = &Room{rooms: r, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
+		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
 	}
@@ -214,6 +233,9 @@ func (r *Rooms) existing(session tools.Session) *Room {
 // enter counts a command that begins, and refuses it if it is one too many.
 func (r *Room) enter(lasting bool) (leave func(), err error) {
 	all := r.rooms
+	if r.group.Spent() {
+		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(all.config.SessionLimits.CPU))
+	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if limit := all.config.MaxRunningAll; limit > 0 && all.running >= limit {

@@ -24,6 +24,26 @@ func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call, new(atomi
 
 func (g guard) Protected(path string) bool { return g.policy.Protected(path) }
 
+// protection is what an operator protects of a workspace.
+type protection struct {
+	policy *Policy
+	place  place
+}
+
+func (g guard) Protection() tools.Protection {
+	if g.policy == nil || len(g.policy.protected) == 0 {
+		return nil
+	}
+	return protection{g.policy, g.call.place()}
+}
+
+// Protects reports whether a path is one that the operator protects.
+func (p protection) Protects(path string) bool {
+	var buffer [24]string
+	at := p.place.sightAt(path, buffer[:])
+	return p.policy.protectedBy(&at) != ""
+}
+
 func (g guard) sight(path string, buffer []string) sight {
 	return g.call.place().sightAt(path, buffer)
 }

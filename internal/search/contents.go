@@ -17,6 +17,9 @@ type budget struct {
 	used atomic.Int64
 }
 
+// budgets are what all workspaces of a pool share.
+type budgets struct{ text, index budget }
+
 // take reserves n bytes, if there are as many.
 func (b *budget) take(n int) bool {
 	if b.used.Add(int64(n)) > b.max {
@@ -71,7 +74,7 @@ func (m *memory) keep(f *fileNode, text []byte) {
 		return
 	}
 	f.length = len(text)
-	if m.budget.take(len(text)) {
+	if m.budget.text.take(len(text)) {
 		f.text = append(make([]byte, 0, len(text)), text...)
 	}
 }
@@ -138,9 +141,9 @@ func (m *memory) readAll(ctx context.Context) error {
 }
 
 // adopt takes a segment into the memory, unless it would not be worth its
-// size, or its files have changed since it was made.
+// size, there is no room for it, or its files have changed since it was made.
 func (m *memory) adopt(s *segment) {
-	if s.size() > s.text/4 {
+	if s.size() > s.text/4 || !m.budget.index.take(s.size()) {
 		return
 	}
 	m.segments = append(m.segments, s)
@@ -234,6 +237,7 @@ func (m *memory) unindexed() []snapshot {
 				m.loose[b.file] = true
 			}
 		}
+		m.budget.index.give(s.size())
 		return true
 	})
 	bytes := 0

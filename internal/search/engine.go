@@ -20,6 +20,10 @@ type Config struct {
 	// reads files.
 	MaxText int64
 
+	// MaxIndex is how many bytes their indexes may take, of all workspaces of a
+	// pool together; 64 MiB. Text without an index is looked through.
+	MaxIndex int64
+
 	// IdleAfter is how long a workspace is kept in memory that is not searched;
 	// five minutes.
 	IdleAfter time.Duration
@@ -35,7 +39,7 @@ const sweepEvery = 15 * time.Second
 type Engine struct {
 	ws     *workspace.Workspace
 	idle   time.Duration
-	budget *budget
+	budget *budgets
 
 	ctx    context.Context // of what goes on in the background
 	cancel context.CancelFunc
@@ -59,13 +63,18 @@ type Engine struct {
 // New returns an engine for a workspace, which must outlive it. Close it after
 // use.
 func New(ws *workspace.Workspace, config Config) *Engine {
-	return newEngine(ws, config, &budget{max: cmp.Or(config.MaxText, 256<<20)})
+	return newEngine(ws, config, config.budgets())
 }
 
-func newEngine(ws *workspace.Workspace, config Config, b *budget) *Engine {
-	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 5*time.Minute), budget: b, refused: b.max < 0}
+func newEngine(ws *workspace.Workspace, config Config, b *budgets) *Engine {
+	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 5*time.Minute), budget: b, refused: b.text.max < 0}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
+}
+
+// budgets returns what there is to be shared.
+func (c Config) budgets() *budgets {
+	return &budgets{text: budget{max: cmp.Or(c.MaxText, 256<<20)}, index: budget{max: cmp.Or(c.MaxIndex, 64<<20)}}
 }
 
 // Close ends what goes on in the background and drops what is kept in memory.

@@ -17,8 +17,9 @@ import (
 // sync and adopt nothing changes it.
 type memory struct {
 	ws     *workspace.Workspace
-	budget *budget
+	budget *budgets
 	watch  *workspace.Watch
+	mounts *workspace.Mounts
 	top    *workspace.Dir
 	dev    uint64
 
@@ -105,7 +106,7 @@ const maxNodes = 400_000
 
 // remember reads a workspace. It fails with errCold where the kernel cannot tell
 // of its changes, or where it is too large.
-func remember(ctx context.Context, ws *workspace.Workspace, b *budget) (*memory, error) {
+func remember(ctx context.Context, ws *workspace.Workspace, b *budgets) (*memory, error) {
 	m := &memory{
 		ws: ws, budget: b, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
 		loose: make(map[*fileNode]bool), unsure: make(map[*fileNode]bool),
@@ -117,6 +118,11 @@ func remember(ctx context.Context, ws *workspace.Workspace, b *budget) (*memory,
 		return nil, err
 	}
 	if m.watch, err = workspace.NewWatch(); err != nil {
+		m.top.Close()
+		return nil, errCold
+	}
+	if m.mounts, err = ws.NewMounts(); err != nil {
+		m.watch.Close()
 		m.top.Close()
 		return nil, errCold
 	}
@@ -136,8 +142,12 @@ func remember(ctx context.Context, ws *workspace.Workspace, b *budget) (*memory,
 // forget gives everything back.
 func (m *memory) forget() {
 	m.watch.Close()
+	m.mounts.Close()
 	m.top.Close()
 	m.root.eachFile(m.drop)
+	for _, s := range m.segments {
+		m.budget.index.give(s.size())
+	}
 }
 
 // enter lists a directory that was not known, and those below it. It is watched
@@ -296,7 +306,7 @@ func (m *memory) leave(n *dirNode) {
 // drop forgets what was read of a file.
 func (m *memory) drop(f *fileNode) {
 	if f.text != nil {
-		m.budget.give(len(f.text))
+		m.budget.text.give(len(f.text))
 	}
 	if f.binary {
 		m.binaries--
@@ -339,7 +349,7 @@ func (m *memory) arrange() {
 // sync brings the memory up to date with everything that had happened when it
 // was called. After errCold and errMissed the memory is of no use.
 func (m *memory) sync(ctx context.Context) error {
-	missed := false
+	missed := m.mounts.Changed()
 	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
 		return errMissed
 	}

@@ -4,7 +4,6 @@
 package search
 
 import (
-	"cmp"
 	"sync"
 
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -14,7 +13,7 @@ import (
 // is closed. Its methods are safe for concurrent use.
 type Pool struct {
 	config Config
-	budget *budget
+	budget *budgets
 
 	mu      sync.Mutex
 	engines map[*workspace.Workspace]*Engine
@@ -22,7 +21,7 @@ type Pool struct {
 
 // NewPool returns a pool. It needs no end of its own.
 func NewPool(config Config) *Pool {
-	return &Pool{config: config, budget: &budget{max: cmp.Or(config.MaxText, 256<<20)}, engines: make(map[*workspace.Workspace]*Engine)}
+	return &Pool{config: config, budget: config.budgets(), engines: make(map[*workspace.Workspace]*Engine)}
 }
 
 // Engine returns the engine of a workspace.

@@ -395,6 +395,24 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestIndexIsBounded keeps no more of an index than it may, and finds the same
+// without one.
+func TestIndexIsBounded(t *testing.T) {
+	x := newTree(t, 11)
+	for i := range 400 {
+		x.write(fmt.Sprintf("many%d.txt", i), strings.Repeat(fmt.Sprintf("line %d of a text\n", i), 1000))
+	}
+	for _, limit := range []int64{0, 1} { // the default, and next to nothing
+		e := x.warmEngine(search.Config{MaxIndex: limit})
+		if _, _, index := e.Memory(); limit == 1 && index != 0 || limit == 0 && index == 0 {
+			t.Errorf("with a limit of %d the index has %d bytes", limit, index)
+		}
+		if got := answer(t, e, question{pattern: search.Pattern{Text: "line 399 of"}}); len(got) != 1000 || !isWarm(t, e) {
+			t.Errorf("with a limit of %d: %d lines", limit, len(got))
+		}
+	}
+}
+
 // TestUnsure changes files in ways of which the kernel tells nothing.
 func TestUnsure(t *testing.T) {
 	x := newTree(t, 10)

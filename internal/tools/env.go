@@ -6,7 +6,6 @@ package tools
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -53,6 +52,17 @@ type Guard interface {
 	// have to be asked. What it says of a directory it says of everything below.
 	// It returns nil where there is no such path.
 	Withheld(top string, asked bool) func(path string) bool
+
+	// Protection returns what an operator protects, beside the names that always
+	// are; nil where that is nothing.
+	Protection() Protection
+}
+
+// A Protection tells what no call may write. Two that are equal protect the same.
+type Protection interface {
+	// Protects reports whether a path of the workspace is protected, and with it
+	// everything below.
+	Protects(path string) bool
 }
 
 // judged is where the names of a call led when its effects were told.
@@ -81,6 +91,14 @@ func (e Env) ReadsTree(name string) []Effect {
 
 // Protected reports whether a path is one that no call may write.
 func (e Env) Protected(path string) bool { return e.Guard != nil && e.Guard.Protected(path) }
+
+// Protection is [Guard.Protection].
+func (e Env) Protection() Protection {
+	if e.Guard == nil {
+		return nil
+	}
+	return e.Guard.Protection()
+}
 
 // Withheld is [Guard.Withheld] for a directory of ReadsTree.
 func (e Env) Withheld(name string, asked bool) func(path string) bool {
@@ -183,7 +201,7 @@ func (e Env) Path(name string) (string, error) {
 }
 
 // Open opens a file for reading that is among the effects of the call.
-func (e Env) Open(name string) (*os.File, error) {
+func (e Env) Open(name string) (*workspace.Opened, error) {
 	path, err := e.Path(name)
 	if err != nil {
 		return nil, err

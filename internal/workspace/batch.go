@@ -24,6 +24,7 @@ type Batch struct {
 	store  *Changes // nil where nothing is to be undone later
 	record *Record
 	modes  []Change // of directories that were put back, to be set at the end
+	late   *late    // nil where every step is on the disk when it is done
 }
 
 // Begin returns an empty batch. store may be nil.
@@ -57,6 +58,9 @@ func (b *Batch) Write(path string, data []byte, mode fs.FileMode, old File) (Sta
 	if err := b.mkdirs(filepath.Dir(path)); err != nil {
 		return State{}, err
 	}
+	if b.late != nil && !old.Exists() {
+		return b.stage(path, data, mode)
+	}
 	hash := make(chan Hash, 1)
 	go func() { hash <- HashOf(data) }() // while the disk is busy
 	info, err := b.ws.WriteFile(path, data, mode, old.Version)
@@ -73,14 +77,17 @@ func (b *Batch) Write(path string, data []byte, mode fs.FileMode, old File) (Sta
 }
 
 func (b *Batch) mkdirs(path string) error {
-	made, err := b.ws.mkdirs(path)
+	if b.late != nil && b.late.folders[path].path != "" {
+		return nil // it is open
+	}
+	made, err := b.ws.mkdirs(path, b.late)
 	b.made(made)
 	return err
 }
 
 // Mkdir makes a directory and those above it that are missing.
 func (b *Batch) Mkdir(path string) error {
-	made, err := b.ws.Mkdir(path, 0o777)
+	made, err := b.ws.mkdir(path, 0o777, b.late)
 	b.made(made)
 	return err
 }
@@ -319,12 +326,13 @@ func (b *Batch) Commit() *Record {
 func (b *Batch) Rollback() error {
 	var failed []error
 	back := b.ws.Begin(nil, "", "")
+	back.late = newLate()
 	for _, change := range slices.Backward(b.record.Changes) {
 		if err := back.revert(change); err != nil {
 			failed = append(failed, err)
 		}
 	}
-	failed = append(failed, back.settle())
+	failed = append(failed, back.finish(), back.settle())
 	if b.store != nil {
 		b.store.abandon(b.record)
 	}
@@ -336,6 +344,7 @@ func (b *Batch) Rollback() error {
 // it holds a lock of the whole workspace.
 func (w *Workspace) Undo(ctx context.Context, store *Changes, records []*Record) error {
 	b := w.Begin(nil, "", "")
+	b.late = newLate()
 	for _, r := range slices.Backward(records) {
 		if r.Lost != "" {
 			return fmt.Errorf("call %s of %s: %w: %s", r.ID, r.Tool, ErrNotKept, r.Lost)
@@ -350,11 +359,12 @@ func (w *Workspace) Undo(ctx context.Context, store *Changes, records []*Record)
 				err = b.revert(change)
 			}
 			if err != nil {
+				b.late.discard()
 				return errors.Join(err, b.Rollback())
 			}
 		}
 	}
-	if err := b.settle(); err != nil {
+	if err := errors.Join(b.finish(), b.settle()); err != nil {
 		return errors.Join(err, b.Rollback())
 	}
 	store.remove(records)
@@ -373,6 +383,11 @@ func (b *Batch) settle() error {
 
 // revert takes one change back, if the entry is as the change left it.
 func (b *Batch) revert(change Change) error {
+	if change.MovedFrom != "" || change.After.Kind != Absent || b.late.paths[change.Path] {
+		if err := b.install(); err != nil { // it may be about what has no name yet
+			return err
+		}
+	}
 	if change.MovedFrom != "" {
 		if err := b.unmoved(change); err != nil {
 			return err
@@ -475,7 +490,7 @@ func (b *Batch) restore(path string, now File, want State) error {
 		b.modes = append(b.modes, Change{Path: path, Before: want})
 		return b.Mkdir(path)
 	case Link:
-		if err := b.ws.symlink(want.Target, path); err != nil {
+		if err := b.ws.symlink(want.Target, path, b.late); err != nil {
 			return err
 		}
 		b.did(Change{Path: path, After: want})

@@ -4,6 +4,7 @@
 package workspace_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -214,5 +215,45 @@ func TestChangesAreBounded(t *testing.T) {
 	changes.Close()
 	if n := len(changes.Records()); n != 0 {
 		t.Errorf("after the end there are %d records", n)
+	}
+}
+
+// TestUndoOfMany takes back the removal of more files than are put back at once:
+// all of them, or, where a name was taken meanwhile, none.
+func TestUndoOfMany(t *testing.T) {
+	const many = 700
+	f := newFixture(t)
+	for i := range many {
+		f.write(fmt.Sprintf("d/%d/%03d", i%7, i))
+	}
+	f.link("0", "d/link")
+	before := tree(t, f.Dir())
+	changes := newChanges(t, workspace.ChangesConfig{})
+	b := f.Begin(changes, "gone", "delete")
+	if err := b.RemoveAll(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	b.Commit()
+	f.write("d/3/500")
+	err := f.Undo(t.Context(), changes, changes.Records())
+	if !errors.Is(err, workspace.ErrChanged) && !errors.Is(err, workspace.ErrExists) {
+		t.Errorf("with a name that was taken: %v", err)
+	}
+	if left := tree(t, f.Dir()); len(left) != 4 { // with the directories on the way
+		t.Errorf("%d entries are left of what was put back: %.300v", len(left), left)
+	}
+	if err := os.RemoveAll(f.Dir() + "/d"); err != nil {
+		t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := f.Undo(stopped, changes, changes.Records()); !errors.Is(err, context.Canceled) {
+		t.Errorf("when it is told to stop: %v", err)
+	}
+	if err := f.Undo(t.Context(), changes, changes.Records()); err != nil {
+		t.Fatal(err)
+	}
+	if err := same(tree(t, f.Dir()), before); err != nil {
+		t.Error(err)
 	}
 }

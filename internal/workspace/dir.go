@@ -29,9 +29,9 @@ func (f folder) close() { unix.Close(f.fd) }
 // openFolder opens a directory by a path that Resolve returned. One that may be
 // searched but not read can still be used for what is in it.
 func (w *Workspace) openFolder(path string) (folder, error) {
-	fd, err := w.openExactly(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := w.openExactly(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrPermission) {
-		fd, err = w.openExactly(path, searchOnly|unix.O_DIRECTORY, 0)
+		fd, err = w.openExactly(path, searchOnly|unix.O_DIRECTORY)
 	}
 	if err != nil {
 		return folder{}, explain(path, err)
@@ -111,7 +111,7 @@ func (f folder) sync() error {
 func (w *Workspace) Stat(path string) (Info, error) {
 	w.touched(path, false)
 	if path == "." {
-		return fstat(w.top)
+		return w.statTop()
 	}
 	f, name, err := w.openParent(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -122,6 +122,19 @@ func (w *Workspace) Stat(path string) (Info, error) {
 	}
 	defer f.close()
 	return f.lstat(name)
+}
+
+// statTop tells of the workspace itself.
+func (w *Workspace) statTop() (Info, error) {
+	var st unix.Stat_t
+	var err error
+	if w.control(func(dir uintptr) { err = retry(func() error { return unix.Fstat(int(dir), &st) }) }) != nil {
+		err = os.ErrClosed
+	}
+	if err != nil {
+		return Info{}, explain(".", err)
+	}
+	return infoOf(&st), nil
 }
 
 // Readlink returns what a link says.

@@ -12,20 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openExactly opens a path that [Workspace.Resolve] returned. It goes from
-// directory to directory and follows no link: where one has appeared since, the
-// path no longer leads to what was judged.
-func (w *Workspace) openExactly(path string, flags int, mode uint32) (fd int, err error) {
+// openExactly opens a path that [Workspace.Resolve] returned. It follows
+// no link: where one has appeared since, the path no longer leads to what was
+// judged.
+func (w *Workspace) openExactly(path string, flags int) (fd int, err error) {
 	if !filepath.IsLocal(path) {
 		return -1, ErrOutside
 	}
-	top, err := w.top.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
 	var failed error
-	err = top.Control(func(dir uintptr) { fd, failed = descend(int(dir), path, flags, mode) })
-	if err != nil {
+	if w.control(func(dir uintptr) { fd, failed = openBelow(int(dir), path, flags) }) != nil {
 		return -1, os.ErrClosed
 	}
 	if failed != nil {
@@ -34,9 +29,9 @@ func (w *Workspace) openExactly(path string, flags int, mode uint32) (fd int, er
 	return fd, nil
 }
 
-// descend opens path below dir, which stays open. However deep the path is, it
+// descend goes from directory to directory to path below dir, which stays open. However deep the path is, it
 // needs two descriptors.
-func descend(dir int, path string, flags int, mode uint32) (int, error) {
+func descend(dir int, path string, flags int) (int, error) {
 	at := dir
 	for {
 		part, rest, deeper := strings.Cut(path, "/")
@@ -44,7 +39,7 @@ func descend(dir int, path string, flags int, mode uint32) (int, error) {
 		if deeper {
 			how = searchOnly | unix.O_DIRECTORY
 		}
-		next, err := openat(at, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+		next, err := openat(at, part, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if at != dir {
 			unix.Close(at)
 		}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Resolve returns where a name leads once every symbolic link is followed: a
@@ -47,6 +49,9 @@ func (w *Workspace) walk(name string, anywhere bool) (path string, known bool) {
 		return asSaid(false)
 	}
 	at, todo := w.start(name)
+	if at == w.dir && w.plain(todo) {
+		return todo, true
+	}
 	links, steps, missing := 0, 0, 0
 	for todo != "" {
 		var part string
@@ -82,6 +87,29 @@ func (w *Workspace) walk(name string, anywhere bool) (path string, known bool) {
 		}
 	}
 	return w.relative(at), true
+}
+
+// plain reports whether a name is that of an entry of the workspace, with no link
+// on the way and no detour: nearly all are. Of others it takes no view.
+func (w *Workspace) plain(name string) (plain bool) {
+	if name == "." || !filepath.IsLocal(name) || filepath.Clean(name) != name {
+		return false
+	}
+	_ = w.control(func(top uintptr) {
+		dir, base := int(top), name
+		if i := strings.LastIndexByte(name, '/'); i >= 0 {
+			fd, err := openBelow(dir, name[:i], searchOnly|unix.O_DIRECTORY)
+			if err != nil {
+				return
+			}
+			defer unix.Close(fd)
+			dir, base = fd, name[i+1:]
+		}
+		var st unix.Stat_t
+		err := retry(func() error { return unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) })
+		plain = err == nil && kindOfMode(uint32(st.Mode)) != Link //nolint:unconvert // the type differs between systems
+	})
+	return plain
 }
 
 // relative returns an absolute clean path as one relative to the workspace where

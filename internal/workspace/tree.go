@@ -4,9 +4,7 @@
 package workspace
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -33,23 +31,9 @@ type Stat struct {
 // OpenDir opens a directory by a path that [Workspace.Resolve] returned. A link
 // that has appeared in it since is [ErrMoved]. Close it after use.
 func (w *Workspace) OpenDir(path string) (*Dir, error) {
-	if !filepath.IsLocal(path) {
-		return nil, fmt.Errorf("%s: %w", path, ErrOutside)
-	}
-	top, err := w.top.SyscallConn()
+	fd, err := w.openExactly(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
-		return nil, err
-	}
-	var fd int
-	var failed error
-	err = top.Control(func(dir uintptr) {
-		fd, failed = openBelow(int(dir), path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
-	})
-	if err != nil {
-		return nil, os.ErrClosed
-	}
-	if failed != nil {
-		return nil, explain(path, w.moved(path, failed))
+		return nil, explain(path, err)
 	}
 	return newDir(fd), nil
 }

@@ -21,8 +21,8 @@ func openBelow(dir int, path string, flags int) (int, error) {
 		switch err {
 		case unix.EINTR, unix.EAGAIN:
 			continue
-		case unix.ENOSYS, unix.EPERM:
-			return descend(dir, path, flags, 0)
+		case unix.ENOSYS, unix.EPERM, unix.ENAMETOOLONG, unix.ELOOP: // step by step it may do, or tell better why not
+			return descend(dir, path, flags)
 		}
 		return fd, err
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openBelow(dir int, path string, flags int) (int, error) { return descend(dir, path, flags, 0) }
+func openBelow(dir int, path string, flags int) (int, error) { return descend(dir, path, flags) }
 
 // List calls yield for every name in the directory, in no order, until it
 // returns false. The name is only good until yield returns. A directory is
@@ -72,6 +72,18 @@ func (w *Watch) Remove(int32) {}
 
 // Close is never called.
 func (w *Watch) Close() {}
+
+// Mounts would tell of mounts.
+type Mounts struct{}
+
+// NewMounts fails.
+func (w *Workspace) NewMounts() (*Mounts, error) { return nil, errors.ErrUnsupported }
+
+// Close is never called.
+func (m *Mounts) Close() {}
+
+// Changed is never called.
+func (m *Mounts) Changed() bool { return true }
 
 // A Notice is something that happened in a directory.
 type Notice struct {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"syscall"
 	"time"
 
@@ -81,12 +80,14 @@ func fileMode(mode uint32) fs.FileMode {
 	case unix.S_IFCHR:
 		m |= fs.ModeDevice | fs.ModeCharDevice
 	}
-	for bit, flag := range map[uint32]fs.FileMode{
-		unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky,
-	} {
-		if mode&bit != 0 {
-			m |= flag
-		}
+	if mode&unix.S_ISUID != 0 {
+		m |= fs.ModeSetuid
+	}
+	if mode&unix.S_ISGID != 0 {
+		m |= fs.ModeSetgid
+	}
+	if mode&unix.S_ISVTX != 0 {
+		m |= fs.ModeSticky
 	}
 	return m
 }
@@ -130,10 +131,7 @@ func (w *Workspace) ReadFile(path string, limit int64) (File, error) {
 		return File{}, err
 	}
 	defer f.Close()
-	before, err := fstat(f)
-	if err != nil {
-		return File{}, err
-	}
+	before := f.Info()
 	if before.Size > limit {
 		return File{}, fmt.Errorf("%s: %w: it has %d bytes, at most %d are possible", path, ErrTooLarge, before.Size, limit)
 	}
@@ -144,7 +142,7 @@ func (w *Workspace) ReadFile(path string, limit int64) (File, error) {
 		}
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	after, err := fstat(f)
+	after, err := f.Now()
 	if err != nil {
 		return File{}, err
 	}
@@ -152,19 +150,6 @@ func (w *Workspace) ReadFile(path string, limit int64) (File, error) {
 		return File{}, fmt.Errorf("%s: %w: somebody else is writing it", path, ErrChanged)
 	}
 	return File{Info: before, Data: data}, nil
-}
-
-func fstat(f *os.File) (Info, error) {
-	var st unix.Stat_t
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return Info{}, err
-	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = retry(func() error { return unix.Fstat(int(fd), &st) }) }); err != nil {
-		return Info{}, err
-	}
-	return infoOf(&st), failed
 }
 
 // retry calls f until no signal interrupts it.

@@ -35,6 +35,9 @@ type Workspace struct {
 	root *os.Root
 	top  *os.File // the same directory
 
+	// control gives its function the descriptor of top, open until it returns.
+	control func(func(dir uintptr)) error
+
 	trace   func(path string, write bool)
 	locks   locks
 	intents *intents // nil where nobody remembers where was written
@@ -77,7 +80,11 @@ func (c Config) Open(dir string) (*Workspace, error) {
 		root.Close()
 		return nil, err
 	}
-	w := &Workspace{dir: dir, root: root, top: top, trace: c.Trace}
+	raw, err := top.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, top.Close(), root.Close())
+	}
+	w := &Workspace{dir: dir, root: root, top: top, control: raw.Control, trace: c.Trace}
 	if c.State != "" {
 		w.intents = openIntents(c.State, w)
 	}
@@ -114,27 +121,6 @@ func (w *Workspace) touched(path string, write bool) {
 	if w.trace != nil {
 		w.trace(path, write)
 	}
-}
-
-// OpenFile opens a regular file for reading, by a path that [Workspace.Resolve]
-// returned: a link that has appeared in it since is [ErrMoved]. It never
-// blocks: a pipe or a device is refused, not waited for.
-func (w *Workspace) OpenFile(path string) (*os.File, error) {
-	w.touched(path, false)
-	fd, err := w.openExactly(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, explain(path, err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, kindOf(info.Mode()))
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // explain tells what stood in the way of opening a file.

@@ -64,12 +64,14 @@ func (f folder) write(name string, data []byte, mode fs.FileMode, old Version) (
 	if err != nil {
 		return Info{}, err
 	}
-	temp := tempPrefix + strings.ToLower(rand.Text())
-	fd, err := openat(f.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+	temp, fd, err := f.temporary()
 	if err != nil {
 		return Info{}, explain(path, err)
 	}
 	info, err := fill(fd, data, mode, was)
+	if err == nil {
+		err = retry(func() error { return unix.Fsync(fd) })
+	}
 	if err == nil {
 		err = f.install(temp, name, was)
 	}
@@ -89,6 +91,13 @@ func (f folder) write(name string, data []byte, mode fs.FileMode, old Version) (
 		info = now
 	}
 	return info, nil
+}
+
+// temporary makes a file that is to take the place of another.
+func (f folder) temporary() (name string, fd int, err error) {
+	name = tempPrefix + strings.ToLower(rand.Text())
+	fd, err = openat(f.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+	return name, fd, err
 }
 
 // replaceable tells of what is to be replaced: a regular file that may be
@@ -122,7 +131,7 @@ func (f folder) replaceable(name string, old Version) (Info, error) {
 	return was, nil
 }
 
-// fill writes a temporary file, all of it to the disk.
+// fill writes a temporary file.
 func fill(fd int, data []byte, mode fs.FileMode, was Info) (Info, error) {
 	// Best effort: not every file system has locks.
 	_ = retry(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
@@ -146,9 +155,6 @@ func fill(fd int, data []byte, mode fs.FileMode, was Info) (Info, error) {
 		if err := unix.Fchmod(fd, uint32(mode.Perm())); err != nil {
 			return Info{}, err
 		}
-	}
-	if err := retry(func() error { return unix.Fsync(fd) }); err != nil {
-		return Info{}, err
 	}
 	var st unix.Stat_t
 	err := retry(func() error { return unix.Fstat(fd, &st) })
@@ -182,11 +188,15 @@ func (f folder) install(temp, name string, was Info) error {
 // those above it that are missing. It returns those it made, the outermost
 // first. A directory that is there already is [ErrExists].
 func (w *Workspace) Mkdir(path string, mode fs.FileMode) (made []string, err error) {
+	return w.mkdir(path, mode, nil)
+}
+
+func (w *Workspace) mkdir(path string, mode fs.FileMode, l *late) (made []string, err error) {
 	w.touched(path, true)
 	if path == "." {
 		return nil, fmt.Errorf("%s: %w", path, ErrExists)
 	}
-	made, err = w.mkdirs(filepath.Dir(path))
+	made, err = w.mkdirs(filepath.Dir(path), l)
 	if err != nil {
 		return made, err
 	}
@@ -195,14 +205,14 @@ func (w *Workspace) Mkdir(path string, mode fs.FileMode) (made []string, err err
 		return made, err
 	}
 	defer f.close()
-	if err := f.mkdir(name, mode); err != nil {
+	if err := f.mkdir(name, mode, l); err != nil {
 		return made, err
 	}
 	return append(made, path), nil
 }
 
 // mkdirs makes the directories of path that are missing.
-func (w *Workspace) mkdirs(path string) (made []string, err error) {
+func (w *Workspace) mkdirs(path string, l *late) (made []string, err error) {
 	if path == "." {
 		return nil, nil
 	}
@@ -217,7 +227,7 @@ func (w *Workspace) mkdirs(path string) (made []string, err error) {
 	if strings.Count(path, "/") >= maxDepth-1 { // or it could not be removed again
 		return nil, fmt.Errorf("%.60s…: %w", path, ErrTooDeep)
 	}
-	if made, err = w.mkdirs(filepath.Dir(path)); err != nil {
+	if made, err = w.mkdirs(filepath.Dir(path), l); err != nil {
 		return made, err
 	}
 	if f, err = w.openFolder(filepath.Dir(path)); err != nil {
@@ -225,7 +235,7 @@ func (w *Workspace) mkdirs(path string) (made []string, err error) {
 	}
 	defer f.close()
 	w.touched(path, true)
-	err = f.mkdir(filepath.Base(path), 0o777)
+	err = f.mkdir(filepath.Base(path), 0o777, l)
 	if errors.Is(err, fs.ErrExist) { // made by somebody else just now; whatever it is, opening it will tell
 		return made, nil
 	}
@@ -235,10 +245,10 @@ func (w *Workspace) mkdirs(path string) (made []string, err error) {
 	return append(made, path), nil
 }
 
-func (f folder) mkdir(name string, mode fs.FileMode) error {
+func (f folder) mkdir(name string, mode fs.FileMode, l *late) error {
 	err := retry(func() error { return unix.Mkdirat(f.fd, name, uint32(mode.Perm())) })
 	if err == nil {
-		err = f.sync()
+		err = l.sync(f)
 	}
 	if err != nil {
 		return explain(filepath.Join(f.path, name), err)
@@ -361,7 +371,7 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 }
 
 // Symlink makes a link, for what puts back one that was removed.
-func (w *Workspace) symlink(target, path string) error {
+func (w *Workspace) symlink(target, path string, l *late) error {
 	w.touched(path, true)
 	f, name, err := w.openParent(path)
 	if err != nil {
@@ -371,7 +381,7 @@ func (w *Workspace) symlink(target, path string) error {
 	if err := unix.Symlinkat(target, f.fd, name); err != nil {
 		return explain(path, err)
 	}
-	return f.sync()
+	return l.sync(f)
 }
 
 // chmod gives a directory its permissions.

@@ -13,7 +13,6 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
-	"os"
 	"slices"
 
 	_ "golang.org/x/image/bmp"
@@ -21,6 +20,7 @@ import (
 	_ "golang.org/x/image/webp"
 
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 const (
@@ -51,11 +51,11 @@ type imageDetails struct {
 
 // image shows an image, scaled down where it is large. Its size in pixels is
 // known before it is decoded: a small file can be an image that fills memory.
-func (r reader) image(ctx context.Context, file *os.File, name string, size int64) ([]tools.Content, any, error) {
+func (r reader) image(ctx context.Context, file *workspace.Opened, name string, size int64) ([]tools.Content, any, error) {
 	if size > maxImageFile {
 		return nil, nil, tools.Failf("image_too_large", "%s has %d bytes: images of up to %d can be shown.", name, size, maxImageFile)
 	}
-	data, err := io.ReadAll(io.LimitReader(stoppable(ctx, file), maxImageFile+1))
+	data, err := io.ReadAll(stoppable(ctx, io.NewSectionReader(file, 0, maxImageFile+1)))
 	if err != nil {
 		return nil, nil, err
 	}

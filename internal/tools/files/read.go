@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -104,6 +103,9 @@ func Read() tools.Tool {
 			},
 		},
 		func(env tools.Env, in readInput) []tools.Effect {
+			if len(in.Operations) == 0 && in.Mode != "directory" {
+				return env.Reads(in.Path)
+			}
 			var effects []tools.Effect
 			for _, op := range in.all() {
 				if op.Mode == "directory" {
@@ -136,7 +138,7 @@ const (
 
 // page is a range of lines of a file, and what was noticed on the way.
 type page struct {
-	text         strings.Builder
+	text         []byte
 	first, last  int // lines shown; last is 0 when none is
 	lines        int // lines of the file seen
 	more         bool
@@ -147,32 +149,24 @@ type page struct {
 	startsMarked bool // with a byte order mark
 }
 
-// readPage reads the lines that in asks for, at most room bytes of them.
-func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*page, error) {
-	text := stoppable(ctx, file)
-	buffer := buffers.Get().(*bufio.Reader)
-	buffer.Reset(text)
-	defer func() {
-		buffer.Reset(nil)
-		buffers.Put(buffer)
-	}()
+// readPage reads the lines that in asks for, at most room bytes of them. again
+// has the buffer begin anew.
+func readPage(buffer *bufio.Reader, again func(), in readOp, room int) (*page, error) {
 	if in.Offset < 0 {
 		total, err := countLines(buffer, in.Path)
 		if err != nil {
 			return nil, err
 		}
 		in.Offset = max(1, total+1+in.Offset)
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return nil, err
-		}
-		buffer.Reset(text)
+		again()
 	}
 	p := &page{first: in.Offset}
 	r, err := p.decoder(buffer, in.Path)
 	if err != nil {
 		return nil, err
 	}
-	p.text.Grow(max(0, min(room, in.Limit*80, r.Buffered()+r.Buffered()/8))) // with the numbers
+	text := make([]byte, 0, max(0, min(room, in.Limit*80, r.Buffered()+r.Buffered()/8))) // with the numbers
+	defer func() { p.text = text }()
 	if p.lines, err = skipLines(r, in.Offset-1); err != nil {
 		return nil, err
 	}
@@ -185,11 +179,11 @@ func readPage(ctx context.Context, file io.ReadSeeker, in readOp, room int) (*pa
 			return nil, err
 		}
 		p.lines++
-		if p.lines >= in.Offset+in.Limit || p.text.Len() >= room {
+		if p.lines >= in.Offset+in.Limit || len(text) >= room {
 			p.more = true
 			return p, nil
 		}
-		p.show(line, ending)
+		text = p.show(text, line, ending)
 	}
 }
 
@@ -302,7 +296,8 @@ func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
 	}
 }
 
-func (p *page) show(line []byte, ending string) {
+// show appends a line to a text, with its number.
+func (p *page) show(text, line []byte, ending string) []byte {
 	switch ending {
 	case "\n":
 		p.lf++
@@ -310,19 +305,18 @@ func (p *page) show(line []byte, ending string) {
 		p.crlf++
 	}
 	p.last = p.lines
-	var number [20]byte
-	p.text.Write(append(strconv.AppendInt(number[:0], int64(p.lines), 10), '\t'))
+	text = append(strconv.AppendInt(text, int64(p.lines), 10), '\t')
 	shown, cut := firstRunes(line, maxLine)
 	if !utf8.Valid(shown) {
 		p.badLines++
 		p.firstBad = cmp.Or(p.firstBad, p.lines)
 		shown = bytes.ToValidUTF8(shown, []byte("\uFFFD"))
 	}
-	p.text.Write(shown)
+	text = append(text, shown...)
 	if cut {
-		p.text.WriteString(" … (the line goes on)")
+		text = append(text, " … (the line goes on)"...)
 	}
-	p.text.WriteByte('\n')
+	return append(text, '\n')
 }
 
 // firstRunes returns the first n characters of line and whether there are more.
@@ -380,9 +374,9 @@ type readDetails struct {
 // result returns the text of a page with its notes, and details.
 func (p *page) result(in readOp) (string, readDetails) {
 	for _, note := range p.notes() {
-		p.text.WriteString("(" + note + ")\n")
+		p.text = append(p.text, "("+note+")\n"...)
 	}
-	return p.text.String(), readDetails{
+	return asString(p.text), readDetails{
 		Path: in.Path, FirstLine: p.first, LastLine: p.last, More: p.more,
 		Encoding: p.encoding, LineEndings: p.lineEndings(), BadLines: p.badLines,
 	}

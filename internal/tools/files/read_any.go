@@ -4,6 +4,7 @@
 package files
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -12,7 +13,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -91,11 +91,15 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 		return nil, nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	mode, err := modeOf(file, op, info.Size())
+	size := file.Info().Size
+	h := &hashedFile{file: file, size: size}
+	buffer, source := buffers.Get().(*bufio.Reader), stoppable(ctx, h)
+	buffer.Reset(source)
+	defer func() {
+		buffer.Reset(nil)
+		buffers.Put(buffer)
+	}()
+	mode, err := modeOf(buffer, op, size)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,20 +108,19 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	}
 	switch mode {
 	case "pdf":
-		return r.pdf(ctx, file, op, info.Size(), room)
+		return r.pdf(ctx, file, op, size, room)
 	case "image":
-		return r.image(ctx, file, op.Path, info.Size())
+		return r.image(ctx, file, op.Path, size)
 	case "notebook":
 		return readNotebook(env, op, room)
 	case "outline":
 		return readOutline(env, op, room)
 	}
-	h := &hashedFile{file: file, size: info.Size()}
-	if limit := int64(maxHashed); info.Size() <= limit || hashed && info.Size() <= maxEdited {
-		h.sum = sha256.New()
+	if size <= maxHashed || hashed && size <= maxEdited {
+		h.begin(buffer)
 	}
 	op.Offset, op.Limit = cmp.Or(op.Offset, 1), cmp.Or(op.Limit, 2000)
-	page, err := readPage(ctx, h, op, room)
+	page, err := readPage(buffer, func() { h.rewind(); buffer.Reset(source) }, op, room)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,16 +144,14 @@ func isDirectory(env tools.Env, name string) bool {
 }
 
 // modeOf tells how a file is shown.
-func modeOf(file *os.File, op readOp, size int64) (string, error) {
+func modeOf(r *bufio.Reader, op readOp, size int64) (string, error) {
 	if op.Mode != "" && op.Mode != "auto" {
 		return op.Mode, nil
 	}
-	head := make([]byte, 512)
-	n, err := file.ReadAt(head, 0)
+	head, err := r.Peek(512)
 	if err != nil && err != io.EOF {
 		return "", err
 	}
-	head = head[:n]
 	kind := kindOfData(head)
 	switch {
 	case isImage(kind) && (kind != "a BMP image" || bytes.IndexByte(head, 0) >= 0): // and not a text that begins with BM
@@ -172,7 +173,7 @@ const maxHashed = 16 << 20
 // ends where it ended when it was opened: one that grows as fast as it is read
 // has no other end.
 type hashedFile struct {
-	file *os.File
+	file *workspace.Opened
 	sum  hash.Hash // nil where it is not hashed
 	size int64
 	at   int64
@@ -180,12 +181,20 @@ type hashedFile struct {
 	done bool  // it is read again
 }
 
+// begin has the file hashed, of which no more was read than is in a buffer.
+func (h *hashedFile) begin(r *bufio.Reader) {
+	h.sum = sha256.New()
+	head, _ := r.Peek(r.Buffered())
+	h.sum.Write(head)
+	h.seen = int64(len(head))
+}
+
 func (h *hashedFile) Read(p []byte) (int, error) {
 	left := h.size - h.at
 	if left <= 0 {
 		return 0, io.EOF
 	}
-	n, err := h.file.Read(p[:min(int64(len(p)), left)])
+	n, err := h.file.ReadAt(p[:min(int64(len(p)), left)], h.at)
 	h.at += int64(n)
 	if h.sum != nil && !h.done {
 		h.sum.Write(p[:n])
@@ -194,13 +203,8 @@ func (h *hashedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek goes to the beginning; offset and whence are for [io.Seeker].
-func (h *hashedFile) Seek(offset int64, whence int) (int64, error) {
-	h.done = true
-	at, err := h.file.Seek(offset, whence)
-	h.at = at
-	return at, err
-}
+// rewind has the file read from its beginning again.
+func (h *hashedFile) rewind() { h.at, h.done = 0, true }
 
 // finish reads what is left and returns the hash, or nothing where the file was
 // not hashed or changed meanwhile.
@@ -220,8 +224,8 @@ func (h *hashedFile) finish(ctx context.Context) (string, error) {
 			break
 		}
 	}
-	info, err := h.file.Stat()
-	if err != nil || info.Size() != h.size || h.seen != h.size {
+	now, err := h.file.Now()
+	if err != nil || now.Size != h.size || h.seen != h.size {
 		return "", err
 	}
 	return workspace.Hash(h.sum.Sum(nil)).Short(), nil

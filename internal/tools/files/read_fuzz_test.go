@@ -4,10 +4,9 @@
 package files
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"errors"
-	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -30,7 +29,7 @@ func FuzzReadPage(f *testing.F) {
 		if in.Offset == 0 {
 			in.Offset = 1
 		}
-		p, err := readPage(context.Background(), bytes.NewReader(data), in, maxPage)
+		p, err := pageOf(data, in)
 		if err != nil {
 			if _, ok := errors.AsType[*tools.Failure](err); !ok {
 				t.Fatal(err)
@@ -41,7 +40,7 @@ func FuzzReadPage(f *testing.F) {
 		if p.last > 0 {
 			shown = p.last - p.first + 1
 		}
-		if shown > in.Limit || shown != strings.Count(p.text.String(), "\n") || p.first < 1 || p.last > p.lines {
+		if shown > in.Limit || shown != bytes.Count(p.text, []byte("\n")) || p.first < 1 || p.last > p.lines {
 			t.Errorf("lines %d to %d of %d seen are shown, %d were asked for", p.first, p.last, p.lines, in.Limit)
 		}
 		if p.more && p.lines != p.last+1 {
@@ -51,7 +50,7 @@ func FuzzReadPage(f *testing.F) {
 		if len(text) > maxPage+maxLine*utf8.UTFMax+1000 || !utf8.ValidString(text) {
 			t.Errorf("%d bytes of text, valid UTF-8: %t", len(text), utf8.ValidString(text))
 		}
-		last, err := readPage(context.Background(), bytes.NewReader(data), readOp{Path: "f", Offset: -1, Limit: 10}, maxPage)
+		last, err := pageOf(data, readOp{Path: "f", Offset: -1, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,4 +58,9 @@ func FuzzReadPage(f *testing.F) {
 			t.Errorf("the last line is number %d: shown are %d to %d, more: %t", last.lines, last.first, last.last, last.more)
 		}
 	})
+}
+
+func pageOf(data []byte, in readOp) (*page, error) {
+	r := bufio.NewReaderSize(bytes.NewReader(data), sniffLen)
+	return readPage(r, func() { r.Reset(bytes.NewReader(data)) }, in, maxPage)
 }

@@ -8,12 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // A pageRange is pages of a document, counted from 1; last is 0 for the end.
@@ -109,7 +109,7 @@ type pdfDetails struct {
 }
 
 // pdf shows the pages of a document as text.
-func (r reader) pdf(ctx context.Context, file *os.File, op readOp, size int64, room int) ([]tools.Content, any, error) {
+func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, size int64, room int) ([]tools.Content, any, error) {
 	// Reading a page may take some memory, and a hostile one as much as is
 	// allowed: as with images, a few are read at once.
 	select {

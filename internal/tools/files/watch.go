@@ -142,15 +142,15 @@ func (w *watching) look(ctx context.Context) (map[string]workspace.Version, erro
 		if exclude.excludes(rel) || workspace.IsTemporary(e.Path) {
 			return workspace.SkipDir
 		}
-		version := e.Version
-		if e.Mode.IsDir() {
-			version = workspace.Version{} // what happens in it is told by itself
+		version, hidden := e.Version, withheld != nil && withheld(e.Path)
+		if hidden || e.Mode.IsDir() {
+			version = workspace.Version{} // what happens in a directory is told by itself
 		}
 		seen[e.Path] = version
 		if len(seen) > maxWatched {
 			return errEnough
 		}
-		if e.Mode.IsDir() && withheld != nil && withheld(e.Path) {
+		if hidden {
 			return workspace.SkipDir
 		}
 		return nil

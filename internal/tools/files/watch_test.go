@@ -21,7 +21,11 @@ import (
 // watch runs a watch, and between looks the steps that change files.
 func watch(t *testing.T, input string, steps ...func(dir string) error) (output, text string, err error) {
 	t.Helper()
-	env := toolstest.Env(t, map[string]string{"src/a": "a", "src/b": "b", "other": "o", ".git/x": ""})
+	return watchIn(t, toolstest.Env(t, map[string]string{"src/a": "a", "src/b": "b", "other": "o", ".git/x": ""}), input, steps...)
+}
+
+func watchIn(t *testing.T, env tools.Env, input string, steps ...func(dir string) error) (output, text string, err error) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		call, decodeErr := byName("watch_files").Decode(env, json.RawMessage(input))
 		if decodeErr != nil {
@@ -110,5 +114,30 @@ func TestWatchIsCancelled(t *testing.T) {
 	toolstest.StopsSoon(t, byName("watch_files"), `{"timeout_ms":600000}`, env)
 	if got := answer(t, env, "watch_files", `{"path":"../x"}`); !strings.HasPrefix(got, "! outside_workspace") {
 		t.Error(got)
+	}
+}
+
+// TestWatchTellsNothingOfWhatIsWithheld changes what rules are about: that it
+// comes and goes is told, as a listing would, and nothing of what is in it.
+func TestWatchTellsNothingOfWhatIsWithheld(t *testing.T) {
+	for name, hide := range map[string]func(*toolstest.Guard, func(string) bool){
+		"denied": func(g *toolstest.Guard, hidden func(string) bool) { g.Denies = hidden },
+		"asked":  func(g *toolstest.Guard, hidden func(string) bool) { g.Asks = hidden },
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := toolstest.Env(t, map[string]string{"src/a": "a", "src/keys/old": "k", "src/.env": "k"})
+			var guard toolstest.Guard
+			hide(&guard, func(path string) bool {
+				return path == "src/keys" || path == "src/.env" || strings.HasPrefix(path, "src/keys/")
+			})
+			env.Guard = guard
+			output, text, err := watchIn(t, env, `{"path":"src","max_events":3}`,
+				put("src/keys/new", "k"), put("src/keys/deep/er", "k"), put("src/keys/old", "longer"), gone("src/keys/new"),
+				put("src/.env", "longer"), gone("src/.env"), gone("src/keys"), put("src/a", "longer"))
+			const want = "removed src/.env\nremoved src/keys\nchanged src/a\n"
+			if err != nil || output != want || !strings.HasPrefix(text, want) {
+				t.Errorf("output %q, want %q; the answer is %q, %v", output, want, text, err)
+			}
+		})
 	}
 }

@@ -63,11 +63,7 @@ func attach(env tools.Env, name string) (tools.Attachment, error) {
 		return tools.Attachment{}, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return tools.Attachment{}, err
-	}
-	a := tools.Attachment{Path: file.Name(), Size: uint64(info.Size()), MediaType: mime.TypeByExtension(filepath.Ext(name))}
+	a := tools.Attachment{Path: file.Path(), Size: uint64(file.Info().Size), MediaType: mime.TypeByExtension(filepath.Ext(name))}
 	if a.MediaType == "" {
 		head := make([]byte, 512)
 		n, err := io.ReadFull(file, head)
