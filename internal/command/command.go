@@ -187,7 +187,7 @@ func (x *Running) start() (outputs []outlet, err error) {
 			streams = streams[:1]
 		}
 		for _, stream := range streams {
-			read, write, err := os.Pipe()
+			read, write, err := outputPipe()
 			if err != nil {
 				return nil, err
 			}
@@ -295,7 +295,7 @@ func readPooled(file *os.File) (buffer *[bufferSize]byte, n int) {
 	err = conn.Read(func(fd uintptr) bool {
 		buffer = buffers.Get().(*[bufferSize]byte)
 		var err error
-		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil {
+		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil || n == 0 {
 			buffers.Put(buffer)
 			n = 0
 		}

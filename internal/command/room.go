@@ -95,6 +95,7 @@ type Room struct {
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
+	home      string
 	prepared  func() error
 	running   int       // guarded by the rooms
 	lasting   int       // of them, those that are part of no call; guarded by the rooms
@@ -151,7 +152,7 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
-	r.private = private
+	r.private, r.home = private, session.Home()
 	for _, dir := range []string{r.Home(), r.temp()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
@@ -200,9 +201,15 @@ func (r *Room) close(session tools.Session) {
 }
 
 // Home returns the home directory of the room's commands.
-func (r *Room) Home() string { return filepath.Join(r.private, "home") }
+func (r *Room) Home() string { return r.home }
 
 func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
+
+// ReplacesHome reports whether commands have another home than that of their
+// session.
+func (r *Rooms) ReplacesHome() bool {
+	return slices.ContainsFunc(r.config.Env, func(pair string) bool { return strings.HasPrefix(pair, "HOME=") })
+}
 
 // Dir returns the working directory that calls of a session keep, relative to
 // the workspace.
@@ -294,7 +301,7 @@ func (r *Room) environ(more []string, terminal bool) []string {
 		"PATH=" + strings.Join(r.rooms.config.Path, ":"),
 		"HOME=" + r.Home(),
 		"TMPDIR=" + r.temp(),
-		"LANG=C.UTF-8",
+		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
 		"TERM=" + term,
 		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
 		// Nobody is there to turn pages or to write messages.

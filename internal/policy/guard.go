@@ -32,7 +32,7 @@ func (g guard) Protection() tools.Protection {
 	if g.policy == nil || len(g.policy.protected) == 0 {
 		return nil
 	}
-	return protection{g.policy, place{g.call.Workspace, g.call.Home}}
+	return protection{g.policy, g.call.place()}
 }
 
 // Protects reports whether a path is one that the operator protects.
@@ -43,7 +43,7 @@ func (p protection) Protects(path string) bool {
 }
 
 func (g guard) sight(path string, buffer []string) sight {
-	return place{g.call.Workspace, g.call.Home}.sightAt(path, buffer)
+	return g.call.place().sightAt(path, buffer)
 }
 
 // Cares reports whether a path is protected, for one that is written, or a rule
@@ -57,7 +57,18 @@ func (g guard) Cares(kind tools.EffectKind, path string) bool {
 	if g.policy == nil {
 		return false
 	}
-	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool { return r.action != Allow && r.names(kind, &at) })
+	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool {
+		return r.action != Allow && (r.names(kind, &at) || r.mayForbid(g.call, kind, path))
+	})
+}
+
+// mayForbid reports whether a rule for all paths forbids one by its condition.
+func (r *rule) mayForbid(call *Call, kind tools.EffectKind, path string) bool {
+	if r.selective || r.when == nil || !r.forCaller(call.Principal, call.Labels, call.Spec) {
+		return false
+	}
+	holds, byPath, err := r.when.holds(new(facts), *call, tools.Effect{Kind: kind, Path: path})
+	return err != nil || holds && byPath
 }
 
 // names reports whether a rule that forbids names a path.

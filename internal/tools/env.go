@@ -241,9 +241,15 @@ type Session interface {
 	// PlanEnd returns the mode the session had before it entered plan mode, or
 	// the operator's default where that is not known.
 	PlanEnd() Mode
+
 	// Private returns a directory of the session outside of its workspace. It is
 	// made when it is first asked for, and goes with the session.
 	Private() (dir string, err error)
+
+	// Home returns the home directory of what the session runs, with links
+	// resolved; "" as long as nobody asked for its private directory, in which
+	// it is.
+	Home() string
 
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.

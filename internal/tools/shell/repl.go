@@ -85,7 +85,7 @@ func replEffects(env tools.Env, in replInput, language command.Language) []tools
 		Unclear: "it runs code in an interpreter that remembers earlier code",
 	}}
 	if in.Language == "bash" { // as far as it can be told, for rules that deny
-		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.Place{Workspace: env.Workspace.Dir()}))...)
+		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
 	}
 	return effects
 }
