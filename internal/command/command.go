@@ -246,18 +246,14 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	}
 }
 
-const (
-	bufferSize = 64_000 // what fills events of 32,000 bytes
-	maxKept    = 2 * bufferSize
-)
+const bufferSize = 64_000 // what fills events of 32,000 bytes
 
 // buffers are what output is read into.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // copy gives away what a command writes, as soon as it is there.
 func (x *Running) copy(o outlet) {
-	mask := x.room.rooms.config.Masker().Stream()
-	var masked []byte
+	live := x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
 	for total, wide := 0, false; ; {
 		buffer, n := readPooled(o.file)
 		if n == 0 {
@@ -272,17 +268,13 @@ func (x *Running) copy(o outlet) {
 			buffers.Put(buffer)
 			continue
 		}
-		masked = mask.Append(masked[:0], buffer[:n])
+		live.Write(buffer[:n])
 		buffers.Put(buffer)
-		x.give(o.stream, masked, int64(n))
-		if cap(masked) > maxKept {
-			masked = nil
-		}
 		if wide && n < bufferSize {
 			time.Sleep(moment)
 		}
 	}
-	x.give(o.stream, mask.Flush(masked[:0]), 0)
+	live.Close()
 }
 
 // A command that writes more than muchOutput gets a pipe of widePipe bytes, and

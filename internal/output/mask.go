@@ -164,6 +164,7 @@ func (m *Masker) Stream() *MaskStream { return &MaskStream{masker: m, before: '\
 type MaskStream struct {
 	masker *Masker
 	held   []byte
+	shown  int     // how much of held was released
 	before byte    // the last byte before what is held
 	within swallow // what is left out
 	known  int     // see text
@@ -180,6 +181,7 @@ func (s *MaskStream) Append(dst, chunk []byte) []byte {
 	s.held = append(s.held, chunk...)
 	dst, n := s.mask(dst, s.held, false)
 	s.held = append(s.held[:0], s.held[n:]...)
+	s.shown = max(0, s.shown-n)
 	if cap(s.held) > maxKept && len(s.held) < maxKept/4 {
 		s.held = bytes.Clone(s.held)
 	}
@@ -188,6 +190,25 @@ func (s *MaskStream) Append(dst, chunk []byte) []byte {
 
 // maxKept is how much memory a stream keeps for pieces to come.
 const maxKept = 128 << 10
+
+// maxReleased is how much of a secret is shown at most before it is known to be
+// one: a quarter of the shortest value.
+const maxReleased = MinValue / 4
+
+// releases reports whether Release would append something.
+func (s *MaskStream) releases() bool { return s.shown < len(s.held) && len(s.held) <= maxReleased }
+
+// Release appends what is held back if it is so little that it may be seen, and
+// returns dst. It is for when nothing came for a while. If it is the beginning of a
+// secret after all, the rest of that is masked.
+func (s *MaskStream) Release(dst []byte) []byte {
+	if !s.releases() {
+		return dst
+	}
+	dst = append(dst, s.held[s.shown:]...)
+	s.shown = len(s.held)
+	return dst
+}
 
 // Flush appends what is held back, for nothing follows it, and returns dst. The
 // stream begins anew.
@@ -223,7 +244,7 @@ func (s *MaskStream) mask(dst, b []byte, final bool) ([]byte, int) {
 		case f.verdict == more:
 			return s.pass(dst, b, done, seen)
 		case f.verdict == match:
-			dst = append(dst, b[done:f.start]...)
+			dst = s.emit(dst, b, done, f.start)
 			dst = append(dst, "[masked: "...)
 			dst = append(dst, f.rule.name...)
 			dst = append(dst, ']')
@@ -243,5 +264,10 @@ func (s *MaskStream) pass(dst, b []byte, done, end int) ([]byte, int) {
 	if end > 0 {
 		s.before = b[end-1]
 	}
-	return append(dst, b[done:end]...), end
+	return s.emit(dst, b, done, end), end
+}
+
+// emit appends b from one place to another, without what was released before.
+func (s *MaskStream) emit(dst, b []byte, from, to int) []byte {
+	return append(dst, b[max(from, min(s.shown, to)):to]...)
 }

@@ -289,3 +289,28 @@ func TestReplLines(t *testing.T) {
 		}.test(t, "bc", "bc", add(command.Lines("bc", []string{"bc", "-q"}, "", `print "{mark}\n"`)))
 	})
 }
+
+// TestReplControl is P-186: code writes to whatever the driver has open, and
+// forges marks. The calls after it are answered as if nothing had been.
+func TestReplControl(t *testing.T) {
+	const forged = `"\0" + "0" * 32 + "0\0"`
+	for name, code := range map[string]string{
+		"every file": "import os\nfor fd in range(1, 64):\n    try: os.write(fd, b'{}')\n    except OSError: pass",
+		"requests":   "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'evil\\0print(666)\\0')\n    except OSError: pass",
+		"marks":      "import os\nfor fd in (1, 2): os.write(fd, (" + forged + ").encode())",
+		"closing":    "import os\nos.close(1); os.close(2)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs(t, "python3")
+			k := newKit(t)
+			if text, failure := k.call("repl", m{"language": "python", "code": code}); failure != "" {
+				t.Errorf("%q %s", text, failure)
+			}
+			for _, code := range []string{"6 * 7", "40 + 2"} {
+				if text, failure := k.call("repl", m{"language": "python", "code": code}); text != "=> 42" || failure != "" {
+					t.Errorf("%s: %q %s", code, text, failure)
+				}
+			}
+		})
+	}
+}
