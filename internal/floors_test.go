@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"internal/command", "internal/shell", "internal/strictyaml"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
-	{"proto/toolserver/v1"},
+	{"internal/lease", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and

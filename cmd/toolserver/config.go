@@ -132,6 +132,24 @@ type sandboxConfig struct {
 	Path    []string      `yaml:"path"`
 	Env     []string      `yaml:"env"`
 	Limits  commandLimits `yaml:"limits"`
+	Kept    keptConfig    `yaml:"kept"`
+	Repl    []replConfig  `yaml:"repl"`
+}
+
+// keptConfig is what is kept between the calls of a session.
+type keptConfig struct {
+	Output      size          `yaml:"output"`
+	EndedOutput size          `yaml:"ended_output"`
+	Ended       int           `yaml:"ended"`
+	Idle        time.Duration `yaml:"interpreter_idle"`
+}
+
+// replConfig is a language of the tool repl.
+type replConfig struct {
+	Language string   `yaml:"language"`
+	Command  []string `yaml:"command"`
+	Mark     string   `yaml:"mark"`
+	Begin    string   `yaml:"begin"`
 }
 
 type commandLimits struct {
@@ -144,6 +162,12 @@ type commandLimits struct {
 	Shown      size          `yaml:"shown"`
 	PerSession int           `yaml:"per_session"`
 	PerServer  int           `yaml:"per_server"`
+
+	SessionMemory    size          `yaml:"session_memory"`
+	SessionProcesses int           `yaml:"session_processes"`
+	SessionCPU       time.Duration `yaml:"session_cpu"`
+	ServerMemory     size          `yaml:"server_memory"`
+	ServerProcesses  int           `yaml:"server_processes"`
 }
 
 type searchConfig struct {
@@ -219,6 +243,15 @@ func defaultConfig() *config {
 				Shown:      30 << 10,
 				PerSession: 32,
 				PerServer:  512,
+
+				SessionMemory:    8 << 30,
+				SessionProcesses: 1024,
+			},
+			Kept: keptConfig{
+				Output:      1 << 20,
+				EndedOutput: 4 << 20,
+				Ended:       32,
+				Idle:        30 * time.Minute,
 			},
 		},
 		Search: searchConfig{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -81,19 +82,10 @@ func keysOf(t reflect.Type, prefix string) []string {
 
 // The token example is commented out in the file: it must work once it is not.
 func TestExampleTokenWorks(t *testing.T) {
-	text, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), "tokens: []\n")
 	var token strings.Builder
-	for line := range strings.Lines(rest) {
-		line, commented := strings.CutPrefix(line, "  # ")
-		if !commented {
-			break
-		}
+	for line := range strings.Lines(commentedOut(t, "tokens: []\n")) {
 		if !strings.Contains(line, "token_file:") && !strings.Contains(line, "token_env:") { // one of the three
-			token.WriteString("  " + line)
+			token.WriteString(line)
 		}
 	}
 	c, err := load(t, "--config", writeFile(t, "c.yaml", "authentication:\n  tokens:\n"+token.String()))
@@ -105,8 +97,50 @@ func TestExampleTokenWorks(t *testing.T) {
 	}
 }
 
+// commentedOut returns what follows a line of the example and is a comment.
+func commentedOut(t *testing.T, line string) string {
+	t.Helper()
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), line)
+	var out strings.Builder
+	for line := range strings.Lines(rest) {
+		line, commented := strings.CutPrefix(line, "  # ")
+		if !commented {
+			break
+		}
+		out.WriteString("  " + line)
+	}
+	return out.String()
+}
+
+// So must that of a language, with a real interpreter.
+func TestExampleReplWorks(t *testing.T) {
+	c, err := load(t, "--config", writeFile(t, "c.yaml", "sandbox:\n  repl:\n"+commentedOut(t, "repl: []\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []replConfig{{Language: "sqlite", Command: []string{"sqlite3", "-batch", ":memory:"}, Mark: ";\n.print {mark}", Begin: ".headers on"}}
+	if !reflect.DeepEqual(c.Sandbox.Repl, want) {
+		t.Errorf("got %+v, want %+v", c.Sandbox.Repl, want)
+	}
+	c.Sandbox.Repl = append(c.Sandbox.Repl, replConfig{Language: "perl", Command: []string{"perl", "repl.pl"}})
+	var names []string
+	for _, l := range c.Sandbox.languages() {
+		names = append(names, l.Name+" "+l.Program)
+	}
+	if want := []string{"sqlite sqlite3", "perl perl"}; !slices.Equal(names, want) {
+		t.Errorf("languages %q, want %q", names, want)
+	}
+}
+
 func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
 	if got, want := defaultConfig().Executions.executor(), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got, want := defaultConfig().Sandbox.Kept.kept(), (command.Kept{}).WithDefaults(); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	if got, want := defaultConfig().Wire.wire(), (service.Wire{}).WithDefaults(); got != want {
@@ -199,6 +233,9 @@ func TestBadConfigurations(t *testing.T) {
 		"abstract socket":     {"", []string{"--listen", "unix:@x"}, []string{"want unix: and the path"}},
 		"pprof for all":       {"admin:\n  address: 0.0.0.0:1\n  pprof: true\n", nil, []string{"c.yaml:3: admin.pprof: 0.0.0.0:1 can be reached"}},
 		"the same address":    {"", []string{"--listen", "127.0.0.1:5", "--admin", "127.0.0.1:5"}, []string{"--admin: admin.address: is the same as listen"}},
+		"a language twice":    {"sandbox:\n  repl:\n  - {language: bash, command: [sh]}\n", nil, []string{"c.yaml:3: sandbox.repl[0].language: there is a language bash already"}},
+		"no language":         {"sandbox:\n  repl:\n  - {language: A B, command: []}\n", nil, []string{`sandbox.repl[0].language: "A B" is no name`, "sandbox.repl[0].command: want the program"}},
+		"no mark":             {"sandbox:\n  repl:\n  - {language: bc, command: [bc], mark: print}\n  - {language: dc, command: [dc], begin: x}\n", nil, []string{"sandbox.repl[0].mark: lacks {mark}", "sandbox.repl[1].begin: only a program with a mark"}},
 		"log level":           {"log:\n  level: loud\n", nil, []string{`c.yaml:2: log.level: "loud" is no level`}},
 		"log level too high":  {"", []string{"--log-level", "fatal"}, []string{"--log-level: log.level: \"fatal\" is too high"}},
 	} {

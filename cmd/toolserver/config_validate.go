@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/output"
 )
 
@@ -289,6 +290,11 @@ func (c *config) validateSandbox(fault faultFunc) {
 	if _, err := s.proxyPort(); err != nil {
 		fault("sandbox.proxy", "%v", err)
 	}
+	s.validateRepl(fault)
+	within(fault, "sandbox.kept.output", s.Kept.Output, 1<<10, 1<<30)
+	within(fault, "sandbox.kept.ended_output", s.Kept.EndedOutput, 1<<10, 1<<30)
+	within(fault, "sandbox.kept.ended", s.Kept.Ended, 1, 10_000)
+	within(fault, "sandbox.kept.interpreter_idle", s.Kept.Idle, time.Second, 365*day)
 	l := &s.Limits
 	within(fault, "sandbox.limits.memory", l.Memory, 0, 1<<50)
 	within(fault, "sandbox.limits.processes", l.Processes, 0, 1_000_000)
@@ -299,6 +305,34 @@ func (c *config) validateSandbox(fault faultFunc) {
 	within(fault, "sandbox.limits.shown", l.Shown, 1<<10, 1<<20)
 	within(fault, "sandbox.limits.per_session", l.PerSession, 0, 1_000_000)
 	within(fault, "sandbox.limits.per_server", l.PerServer, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_memory", l.SessionMemory, 0, 1<<50)
+	within(fault, "sandbox.limits.session_processes", l.SessionProcesses, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_cpu", l.SessionCPU, 0, 365*day)
+	within(fault, "sandbox.limits.server_memory", l.ServerMemory, 0, 1<<50)
+	within(fault, "sandbox.limits.server_processes", l.ServerProcesses, 0, 1_000_000)
+}
+
+func (c *sandboxConfig) validateRepl(fault faultFunc) {
+	names := map[string]bool{"python": true, "node": true, "bash": true}
+	for i, r := range c.Repl {
+		key := fmt.Sprintf("sandbox.repl[%d]", i)
+		switch {
+		case r.Language == "" || len(r.Language) > 32 || strings.Trim(r.Language, "abcdefghijklmnopqrstuvwxyz0123456789_+-") != "":
+			fault(key+".language", "%q is no name: want small letters, digits, _, + and -, at most 32", r.Language)
+		case names[r.Language]:
+			fault(key+".language", "there is a language %s already", r.Language)
+		}
+		names[r.Language] = true
+		if len(r.Command) == 0 || r.Command[0] == "" {
+			fault(key+".command", "want the program and its arguments, as a list")
+		}
+		switch {
+		case r.Mark == "" && r.Begin != "":
+			fault(key+".begin", "only a program with a mark is given something to read first")
+		case r.Mark != "" && !strings.Contains(r.Mark, command.MarkName):
+			fault(key+".mark", "lacks %s, which stands for the text it has to write", command.MarkName)
+		}
+	}
 }
 
 const day = 24 * time.Hour

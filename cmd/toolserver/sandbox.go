@@ -143,11 +143,32 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker) 
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
 		},
+		Languages:     c.languages(),
+		Kept:          c.Kept.kept(),
 		MaxOutput:     int64(l.Output),
 		Shown:         int(l.Shown),
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
+		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
+		ServerLimits:  sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
 	})
+}
+
+func (c *keptConfig) kept() command.Kept {
+	return command.Kept{Output: int(c.Output), EndedOutput: int(c.EndedOutput), Ended: c.Ended, Idle: c.Idle}
+}
+
+// languages returns those of the tool repl that the operator has added.
+func (c *sandboxConfig) languages() []command.Language {
+	var list []command.Language
+	for _, r := range c.Repl {
+		if r.Mark == "" {
+			list = append(list, command.Driven(r.Language, r.Command))
+		} else {
+			list = append(list, command.Lines(r.Language, r.Command, r.Begin, r.Mark))
+		}
+	}
+	return list
 }
 
 // environ returns what commands have in their environment by the operator.

@@ -104,8 +104,8 @@ type Question struct {
 	// whether the call may run.
 	Questions []tools.Question
 
-	// Rejudge, if set, judges the call again with other grants, by the same
-	// policy. It does no more than compute. The desk takes it out.
+	// Rejudge, if set, judges the call again with other grants, by the policy and
+	// in the mode of then. It does no more than compute. The desk takes it out.
 	Rejudge func([]policy.Grant) policy.Verdict
 }
 

@@ -18,7 +18,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/lease"
 )
+
+// leased is the kind of directory that a store has.
+const leased = "artifacts"
 
 var (
 	// ErrNotFound says that the owner has no such artifact.
@@ -70,7 +75,7 @@ type Store struct {
 	config Config
 
 	mu     sync.Mutex
-	place  *place // nil before it is needed
+	place  *lease.Dir // nil before it is needed
 	byID   map[string]*kept
 	oldest []*kept        // in the order they were made
 	rooms  map[Room]int64 // bytes of each
@@ -92,7 +97,7 @@ type kept struct {
 // Open returns an empty store. What a server that died left behind in the
 // directory is removed. Close it after use.
 func Open(config Config) (*Store, error) {
-	if err := sweep(config.Dir); err != nil {
+	if err := lease.Sweep(config.Dir, leased); err != nil {
 		return nil, err
 	}
 	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), rooms: make(map[Room]int64)}, nil
@@ -106,7 +111,7 @@ func (s *Store) Create(room Room, name, mediaType string) (*Writer, error) {
 		return nil, ErrClosed
 	}
 	if s.place == nil {
-		place, err := openPlace(s.config.Dir)
+		place, err := lease.New(s.config.Dir, leased)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +123,7 @@ func (s *Store) Create(room Room, name, mediaType string) (*Writer, error) {
 		}
 	}
 	id := strings.ToLower(rand.Text())
-	path := filepath.Join(s.place.dir, id)
+	path := filepath.Join(s.place.Path(), id)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -181,7 +186,7 @@ func (s *Store) Close() {
 		s.expiry.Stop()
 	}
 	if s.place != nil {
-		s.place.close()
+		s.place.Remove()
 		s.place = nil
 	}
 }

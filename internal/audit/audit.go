@@ -354,13 +354,16 @@ func (l *Log) write(flush bool) error {
 	l.lost -= lost
 	l.mu.Unlock()
 
+	err := l.chain.follow()
 	for i := range batch.records {
 		l.chain.add(&batch.records[i])
 	}
 	if lost > 0 {
 		l.chain.add(&Record{Step: Gap, Count: lost, Reason: "these records could not be written"})
 	}
-	err := l.chain.write()
+	if err == nil {
+		err = l.chain.write()
+	}
 	if always := l.options.Sync == SyncAlways && len(batch.records) > 0; err == nil && (flush || always || batch.wanted || l.chain.syncFailed) {
 		err = l.chain.sync()
 	}

@@ -152,6 +152,83 @@ func TestFileMode(t *testing.T) {
 	}
 }
 
+// TestOtherNames has a second server write the log by another name.
+func TestOtherNames(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.jsonl")
+	l := open(t, path, Options{MaxBytes: 1000})
+	check := func(name string, link func(string, string) error) {
+		t.Helper()
+		other := filepath.Join(dir, name)
+		if err := link(path, other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(other, Options{}); !errors.Is(err, ErrLocked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	check("linked", os.Symlink)
+	check("the same", os.Link)
+	for range 20 { // into the next file
+		add(t, l, Record{Step: Started})
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(fullFiles(path)) == 0 {
+		t.Fatal("there is no second file")
+	}
+	check("the next", os.Link)
+	mustClose(t, l)
+	mustClose(t, open(t, path, Options{}))
+}
+
+// TestFileIsTakenAway removes and renames the file that is written, as other
+// programs do that rotate logs.
+func TestFileIsTakenAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, path, Options{})
+	step := func() error {
+		add(t, l, Record{Step: Started})
+		return l.Flush()
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(step())
+	must(os.Rename(path, path+".old"))
+	must(step())
+	must(os.WriteFile(path+".other", []byte("something else\n"), 0o600))
+	must(os.Rename(path, path+".second"))
+	must(os.Rename(path+".other", path))
+	if err := step(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("another file is in its place: %v", err)
+	}
+	must(os.Remove(path))
+	must(step())
+	must(os.Remove(path))
+	must(os.WriteFile(path, nil, 0o600))
+	must(step())
+	mustClose(t, l)
+
+	var v Verifier
+	for _, name := range []string{path + ".old", path + ".second"} {
+		f, err := os.Open(name)
+		must(err)
+		must(v.Read(name, f))
+		must(f.Close())
+	}
+	if report, err := v.Report(); err != nil || report.Records < 4 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if report := verified(t, path); report.First.Seq < 6 || !report.Ended || report.Lost != 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for range 3 {

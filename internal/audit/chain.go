@@ -29,7 +29,9 @@ type chain struct {
 	path    string
 	options Options
 	lock    *os.File
-	file    file // nil where there is only a copy
+	file    file        // nil where there is only a copy
+	named   os.FileInfo // of the file
+	adrift  bool        // the file lost its name
 
 	pending []byte // lines that are not written
 	tip     Head   // of the last line, pending or not
@@ -142,12 +144,56 @@ func (c *chain) rotate() error {
 	if err != nil {
 		return errors.Join(err, os.Rename(full, c.path))
 	}
+	if err := lock(next); err != nil {
+		next.Close()
+		return errors.Join(err, os.Rename(full, c.path))
+	}
 	syncDir(c.path)
 	c.file.Close()
 	c.use(next, 0)
 	c.add(&Record{Step: Continued})
 	c.forget()
 	return c.writePending()
+}
+
+// follow goes on in a new file where the one that is written lost its name:
+// somebody removed or renamed it, and what is written there may never be seen. A
+// file that is in its place must be empty.
+func (c *chain) follow() error {
+	if c.file == nil || c.named == nil {
+		return nil
+	}
+	there, err := os.Stat(c.path)
+	if err == nil && os.SameFile(there, c.named) {
+		c.adrift = false
+		return nil
+	}
+	if !c.adrift {
+		c.adrift = true
+		c.options.Logger.Error("the audit log was removed or renamed, and goes on in a new file", zap.String("file", c.path), zap.Uint64("after", c.head.Seq))
+		if !c.stuck() { // it has to be the first in the new file
+			c.add(&Record{Step: Continued, Reason: "the file before was removed or renamed by somebody else"})
+		}
+	}
+	if err == nil && there.Size() > 0 {
+		return fmt.Errorf("another file was put in the place of %s: move it out of the way", c.path)
+	}
+	next, err := os.OpenFile(c.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := lock(next); err != nil {
+		next.Close()
+		return err
+	}
+	syncDir(c.path)
+	err = c.sync()
+	if c.file.Close(); err != nil {
+		c.options.Logger.Error("the end of the audit log that was removed may not be on the disk", zap.Error(err))
+	}
+	c.use(next, 0)
+	c.adrift = false
+	return nil
 }
 
 // forget removes full files beyond those that are kept.
@@ -196,6 +242,7 @@ func escape(path string) string {
 
 // use makes f the file that is written.
 func (c *chain) use(f *os.File, size int64) {
+	c.named, _ = f.Stat()
 	c.file, c.size, c.rotateAt = f, size, c.options.MaxBytes
 	c.unsynced, c.dirty = true, false // its name may not be on the disk
 	if c.options.wrap != nil {
@@ -248,6 +295,9 @@ func (c *chain) open() error {
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", c.path)
+	}
+	if err := lock(f); err != nil {
+		return err
 	}
 	last, whole, torn, err := readEnd(f, info.Size())
 	if err != nil {
@@ -369,14 +419,21 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lock(f); err != nil {
 		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrLocked
-		}
 		return nil, err
 	}
 	return f, nil
+}
+
+// lock locks a file until it is closed. The log itself is locked too, for another
+// server may know it by another name, with another lock file beside it.
+func lock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return err
 }
 
 // syncDir forces the name of a new file to the disk, where the system can.

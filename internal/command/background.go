@@ -22,15 +22,30 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-const (
-	// keptOutput is how much of the output of a background process is kept, and
-	// keptOutputEnded how much of those of a session that have ended, together.
-	keptOutput      = 1 << 20
-	keptOutputEnded = 4 << 20
+// Kept is what is kept between the calls of a session. 0 means the default.
+type Kept struct {
+	// Output is how much of the output of a background process is kept, and
+	// EndedOutput how much of those that have ended, together. Default: 1 MiB and
+	// 4 MiB.
+	Output      int
+	EndedOutput int
 
-	// keptEnded is how many that have ended a session remembers.
-	keptEnded = 32
-)
+	// Ended is how many that have ended are remembered. Default: 32.
+	Ended int
+
+	// Idle is how long an interpreter is kept that nobody uses. Default: 30m.
+	Idle time.Duration
+}
+
+// WithDefaults returns k with the defaults in place of 0.
+func (k Kept) WithDefaults() Kept {
+	return Kept{
+		Output:      cmp.Or(k.Output, 1<<20),
+		EndedOutput: cmp.Or(k.EndedOutput, 4<<20),
+		Ended:       cmp.Or(k.Ended, 32),
+		Idle:        cmp.Or(k.Idle, 30*time.Minute),
+	}
+}
 
 // errSessionEnds is why the processes of a session that ends are stopped.
 var errSessionEnds = errors.New("the session ends")
@@ -63,7 +78,7 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 		return nil, err
 	}
 	c.Input, c.lasting, c.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
-	b := &Background{Text: s.Text, Begun: time.Now(), changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: keptOutput}}
+	b := &Background{Text: s.Text, Begun: time.Now(), changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: r.rooms.config.Kept.Output}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -121,11 +136,11 @@ func (r *Room) forgetOld() {
 		if b.ended {
 			ended++
 			kept += len(b.kept.data)
-			if kept > keptOutputEnded {
+			if kept > r.rooms.config.Kept.EndedOutput {
 				b.kept.drop()
 			}
 		}
-		gone := b.ended && ended > keptEnded
+		gone := b.ended && ended > r.rooms.config.Kept.Ended
 		b.mu.Unlock()
 		if gone {
 			r.backgrounds = slices.Delete(r.backgrounds, i, i+1)
@@ -393,7 +408,7 @@ func (b *Background) Signal(name string) error {
 }
 
 // Shown returns how many bytes of output a model is given at a time.
-func (r *Rooms) Shown() int { return cmp.Or(r.config.Shown, keptOutput) }
+func (r *Rooms) Shown() int { return cmp.Or(r.config.Shown, r.config.Kept.Output) }
 
 // ring keeps the last bytes of what is written to it. Offsets count from the
 // first byte ever written.

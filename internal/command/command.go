@@ -51,6 +51,7 @@ type Command struct {
 
 	unmasked bool // whoever takes the output masks it
 	lasting  bool // it is not part of a call
+	joined   bool // what it writes to standard error comes as standard output
 }
 
 // Size is the size of a terminal.
@@ -118,7 +119,7 @@ func (r *Room) note(c Command) watch {
 	if c.ReadOnly {
 		return watch{}
 	}
-	return r.sentry.look()
+	return r.sentry.look(*r.protection.Load())
 }
 
 func newRunning(r *Room, c Command) *Running {
@@ -169,7 +170,7 @@ func (x *Running) start() (outputs []outlet, err error) {
 
 	start := sandbox.Command{
 		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(c.Env, c.Terminal != nil),
-		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Terminal: c.Terminal != nil,
+		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
 		master, slave, err := sandbox.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
@@ -181,15 +182,19 @@ func (x *Running) start() (outputs []outlet, err error) {
 		x.input = master
 		outputs = []outlet{{tools.Terminal, master}}
 	} else {
-		for _, stream := range []tools.Stream{tools.Stdout, tools.Stderr} {
-			read, write, err := os.Pipe()
+		streams := []tools.Stream{tools.Stdout, tools.Stderr}
+		if c.joined {
+			streams = streams[:1]
+		}
+		for _, stream := range streams {
+			read, write, err := outputPipe()
 			if err != nil {
 				return nil, err
 			}
 			theirs, ours = append(theirs, write), append(ours, read)
 			outputs = append(outputs, outlet{stream, read})
 		}
-		start.Stdout, start.Stderr = theirs[1], theirs[2]
+		start.Stdout, start.Stderr = theirs[1], theirs[len(theirs)-1]
 		if c.Input {
 			read, write, err := os.Pipe()
 			if err != nil {
@@ -236,7 +241,7 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	if x.command.ReadOnly {
 		return
 	}
-	if undone := x.room.sentry.check(x.before); len(undone) > 0 {
+	if undone := x.room.sentry.check(x.before, x.command.lasting); len(undone) > 0 {
 		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone)}
 	}
 }
@@ -298,7 +303,7 @@ func readPooled(file *os.File) (buffer *[bufferSize]byte, n int) {
 	err = conn.Read(func(fd uintptr) bool {
 		buffer = buffers.Get().(*[bufferSize]byte)
 		var err error
-		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil {
+		if n, err = ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buffer[:]) }); err != nil || n == 0 {
 			buffers.Put(buffer)
 			n = 0
 		}
@@ -412,11 +417,11 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 			}
 		}
 	case sandbox.OutOfMemory:
-		exit.Reason, exit.Message = tools.OutOfMemory, x.room.rooms.config.memoryMessage()
+		exit.Reason, exit.Message = tools.OutOfMemory, x.room.memoryMessage(end.Group)
 	case sandbox.TooManyProcesses:
-		exit.Reason, exit.Message = tools.ProcessLimit, x.room.rooms.config.processesMessage()
+		exit.Reason, exit.Message = tools.ProcessLimit, x.room.processesMessage(end.Group)
 	case sandbox.OutOfTime:
-		exit.Reason, exit.Message = tools.CPULimit, x.room.rooms.config.cpuMessage()
+		exit.Reason, exit.Message = tools.CPULimit, x.room.cpuMessage(end.Group)
 	case sandbox.FileTooLarge:
 		exit.Reason, exit.Message = tools.FileSizeLimit, x.room.rooms.config.fileMessage()
 	case sandbox.Violation:
@@ -429,8 +434,8 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 
 // violation says what a sentry had to undo.
 func violation(undone []string) string {
-	return "The command changed what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
-		". The rest of what it did stays. Go on without hooks and without changes to the configuration of git, or have the user make them."
+	return "The command changed what is protected, or what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
+		". The rest of what it did stays. Go on without changing these, without hooks and without changes to the configuration of git, or have the user make them."
 }
 
 func usageOf(end sandbox.End) tools.Usage {

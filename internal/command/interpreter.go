@@ -28,7 +28,9 @@ import (
 //	standard error   output  NUL name 0|1 NUL
 //	standard output  output  NUL name v NUL  value  NUL name 0|1 NUL
 //
-// 1 says that the code failed.
+// 1 says that the code failed. Who has no driver, but reads lines, is given a
+// statement behind the code that writes a line with the name and 0; its streams
+// are one.
 
 //go:embed drivers/python.py
 var pythonDriver string
@@ -49,12 +51,42 @@ type Language struct {
 	request func(name, code string) string
 	mark    func(name string) string // asks for the mark again; nil where it is never lost
 	status  bool                     // the value is an exit status
+	lines   bool                     // it has no driver
+}
+
+// framed is the request of a driver.
+func framed(name, code string) string { return name + "\x00" + code + "\x00" }
+
+// Driven returns a language that a program with a driver of its own speaks: it
+// keeps to the protocol that deploy/repl.pl explains.
+func Driven(name string, line []string) Language {
+	return Language{Name: name, Program: line[0], args: line[1:], request: framed}
+}
+
+// MarkName is what stands for the text that ends the output in the mark of
+// [Lines].
+const MarkName = "{mark}"
+
+// Lines returns a language of a program that reads lines and runs them one after
+// the other. begin is what it reads first; mark has it write a line that is
+// [MarkName].
+func Lines(name string, line []string, begin, mark string) Language {
+	l := Language{Name: name, Program: line[0], args: line[1:], lines: true}
+	if begin != "" {
+		l.prelude = begin + "\n"
+	}
+	l.request = func(name, code string) string {
+		return code + "\n" + strings.ReplaceAll(mark, MarkName, name+"0") + "\n"
+	}
+	return l
 }
 
 // Languages returns those there are.
-func Languages() []Language {
+func (r *Rooms) Languages() []Language { return append(languages(), r.config.Languages...) }
+
+// languages returns those that need no configuration.
+func languages() []Language {
 	mark := func(name string) string { return "__toolserver_end " + name + "\n" }
-	framed := func(name, code string) string { return name + "\x00" + code + "\x00" }
 	return []Language{
 		{Name: "python", Program: "python3", args: []string{"-c", pythonDriver}, request: framed},
 		{Name: "node", Program: "node", args: []string{"-e", nodeDriver}, request: framed},
@@ -77,9 +109,6 @@ const (
 	// interruptPatience is how long an interpreter has to come back when it is
 	// interrupted.
 	interruptPatience = 4 * time.Second
-
-	// interpreterIdle is how long one is kept that nobody uses.
-	interpreterIdle = 30 * time.Minute
 
 	// maxValue is how long a value may be. Drivers send less.
 	maxValue = 1 << 20
@@ -184,7 +213,7 @@ func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code str
 	if it.ended() {
 		s.stop(context.Canceled)
 	} else {
-		it.expiry.Reset(interpreterIdle)
+		it.expiry.Reset(r.rooms.config.Kept.Idle)
 	}
 	result.Details, _ = json.Marshal(evaluationDetails{
 		Value: e.valueText(), Started: started, StateKept: s.it != nil, DurationMS: time.Since(e.begun).Milliseconds(),
@@ -209,12 +238,12 @@ func (r *Room) ensure(ctx context.Context, s *slot, l Language) (started bool, e
 	}
 	it := new(interpreter)
 	it.x, err = r.Start(Command{
-		Path: l.Program, Args: l.args, Dir: ".", Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true,
+		Path: l.Program, Args: l.args, Dir: ".", Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true, joined: l.lines,
 	}, it.take)
 	if err != nil {
 		return false, err
 	}
-	it.expiry = time.AfterFunc(interpreterIdle, func() {
+	it.expiry = time.AfterFunc(r.rooms.config.Kept.Idle, func() {
 		select {
 		case s.held <- struct{}{}:
 			if s.it == it {
@@ -344,6 +373,7 @@ func (it *interpreter) lost() error {
 // evaluation is one piece of code that runs.
 type evaluation struct {
 	name      string
+	mark      []byte // what begins a mark
 	language  Language
 	begun     time.Time
 	out       tools.Sink
@@ -378,6 +408,11 @@ func newEvaluation(r *Room, env tools.Env, l Language, out tools.Sink) *evaluati
 		transcript: transcript{window: output.NewWindow(config.Shown), limit: config.Shown, artifacts: env.Artifacts},
 		tooMuch:    make(chan struct{}), done: make(chan struct{}),
 	}
+	e.mark = []byte("\x00" + e.name)
+	if l.lines {
+		e.mark = e.mark[1:]
+		e.streams[1].ended = true // there is one only
+	}
 	for i := range e.streams {
 		e.streams[i].mask = config.Masker().Stream()
 	}
@@ -398,7 +433,7 @@ func (e *evaluation) feed(stream tools.Stream, data []byte) (rest []byte) {
 	if s.ended {
 		return data
 	}
-	mark := []byte("\x00" + e.name)
+	mark := e.mark
 	data = append(s.held, data...)
 	s.held = nil
 	for !s.ended {

@@ -9,6 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// outputPipe returns a pipe for a command to write to. Unlike with os.Pipe, its
+// end never waits in Go and need not be made to.
+func outputPipe() (read, write *os.File, err error) {
+	var pair [2]int
+	if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		unix.Close(pair[0])
+		unix.Close(pair[1])
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(pair[0]), "output"), os.NewFile(uintptr(pair[1]), "output"), nil
+}
+
 // widen gives a pipe more room. It reports false for what is no pipe, or where
 // the system has no room.
 func widen(pipe *os.File) bool {

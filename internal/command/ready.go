@@ -94,7 +94,7 @@ func (r *Room) refill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	readOnly := r.readOnlyNext
-	if !idle || r.closed || r.ready[readOnly] != nil || !r.rooms.countReady(+1) {
+	if !idle || r.closed || r.group.Spent() || r.ready[readOnly] != nil || !r.rooms.countReady(+1) {
 		return
 	}
 	shell := &readyShell{x: newRunning(r, Command{

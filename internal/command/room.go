@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/output"
@@ -43,6 +44,16 @@ type Config struct {
 	MaxRunning    int
 	MaxRunningAll int
 
+	// SessionLimits are those of all commands of a session together, background
+	// processes and interpreters included; ServerLimits those of all there are.
+	SessionLimits sandbox.GroupLimits
+	ServerLimits  sandbox.GroupLimits
+
+	// Languages are those of interpreters beside the ones that are always there.
+	Languages []Language
+
+	Kept Kept
+
 	// Shown is how many bytes of output the model gets, from both ends.
 	Shown int
 }
@@ -55,6 +66,7 @@ var DefaultPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/u
 // for concurrent use.
 type Rooms struct {
 	config Config
+	group  *sandbox.Group // of all commands
 
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
@@ -70,22 +82,27 @@ func New(config Config) *Rooms {
 	if config.Masker == nil {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
-	return &Rooms{config: config, rooms: make(map[tools.Session]*Room)}
+	config.Kept = config.Kept.WithDefaults()
+	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), rooms: make(map[tools.Session]*Room)}
 }
 
 // A Room is where the commands of one session run.
 type Room struct {
 	rooms     *Rooms
+	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
 	sentry    sentry
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
+	home      string
 	prepared  func() error
 	running   int       // guarded by the rooms
 	lasting   int       // of them, those that are part of no call; guarded by the rooms
 	scripts   bool      // it has run one; guarded by the rooms
 	restUntil time.Time // before which no shell is made ready; guarded by the rooms
+
+	protection atomic.Pointer[tools.Protection] // as the last call was told
 
 	mu     sync.Mutex
 	dir    string // the working directory that calls keep
@@ -107,6 +124,8 @@ func (r *Rooms) Of(env tools.Env) (*Room, error) {
 	if err := room.prepared(); err != nil {
 		return nil, err
 	}
+	protection := env.Protection()
+	room.protection.Store(&protection)
 	return room, nil
 }
 
@@ -116,6 +135,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	room := r.rooms[env.Session]
 	if room == nil {
 		room = &Room{rooms: r, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
+		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
 	}
@@ -132,7 +152,7 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
-	r.private = private
+	r.private, r.home = private, session.Home()
 	for _, dir := range []string{r.Home(), r.temp()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
@@ -181,9 +201,15 @@ func (r *Room) close(session tools.Session) {
 }
 
 // Home returns the home directory of the room's commands.
-func (r *Room) Home() string { return filepath.Join(r.private, "home") }
+func (r *Room) Home() string { return r.home }
 
 func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
+
+// ReplacesHome reports whether commands have another home than that of their
+// session.
+func (r *Rooms) ReplacesHome() bool {
+	return slices.ContainsFunc(r.config.Env, func(pair string) bool { return strings.HasPrefix(pair, "HOME=") })
+}
 
 // Dir returns the working directory that calls of a session keep, relative to
 // the workspace.
@@ -207,6 +233,9 @@ func (r *Rooms) existing(session tools.Session) *Room {
 // enter counts a command that begins, and refuses it if it is one too many.
 func (r *Room) enter(lasting bool) (leave func(), err error) {
 	all := r.rooms
+	if r.group.Spent() {
+		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(all.config.SessionLimits.CPU))
+	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if limit := all.config.MaxRunningAll; limit > 0 && all.running >= limit {
@@ -272,7 +301,7 @@ func (r *Room) environ(more []string, terminal bool) []string {
 		"PATH=" + strings.Join(r.rooms.config.Path, ":"),
 		"HOME=" + r.Home(),
 		"TMPDIR=" + r.temp(),
-		"LANG=C.UTF-8",
+		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
 		"TERM=" + term,
 		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
 		// Nobody is there to turn pages or to write messages.

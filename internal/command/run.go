@@ -204,16 +204,38 @@ func (x *Running) hear(ctx context.Context, in tools.Input) (int, error) {
 
 // Messages of limits: which one, and how to stay under it.
 
-func (c *Config) memoryMessage() string {
-	return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", size(c.Limits.Memory))
+func (r *Room) memoryMessage(of *sandbox.Group) string {
+	c := &r.rooms.config
+	switch of {
+	case nil:
+		return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", size(c.Limits.Memory))
+	case r.group:
+		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, used more than the %s of memory they may, and this one used the most. Work on less at once, or end background processes and interpreters that are no longer needed.", size(c.SessionLimits.Memory))
+	}
+	return fmt.Sprintf("The command was ended: the commands of all sessions together used more than the %s of memory this server has for them, and this one used the most. Work on less at once, or try again in a while.", size(c.ServerLimits.Memory))
 }
 
-func (c *Config) processesMessage() string {
-	return fmt.Sprintf("The command was ended: it started more than the %d processes it may have at a time. Start fewer at once.", c.Limits.Processes)
+func (r *Room) processesMessage(of *sandbox.Group) string {
+	c := &r.rooms.config
+	switch of {
+	case nil:
+		return fmt.Sprintf("The command was ended: it started more than the %d processes it may have at a time. Start fewer at once.", c.Limits.Processes)
+	case r.group:
+		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, had more than the %d processes they may have at a time, and this one had the most. Start fewer at once, or end background processes that are no longer needed.", c.SessionLimits.Processes)
+	}
+	return fmt.Sprintf("The command was ended: the commands of all sessions together had more than the %d processes this server has for them, and this one had the most. Start fewer at once, or try again in a while.", c.ServerLimits.Processes)
 }
 
-func (c *Config) cpuMessage() string {
-	return fmt.Sprintf("The command was ended: a process of it computed for more than the %s it may. Split the work.", c.Limits.CPU)
+func (r *Room) cpuMessage(of *sandbox.Group) string {
+	if of != nil {
+		return "The command was ended: " + spent(r.rooms.config.SessionLimits.CPU)
+	}
+	return fmt.Sprintf("The command was ended: a process of it computed for more than the %s it may. Split the work.", r.rooms.config.Limits.CPU)
+}
+
+// spent says that a session has used up its CPU time, and what is left to do.
+func spent(limit time.Duration) string {
+	return fmt.Sprintf("the commands of this session have used all of the %s of CPU time that they may use together, so it can run no more of them. Tools that start no program still work; go on in a new session, or ask the operator for more (sandbox.limits.session_cpu).", limit)
 }
 
 func (c *Config) fileMessage() string {

@@ -17,19 +17,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // A sentry keeps what other programs run by themselves as it was: the hooks and
-// the configuration of repositories, and .husky. The kernel can let a command
+// the configuration of repositories, and .husky; and what the operator protects.
+// The kernel can let a command
 // write to a directory or not, but git must write next to its hooks. So what is
 // there is noted before a command and looked at after it; what has changed is put
 // back.
 type sentry struct {
 	ws *workspace.Workspace
 
-	mu   sync.Mutex
-	dirs map[string]*seenDir // of the whole workspace, by path
+	mu         sync.Mutex
+	protection tools.Protection    // for which dirs were listed
+	dirs       map[string]*seenDir // of the whole workspace, by path
+	last       map[string]noted    // entries, by path
 }
 
 // seenDir is a directory as it was when it was last listed.
@@ -38,6 +42,7 @@ type seenDir struct {
 	young    bool // it may have changed since without a trace
 	children []string
 	places   []string // .git and .husky in it
+	own      []string // what the operator protects in it
 }
 
 const (
@@ -51,6 +56,7 @@ const (
 	maxSentryDirs  = 200_000
 	maxSentryFiles = 10_000
 	maxSentryFile  = 1 << 20
+	maxSentryBytes = 16 << 20
 )
 
 // noted is a file, link or directory as it was.
@@ -59,24 +65,34 @@ type noted struct {
 	data []byte // of a file
 	mode fs.FileMode
 	link string // of a link
+
+	unread bool // data is not known: there is too much of it
+	young  bool // it may have changed since without a trace
+	own    bool // it is noted because the operator protects it
 }
 
 // same reports whether n is now what was noted before.
 func (n noted) same(now noted) bool {
-	return n.stat == now.stat || n.stat.Kind == now.stat.Kind && n.mode == now.mode && n.link == now.link && bytes.Equal(n.data, now.data)
+	return n.stat == now.stat || !n.unread && !now.unread &&
+		n.stat.Kind == now.stat.Kind && n.mode == now.mode && n.link == now.link && bytes.Equal(n.data, now.data)
 }
 
 // watch is what a sentry saw at one moment.
 type watch struct {
-	places  map[string]noted // .git and .husky themselves
-	entries map[string]noted // what is guarded in them
+	protection tools.Protection // what the operator protects; nil: nothing
+	places     map[string]noted // .git and .husky themselves
+	entries    map[string]noted // what is guarded in them, and what the operator protects
+	bytes      int64            // of what is noted
 }
 
 // look notes what there is.
-func (s *sentry) look() watch {
+func (s *sentry) look(protection tools.Protection) watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := watch{places: make(map[string]noted), entries: make(map[string]noted)}
+	if s.protection != protection {
+		s.protection, s.dirs = protection, nil
+	}
+	w := watch{protection: protection, places: make(map[string]noted), entries: make(map[string]noted)}
 	root, err := s.ws.OpenDir(".")
 	if err != nil {
 		return w
@@ -84,7 +100,7 @@ func (s *sentry) look() watch {
 	defer root.Close()
 	seen := make(map[string]*seenDir, len(s.dirs))
 	s.visit(root, ".", seen, &w)
-	s.dirs = seen
+	s.dirs, s.last = seen, w.entries
 	return w
 }
 
@@ -102,6 +118,9 @@ func (s *sentry) visit(root *workspace.Dir, dir string, seen map[string]*seenDir
 	seen[dir] = d
 	for _, name := range d.places {
 		s.guard(root, path.Join(dir, name), w)
+	}
+	for _, name := range d.own {
+		s.noteTree(root, path.Join(dir, name), true, w)
 	}
 	for _, child := range d.children {
 		s.visit(root, path.Join(dir, child), seen, w)
@@ -121,7 +140,10 @@ func (s *sentry) list(dir string, stat workspace.Stat) *seenDir {
 		case gitName, huskyName:
 			d.places = append(d.places, string(name))
 		default:
-			if kind == workspace.Directory {
+			switch {
+			case s.protection != nil && s.protection.Protects(path.Join(dir, string(name))):
+				d.own = append(d.own, string(name))
+			case kind == workspace.Directory:
 				d.children = append(d.children, string(name))
 			}
 		}
@@ -132,7 +154,7 @@ func (s *sentry) list(dir string, stat workspace.Stat) *seenDir {
 
 // guard notes a .git or .husky and what is guarded in it.
 func (s *sentry) guard(root *workspace.Dir, place string, w *watch) {
-	n, err := s.note(root, place)
+	n, err := s.note(root, place, w)
 	if err != nil {
 		return
 	}
@@ -141,7 +163,7 @@ func (s *sentry) guard(root *workspace.Dir, place string, w *watch) {
 	case n.stat.Kind != workspace.Directory:
 		w.entries[place] = n
 	case path.Base(place) == huskyName:
-		s.noteTree(root, place, w)
+		s.noteTree(root, place, false, w)
 	default:
 		s.noteGit(root, place, w)
 	}
@@ -151,9 +173,9 @@ func (s *sentry) guard(root *workspace.Dir, place string, w *watch) {
 // submodules below it.
 func (s *sentry) noteGit(root *workspace.Dir, dir string, w *watch) {
 	for _, name := range []string{"config", "config.worktree"} {
-		s.noteTree(root, path.Join(dir, name), w)
+		s.noteTree(root, path.Join(dir, name), false, w)
 	}
-	s.noteTree(root, path.Join(dir, "hooks"), w)
+	s.noteTree(root, path.Join(dir, "hooks"), false, w)
 	for _, kind := range []string{"modules", "worktrees"} {
 		entries, _, err := s.ws.ReadDir(path.Join(dir, kind), maxSentryFiles)
 		if err != nil {
@@ -166,14 +188,15 @@ func (s *sentry) noteGit(root *workspace.Dir, dir string, w *watch) {
 }
 
 // noteTree notes a file, or a directory with all that is in it.
-func (s *sentry) noteTree(root *workspace.Dir, name string, w *watch) {
+func (s *sentry) noteTree(root *workspace.Dir, name string, own bool, w *watch) {
 	if len(w.entries) >= maxSentryFiles {
 		return
 	}
-	n, err := s.note(root, name)
+	n, err := s.note(root, name, w)
 	if err != nil {
 		return
 	}
+	n.own = own
 	w.entries[name] = n
 	if n.stat.Kind != workspace.Directory {
 		return
@@ -183,22 +206,27 @@ func (s *sentry) noteTree(root *workspace.Dir, name string, w *watch) {
 		return
 	}
 	for _, entry := range entries {
-		s.noteTree(root, entry.Path, w)
+		s.noteTree(root, entry.Path, own, w)
 	}
 }
 
-func (s *sentry) note(root *workspace.Dir, name string) (noted, error) {
+// note notes one entry. A file that has not changed is not read again, and one
+// that is too large, alone or with the others, is not read at all.
+func (s *sentry) note(root *workspace.Dir, name string, w *watch) (noted, error) {
 	stat, err := root.Lstat(name)
 	if err != nil {
 		return noted{}, err
 	}
-	n := noted{stat: stat}
+	n := noted{stat: stat, young: time.Since(time.Unix(0, stat.CTime)) < clockStep}
 	switch stat.Kind {
 	case workspace.Regular:
-		file, err := s.ws.ReadFile(name, maxSentryFile)
-		if err == nil {
-			n.data, n.mode = file.Data, file.Mode.Perm()
+		if old, known := s.last[name]; known && old.stat == stat && !old.young && !old.unread {
+			n = old
+		} else if n.unread = stat.Size > maxSentryFile || w.bytes+stat.Size > maxSentryBytes; !n.unread {
+			file, err := s.ws.ReadFile(name, maxSentryFile)
+			n.data, n.mode, n.unread = file.Data, file.Mode.Perm(), err != nil
 		}
+		w.bytes += int64(len(n.data))
 	case workspace.Link:
 		n.link, _ = s.ws.Readlink(name)
 	}
@@ -206,10 +234,11 @@ func (s *sentry) note(root *workspace.Dir, name string) (noted, error) {
 }
 
 // check compares what there is with what there was, puts back what has changed,
-// and returns what it did, in sentences.
-func (s *sentry) check(before watch) []string {
-	after := s.look()
-	r := restorer{ws: s.ws, before: before, after: after}
+// and returns what it did, in sentences. What the operator protects is only told
+// after a command that was no part of a call: people may have changed it since.
+func (s *sentry) check(before watch, lasting bool) []string {
+	after := s.look(before.protection)
+	r := restorer{ws: s.ws, before: before, after: after, tellOwn: lasting}
 	for _, place := range slices.Sorted(maps.Keys(before.places)) {
 		r.place(place)
 	}
@@ -228,6 +257,7 @@ func (s *sentry) check(before watch) []string {
 type restorer struct {
 	ws            *workspace.Workspace
 	before, after watch
+	tellOwn       bool // what the operator protects stays as it is
 	did           []string
 }
 
@@ -290,6 +320,10 @@ func (r *restorer) old(name string) {
 	if place := r.after.places[placeOf(name)]; place.stat.Kind != workspace.Directory && placeOf(name) != name {
 		return // all of it is gone
 	}
+	if was.own && r.tellOwn {
+		r.say("%s was changed, by it or beside it, and is as it is now", name)
+		return
+	}
 	if err := r.restore(name, was, now); err != nil {
 		r.say("%s was changed, and could not be put back: %v", name, err)
 		return
@@ -308,7 +342,7 @@ func (r *restorer) restore(name string, was, now noted) error {
 	case workspace.Directory:
 		return batch.Mkdir(name)
 	case workspace.Regular:
-		if was.data == nil && was.stat.Size > 0 {
+		if was.unread {
 			return errors.New("it was too large to be kept")
 		}
 		current, err := r.ws.ReadFile(name, maxSentryFile)
@@ -331,6 +365,10 @@ func (r *restorer) fresh(name string) {
 	place := placeOf(name)
 	_, known := r.before.places[place]
 	now := r.after.entries[name]
+	if now.own {
+		r.freshOwn(name)
+		return
+	}
 	switch base := path.Base(name); {
 	case place == name && base == gitName:
 		if r.pointsInside(name, now) {
@@ -347,7 +385,20 @@ func (r *restorer) fresh(name string) {
 			return // of a repository that was made or cloned
 		}
 	}
-	if _, err := r.ws.Stat(name); errors.Is(err, fs.ErrNotExist) {
+	r.undoFresh(name)
+}
+
+// freshOwn judges something new where the operator protects everything.
+func (r *restorer) freshOwn(name string) {
+	if r.tellOwn {
+		r.say("%s was made, by it or beside it, and is still there", name)
+		return
+	}
+	r.undoFresh(name)
+}
+
+func (r *restorer) undoFresh(name string) {
+	if info, err := r.ws.Stat(name); err == nil && !info.Exists() {
 		return
 	}
 	if err := r.remove(name); err != nil {

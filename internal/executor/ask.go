@@ -54,6 +54,10 @@ func (x *Execution) about(q approval.Question) approval.Question {
 
 // answered goes on with a call that waited.
 func (x *Execution) answered(ctx context.Context, call tools.Call, answer approval.Answer) {
+	now := policy.Verdict{Action: policy.Allow}
+	if answer.Allows() && x.Order.Recheck != nil {
+		now = x.Order.Recheck()
+	}
 	x.mu.Lock()
 	if x.ticket == nil {
 		x.mu.Unlock()
@@ -62,13 +66,16 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 	question := x.ticket.Question
 	x.stopWaiting()
 	x.log.append(ApprovalResolved{question.ID, answer}, answer.At, nil)
-	if x.told || !answer.Allows() {
+	if x.told || !answer.Allows() || now.Action == policy.Deny {
 		told := x.told
 		x.mu.Unlock()
-		if told { // while the answer was on its way
+		switch {
+		case told: // while the answer was on its way
 			x.finish(x.stopped(context.Cause(ctx)))
-		} else {
+		case !answer.Allows():
 			x.finish(x.refused(question, answer))
+		default:
+			x.finish(denied("denied", now.Rule, fmt.Sprintf("%s allowed the call, but while it waited it became forbidden: %s", answer.By, now.Reason)))
 		}
 		return
 	}

@@ -54,6 +54,10 @@ type Order struct {
 	// at once. The executor fills in whose call it is.
 	Ask *approval.Question
 
+	// Recheck, if set, judges a call that was asked about once more when it is
+	// allowed: what is denied by then does not run. It does no more than compute.
+	Recheck func() policy.Verdict
+
 	// Policy is the version of the policy that judged.
 	Policy string
 

@@ -42,6 +42,15 @@ func (d *Document) Page(ctx context.Context, page, limit int) (Page, error) {
 	if page < 0 || page >= len(d.pages) {
 		return Page{}, fmt.Errorf("there is no page %d of %d", page, len(d.pages))
 	}
+	sound := !d.repaired
+	p, err := d.readPage(page, limit)
+	if err == nil && sound && d.repaired { // some of it was found by tables that are wrong
+		return d.readPage(page, limit)
+	}
+	return p, err
+}
+
+func (d *Document) readPage(page, limit int) (Page, error) {
 	r := &reading{d: d, out: collector{limit: limit}}
 	resources := d.dict(d.inherited(page, "Resources"))
 	described := d.dict(ref{num: d.nodes[d.pages[page]].num})

@@ -52,6 +52,8 @@ var builtinFile = policyFile{
 				".devcontainer/",
 				".envrc",
 				".gitmodules",
+				"~/.gitconfig",
+				"~/.config/git/",
 			},
 			Reason: "Other programs run what is written there, so a person has to approve it.",
 		},

@@ -52,10 +52,12 @@ func compileCondition(text string) (*condition, error) {
 	return &condition{program}, nil
 }
 
-// holds evaluates the condition for one effect of a call. An error says that
-// there is no answer.
-func (c *condition) holds(facts *facts, call Call, effect tools.Effect) (bool, error) {
-	return c.program.Eval(&judged{facts, call, effect})
+// holds evaluates the condition for one effect of a call, and reports whether the
+// answer might be another for another path. An error says that there is no answer.
+func (c *condition) holds(facts *facts, call Call, effect tools.Effect) (holds, byPath bool, err error) {
+	about := judged{facts: facts, call: call, effect: effect}
+	holds, err = c.program.Eval(&about)
+	return holds, about.byPath, err
 }
 
 // facts are what conditions on one call share.
@@ -70,6 +72,7 @@ type judged struct {
 	facts  *facts
 	call   Call
 	effect tools.Effect
+	byPath bool // the path was looked at
 }
 
 // Variable implements cel.Variables.
@@ -92,8 +95,10 @@ func (j *judged) Variable(name string) (cel.Value, error) {
 	case "effect.kind":
 		return cel.String(j.effect.Kind.String()), nil
 	case "effect.path":
+		j.byPath = true
 		return cel.String(j.effect.Path), nil
 	case "effect.named":
+		j.byPath = true
 		return cel.String(cmp.Or(j.effect.Named, j.effect.Path)), nil
 	case "effect.program":
 		return cel.String(j.effect.Program), nil

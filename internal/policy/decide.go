@@ -161,7 +161,7 @@ func (s *shared) release() {
 	buffers.Put(s)
 }
 
-func (s *subject) place() place { return place{s.call.Workspace, s.call.Home} }
+func (s *subject) place() place { return s.call.place() }
 
 func (s *subject) sight() *sight {
 	if !s.seen {
@@ -210,6 +210,14 @@ func (s *subject) unclear() string {
 		return "its pattern is not understood"
 	}
 	return s.effect.Unclear
+}
+
+// standsForMore reports whether what a rule forbids may be something that the
+// path of the effect stands for, and that is no effect by itself: see fitsPath.
+func (s *subject) standsForMore(action Action) bool {
+	e := s.effect
+	changes := e.Kind == tools.WritesPath
+	return e.Glob && !e.Looked || e.Tree && !e.Withholds && (action == Deny || changes) && !(changes && e.Looked)
 }
 
 // alone reports whether the call names no effects, so that it is judged by its
@@ -284,10 +292,13 @@ func (s *subject) byRules() (v, touched verdict) {
 			continue
 		}
 		if r.when != nil {
-			holds, err := r.when.holds(s.facts(), *s.call, *s.effect)
+			holds, byPath, err := r.when.holds(s.facts(), *s.call, *s.effect)
 			if err != nil {
 				return verdict{Verdict: Verdict{Deny, r.label, "The condition of " + r.label +
 					" could not be evaluated, so the call is refused: " + err.Error() + "."}, weight: byRule}, touched
+			}
+			if !holds && byPath && r.action != Allow && s.standsForMore(r.action) {
+				how, holds = touches, true // of what it stands for
 			}
 			if !holds {
 				continue

@@ -19,10 +19,13 @@ type Call struct {
 	Level     tools.Level
 	Mode      tools.Mode
 
-	// Workspace and Home are what paths are seen from, absolute and clean. Where
-	// they are not known, patterns that begin with / do not reach into the
-	// workspace, and ~ is any user's home for rules that deny or ask.
-	Workspace, Home string
+	// Workspace and Home are what paths are seen from, absolute and clean, with
+	// links resolved. Home is that of the session, which nobody else uses; it is
+	// nil or returns "" where it is not known or not made yet. To rules that deny
+	// or ask, ~ is any user's home too. Where the workspace is not known, patterns
+	// that begin with / do not reach into it.
+	Workspace string
+	Home      func() string
 
 	// Spec is the tool, Input what it was given, Effects what it would touch,
 	// with resolved paths.
@@ -33,6 +36,14 @@ type Call struct {
 	// Digest stands for tool and canonical input, so that a grant may be for
 	// this exact call.
 	Digest [32]byte
+}
+
+func (c *Call) place() place {
+	p := place{workspace: c.Workspace}
+	if c.Home != nil {
+		p.home = c.Home()
+	}
+	return p
 }
 
 // A Decision is the verdict on a call and how it came about.

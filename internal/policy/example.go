@@ -81,7 +81,7 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 		if r.when == nil {
 			return true, nil
 		}
-		holds, err := r.when.holds(new(facts), *call, *s.effect)
+		holds, _, err := r.when.holds(new(facts), *call, *s.effect)
 		if err != nil {
 			return false, fmt.Errorf("the condition of rule %s cannot be evaluated for this example: %w", r.name, err)
 		}
@@ -108,7 +108,7 @@ func (f *exampleFile) call() (*Call, error) {
 	}
 	call := &Call{
 		Principal: f.Principal, Labels: f.Labels, Spec: spec,
-		Level: tools.DangerFullAccess, Mode: tools.ModeAsk, Workspace: "/workspace", Home: "/home/user",
+		Level: tools.DangerFullAccess, Mode: tools.ModeAsk, Workspace: "/workspace", Home: func() string { return "/home/user" },
 	}
 	if f.Input != nil {
 		input, err := json.Marshal(f.Input)

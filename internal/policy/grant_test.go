@@ -51,8 +51,8 @@ func TestTiers(t *testing.T) {
 		"reads /etc/nginx/x.conf":                     "this exact call|reading /etc/nginx/x.conf",
 		"reads /etc/nginx/conf.d/x.conf":              "this exact call|reading /etc/nginx/conf.d/x.conf|reading everything below /etc/nginx/conf.d/",
 		"reads /root/x/y":                             "this exact call|reading /root/x/y",
-		"reads /home/alice/x":                         "this exact call|reading /home/alice/x",
-		"reads /home/alice/notes/x":                   "this exact call|reading /home/alice/notes/x|reading everything below /home/alice/notes/",
+		"reads /home/bob/x":                           "this exact call|reading /home/bob/x",
+		"reads /home/bob/notes/x":                     "this exact call|reading /home/bob/notes/x|reading everything below /home/bob/notes/",
 		"reads /work/x":                               "this exact call|reading /work/x",
 		"glob writes src/a?.go":                       "this exact call|writing everything below src/",
 		"runs git pull origin":                        "this exact call|git pull *|git *",
@@ -217,7 +217,7 @@ func TestGrantsOfOtherTools(t *testing.T) {
 // about beside it.
 func TestGrantsAndSecrets(t *testing.T) {
 	p := policy.Builtin()
-	for _, file := range []string{"/home/alice/notes.txt", "/home/alice/docs/notes.txt", "/srv/data/x/notes.txt", "/root/a", "/tmp/a", "/Users/bob/a"} {
+	for _, file := range []string{"/home/bob/notes.txt", "/home/alice/docs/notes.txt", "/srv/data/x/notes.txt", "/root/a", "/tmp/a", "/Users/bob/a"} {
 		c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Reads(file))
 		for _, tier := range p.Tiers(c, p.Decide(c, nil)) {
 			if tier.Kind == policy.TierCall {
@@ -261,7 +261,7 @@ func TestTiersAllowWhatTheyAreFor(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	path := func() string {
-		return pick("src", "a", "config", "secret", "/etc", "/home/alice/x", "/work", "~", ".git", "locked") + pick("", "/b", "/b/c", "/../d", "/*.go", "/.env")
+		return pick("src", "a", "config", "secret", "/etc", "/home/bob/x", "/work", "~", ".git", "locked") + pick("", "/b", "/b/c", "/../d", "/*.go", "/.env")
 	}
 	effect := func() string {
 		switch random.IntN(5) {

@@ -22,8 +22,28 @@ func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call} }
 
 func (g guard) Protected(path string) bool { return g.policy.Protected(path) }
 
+// protection is what an operator protects of a workspace.
+type protection struct {
+	policy *Policy
+	place  place
+}
+
+func (g guard) Protection() tools.Protection {
+	if g.policy == nil || len(g.policy.protected) == 0 {
+		return nil
+	}
+	return protection{g.policy, g.call.place()}
+}
+
+// Protects reports whether a path is one that the operator protects.
+func (p protection) Protects(path string) bool {
+	var buffer [24]string
+	at := p.place.sightAt(path, buffer[:])
+	return p.policy.protectedBy(&at) != ""
+}
+
 func (g guard) sight(path string, buffer []string) sight {
-	return place{g.call.Workspace, g.call.Home}.sightAt(path, buffer)
+	return g.call.place().sightAt(path, buffer)
 }
 
 // Cares reports whether a path is protected, for one that is written, or a rule
@@ -37,7 +57,18 @@ func (g guard) Cares(kind tools.EffectKind, path string) bool {
 	if g.policy == nil {
 		return false
 	}
-	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool { return r.action != Allow && r.names(kind, &at) })
+	return slices.ContainsFunc(g.policy.rulesFor(kind), func(r *rule) bool {
+		return r.action != Allow && (r.names(kind, &at) || r.mayForbid(g.call, kind, path))
+	})
+}
+
+// mayForbid reports whether a rule for all paths forbids one by its condition.
+func (r *rule) mayForbid(call *Call, kind tools.EffectKind, path string) bool {
+	if r.selective || r.when == nil || !r.forCaller(call.Principal, call.Labels, call.Spec) {
+		return false
+	}
+	holds, byPath, err := r.when.holds(new(facts), *call, tools.Effect{Kind: kind, Path: path})
+	return err != nil || holds && byPath
 }
 
 // names reports whether a rule that forbids names a path.

@@ -17,10 +17,10 @@ func (s *subject) leavesPlan() bool {
 	return s.effect.Kind == tools.ChangesMode && s.call.Mode == tools.ModePlan && s.effect.Mode != tools.ModePlan
 }
 
-// aboveLevel reports whether the effect writes outside the workspace and the
-// session is not trusted to. A rule that allows it must name the path.
+// aboveLevel reports whether the effect writes outside the workspace and the home
+// of the session, and the session is not trusted to. A rule that allows it must name the path.
 func (s *subject) aboveLevel() bool {
-	return s.effect.Kind == tools.WritesPath && s.call.Level < tools.DangerFullAccess && !s.sight().inside()
+	return s.effect.Kind == tools.WritesPath && s.call.Level < tools.DangerFullAccess && !s.sight().ours()
 }
 
 // byDefault judges an effect by mode and level, as where no rule says anything.
@@ -30,7 +30,7 @@ func (s *subject) byDefault() verdict {
 	edits := false
 	switch e.Kind {
 	case tools.ReadsPath:
-		if s.sight().inside() {
+		if s.sight().ours() {
 			return allow(readOnly)
 		}
 		return verdict{Verdict: Verdict{Ask, "outside", e.Path + " is outside the workspace: a person has to approve reading it."},

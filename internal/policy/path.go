@@ -313,6 +313,10 @@ func outside(p string) bool {
 
 func (s *spot) inside() bool { return s.inner >= 0 }
 
+// ours reports whether the spot is in the workspace or in the home of the session,
+// where nothing is but what its commands put there.
+func (s *spot) ours() bool { return s.inside() || s.own >= 0 }
+
 // appendNames appends the names of a clean path.
 func appendNames(names []string, p string) []string {
 	if p == "." || p == "" {

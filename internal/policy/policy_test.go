@@ -109,7 +109,7 @@ func check(t *testing.T, got policy.Decision, want string) {
 
 func call(level tools.Level, mode tools.Mode, tool tools.Level, effects []tools.Effect) *policy.Call {
 	return &policy.Call{
-		Principal: "alice", SessionID: "s", Level: level, Mode: mode, Workspace: "/work/ws", Home: "/home/alice",
+		Principal: "alice", SessionID: "s", Level: level, Mode: mode, Workspace: "/work/ws", Home: func() string { return "/home/alice" },
 		Spec: &tools.Spec{Name: "tool", Level: tool}, Effects: effects, Digest: [32]byte{1},
 	}
 }

@@ -34,6 +34,11 @@ func (p *Policy) protects(at *sight) string {
 	if p == nil {
 		return ""
 	}
+	return p.protectedBy(at)
+}
+
+// protectedBy returns the pattern of the operator that protects a path, or "".
+func (p *Policy) protectedBy(at *sight) string {
 	for i := range p.protected {
 		if p.protected[i].catches(at) {
 			return p.protected[i].text

@@ -4,31 +4,21 @@
 package sandbox
 
 import (
-	"bytes"
-	"os"
-	"strconv"
+	"maps"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
 )
 
-// monitor kills what uses more memory or processes than it may. The kernel
-// counts both for a user, or a container, not for a command.
+// monitor kills what uses more memory, processes or CPU time than it may. The
+// kernel counts them for a user, or a container, or a process: not for a command
+// or a group.
 type monitor struct {
 	mu        sync.Mutex
-	processes map[*Process]*usage
+	processes map[*Process]usage
 	running   bool
-}
-
-// usage is what is known of the processes of a command.
-type usage struct {
-	at        time.Time // when it was measured; zero: never
-	lastPID   int       // the youngest process of the machine then
-	processes int
-	threads   int
-	memory    uint64 // bytes, with what processes share counted for each
-	shared    bool   // memory was over the limit only because of that
 }
 
 const (
@@ -43,25 +33,37 @@ const (
 )
 
 func (m *monitor) add(p *Process) {
-	if p.limits.Memory == 0 && p.limits.Processes == 0 {
+	limited := p.limits.Memory > 0 || p.limits.Processes > 0
+	for g := range p.group.all() {
+		limited = limited || g.limits != GroupLimits{}
+	}
+	if !limited {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.processes == nil {
-		m.processes = make(map[*Process]*usage)
+		m.processes = make(map[*Process]usage)
 	}
-	m.processes[p] = &usage{}
+	m.processes[p] = usage{}
 	if !m.running {
 		m.running = true
 		time.AfterFunc(interval, m.look)
 	}
 }
 
-func (m *monitor) remove(p *Process) {
+// remove forgets a command that has ended, and counts the CPU time it has used.
+func (m *monitor) remove(p *Process, cpu time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	cpu = max(cpu, m.processes[p].cpu())
 	delete(m.processes, p)
+	for g := range p.group.all() {
+		g.ended += cpu
+		if g.limits.CPU > 0 && g.ended >= g.limits.CPU {
+			g.spent.Store(true)
+		}
+	}
 }
 
 // look looks at everything that could be over its limit, and comes back while
@@ -69,24 +71,40 @@ func (m *monitor) remove(p *Process) {
 func (m *monitor) look() {
 	now, last := time.Now(), lastPID()
 	m.mu.Lock()
-	due := make(map[*Process]*usage)
-	for p, u := range m.processes {
+	known := maps.Clone(m.processes)
+	sums := sumsOf(known)
+	m.mu.Unlock()
+	measured := make(map[*Process]usage)
+	for p, u := range known {
 		switch {
 		case p.guard.Load() == 0:
 			p.say(helper.Tell) // most commands end before they are asked
-		case u.due(&p.limits, now, last):
-			due[p] = u
+		case u.due(p, sums, now, last):
+			u.measure(p)
+			u.at, u.lastPID = now, last
+			measured[p] = u
 		}
 	}
-	m.mu.Unlock()
-	for p, u := range due {
-		*u = measure(int(p.guard.Load()), &p.limits)
-		u.at, u.lastPID = now, last
+	for p, u := range measured {
 		switch {
 		case p.limits.Memory > 0 && u.memory > p.limits.Memory && !u.shared:
-			p.kill(OutOfMemory)
-		case p.limits.Processes > 0 && u.tooMany(p.limits.Processes):
-			p.kill(TooManyProcesses)
+			p.kill(OutOfMemory, nil)
+		case p.limits.Processes > 0 && tooMany(u.processes, u.threads, p.limits.Processes):
+			p.kill(TooManyProcesses, nil)
+		}
+	}
+	m.mu.Lock()
+	for p, u := range measured {
+		if _, runs := m.processes[p]; runs {
+			m.processes[p] = u
+		}
+	}
+	known = maps.Clone(m.processes)
+	sums = sumsOf(known)
+	m.mu.Unlock()
+	if len(measured) > 0 {
+		for g, sum := range sums {
+			g.enforce(sum, known)
 		}
 	}
 	m.mu.Lock()
@@ -97,114 +115,125 @@ func (m *monitor) look() {
 	}
 }
 
-func (u *usage) tooMany(limit int) bool {
-	return u.processes > limit || u.threads > threadsEach*limit
+// sum is what the commands of a group use together.
+type sum struct {
+	memory             uint64
+	processes, threads int
+	lastPID            int           // the least of them
+	cpu                time.Duration // with that of commands that have ended
 }
 
-// due tells whether a command can be over a limit now.
-func (u *usage) due(l *Limits, now time.Time, last int) bool {
-	pause := memoryPause
-	if free := l.Memory - u.memory; l.Memory > 0 && u.memory < l.Memory {
-		pause = min(pause, time.Duration(free/(memoryRate/uint64(time.Second/time.Microsecond)))*time.Microsecond)
+// sumsOf adds up what commands use, for each group. What is being killed uses
+// CPU time only. The monitor is locked, so that none ends meanwhile.
+func sumsOf(all map[*Process]usage) map[*Group]sum {
+	sums := make(map[*Group]sum)
+	for p, u := range all {
+		for g := range p.group.all() {
+			s, known := sums[g]
+			if !known {
+				s = sum{cpu: g.ended, lastPID: u.lastPID}
+			}
+			s.cpu += u.cpu()
+			if p.cause.Load() == nil {
+				s.memory += u.memory
+				s.processes += u.processes
+				s.threads += u.threads
+				s.lastPID = min(s.lastPID, u.lastPID)
+			}
+			sums[g] = s
+		}
 	}
-	if now.Sub(u.at) >= pause {
+	return sums
+}
+
+// due tells whether a command, or a group that it is in, can be over a limit now.
+func (u *usage) due(p *Process, sums map[*Group]sum, now time.Time, last int) bool {
+	since := now.Sub(u.at)
+	if since >= memoryWait(u.memory, p.limits.Memory) || couldBeMore(u.processes, last-u.lastPID, p.limits.Processes) {
 		return true
 	}
-	// Everything that the machine has started since could be of this command.
-	started := last - u.lastPID
-	return l.Processes > 0 && (started < 0 || u.processes+started > l.Processes)
+	for g := range p.group.all() {
+		s := sums[g]
+		if since >= memoryWait(s.memory, g.limits.Memory) || couldBeMore(s.processes, last-s.lastPID, g.limits.Processes) {
+			return true
+		}
+		if g.limits.CPU > 0 && since >= (g.limits.CPU-s.cpu)/time.Duration(runtime.NumCPU()) {
+			return true
+		}
+	}
+	return false
 }
 
-// lastPID returns the id of the youngest process.
-func lastPID() int {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
+// memoryWait returns how long it takes at least to use more than the limit.
+func memoryWait(used, limit uint64) time.Duration {
+	if limit == 0 || used >= limit {
+		return memoryPause
 	}
-	fields := bytes.Fields(text)
-	if len(fields) == 0 {
-		return 0
-	}
-	last, _ := strconv.Atoi(string(fields[len(fields)-1]))
-	return last
+	return min(memoryPause, time.Duration((limit-used)/(memoryRate/uint64(time.Second/time.Microsecond)))*time.Microsecond)
 }
 
-// measure looks at the processes below a guard. It stops beyond a limit.
-func measure(guard int, l *Limits) usage {
-	var u usage
-	var pids []int
-	for todo := []int{guard}; len(todo) > 0; {
-		pid := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		for field := range bytes.FieldsSeq(childrenOf(pid)) {
-			child, err := strconv.Atoi(string(field))
-			if err != nil {
-				continue
+// couldBeMore tells whether there can be more processes than the limit, for
+// everything that the machine has started since could be one of them.
+func couldBeMore(processes, started, limit int) bool {
+	return limit > 0 && (started < 0 || processes+started > limit)
+}
+
+func tooMany(processes, threads, limit int) bool {
+	return processes > limit || threads > threadsEach*limit
+}
+
+// enforce ends commands of a group that uses more than it may.
+func (g *Group) enforce(s sum, all map[*Process]usage) {
+	if g.limits.CPU > 0 && s.cpu >= g.limits.CPU {
+		g.spent.Store(true)
+	}
+	if g.limits.Memory > 0 && s.memory > g.limits.Memory {
+		g.trim(OutOfMemory, all, g.limits.Memory, func(u usage) uint64 { return proportional(u.pids) })
+	}
+	if limit := g.limits.Processes; limit > 0 && tooMany(s.processes, s.threads, limit) {
+		g.trim(TooManyProcesses, all, uint64(limit), func(u usage) uint64 {
+			return uint64(max(u.processes, u.threads/threadsEach))
+		})
+	}
+	if !g.Spent() {
+		return
+	}
+	for p := range all {
+		if p.in(g) {
+			p.kill(OutOfTime, g)
+		}
+	}
+}
+
+// trim ends the commands of a group that have the most, until what is left has no
+// more than the limit.
+func (g *Group) trim(reason Reason, all map[*Process]usage, limit uint64, has func(usage) uint64) {
+	amounts := make(map[*Process]uint64)
+	var total uint64
+	for p, u := range all {
+		if p.in(g) && p.cause.Load() == nil {
+			amounts[p] = has(u)
+			total += amounts[p]
+		}
+	}
+	for total > limit && len(amounts) > 0 {
+		var most *Process
+		for p, amount := range amounts {
+			if most == nil || amount > amounts[most] {
+				most = p
 			}
-			todo, pids = append(todo, child), append(pids, child)
-			status := statusOf(child)
-			u.processes++
-			u.threads += int(status.number("Threads:"))
-			u.memory += status.kilobytes("RssAnon:") + status.kilobytes("RssShmem:") + status.kilobytes("VmSwap:")
 		}
-		if l.Processes > 0 && u.tooMany(l.Processes) {
-			return u
-		}
+		most.kill(reason, g)
+		total -= amounts[most]
+		delete(amounts, most)
 	}
-	if l.Memory > 0 && u.memory > l.Memory {
-		u.shared = proportional(pids) <= l.Memory
-	}
-	return u
 }
 
-// proportional returns the memory of processes, where what several of them
-// share is counted once. That takes the kernel a while.
-func proportional(pids []int) (sum uint64) {
-	for _, pid := range pids {
-		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
-		if err != nil {
-			status := statusOf(pid)
-			sum += status.kilobytes("RssAnon:") + status.kilobytes("RssShmem:") + status.kilobytes("VmSwap:")
-			continue
-		}
-		sum += table(text).kilobytes("Pss_Anon:") + table(text).kilobytes("Pss_Shmem:") + table(text).kilobytes("SwapPss:")
-	}
-	return sum
-}
-
-// childrenOf returns the ids of the processes that any thread of one started.
-func childrenOf(pid int) []byte {
-	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	var all []byte
-	for _, thread := range threads {
-		children, err := os.ReadFile(dir + thread.Name() + "/children")
-		if err == nil {
-			all = append(append(all, children...), ' ')
+func (p *Process) in(group *Group) bool {
+	for g := range p.group.all() {
+		if g == group {
+			return true
 		}
 	}
-	return all
+	return false
 }
-
-// table is a file of /proc with a name and a number in each line.
-type table []byte
-
-func statusOf(pid int) table {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	return text
-}
-
-func (t table) number(name string) uint64 {
-	_, rest, found := bytes.Cut(t, []byte("\n"+name))
-	if !found {
-		return 0
-	}
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	n, _ := strconv.ParseUint(string(bytes.TrimSuffix(bytes.TrimSpace(line), []byte(" kB"))), 10, 64)
-	return n
-}
-
-func (t table) kilobytes(name string) uint64 { return t.number(name) << 10 }

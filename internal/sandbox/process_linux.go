@@ -24,8 +24,15 @@ type Process struct {
 	id      uint64
 	control *os.File
 	limits  Limits
-	cause   atomic.Int32  // the Reason it was killed for
-	guard   atomic.Uint32 // its process id; 0 until it has told
+	group   *Group
+	cause   atomic.Pointer[cause] // what it was killed for; nil if it was not
+	guard   atomic.Uint32         // its process id; 0 until it has told
+}
+
+// cause is why a command is killed.
+type cause struct {
+	reason Reason
+	group  *Group // whose limit it was; nil: its own
 }
 
 // Start starts a command. Whether the program could be executed is told by
@@ -52,7 +59,7 @@ func (j *Jail) Start(c Command) (*Process, error) {
 		unix.Close(pair[0])
 		return nil, err
 	}
-	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits}
+	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group}
 	files, err := j.files(pair[1], &c)
 	if err == nil {
 		err = s.add(p)
@@ -156,10 +163,10 @@ func (p *Process) say(b byte) error {
 
 // Kill ends the command and everything it started. It returns at once: Wait
 // tells when they are gone.
-func (p *Process) Kill() { p.kill(Killed) }
+func (p *Process) Kill() { p.kill(Killed, nil) }
 
-func (p *Process) kill(cause Reason) {
-	p.cause.CompareAndSwap(0, int32(cause))
+func (p *Process) kill(reason Reason, of *Group) {
+	p.cause.CompareAndSwap(nil, &cause{reason, of})
 	conn, err := p.control.SyscallConn()
 	if err != nil {
 		return // it has ended
@@ -172,11 +179,11 @@ func (p *Process) kill(cause Reason) {
 // Wait returns when the command and everything it started are gone. It must be
 // called, once. The error is a [*StartError] if the program could not be
 // executed.
-func (p *Process) Wait() (End, error) {
+func (p *Process) Wait() (end End, err error) {
 	s := p.jail.sandbox
 	defer p.control.Close()
 	defer s.remove(p)
-	defer s.monitor.remove(p)
+	defer func() { s.monitor.remove(p, end.User+end.System) }()
 	var failed error
 	var buf [128]byte
 	for {
@@ -211,8 +218,8 @@ func (p *Process) lost(left bool) End {
 	if message, err := abandon.Encode(); err == nil {
 		p.jail.link.tell(message)
 	}
-	if cause := Reason(p.cause.Load()); cause != 0 {
-		return End{Reason: cause, Left: left}
+	if cause := p.cause.Load(); cause != nil {
+		return End{Reason: cause.reason, Group: cause.group, Left: left}
 	}
 	return End{Reason: Lost, Left: left}
 }
@@ -224,12 +231,12 @@ func (p *Process) end(r helper.Report) End {
 		User:   time.Duration(r.User) * time.Microsecond, System: time.Duration(r.System) * time.Microsecond,
 		MaxRSS: r.MaxRSS, Left: r.Left != 0,
 	}
-	cause := Reason(p.cause.Load())
+	cause := p.cause.Load()
 	switch {
 	case status.Exited():
 		end.Code = status.ExitStatus()
-	case cause != 0:
-		end.Reason = cause
+	case cause != nil:
+		end.Reason, end.Group = cause.reason, cause.group
 	case status.Signaled():
 		end.Reason, end.Signal = Signaled, status.Signal()
 		switch end.Signal {
@@ -245,8 +252,8 @@ func (p *Process) end(r helper.Report) End {
 			end.Reason = FileTooLarge
 		}
 	}
-	if cause == OutOfMemory || cause == TooManyProcesses {
-		end.Reason = cause // also where the command itself got away
+	if cause != nil && (cause.reason == OutOfMemory || cause.reason == TooManyProcesses) {
+		end.Reason, end.Group = cause.reason, cause.group // also where the command itself got away
 	}
 	return end
 }

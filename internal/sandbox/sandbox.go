@@ -82,6 +82,7 @@ type Command struct {
 	Terminal              bool     // Stdin is a terminal, to be the controlling one
 
 	Limits Limits
+	Group  *Group // what it has limits together with; nil: none
 }
 
 // An End tells how a command ended. It is complete: nothing runs any more.
@@ -89,6 +90,7 @@ type End struct {
 	Reason Reason
 	Code   int            // for Exited
 	Signal syscall.Signal // for Signaled
+	Group  *Group         // whose limit was exceeded; nil: its own
 
 	User, System time.Duration // of all processes
 	MaxRSS       uint64        // bytes, of the largest process
@@ -109,7 +111,7 @@ const (
 	OutOfMemory
 	// TooManyProcesses is an end for starting more processes than it may.
 	TooManyProcesses
-	// OutOfTime is an end for using more CPU time than it may.
+	// OutOfTime is an end for using more CPU time than it, or its group, may.
 	OutOfTime
 	// FileTooLarge is an end for writing a larger file than it may.
 	FileTooLarge

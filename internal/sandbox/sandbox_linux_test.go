@@ -83,6 +83,10 @@ func (p *place) start(t testing.TB, command string, limits sandbox.Limits) (*san
 }
 
 func (p *place) tryStart(command string, limits sandbox.Limits) (*sandbox.Process, *os.File, error) {
+	return p.startIn(nil, command, limits)
+}
+
+func (p *place) startIn(group *sandbox.Group, command string, limits sandbox.Limits) (*sandbox.Process, *os.File, error) {
 	dir, err := os.Open(p.dir)
 	if err != nil {
 		return nil, nil, err
@@ -95,7 +99,7 @@ func (p *place) tryStart(command string, limits sandbox.Limits) (*sandbox.Proces
 	defer w.Close()
 	process, err := p.Start(sandbox.Command{
 		Path: "/bin/bash", Args: []string{"bash", "-c", command}, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.dir, "TMPDIR=" + p.dir},
-		Dir: dir, Stdout: w, Stderr: w, Limits: limits,
+		Dir: dir, Stdout: w, Stderr: w, Limits: limits, Group: group,
 	})
 	if err != nil {
 		r.Close()

@@ -117,8 +117,22 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		order.Quick = false
 		subject.Digest = callDigest(order.Tool, input.json)
 		order.Ask = question(ctx, order, p, subject, decision, call)
+		order.Ask.Rejudge = func(grants []policy.Grant) policy.Verdict { return a.rejudge(order.Session, subject, grants) }
+		order.Recheck = func() policy.Verdict { return a.rejudge(order.Session, subject, a.desk.Grants(order.Session)) }
 	}
 	return nil
+}
+
+// rejudge judges a call that waited, by the policy in force and with the settings
+// that its session has by now.
+func (a *admission) rejudge(s *session.Session, subject *policy.Call, grants []policy.Grant) policy.Verdict {
+	p, settings := a.rules.current(), s.Settings()
+	if !available(s, p, subject.Spec) {
+		return policy.Verdict{Action: policy.Deny, Rule: "tools", Reason: "The session no longer has the tool " + subject.Spec.Name + "."}
+	}
+	now := *subject
+	now.Labels, now.Level, now.Mode = settings.Labels, settings.Level, settings.Mode
+	return p.Decide(&now, grants).Verdict
 }
 
 // setTimeout gives a call the time it says it needs or, where it does not say,
@@ -181,7 +195,7 @@ func subjectOf(s *session.Session, entry *tools.Entry, input []byte) *policy.Cal
 	settings := s.Settings()
 	return &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
-		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(),
+		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home,
 		Spec: &entry.Spec, Input: input,
 	}
 }
@@ -221,7 +235,6 @@ func question(ctx context.Context, order *executor.Order, p *policy.Policy, subj
 		Decision: decision,
 		Preview:  tools.Preview{Kind: tools.PreviewText, Text: string(subject.Input)},
 		Tiers:    p.Tiers(subject, decision),
-		Rejudge:  func(grants []policy.Grant) policy.Verdict { return p.Decide(subject, grants).Verdict },
 	}
 	if expire := p.Approvals().Expire; expire > 0 {
 		q.Expires = time.Now().Add(expire)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
@@ -198,6 +199,100 @@ func TestGrants(t *testing.T) {
 	_, err = c.RevokeGrant(timeout(t), &pb.RevokeGrantRequest{GrantId: grant.GetGrantId()})
 	wantCode(t, err, codes.NotFound, "")
 	c.asked(asJSON("read_file", `{"path":"a.txt"}`))
+}
+
+// TestForbiddenMeanwhile allows calls that something forbids while they wait: a
+// new policy, another mode, other tools.
+func TestForbiddenMeanwhile(t *testing.T) {
+	replace := func(t *testing.T, s *testServer, text string) {
+		t.Helper()
+		p, err := policy.Parse("policy.yaml", []byte("version: 1\n"+text))
+		if err == nil {
+			err = s.ReplacePolicy(p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	update := func(t *testing.T, c *client, session *pb.Session, path string) {
+		t.Helper()
+		session.SessionId = "work"
+		if _, err := c.UpdateSession(timeout(t), &pb.UpdateSessionRequest{Session: session, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{path}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		happens func(*testing.T, *testServer, *client)
+		rule    string // that denies; "" where the call runs
+	}{
+		"nothing":         {func(*testing.T, *testServer, *client) {}, ""},
+		"the same policy": {func(t *testing.T, s *testServer, _ *client) { replace(t, s, askToRead) }, ""},
+		"a policy that denies": {func(t *testing.T, s *testServer, _ *client) {
+			replace(t, s, "rules: [{name: closed, action: deny, reads: [a.txt]}]\n")
+		}, "rule closed"},
+		"a policy that hides": {func(t *testing.T, s *testServer, _ *client) {
+			replace(t, s, "rules: [{name: gone, action: deny, tools: [read_file]}]\n")
+		}, "tools"},
+		"mode deny": {func(t *testing.T, _ *testServer, c *client) {
+			update(t, c, &pb.Session{Mode: pb.Mode_MODE_DENY}, "mode")
+		}, "mode deny"},
+		"other tools": {func(t *testing.T, _ *testServer, c *client) {
+			update(t, c, &pb.Session{Tools: &pb.ToolSelection{Include: []string{"sleep"}}}, "tools")
+		}, "tools"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, withPolicy(t, askToRead))
+			c := s.dial("")
+			if _, err := c.CreateSession(timeout(t), &pb.CreateSessionRequest{SessionId: "work"}); err != nil {
+				t.Fatal(err)
+			}
+			request := asJSON("read_file", `{"path":"a.txt"}`)
+			request.SessionId = "work"
+			stream, approval := c.asked(request)
+			test.happens(t, s, c)
+			c.answer(&pb.ResolveApprovalRequest{ApprovalId: approval.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE})
+			end := c.end(stream)
+			if test.rule == "" {
+				if end.GetFailure().GetCode() != "file_not_found" { // it ran
+					t.Errorf("it ended with %v", end)
+				}
+				return
+			}
+			if end.GetOutcome() != pb.Outcome_OUTCOME_DENIED || end.GetVerdict().GetRule() != test.rule {
+				t.Errorf("it ended with %v", end)
+			}
+		})
+	}
+}
+
+// TestGrantMeetsNewPolicy gives a grant that covers another call that waits, which
+// a new policy forbids.
+func TestGrantMeetsNewPolicy(t *testing.T) {
+	s := serve(t, withPolicy(t, askToRead))
+	s.write("a.txt", "hello")
+	c := s.dial("")
+	first, approval := c.asked(asJSON("read_file", `{"path":"a.txt"}`))
+	second, _ := c.asked(asJSON("read_file", `{"path":"a.txt","limit":1}`))
+	p, err := policy.Parse("policy.yaml", []byte("version: 1\nrules: [{name: short, action: deny, tools: [read_file], when: 'has(input.limit)'}, {name: look, action: ask, tools: [read_file]}]\n"))
+	if err == nil {
+		err = s.ReplacePolicy(p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tier := range approval.GetTiers() {
+		if tier.GetKind() == pb.TierKind_TIER_KIND_FILE {
+			c.answer(&pb.ResolveApprovalRequest{
+				ApprovalId: approval.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ALWAYS, TierId: tier.GetTierId(),
+			})
+		}
+	}
+	if end := c.end(first); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("what was allowed ended with %v", end)
+	}
+	if end := c.end(second); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED {
+		t.Errorf("what is forbidden by now ended with %v", end)
+	}
 }
 
 // TestNobodyAnswers: no answer in time is a denial.

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,11 +58,14 @@ func newArena(t *testing.T, a attack) *arena {
 	if strings.Contains(rules, "%s") {
 		rules = fmt.Sprintf(rules, more)
 	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host+" says ok") }))
+	t.Cleanup(site.Close)
+	others := append(foreignTools(site.Listener.Addr().String()), shellTool())
 	x.server = serve(t, func(c *service.Config) {
 		if kind != "builtin" {
 			withPolicy(t, rules)(c)
 		}
-		if err := c.Registry.Replace("arena", append(searchtools.Tools(search.NewPool(search.Config{})), shellTool())...); err != nil {
+		if err := c.Registry.Replace("arena", append(searchtools.Tools(search.NewPool(search.Config{})), others...)...); err != nil {
 			t.Fatal(err)
 		}
 	})

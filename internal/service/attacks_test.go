@@ -8,7 +8,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -71,6 +75,7 @@ rules:
 `},
 	"deny-touch":   {pb.Mode_MODE_ALLOW, "rules: [{name: no_touch, action: deny, commands: [touch]}]\n"},
 	"ask":          {pb.Mode_MODE_ASK, ""},
+	"secrets":      {pb.Mode_MODE_ASK, "rules: [{name: secrets, action: ask, reads: [.env, .env.*]}]\n"},
 	"edits":        {pb.Mode_MODE_ACCEPT_EDITS, ""},
 	"builtin":      {pb.Mode_MODE_ALLOW, ""}, // the rules that are built in
 	"shell-allow":  {pb.Mode_MODE_ALLOW, ""},
@@ -83,6 +88,13 @@ rules:
   - {name: not_by_grep, action: deny, tools: [grep], reads: [logs/]}
   - {name: by_condition, action: deny, tools: [grep, glob], when: 'effect.kind == "reads" && effect.path.endsWith(".cel")'}
 `},
+	"by-condition": {pb.Mode_MODE_ALLOW, `
+rules:
+  - {name: keys, action: deny, when: 'effect.kind == "reads" && effect.path.endsWith(".key")'}
+  - {name: pem, action: ask, reads: [src/], when: 'effect.path.endsWith(".pem")'}
+  - {name: other, action: deny, when: 'input.command.contains("forbidden")'}
+`},
+	"net":      {pb.Mode_MODE_ASK, "rules: [{name: public, action: allow, hosts: [public.example]}, {name: own, action: deny, hosts: [127.0.0.0/8, localhost]}]\n"},
 	"deny-env": {pb.Mode_MODE_ALLOW, "rules: [{name: env, action: deny, reads: [.env]}]\n"},
 }
 
@@ -93,11 +105,57 @@ func shellTool() tools.Tool {
 	}
 	return tools.New(tools.Spec{Name: "shell", Summary: "A tool for tests.", Level: tools.WorkspaceWrite},
 		func(env tools.Env, in input) []tools.Effect {
-			return env.Resolve(shell.Effects(in.Command, shell.Place{Dir: ".", Workspace: env.Workspace.Dir()}))
+			return env.Resolve(shell.Effects(in.Command, shell.PlaceOf(env, "")))
 		},
 		func(context.Context, tools.Env, input, tools.Sink) (tools.Result, error) {
 			return tools.TextResult("ran"), nil
 		})
+}
+
+// foreignTools are tools as servers of others bring them: one that says what it
+// writes, one that says nothing, and one that fetches what site serves as any
+// host.
+func foreignTools(site string) []tools.Tool {
+	type file struct {
+		Path    string `json:"path"`
+		Content string `json:"content"`
+	}
+	type page struct {
+		URL string `json:"url"`
+	}
+	spec := func(name string, kind tools.Kind) tools.Spec {
+		return tools.Spec{Name: name, Summary: "A tool for tests.", Kind: kind, Server: "foreign", Level: tools.WorkspaceWrite}
+	}
+	write := func(_ context.Context, env tools.Env, in file, _ tools.Sink) (tools.Result, error) {
+		return tools.TextResult("written"), os.WriteFile(filepath.Join(env.Workspace.Dir(), in.Path), []byte(in.Content), 0o644)
+	}
+	fetch := func(ctx context.Context, _ tools.Env, in page, _ tools.Sink) (tools.Result, error) {
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, site)
+		}}}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, in.URL, nil)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return tools.Result{}, err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return tools.TextResult(string(body)), err
+	}
+	return []tools.Tool{
+		tools.New(spec("foreign_write_file", tools.MCP), func(env tools.Env, in file) []tools.Effect { return env.Writes(in.Path) }, write),
+		tools.New(spec("foreign_write_unsaid", tools.MCP), func(tools.Env, file) []tools.Effect { return nil }, write),
+		tools.New(spec("foreign_fetch", tools.OpenAPI), func(_ tools.Env, in page) []tools.Effect {
+			address, err := url.Parse(in.URL)
+			if err != nil {
+				return []tools.Effect{{Kind: tools.ReachesHost, Unclear: err.Error()}}
+			}
+			return []tools.Effect{{Kind: tools.ReachesHost, Host: address.Hostname(), Port: 80}}
+		}, fetch),
+	}
 }
 
 // TestAttacks judges every case of testdata/attacks.jsonl through gRPC.

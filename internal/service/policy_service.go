@@ -46,7 +46,8 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	input := inputOf(request)
 	subject := subjectOf(session, entry, input.json)
 	if command := request.GetCommand(); command != "" {
-		subject.Effects = a.envOf(session, p.Guard(subject), "").Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: session.Workspace.Dir()}))
+		env := a.envOf(session, p.Guard(subject), "")
+		subject.Effects = env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))
 	} else {
 		call, err := a.decode(entry, session, p.Guard(subject), "", input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {

@@ -157,7 +157,8 @@ func (s *Server) Policy() string {
 
 // ReplacePolicy puts another policy in force for all calls that come later, as
 // a whole or, with an error, not at all. Calls that were admitted keep the one
-// they were judged by.
+// they were judged by, but what waits for a person and is denied by then does not
+// run.
 func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(p) }
 
 func (s *Server) admission() *admission {

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -139,8 +141,22 @@ func (s *Session) Private() (string, error) {
 		return s.private, nil
 	}
 	dir, err := s.store.privateDir()
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
 	s.private = dir
 	return dir, err
+}
+
+// Home returns the home directory of what the session runs; "" as long as nobody
+// asked for its private directory, in which it is.
+func (s *Session) Home() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.private == "" {
+		return ""
+	}
+	return filepath.Join(s.private, "home")
 }
 
 // LastUsed returns when the session was last used; a session with an
@@ -258,9 +274,9 @@ func (s *Session) release() {
 	s.Changes.Close()
 	s.Workspace.Close()
 	if s.scratch {
-		removeAll(s.Workspace.Dir())
+		lease.RemoveAll(s.Workspace.Dir())
 	}
 	if private != "" {
-		removeAll(private)
+		lease.RemoveAll(private)
 	}
 }

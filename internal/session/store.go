@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -77,7 +78,7 @@ type Store struct {
 	byKey  map[key]*Session
 	closed bool
 
-	scratch *scratch // nil before it is needed
+	scratch *lease.Dir // of workspaces that go with their sessions; nil before it is needed
 }
 
 // NewStore returns an empty store. Close it after use.
@@ -266,7 +267,7 @@ func (s *Store) Close() {
 		session.close()
 	}
 	if scratch != nil {
-		scratch.close()
+		scratch.Release()
 	}
 }
 
@@ -324,15 +325,19 @@ func (s *Store) privateDir() (string, error) {
 	return s.newScratch()
 }
 
-// newScratch makes a directory that does not outlive the server. The store is
-// locked.
+// newScratch makes a directory that does not outlive the server, after it has
+// removed those of servers that are gone. The store is locked.
 func (s *Store) newScratch() (dir string, err error) {
 	if s.scratch == nil {
-		if s.scratch, err = openScratch(s.config.WorkspaceRoot); err != nil {
+		const leased = "scratch"
+		if err := lease.Sweep(s.config.WorkspaceRoot, leased); err != nil {
+			return "", err
+		}
+		if s.scratch, err = lease.New(s.config.WorkspaceRoot, leased); err != nil {
 			return "", err
 		}
 	}
-	return s.scratch.newDir()
+	return os.MkdirTemp(s.scratch.Path(), "session-")
 }
 
 // fileName spells a principal's name with letters that are safe in a file

@@ -41,6 +41,13 @@ type analysis struct {
 
 	traps []string // texts to be run at some time
 
+	printed *found // by the find that was followed last
+	piped   *found // by the part of a pipe that was followed last
+
+	repositories map[string]bool // directories, and whether they have that of the workspace
+
+	still []int // effects that are as told only where the command changes nothing
+
 	definitions int // of functions, up to now
 
 	scripts int // texts around the one at hand
@@ -140,8 +147,27 @@ func (a *analysis) finish() {
 			a.add(guess(a.traps[i], "a trap runs a text that cannot be followed: "+err.Error())...)
 		}
 	}
+	a.settle()
 	if a.full {
 		a.effects = append(a.effects, unknownProgram("it does more than can be told"))
+	}
+}
+
+// settle takes back what holds only where the command changes nothing, for one
+// that may.
+func (a *analysis) settle() {
+	changes := func(e tools.Effect) bool {
+		return e.Kind == tools.WritesPath || e.Kind == tools.RunsProgram && !e.ReadOnly
+	}
+	if len(a.still) == 0 || !slices.ContainsFunc(a.effects, changes) {
+		return
+	}
+	for _, i := range a.still {
+		if e := &a.effects[i]; e.Kind == tools.RunsProgram {
+			e.ReadOnly = false
+		} else if e.Unclear == "" {
+			e.Unclear = "what the command changes may be among the files it finds"
+		}
 	}
 }
 
@@ -150,6 +176,11 @@ func (a *analysis) add(effects ...tools.Effect) {
 	if len(a.effects)+len(effects) > maxEffects {
 		a.full = true
 		return
+	}
+	for i := range effects {
+		if effects[i].Cut {
+			a.still = append(a.still, len(a.effects)+i)
+		}
 	}
 	a.effects = append(a.effects, effects...)
 }

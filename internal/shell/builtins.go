@@ -226,6 +226,16 @@ func (c *call) dirs(w word) []string {
 	return to
 }
 
+// entered are the directories that w means to a program that goes there. Unlike
+// cd it follows links before "..", so then nobody knows.
+func (c *call) entered(w word) []string {
+	hides := func(dir string) bool { return cleaningHides(dir + "/" + w.text) }
+	if slices.ContainsFunc(c.s.dirs, hides) || cleaningHides(w.text) {
+		return nil
+	}
+	return c.dirs(w)
+}
+
 // skipFlags drops leading words that are one of flags.
 func skipFlags(words []word, flags ...string) []word {
 	for len(words) > 0 && words[0].known() && slices.Contains(flags, words[0].text) {

@@ -21,6 +21,7 @@ type call struct {
 	as       kind
 	unclear  string // why it cannot be told what it does
 	readOnly bool   // it changes nothing by itself
+	still    bool   // so it is only where the whole command changes nothing
 
 	paths
 	ok, fail *state
@@ -100,6 +101,10 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	}
 	a.started++
 	defer func() { a.started-- }()
+	if slices.ContainsFunc(words, func(w word) bool { return w.cut != "" }) && !(first.known() && programs()[base(first.text)].readsNames()) {
+		words = uncut(words)
+		first = words[0]
+	}
 	if !first.known() || first.text == "" {
 		if reason == "" {
 			reason = "which program is run is not known"
@@ -136,6 +141,9 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	if at < len(a.effects) {
 		e := &a.effects[at]
 		e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
+		if c.still {
+			a.still = append(a.still, at)
+		}
 	}
 	return c.ok, c.fail
 }

@@ -160,7 +160,14 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 		case *syntax.ParamExp:
 			f.param(part, quoted)
 		case *syntax.CmdSubst:
+			f.a.printed, f.a.piped = nil, nil
 			f.a.substitution(part, f.s)
+			if whole := len(parts) == 1 && !f.started && f.cur == (word{}) && len(f.plain) == 0; whole && !quoted && f.splits {
+				if names := f.a.substituted(part, f.s); names != nil {
+					f.words(names)
+					continue
+				}
+			}
 			if f.s.counts(part) {
 				f.unknown(word{unknown: true, number: true})
 				continue
@@ -190,6 +197,16 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 		default:
 			f.unknown(anything)
 		}
+	}
+}
+
+// words adds words that are complete.
+func (f *field) words(words []word) {
+	for i, w := range words {
+		if i > 0 {
+			f.end()
+		}
+		f.unknown(w)
 	}
 }
 

@@ -53,8 +53,15 @@ func find(c *call, p *program) {
 	for _, root := range roots {
 		c.reads(root, true)
 	}
+	x := &expression{roots: roots}
 	for len(words) > 0 {
-		words = c.findAction(words, roots)
+		rest := c.findAction(words, x)
+		x.take(words[:len(words)-len(rest)])
+		words = rest
+	}
+	c.a.printed = x.printed(placesOf(c.s))
+	if c.unclear != "" || !c.readOnly {
+		c.a.printed = nil
 	}
 }
 
@@ -63,7 +70,7 @@ func startsExpression(w word) bool {
 }
 
 // findAction takes one test or action from words and returns the rest.
-func (c *call) findAction(words []word, roots []word) []word {
+func (c *call) findAction(words []word, x *expression) []word {
 	w, rest := words[0], words[1:]
 	if !w.known() {
 		c.doubt("a word that is not known may be an action")
@@ -84,7 +91,7 @@ func (c *call) findAction(words []word, roots []word) []word {
 		return rest[1:]
 	case w.text == "-delete":
 		c.readOnly = false
-		for _, root := range roots {
+		for _, root := range x.roots {
 			c.writes(beneath(root), false)
 		}
 		return rest
@@ -107,7 +114,7 @@ func (c *call) findAction(words []word, roots []word) []word {
 		for n < len(rest) && !rest[n].is(";") && !(rest[n].is("+") && n > 0 && rest[n-1].is("{}")) {
 			n++
 		}
-		c.findExec(rest[:n], roots, strings.HasSuffix(w.text, "dir"))
+		c.findExec(rest[:n], x, strings.HasSuffix(w.text, "dir"))
 		return rest[min(n+1, len(rest)):]
 	}
 	c.doubt("what " + clip(w.text) + " does is not known")
@@ -115,7 +122,7 @@ func (c *call) findAction(words []word, roots []word) []word {
 }
 
 // findExec follows a command that find runs with the files it finds.
-func (c *call) findExec(words, roots []word, inDir bool) {
+func (c *call) findExec(words []word, x *expression, inDir bool) {
 	if len(words) == 0 {
 		return // find says that it misses them
 	}
@@ -123,18 +130,21 @@ func (c *call) findExec(words, roots []word, inDir bool) {
 	if inDir {
 		s.dirs = nil
 	}
-	if len(roots) > 8 {
-		roots = []word{{unknown: true}}
+	if len(x.roots) > maxRoots {
+		x = &expression{roots: []word{{unknown: true}}}
 	}
-	for _, root := range roots {
-		found := beneath(root)
+	name := x.name
+	if !words[0].known() || !programs()[base(words[0].text)].readsNames() {
+		name = "" // what is not there may be made
+	}
+	for _, root := range x.roots {
+		found := below(root, name)
 		if root.known() && strings.HasPrefix(root.text, "-") || inDir {
-			found = word{unknown: true, text: "./"}
+			found = []word{{unknown: true, text: "./"}}
 		}
-		if found.text == "**" {
-			found.text = "./**"
+		for _, w := range found {
+			c.a.run(replaced(words, "{}", w), s.fork(), "", asProgram)
 		}
-		c.a.run(replaced(words, "{}", found), s.fork(), "", asProgram)
 	}
 }
 
@@ -147,7 +157,9 @@ func replaced(words []word, mark string, by word) []word {
 			continue
 		}
 		if before, after, ok := strings.Cut(w.text, mark); ok {
-			if out[i] = joined(joined(lit(before), by), lit(after)); strings.Contains(after, mark) {
+			out[i] = joined(joined(lit(before), by), lit(after))
+			deeper := by.glob && after != "" && after[0] != '/' // which no pattern says of names at any depth
+			if deeper || strings.Contains(after, mark) {
 				out[i] = word{unknown: true, text: before + by.text}
 			}
 			if out[i].unknown {

@@ -5,6 +5,7 @@ package shell
 
 import (
 	_ "embed"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -28,11 +29,10 @@ var gitConfigures = []string{"-c", "--config-env", "--exec-path", "--git-dir", "
 
 // git does what its subcommand does. Its configuration is taken for trusted: it is
 // protected from being written, and what it names was put there by the owner of
-// the workspace. That holds for the workspace alone: any other directory could
-// have been made into a repository by what went before.
+// the workspace. That holds for the repository of the workspace alone: any other
+// directory could have been made into one by what went before.
 func git(c *call, p *program) {
 	words := c.words[1:]
-	atHome := len(c.s.dirs) == 1 && c.s.dirs[0] == "."
 	for len(words) > 0 && (!words[0].known() || strings.HasPrefix(words[0].text, "-")) {
 		w := words[0]
 		words = words[1:]
@@ -46,10 +46,9 @@ func git(c *call, p *program) {
 			if len(words) == 0 {
 				return
 			}
-			atHome = false
 			c.reads(words[0], true)
 			s := c.s.fork()
-			s.dirs = c.dirs(words[0])
+			s.dirs = c.entered(words[0])
 			c.s = s
 			c.paths = paths{c.a, s}
 			words = words[1:]
@@ -74,7 +73,9 @@ func git(c *call, p *program) {
 		c.doubt("what the subcommand " + clip(sub) + " of git does is not known")
 		return
 	}
-	c.readOnly = g.readOnly && atHome
+	atHome := len(c.s.dirs) == 1 && c.s.dirs[0] == "."
+	c.still = !atHome
+	c.readOnly = g.readOnly && (atHome || c.sameRepository())
 	if !atHome && c.s.dirs != nil {
 		c.reads(here, true)
 	}
@@ -88,6 +89,29 @@ func git(c *call, p *program) {
 	if sub == "config" && !c.readOnly && !atHome {
 		c.doubt("which repository is configured is not known")
 	}
+}
+
+// sameRepository reports whether git would use the repository of the workspace
+// wherever the shell may be.
+func (c *call) sameRepository() bool {
+	other := func(dir string) bool { return dir != "." && !c.a.sameRepository(dir) }
+	return c.s.dirs != nil && !slices.ContainsFunc(c.s.dirs, other)
+}
+
+// maxRepositories is how many directories are looked at for a repository.
+const maxRepositories = 64
+
+func (a *analysis) sameRepository(dir string) bool {
+	same, known := a.repositories[dir]
+	if known || path.IsAbs(dir) || a.place.SameRepository == nil || len(a.repositories) == maxRepositories {
+		return same
+	}
+	if a.repositories == nil {
+		a.repositories = make(map[string]bool)
+	}
+	same = a.place.SameRepository(dir)
+	a.repositories[dir] = same
+	return same
 }
 
 // gitHandler returns what follows the operands of a subcommand.

@@ -20,7 +20,8 @@ var notationVerbs = map[tools.EffectKind]string{
 //
 //	run rm -r a          a program and its words; ? is an unknown one
 //	ro ls -la            the same, which provably changes nothing
-//	read a  write b/     a path; / at the end: and all below it; glob: is a pattern
+//	read a  write b/     a path; / at the end: and all below it; glob: is a pattern,
+//	                     cut: one of names that are taken apart
 //	reach host:443       a host
 //	write ? !why         what is behind the exclamation mark is unclear
 func notation(e tools.Effect) string {
@@ -40,7 +41,10 @@ func notation(e tools.Effect) string {
 		fmt.Fprintf(&b, "%s %s:%d", verb, shown(e.Host), e.Port)
 	default:
 		b.WriteString(verb + " ")
-		if e.Glob {
+		switch {
+		case e.Cut:
+			b.WriteString("cut:")
+		case e.Glob:
 			b.WriteString("glob:")
 		}
 		path := e.Path

@@ -45,12 +45,12 @@ func (p paths) opens(w word, write bool) {
 }
 
 func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
-	e := tools.Effect{Kind: kind, Tree: tree, Glob: w.glob}
+	e := tools.Effect{Kind: kind, Tree: tree, Glob: w.glob, Cut: w.cut != ""}
 	switch {
 	case w.pipe, w.known() && free[w.text]:
 		return
-	case w.unknown:
-		e.Glob = false
+	case w.unknown, e.Cut && (kind == tools.WritesPath || w.cut != placesOf(p.s)):
+		e.Glob, e.Cut = false, false
 		e.Unclear = "which file is meant is not known"
 		p.a.add(e)
 		return

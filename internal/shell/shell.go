@@ -7,8 +7,7 @@
 // The command is parsed as bash reads it and followed from its first statement
 // to its last, through lists, pipes, substitutions, functions, wrappers such as
 // env, xargs and find -exec, and texts given to eval or bash -c. Nothing is run,
-// and nothing is looked up: the answer depends on the command and its [Place]
-// alone. What the answer names is a superset of what would happen. Where only
+// and the answer depends on the command and its [Place] alone. What the answer names is a superset of what would happen. Where only
 // running the command would tell, an effect says so in Unclear; such a command
 // must never pass without a person.
 //
@@ -38,6 +37,23 @@ type Place struct {
 	// Workspace is the absolute path of the workspace. Absolute paths inside it
 	// become relative to it.
 	Workspace string
+
+	// SameRepository reports whether a directory, which is relative to the
+	// workspace, is there and has the repository that the workspace has; nil
+	// where nobody knows of any.
+	SameRepository func(dir string) bool
+}
+
+// PlaceOf is where a command of a call in env would run that begins in dir. Its
+// home is that of the session.
+func PlaceOf(env tools.Env, dir string) Place {
+	place := Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
+	if env.Session != nil {
+		if _, err := env.Session.Private(); err == nil {
+			place.Home = env.Session.Home()
+		}
+	}
+	return place
 }
 
 // Effects lists what running command with bash in place would touch. Paths are
@@ -89,7 +105,7 @@ func distinct(effects []tools.Effect) []tools.Effect {
 }
 
 func equal(a, b tools.Effect) bool {
-	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob &&
+	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob && a.Cut == b.Cut &&
 		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Host == b.Host && a.Port == b.Port &&
 		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
 }

@@ -47,6 +47,7 @@ type state struct {
 type input struct {
 	text  string
 	known bool
+	found *found // or names that find prints
 }
 
 // A function is what a name may stand for when it is called.

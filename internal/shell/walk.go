@@ -151,6 +151,9 @@ func (a *analysis) binary(cmd *syntax.BinaryCmd, s *state) (ok, fail *state) {
 			ok, fail = join(ok, more), less
 		default: // a pipe
 			before := join(ok, fail)
+			if cmd.Op == syntax.PipeAll { // messages are among them
+				a.piped = nil
+			}
 			ok, fail = a.part(cmd.Y, before, true)
 		}
 	}
@@ -164,9 +167,14 @@ func isPipe(op syntax.BinCmdOperator) bool { return op == syntax.Pipe || op == s
 func (a *analysis) part(st *syntax.Stmt, s *state, reads bool) (ok, fail *state) {
 	t := s.fork()
 	if reads {
-		t.stdin = input{}
+		t.stdin = input{found: a.piped}
+	} else {
+		a.piped = nil
 	}
+	from := a.piped
+	a.printed = nil
 	after := join(a.stmt(st, t))
+	a.piped = a.prints(st, s, from)
 	after.stdin = s.stdin
 	s = join(s, after)
 	return s, s

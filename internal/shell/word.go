@@ -21,6 +21,7 @@ type word struct {
 	many    bool   // stands for any number of words
 	pipe    bool   // names the end of a process substitution
 	likely  string // what an unknown word may well be, for rules that deny
+	cut     string // of a pattern of names that find printed and that were cut into words: where it was
 	equals  bool   // begins with an unquoted =, as zsh's =program does
 	array   bool   // an assignment of (…), which was followed
 }
@@ -99,8 +100,12 @@ func quoteGlob(s string) string {
 func joined(a, b word) word {
 	w := word{glob: a.glob || b.glob, many: a.many || b.many, unknown: a.unknown || b.unknown}
 	switch {
-	case a.pipe || b.pipe:
-		return word{unknown: true}
+	case b == word{}:
+		return a
+	case a == word{}:
+		return b
+	case a.pipe || b.pipe, a.cut != "", b.cut != "":
+		return word{unknown: true, many: w.many}
 	case a.unknown:
 		w.text, w.likely = a.text, a.likelyText()+b.likelyText()
 	case b.unknown:

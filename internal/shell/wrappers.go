@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -80,7 +81,7 @@ func env(c *call, p *program) {
 				dir, words = words[0], words[1:]
 			}
 			s = s.fork()
-			s.dirs = c.dirs(dir)
+			s.dirs = c.entered(dir)
 			continue
 		case w.text == "-S" || w.text == "-vS" || w.text == "-iS" || w.text == "--split-string" || name == "--split-string" || strings.HasPrefix(w.text, "-S"):
 			text := lit(value)
@@ -143,7 +144,7 @@ func sudo(c *call, p *program) {
 	}
 	s := c.s.fork()
 	if dir, ok := words.has("directory"); ok {
-		s.dirs = c.dirs(dir)
+		s.dirs = c.entered(dir)
 	}
 	if words.flag("shell") {
 		c.doubt("it starts a shell")
@@ -221,7 +222,22 @@ func xargs(c *call, p *program) {
 	}
 	mark, replaces := words.has("replace")
 	why := "its words come from standard input"
-	if p := programs()[base(command[0].text)]; command[0].known() && p != nil && p.readOnly && p.anyOption {
+	var reader *program
+	if command[0].known() {
+		reader = programs()[base(command[0].text)]
+	}
+	if names := c.namesRead(words); names != nil && reader.readsNames() && (!replaces || mark.text == "" || mark.known()) {
+		for _, w := range names {
+			if replaces {
+				w.many = false
+				c.starts(replaced(command, cmp.Or(mark.text, "{}"), w), "")
+			} else {
+				c.starts(append(slices.Clone(command), w), "")
+			}
+		}
+		return
+	}
+	if reader != nil && reader.readOnly && reader.anyOption {
 		why = "" // whatever the words are, it reads
 	}
 	if !replaces {
@@ -236,6 +252,24 @@ func xargs(c *call, p *program) {
 		return
 	}
 	c.starts(replaced(command, mark.text, word{unknown: true}), why)
+}
+
+// wholeOptions are the options of xargs that leave the words it reads as they are.
+var wholeOptions = []string{"null", "no-run-if-empty", "max-args", "max-procs", "verbose", "exit", "I", "replace"}
+
+// namesRead returns the words that xargs reads where they are names of find; nil
+// where they are anything else.
+func (c *call) namesRead(words parsed) []word {
+	names := c.s.stdin.found
+	other := func(o given) bool { return !slices.Contains(wholeOptions, o.name) }
+	null := slices.ContainsFunc(words.given, func(o given) bool { return o.name == "null" })
+	switch {
+	case names == nil || null != names.null || slices.ContainsFunc(words.given, other):
+		return nil
+	case null:
+		return names.names
+	}
+	return cut(names)
 }
 
 // applet is a program that is many programs.

@@ -25,6 +25,10 @@ type Effect struct {
 	// Glob says that Path is a pattern a shell will expand.
 	Glob bool
 
+	// Cut says that the names which a pattern stands for are taken apart at blanks
+	// and quotes before they are used.
+	Cut bool
+
 	// Looked says that what a pattern names, and of what is changed everything
 	// below, was looked at: what a policy may care about is an effect by itself.
 	Looked bool

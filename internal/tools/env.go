@@ -52,6 +52,17 @@ type Guard interface {
 	// have to be asked. What it says of a directory it says of everything below.
 	// It returns nil where there is no such path.
 	Withheld(top string, asked bool) func(path string) bool
+
+	// Protection returns what an operator protects, beside the names that always
+	// are; nil where that is nothing.
+	Protection() Protection
+}
+
+// A Protection tells what no call may write. Two that are equal protect the same.
+type Protection interface {
+	// Protects reports whether a path of the workspace is protected, and with it
+	// everything below.
+	Protects(path string) bool
 }
 
 // judged is where the names of a call led when its effects were told.
@@ -80,6 +91,14 @@ func (e Env) ReadsTree(name string) []Effect {
 
 // Protected reports whether a path is one that no call may write.
 func (e Env) Protected(path string) bool { return e.Guard != nil && e.Guard.Protected(path) }
+
+// Protection is [Guard.Protection].
+func (e Env) Protection() Protection {
+	if e.Guard == nil {
+		return nil
+	}
+	return e.Guard.Protection()
+}
 
 // Withheld is [Guard.Withheld] for a directory of ReadsTree.
 func (e Env) Withheld(name string, asked bool) func(path string) bool {
@@ -221,9 +240,15 @@ type Session interface {
 	// PlanEnd returns the mode the session had before it entered plan mode, or
 	// the operator's default where that is not known.
 	PlanEnd() Mode
+
 	// Private returns a directory of the session outside of its workspace. It is
 	// made when it is first asked for, and goes with the session.
 	Private() (dir string, err error)
+
+	// Home returns the home directory of what the session runs, with links
+	// resolved; "" as long as nobody asked for its private directory, in which
+	// it is.
+	Home() string
 
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.

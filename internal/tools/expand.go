@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -36,6 +37,9 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 	effects := []Effect{effect}
 	cared := false
 	for _, name := range names {
+		if effect.Cut && !uncut(name) {
+			effects[0].Unclear = "a name such as " + strconv.Quote(name) + " is other names once it is cut at blanks and quotes"
+		}
 		one := effect
 		one.Glob, one.Named, one.Path = false, "", path.Clean(name)
 		if name != one.Path {
@@ -67,6 +71,14 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 	effects[0].Looked = effects[0].Unclear == "" && !cared && l.env.Guard != nil &&
 		(effect.Kind == ReadsPath || by.keeps)
 	return effects
+}
+
+// uncut reports whether a name stays as it is wherever a shell or xargs would cut
+// or expand it.
+func uncut(name string) bool {
+	return strings.IndexFunc(name, func(c rune) bool {
+		return c > unicode.MaxASCII || !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("/._-+,:@%=", c)
+	}) < 0
 }
 
 func (l *look) cares(kind EffectKind, path string) bool {

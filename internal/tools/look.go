@@ -270,6 +270,23 @@ func (e Env) Resolve(effects []Effect) []Effect {
 	return resolved
 }
 
+// SameRepository reports whether a directory, which is relative to the workspace,
+// is there and has the repository that the workspace has: none of its own, and no
+// directory between them has. A HEAD counts as one, for a repository need not be
+// called .git.
+func (e Env) SameRepository(dir string) bool {
+	at, known := e.Workspace.ResolveAnywhere(dir)
+	if info, err := e.Workspace.Stat(at); !known || err != nil || !info.Mode.IsDir() {
+		return false
+	}
+	for ; at != "."; at = filepath.Dir(at) {
+		if !filepath.IsLocal(at) || e.Workspace.Has(at+"/.git") || e.Workspace.Has(at+"/HEAD") {
+			return false
+		}
+	}
+	return true
+}
+
 // follow follows the links of a path.
 func (l *look) follow(effect *Effect) {
 	if effect.Kind != ReadsPath && effect.Kind != WritesPath || effect.Glob || effect.Path == "" {

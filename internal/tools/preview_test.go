@@ -6,6 +6,7 @@ package tools_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -48,4 +49,30 @@ func TestWithPreview(t *testing.T) {
 		}
 	}()
 	tools.WithPreview(plain, func(context.Context, tools.Env, struct{}) tools.Preview { return tools.Preview{} })
+}
+
+func TestWithChoices(t *testing.T) {
+	type input struct {
+		Color string `json:"color" jsonschema:"of the sky"`
+		Depth int    `json:"depth,omitempty"`
+	}
+	tool := tools.WithChoices(tools.New(tools.Spec{Name: "paint", Level: tools.ReadOnly}, nil,
+		func(_ context.Context, _ tools.Env, in input, _ tools.Sink) (tools.Result, error) {
+			return tools.TextResult(in.Color), nil
+		}), "color", "blue", "grey")
+	if got := string(tool.InputSchema()); !strings.Contains(got, `"color":{"type":"string","description":"of the sky","enum":["blue","grey"]}`) {
+		t.Errorf("schema %s", got)
+	}
+	if _, err := tool.Decode(tools.Env{}, json.RawMessage(`{"color":"grey"}`)); err != nil {
+		t.Error(err)
+	}
+	if _, err := tool.Decode(tools.Env{}, json.RawMessage(`{"color":"green"}`)); err == nil || !strings.Contains(err.Error(), `want one of "blue", "grey"`) {
+		t.Errorf("what is no choice: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a number has choices")
+		}
+	}()
+	tools.WithChoices(tool, "depth", "x").InputSchema()
 }

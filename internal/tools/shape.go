@@ -97,11 +97,25 @@ func newShape(t reflect.Type) *shape {
 	if s.kind != structKind && s.kind != mapKind || s.pointer {
 		panic(fmt.Sprintf("tools: input type %s is neither a struct nor a map", t))
 	}
+	s.writeSchema()
+	return s
+}
+
+func (s *shape) writeSchema() {
 	scratch := schemas.Get().(*[]byte)
 	*scratch = s.appendSchema((*scratch)[:0])
 	s.schema = slices.Clone(*scratch)
 	schemas.Put(scratch)
-	return s
+}
+
+// choose has a field allow these strings alone.
+func (s *shape) choose(field string, choices []string) {
+	i := slices.Index(s.names(), field)
+	if i < 0 || s.fields[i].shape.kind != stringKind {
+		refuse(s.typ.String(), "there is no string %q to choose", field)
+	}
+	s.fields[i].shape.enum = choices
+	s.writeSchema()
 }
 
 // compile returns the shape of t, which is part of the types around it and is

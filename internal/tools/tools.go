@@ -109,6 +109,19 @@ func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, i
 	return shown
 }
 
+// WithChoices returns tool, which [New] made, with a string field that allows
+// only what the server knows when it starts. Later tools made from it allow the
+// same.
+func WithChoices(tool Tool, field string, choices ...string) Tool {
+	chosen := *tool.(*typed)
+	chosen.shape = sync.OnceValue(func() *shape {
+		s := newShape(chosen.input)
+		s.choose(field, choices)
+		return s
+	})
+	return &chosen
+}
+
 // typed is a tool of [New]. Its functions take a pointer to an In: code that is
 // generic is compiled once for every tool there is.
 type typed struct {

@@ -56,11 +56,7 @@ type rawReport struct {
 	user, system, maxRSS, _                                 uint64
 }
 
-var (
-	childrenPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
-	oomPath      = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'o', 'o', 'm', '_', 's', 'c', 'o', 'r', 'e', '_', 'a', 'd', 'j', 0}
-	oomScore     = [...]byte{'5', '0', '0'} // commands go before the server does
-)
+var childrenPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
 
 const (
 	landlockCreateRuleset = unix.SYS_LANDLOCK_CREATE_RULESET
@@ -190,16 +186,11 @@ func attend(s *slot, child uintptr) {
 //go:nosplit
 func killAll(s *slot, child uintptr) {
 	for pass := 0; ; pass++ {
-		if s.flags&Scoped != 0 {
-			syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
-		} else {
-			killChildren(s, child)
-		}
 		reaped := s.outgoing.reaped
 		for {
 			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.incoming)), unix.WNOHANG|unix.WALL, 0, 0, 0)
 			if errno == syscall.ECHILD {
-				return
+				return // whoever is below the guard is a child of it, or has a parent that is
 			}
 			if pid == 0 || errno != 0 {
 				break
@@ -212,6 +203,11 @@ func killAll(s *slot, child uintptr) {
 		if pass == passes {
 			s.outgoing.left = 1
 			finish(s)
+		}
+		if s.flags&Scoped != 0 {
+			syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
+		} else {
+			killChildren(s, child)
 		}
 		if reaped != s.outgoing.reaped {
 			continue // there may be children of those
@@ -296,9 +292,6 @@ func become(s *slot) (Step, syscall.Errno) {
 		if _, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); errno != 0 {
 			return StepTerminal, errno
 		}
-	}
-	if fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&oomPath)), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0); errno == 0 {
-		syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&oomScore)), uintptr(len(oomScore)))
 	}
 	if _, _, errno := syscall.RawSyscall(unix.SYS_FCHDIR, uintptr(s.files[fileDir]), 0, 0); errno != 0 {
 		return StepDir, errno

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"os/signal"
 	"runtime"
 	"sync"
@@ -39,6 +40,9 @@ func serve() error {
 	unix.CloseOnExec(Socket)
 	// Its memory has what sessions pass to their commands.
 	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}) // 0 would not hold for pipes
+	// Where memory runs out, commands go before the server does: they have this
+	// from here. The helper has it too, but is small.
+	os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	// Whatever loses its guard comes here.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err

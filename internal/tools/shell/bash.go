@@ -103,7 +103,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in bashInput) []tools.Effect {
 			dir := workdir(rooms, env, in)
-			effects := env.Resolve(shell.Effects(in.judged(), shell.Place{Dir: dir, Workspace: env.Workspace.Dir()}))
+			effects := env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 			if !slices.ContainsFunc(effects, changes) {
 				env.Pin("reads", "only")
 			}
@@ -115,6 +115,16 @@ func Bash(rooms *command.Rooms) tools.Tool {
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in bashInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
 	})
+}
+
+// placeOf is where a command begins. Where its home is not that of the session,
+// nobody knows what it means.
+func placeOf(rooms *command.Rooms, env tools.Env, dir string) shell.Place {
+	place := shell.PlaceOf(env, dir)
+	if rooms.ReplacesHome() {
+		place.Home = ""
+	}
+	return place
 }
 
 // changes reports whether an effect may be more than reading.

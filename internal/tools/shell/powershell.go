@@ -70,7 +70,7 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 			if inside {
 				env.Pin("workdir", dir)
 			}
-			return env.Resolve(shell.Effects(in.judged(), shell.Place{Dir: dir, Workspace: env.Workspace.Dir()}))
+			return env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in powershellInput, out tools.Sink) (tools.Result, error) {
 			dir, inside := env.Pinned("workdir")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -288,5 +289,37 @@ func TestProcessStops(t *testing.T) {
 	toolstest.StopsSoon(t, k.tools["process_input"], `{"id":"p1","text":"`+strings.Repeat("x", 100_000)+`"}`, k.env)
 	if text, _ := k.call("process_list", m{}); !strings.HasPrefix(text, "p1 is running") {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestKept has less kept than usual.
+func TestKept(t *testing.T) {
+	needs(t, "python3")
+	k := newKit(t, func(c *command.Config) {
+		c.Kept = command.Kept{Output: 100, EndedOutput: 150, Ended: 2, Idle: time.Millisecond}
+	})
+	for i := range 3 {
+		k.start("seq 1000", nil)
+		k.call("process_output", m{"id": fmt.Sprintf("p%d", i+1), "until_end": true})
+	}
+	for { // that it ended is told first
+		if list, _ := k.call("process_list", m{}); !strings.Contains(list, "p1 ") {
+			break
+		}
+	}
+	if got := k.failure("process_output", m{"id": "p1"}); !strings.Contains(got, "There are: p2, p3.") {
+		t.Errorf("what is remembered: %s", got)
+	}
+	for id, want := range map[string]string{"p2": "3893 bytes before offset 3893 are no longer kept", "p3": "3793 bytes before offset 3793 are no longer kept"} {
+		if got, _ := k.call("process_output", m{"id": id, "offset": 0}); !strings.Contains(got, want) {
+			t.Errorf("%s: %q lacks %q", id, got, want)
+		}
+	}
+	// An interpreter goes, soon and not at once.
+	for {
+		k.call("repl", m{"language": "python", "code": "x = 1"})
+		if _, code := k.call("repl", m{"language": "python", "code": "x"}); code == "exception" {
+			break
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 var replDoc string
 
 type replInput struct {
-	Language  string `json:"language" check:"enum=python|node|bash" jsonschema:"whose interpreter runs the code"`
+	Language  string `json:"language" jsonschema:"whose interpreter runs the code"`
 	Code      string `json:"code" check:"min=1,max=1048576" jsonschema:"what to run; the value of its last expression is returned"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"after how long the code is interrupted; default 120000"`
 	Restart   bool   `json:"restart,omitempty" jsonschema:"forget what was defined and begin with a new interpreter; default false"`
@@ -37,20 +36,20 @@ func (in replInput) Check() []tools.Problem {
 	return nil
 }
 
-// language returns what the input names.
-func (in replInput) language() command.Language {
-	all := command.Languages()
-	return all[slices.IndexFunc(all, func(l command.Language) bool { return l.Name == in.Language })]
-}
-
 // Repl returns the tool that runs code and keeps what it defines.
 func Repl(rooms *command.Rooms) tools.Tool {
+	all := rooms.Languages()
+	languages := make(map[string]command.Language, len(all))
+	names := make([]string, len(all))
+	for i, l := range all {
+		languages[l.Name], names[i] = l, l.Name
+	}
 	tool := tools.New(
 		tools.Spec{
 			Name:    "repl",
 			Aliases: []string{"REPL", "execute_code", "run_code"},
 			Label:   "Run code",
-			Summary: "Run Python, JavaScript or bash code in an interpreter that keeps its state.",
+			Summary: "Run Python, JavaScript, bash or other code in an interpreter that keeps its state.",
 
 			Description:          replDoc,
 			Category:             category,
@@ -63,14 +62,15 @@ func Repl(rooms *command.Rooms) tools.Tool {
 				{Summary: "Begin anew", Input: json.RawMessage(`{"language":"node","code":"1 + 1","restart":true}`)},
 			},
 		},
-		replEffects,
+		func(env tools.Env, in replInput) []tools.Effect { return replEffects(env, in, languages[in.Language]) },
 		func(ctx context.Context, env tools.Env, in replInput, out tools.Sink) (tools.Result, error) {
 			room, err := rooms.Of(env)
 			if err != nil {
 				return tools.Result{}, err
 			}
-			return room.Evaluate(ctx, env, in.language(), in.Code, in.Restart, out)
+			return room.Evaluate(ctx, env, languages[in.Language], in.Code, in.Restart, out)
 		})
+	tool = tools.WithChoices(tool, "language", names...)
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in replInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewText, Text: fenced(in.Language, in.Code)}
 	})
@@ -78,14 +78,14 @@ func Repl(rooms *command.Rooms) tools.Tool {
 
 // replEffects tells that code runs of which nobody knows what it does: what ran
 // before may have given its words another meaning, in bash too.
-func replEffects(env tools.Env, in replInput) []tools.Effect {
-	program := in.language().Program
+func replEffects(env tools.Env, in replInput, language command.Language) []tools.Effect {
+	program := language.Program
 	effects := []tools.Effect{{
 		Kind: tools.RunsProgram, Program: program, Argv: []string{program, tools.UnknownWord},
 		Unclear: "it runs code in an interpreter that remembers earlier code",
 	}}
 	if in.Language == "bash" { // as far as it can be told, for rules that deny
-		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.Place{Workspace: env.Workspace.Dir()}))...)
+		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
 	}
 	return effects
 }

@@ -29,9 +29,10 @@ func needs(t *testing.T, program string) {
 // evaluations are pieces of code and what comes of them, one after the other.
 type evaluations []struct{ code, want, failure string }
 
-func (list evaluations) test(t *testing.T, language, program string) {
+func (list evaluations) test(t *testing.T, language, program string, change ...func(*command.Config)) {
+	t.Helper()
 	needs(t, program)
-	k := newKit(t)
+	k := newKit(t, change...)
 	for _, test := range list {
 		got, failure := k.call("repl", m{"language": language, "code": test.code})
 		if got != test.want || failure != test.failure {
@@ -226,4 +227,65 @@ func TestPowershell(t *testing.T) {
 	if entry, _ := registry.Lookup("PowerShell"); !strings.Contains(entry.Unavailable, shell.PowerShell) {
 		t.Errorf("without pwsh: %q", entry.Unavailable)
 	}
+}
+
+// TestReplDriven has a language whose driver is a file of the operator.
+func TestReplDriven(t *testing.T) {
+	driver, err := os.ReadFile("../../../deploy/repl.pl")
+	if err != nil {
+		t.Skip("this is not run where the source is: ", err)
+	}
+	path := filepath.Join(t.TempDir(), "repl.pl")
+	if err := os.WriteFile(path, driver, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	evaluations{
+		{"$x = 40", "=> 40", ""},
+		{"$x + 2", "=> 42", ""},
+		{"print \"out\\n\"; ()", "out\n", ""},
+		{"print STDERR \"err\\n\"; ()", "err\n", ""},
+		{"sub f { die \"bad\\n\" if shift; 'fine' } f(0)", "=> fine", ""},
+		{"f(1)", "bad\n", "exception"},
+		{"$x = (", "syntax error at input line 1, at EOF\n", "exception"},
+		{"kill 'INT', $$; 1 while 1", "interrupted\n", "exception"},
+		{"<STDIN>; system('echo from a child'); $x", "from a child\n=> 40", ""},
+		{"exit 4", noValue, "interpreter_ended"},
+		{"defined $x ? 1 : 0", "=> 0", ""},
+	}.test(t, "perl", "perl", func(c *command.Config) {
+		c.Profile.Read = append(c.Profile.Read, path)
+		c.Languages = []command.Language{command.Driven("perl", []string{"perl", path})}
+	})
+}
+
+// TestReplLines has languages of programs that know nothing of the server.
+func TestReplLines(t *testing.T) {
+	add := func(l command.Language) func(*command.Config) {
+		return func(c *command.Config) { c.Languages = []command.Language{l} }
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		evaluations{
+			{"create table t(a, b);\ninsert into t values(1, 'x'), (2, 'y');", noValue, ""},
+			{"select * from t;", "a|b\n1|x\n2|y\n", ""},
+			{"select count(*) as n from t", "n\n2\n", ""}, // the mark ends it
+			{"select c from t;", "Parse error near line 12: no such column: c\n  select c from t;\n         ^--- error here\n", ""},
+			{"select 'still here' as s;", "s\nstill here\n", ""},
+			{".quit", noValue, "interpreter_ended"},
+			{"select * from t;", "Parse error near line 2: no such table: t\n", ""},
+		}.test(t, "sqlite", "sqlite3", add(command.Lines("sqlite", []string{"sqlite3", "-batch", ":memory:"}, ".headers on", ";\n.print {mark}")))
+	})
+	t.Run("tcl", func(t *testing.T) {
+		evaluations{
+			{"set x 40", "40\n", ""},
+			{"puts [expr {$x + 2}]; puts stderr err", "42\nerr\n", ""},
+			{"puts -nonewline {no line end}", "no line end", ""},
+			{"proc f {} {\n  return 7\n}\nputs [f]", "7\n", ""},
+		}.test(t, "tcl", "tclsh", add(command.Lines("tcl", []string{"tclsh"}, "set tcl_interactive 1; set tcl_prompt1 {}; set tcl_prompt2 {}; fconfigure stdout -buffering none", "puts {mark}")))
+	})
+	t.Run("bc", func(t *testing.T) {
+		evaluations{
+			{"x = 2^100; scale = 5", noValue, ""},
+			{"x", "1267650600228229401496703205376\n", ""},
+			{"1/3", ".33333\n", ""},
+		}.test(t, "bc", "bc", add(command.Lines("bc", []string{"bc", "-q"}, "", `print "{mark}\n"`)))
+	})
 }

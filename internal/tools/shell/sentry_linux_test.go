@@ -77,3 +77,75 @@ func TestProtected(t *testing.T) {
 		})
 	}
 }
+
+// TestOwnProtected has commands change what the operator protects, by ways that
+// no analysis sees.
+func TestOwnProtected(t *testing.T) {
+	const begin = `mkdir -p infra/prod/deep free; echo old >infra/prod/f; chmod 640 infra/prod/f; echo old >infra/prod/deep/g; head -c 2M /dev/zero >infra/prod/large; echo x >free/f`
+	const whole = `test "$(cat infra/prod/f infra/prod/deep/g)" = $'old\nold' && test "$(find infra | wc -l)" = 6`
+	for name, test := range map[string]struct {
+		command string
+		undone  string // part of what is told; empty: nothing
+		then    string
+	}{
+		"changed":      {`echo evil >>infra/prod/f`, "infra/prod/f was changed, and put back", whole},
+		"mode":         {`chmod 666 infra/prod/f`, "infra/prod/f was changed, and put back", `test $(stat -c %a infra/prod/f) = 640`},
+		"made":         {`mkdir infra/prod/n && echo evil >infra/prod/n/f`, "infra/prod/n was made, and removed", whole},
+		"removed":      {`rm -r infra/prod/deep`, "infra/prod/deep/g was changed, and put back", whole},
+		"by hard link": {`ln infra/prod/f free/l; echo evil >free/l`, "infra/prod/f was changed, and put back", whole},
+		"replaced":     {`rm infra/prod/f; ln -s ../../free/f infra/prod/f`, "infra/prod/f was changed, and put back", whole},
+		"moved":        {`mv infra other`, "infra/prod/large was changed, and could not be put back: it was too large", `test "$(cat infra/prod/f)" = old`},
+		"large":        {`printf x | dd of=infra/prod/large conv=notrunc status=none`, "infra/prod/large was changed, and could not be put back: it was too large", whole},
+		"not":          {`cat infra/prod/f; echo new >free/f; mkdir infra/test`, "", `test "$(cat free/f)" = new -a -d infra/test`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := toolstest.Env(t, nil)
+			env.Guard = toolstest.Guard{Own: "infra/prod"}
+			inside := func(command string) error {
+				cmd := exec.Command("bash", "-c", command)
+				cmd.Dir = env.Workspace.Dir()
+				return cmd.Run()
+			}
+			if err := inside(begin); err != nil {
+				t.Fatal(err)
+			}
+			tool := shell.Bash(rooms(t))
+			if text, code, exit := call(t, tool, env, m{"command": "cat infra/prod/f; touch free/g"}); code != "" {
+				t.Errorf("nothing was changed: %s %q %+v", code, text, exit)
+			}
+			text, code, exit := call(t, tool, env, m{"command": test.command})
+			if test.undone == "" {
+				if code != "" {
+					t.Errorf("%s %q %+v", code, text, exit)
+				}
+			} else if code != "sandbox_violation" || !strings.Contains(exit.Message, test.undone) {
+				t.Errorf("%s %q %+v", code, text, exit)
+			}
+			if err := inside(test.then); err != nil {
+				t.Errorf("%s does not hold", test.then)
+			}
+		})
+	}
+}
+
+// TestOwnProtectedBackground proves that what changed while a process ran in the
+// background is told and left: a person may have done it.
+func TestOwnProtectedBackground(t *testing.T) {
+	k := newKit(t)
+	k.env.Guard = toolstest.Guard{Own: "f"}
+	file := filepath.Join(k.env.Workspace.Dir(), "f")
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	k.start("read -r x; touch g", nil)
+	if err := os.WriteFile(file, []byte("by a person"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	k.call("process_input", m{"id": "p1", "end": true})
+	if got, _ := k.call("process_output", m{"id": "p1", "until_end": true}); !strings.Contains(got, "f was changed, by it or beside it") {
+		t.Errorf("%q", got)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "by a person" {
+		t.Errorf("%q %v", text, err)
+	}
+}

@@ -3,7 +3,11 @@
 
 package toolstest
 
-import "github.com/toolserver/toolserver/internal/tools"
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
 
 // A Guard is a [tools.Guard] of functions. Those that are nil have nothing to
 // say.
@@ -12,6 +16,24 @@ type Guard struct {
 	CaresFor func(kind tools.EffectKind, path string) bool
 	Denies   func(path string) bool
 	Asks     func(path string) bool
+
+	// Own is what an operator protects; empty: nothing.
+	Own Own
+}
+
+// Own is a path that an operator protects.
+type Own string
+
+// Protects reports whether a path is that, or below it.
+func (o Own) Protects(path string) bool {
+	return path == string(o) || strings.HasPrefix(path, string(o)+"/")
+}
+
+func (g Guard) Protection() tools.Protection {
+	if g.Own == "" {
+		return nil
+	}
+	return g.Own
 }
 
 func (g Guard) Protected(path string) bool { return g.Protects != nil && g.Protects(path) }

@@ -471,6 +471,9 @@ func (s *Session) PlanEnd() tools.Mode {
 // Private returns a directory of the session.
 func (s *Session) Private() (string, error) { return s.private, nil }
 
+// Home returns the home directory of the session.
+func (s *Session) Home() string { return filepath.Join(s.private, "home") }
+
 // AfterClose has f called when the session is closed.
 func (s *Session) AfterClose(f func()) bool {
 	s.mu.Lock()

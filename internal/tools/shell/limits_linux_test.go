@@ -1,0 +1,104 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
+)
+
+// hold is a command that has so many MiB of memory until it is ended.
+const hold = `exec perl -e '$| = 1; $x = "x" x ($ARGV[0] << 20); print "held\n"; sleep 300' `
+
+// TestSessionMemory has commands that together use more memory than a session
+// may: the one that uses most ends, whatever kind it is, and is told why.
+func TestSessionMemory(t *testing.T) {
+	needs(t, "python3")
+	k := newKit(t, func(c *command.Config) {
+		c.Limits = sandbox.Limits{Memory: 1 << 30}
+		c.SessionLimits = sandbox.GroupLimits{Memory: 192 << 20}
+	})
+	const why = "all commands of this session together, background processes and interpreters too, used more than the 192 MiB of memory they may"
+	k.start(hold+"60", nil) // p1
+	k.call("process_output", m{"id": "p1", "until": "held"})
+	if got := k.failure("bash", m{"command": hold + "200"}); !strings.Contains(got, why) {
+		t.Errorf("a call: %s", got)
+	}
+	k.start(hold+"150", nil) // p2
+	if got, _ := k.call("process_output", m{"id": "p2", "until_end": true}); !strings.Contains(got, "p2 was ended. The command was ended: "+why) {
+		t.Errorf("a background process: %s", got)
+	}
+	if got := k.failure("repl", m{"language": "python", "code": "x = bytearray(b'x') * (160 << 20)\nimport time\ntime.sleep(300)"}); !strings.Contains(got, why) {
+		t.Errorf("an interpreter: %s", got)
+	}
+	if got, _ := k.call("process_list", m{"running_only": true}); !strings.HasPrefix(got, "p1 is running") {
+		t.Errorf("what used less: %s", got)
+	}
+	other := kit{t: t, env: toolstest.Env(t, nil), tools: k.tools}
+	other.start(hold+"150", nil)
+	if got, _ := other.call("process_output", m{"id": "p1", "until": "held"}); !strings.Contains(got, "p1 is running") {
+		t.Errorf("another session: %s", got)
+	}
+}
+
+// TestServerMemory has sessions that stay under their own limits, and together
+// use more memory than the server has for them.
+func TestServerMemory(t *testing.T) {
+	k := newKit(t, func(c *command.Config) {
+		c.SessionLimits = sandbox.GroupLimits{Memory: 1 << 30}
+		c.ServerLimits = sandbox.GroupLimits{Memory: 192 << 20}
+	})
+	k.start(hold+"80", nil)
+	k.call("process_output", m{"id": "p1", "until": "held"})
+	other := kit{t: t, env: toolstest.Env(t, nil), tools: k.tools}
+	if got := other.failure("bash", m{"command": hold + "150"}); !strings.Contains(got, "more than the 192 MiB of memory this server has for them") {
+		t.Error(got)
+	}
+	if got, _ := k.call("process_list", m{"running_only": true}); !strings.HasPrefix(got, "p1 is running") {
+		t.Errorf("what used less: %s", got)
+	}
+}
+
+// TestSessionProcesses has commands that together have too many processes.
+func TestSessionProcesses(t *testing.T) {
+	k := newKit(t, func(c *command.Config) { c.SessionLimits = sandbox.GroupLimits{Processes: 40} })
+	k.start("for i in {1..15}; do sleep 300 & done; wait", nil)
+	if got := k.failure("bash", m{"command": "for i in {1..35}; do sleep 300 & done; wait"}); !strings.Contains(got, "more than the 40 processes they may have at a time") {
+		t.Error(got)
+	}
+	if got, _ := k.call("process_list", m{"running_only": true}); !strings.HasPrefix(got, "p1 is running") {
+		t.Errorf("what has fewer: %s", got)
+	}
+}
+
+// TestSessionCPU has a session use up its CPU time: what runs ends, and nothing
+// is started any more.
+func TestSessionCPU(t *testing.T) {
+	k := newKit(t, func(c *command.Config) { c.SessionLimits = sandbox.GroupLimits{CPU: time.Second} })
+	const why = "have used all of the 1s of CPU time that they may use together"
+	k.start("echo begun; sleep 300", nil)
+	k.call("process_output", m{"id": "p1", "until": "begun"})
+	if got := k.failure("bash", m{"command": "while :; do :; done"}); !strings.HasPrefix(got, "The command was ended: ") || !strings.Contains(got, why) {
+		t.Errorf("what computes: %s", got)
+	}
+	if got, _ := k.call("process_output", m{"id": "p1", "until_end": true}); !strings.Contains(got, why) {
+		t.Errorf("what runs beside it: %s", got)
+	}
+	for tool, input := range map[string]m{
+		"bash": {"command": "true"}, "repl": {"language": "bash", "code": "true"},
+	} {
+		if got := k.failure(tool, input); !strings.HasPrefix(got, "Nothing was started: ") || !strings.Contains(got, why) || !strings.Contains(got, "new session") {
+			t.Errorf("%s afterwards: %s", tool, got)
+		}
+	}
+	other := kit{t: t, env: toolstest.Env(t, nil), tools: k.tools}
+	if got, code := other.call("bash", m{"command": "echo ok"}); got != "ok\n" || code != "" {
+		t.Errorf("another session: %q %s", got, code)
+	}
+}
