@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 
@@ -18,6 +19,14 @@ import (
 
 // readConcurrency is how many files are read at once.
 var readConcurrency = []int{16, 64}
+
+// An mcpClient is a way to call the MCP file system server.
+type mcpClient struct {
+	name    string
+	connect func(context.Context, *exec.Cmd) (readText, error)
+	target  target
+	servers *filesystems
+}
 
 // filesFigure is figure 9. All servers run in the directory that has the files.
 func filesFigure(ctx context.Context, h *harness) ([]row, error) {
@@ -30,13 +39,25 @@ func filesFigure(ctx context.Context, h *harness) ([]row, error) {
 		return nil, err
 	}
 	defer servers.stop()
-	others, err := h.startFilesystems(ctx)
+	filesystem, err := h.filesystemCommand(ctx)
 	if err != nil && !errors.Is(err, errMissing) {
 		return nil, err
 	}
-	defer others.stop()
+	var clients []mcpClient
 	if err != nil {
 		h.notes = append(h.notes, fmt.Sprintf("read_file is not compared with the MCP file system server: %v.", err))
+	} else {
+		clients = []mcpClient{
+			{name: "MCP server-filesystem, client of the official SDK", connect: connectSDK, target: ratioAtLeast(5)},
+			{name: "MCP server-filesystem, lean client", connect: connectLean},
+		}
+	}
+	for i := range clients {
+		clients[i].servers, err = h.startFilesystems(ctx, filesystem, clients[i].connect)
+		defer clients[i].servers.stop()
+		if err != nil {
+			return nil, err
+		}
 	}
 
 	var groups []group
@@ -63,9 +84,10 @@ func filesFigure(ctx context.Context, h *harness) ([]row, error) {
 		own := slices(readFile(servers.subject, text), servers.subject, n)
 		compare(fmt.Sprintf("read_file of 4 KiB, %d at once", n), n, own,
 			slices(readFile(servers.bare, text), servers.bare, n), slices(readFile(servers.control, text), servers.control, n), ratioAtLeast(0.85))
-		if others != nil {
-			compare(fmt.Sprintf("read_file of 4 KiB, %d at once (bare: MCP server-filesystem)", n), n, own,
-				slices(others.first.read(text), others.first.server, n), slices(others.second.read(text), others.second.server, n), ratioAtLeast(5))
+		for _, c := range clients {
+			first, second := c.servers.first, c.servers.second
+			compare(fmt.Sprintf("read_file of 4 KiB, %d at once (bare: %s)", n, c.name), n, own,
+				slices(first.read(text), first.server, n), slices(second.read(text), second.server, n), c.target)
 		}
 	}
 	edits, err := editing(ctx, servers.subject)

@@ -4,43 +4,30 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolserver/toolserver/bench/work"
 )
 
-// A filesystem is a running MCP file system server and its client: JSON-RPC,
-// one message a line, as many calls at once as there are callers.
+// mcpRead is the tool of the MCP file system server that reads a file.
+const mcpRead = "read_text_file"
+
+// readText reads a file through a client of an MCP server. It may be called
+// many times at once.
+type readText func(ctx context.Context, path string) (string, error)
+
+// A filesystem is a running MCP file system server and its client.
 type filesystem struct {
 	*server
-	dir string
-
-	mu      sync.Mutex // held over a line that is written
-	in      io.WriteCloser
-	number  int
-	waiting map[int]chan answer
-	broken  error
-}
-
-// answer is what comes back for a call.
-type answer struct {
-	ID     *int `json:"id"`
-	Result struct {
-		Content []struct {
-			Text string `json:"text"`
-		} `json:"content"`
-	} `json:"result"`
-	Error json.RawMessage `json:"error"`
+	readText
+	path string // of the file
 }
 
 // filesystems are two of them: one to compare with, and one to see how much the
@@ -48,9 +35,6 @@ type answer struct {
 type filesystems struct{ first, second *filesystem }
 
 func (f *filesystems) stop() {
-	if f == nil {
-		return
-	}
 	for _, one := range []*filesystem{f.first, f.second} {
 		if one != nil {
 			one.stop()
@@ -58,9 +42,9 @@ func (f *filesystems) stop() {
 	}
 }
 
-// startFilesystems starts both. It returns nil and errMissing where they are not
-// installed.
-func (h *harness) startFilesystems(ctx context.Context) (*filesystems, error) {
+// filesystemCommand returns how the server is started, or errMissing where it is
+// not installed.
+func (h *harness) filesystemCommand(ctx context.Context) (func() *exec.Cmd, error) {
 	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return nil, err
@@ -70,117 +54,62 @@ func (h *harness) startFilesystems(ctx context.Context) (*filesystems, error) {
 	if _, err := os.Stat(script); err != nil || noNode != nil {
 		return nil, fmt.Errorf("%w: make ripgrep installs it where there is npm", errMissing)
 	}
+	return func() *exec.Cmd { return h.command(node, script, h.dir) }, nil
+}
+
+// startFilesystems starts both, each with a client of its own.
+func (h *harness) startFilesystems(ctx context.Context, command func() *exec.Cmd, connect func(context.Context, *exec.Cmd) (readText, error)) (*filesystems, error) {
 	f := new(filesystems)
 	for _, one := range []**filesystem{&f.first, &f.second} {
-		if *one, err = h.startFilesystem(ctx, node, script); err != nil {
-			f.stop()
-			return nil, err
-		}
-	}
-	return f, nil
-}
-
-func (h *harness) startFilesystem(ctx context.Context, node, script string) (*filesystem, error) {
-	log, err := os.CreateTemp(h.dir, "filesystem-*.log")
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	command := h.command(node, script, h.dir)
-	command.Stderr = log
-	in, err := command.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
-	f := &filesystem{
-		server: &server{name: "server-filesystem", process: command, log: log.Name()},
-		dir:    h.dir, in: in, waiting: make(map[int]chan answer),
-	}
-	go f.receive(out)
-	_, err = f.call(ctx, "initialize", map[string]any{
-		"protocolVersion": "2025-06-18", "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "bench", "version": "1"},
-	})
-	if err == nil {
-		_, err = f.in.Write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"))
-	}
-	if err != nil {
-		f.stop()
-		return nil, err
-	}
-	return f, nil
-}
-
-// receive gives answers to those who wait for them, until there are no more.
-func (f *filesystem) receive(out io.Reader) {
-	r := bufio.NewReaderSize(out, 256<<10)
-	for {
-		line, err := r.ReadBytes('\n')
-		var a answer
-		if err == nil {
-			err = json.Unmarshal(line, &a)
-		}
-		f.mu.Lock()
+		log, err := os.CreateTemp(h.dir, "filesystem-*.log")
 		if err != nil {
-			f.broken = fmt.Errorf("%s: %w", f.name, err)
-			for _, c := range f.waiting {
-				close(c)
+			return f, err
+		}
+		defer log.Close()
+		c := command()
+		c.Stderr = log
+		read, err := connect(ctx, c)
+		if c.Process != nil {
+			*one = &filesystem{
+				server:   &server{name: "server-filesystem", process: c, log: log.Name()},
+				readText: read, path: filepath.Join(h.dir, work.FileName),
 			}
-			f.mu.Unlock()
-			return
 		}
-		if a.ID != nil && f.waiting[*a.ID] != nil {
-			f.waiting[*a.ID] <- a
-			delete(f.waiting, *a.ID)
+		if err != nil {
+			return f, err
 		}
-		f.mu.Unlock()
 	}
+	return f, nil
 }
 
-// call sends a request and waits for its answer.
-func (f *filesystem) call(ctx context.Context, method string, params any) (answer, error) {
-	comes := make(chan answer, 1)
-	f.mu.Lock()
-	f.number++
-	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": f.number, "method": method, "params": params})
-	if err == nil && f.broken != nil {
-		err = f.broken
-	}
-	if err == nil {
-		f.waiting[f.number] = comes
-		_, err = f.in.Write(append(line, '\n'))
-	}
-	f.mu.Unlock()
+// connectSDK starts a server with the client that agent platforms have, of the
+// official SDK, and returns what reads a file.
+func connectSDK(ctx context.Context, command *exec.Cmd) (readText, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
+	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: command}, nil)
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
-	select {
-	case a, ok := <-comes:
-		if !ok {
-			return a, errors.New(f.name + " has ended")
+	return func(ctx context.Context, path string) (string, error) {
+		result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: mcpRead, Arguments: map[string]string{"path": path}})
+		if err != nil {
+			return "", err
 		}
-		if a.Error != nil {
-			return a, fmt.Errorf("%s: %s", f.name, a.Error)
+		if len(result.Content) == 1 && !result.IsError {
+			if text, ok := result.Content[0].(*mcp.TextContent); ok {
+				return text.Text, nil
+			}
 		}
-		return a, nil
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
-	}
+		return "", fmt.Errorf("the MCP server answers %.200v", result.Content)
+	}, nil
 }
 
 // read reads the file and checks that it came.
 func (f *filesystem) read(text []byte) caller {
-	params := map[string]any{"name": "read_text_file", "arguments": map[string]string{"path": filepath.Join(f.dir, work.FileName)}}
 	return func(ctx context.Context) error {
-		a, err := f.call(ctx, "tools/call", params)
-		if err == nil && (len(a.Result.Content) != 1 || len(a.Result.Content[0].Text) != len(text)) {
-			err = fmt.Errorf("%s answers %.200v", f.name, a.Result)
+		got, err := f.readText(ctx, f.path)
+		if err == nil && len(got) != len(text) {
+			err = fmt.Errorf("%s read %d bytes", f.name, len(got))
 		}
 		return err
 	}

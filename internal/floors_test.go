@@ -32,23 +32,24 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":         {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	"google.golang.org/protobuf":     {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	module + "proto/toolserver/v1":   {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
-	"github.com/prometheus":          {}, // tests alone
-	"go.opentelemetry.io":            {}, // tests alone
-	"github.com/grpc-ecosystem":      {"internal/service"},
-	"github.com/spf13/cobra":         {"cmd/toolserver"},
-	"github.com/goccy/go-yaml":       {"internal/strictyaml"},
-	"cel.dev":                        {}, // tests alone
-	module + "internal/tools/files":  {"cmd/toolserver"},
-	module + "internal/tools/git":    {"cmd/toolserver"},
-	module + "internal/tools/search": {"cmd/toolserver"},
-	module + "internal/tools/shell":  {"cmd/toolserver"},
-	module + "internal/tools/turn":   {"cmd/toolserver"},
-	"github.com/santhosh-tekuri":     {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                        {"bench", "bench/bare", "internal/sandbox/sandboxtest"},
-	"mvdan.cc/sh":                    {"internal/shell"},
+	"google.golang.org/grpc":          {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/protobuf":      {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	module + "proto/toolserver/v1":    {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
+	"github.com/prometheus":           {}, // tests alone
+	"go.opentelemetry.io":             {}, // tests alone
+	"github.com/grpc-ecosystem":       {"internal/service"},
+	"github.com/spf13/cobra":          {"cmd/toolserver"},
+	"github.com/goccy/go-yaml":        {"internal/strictyaml"},
+	"cel.dev":                         {}, // tests alone
+	module + "internal/tools/files":   {"cmd/toolserver"},
+	module + "internal/tools/git":     {"cmd/toolserver"},
+	module + "internal/tools/search":  {"cmd/toolserver"},
+	module + "internal/tools/shell":   {"cmd/toolserver"},
+	module + "internal/tools/turn":    {"cmd/toolserver"},
+	"github.com/modelcontextprotocol": {"bench"},
+	"github.com/santhosh-tekuri":      {"internal/tools/toolstest", "bench", "bench/work"},
+	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest"},
+	"mvdan.cc/sh":                     {"internal/shell"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

@@ -19,9 +19,9 @@ func openBelow(dir int, path string, flags int) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, path, &how)
 		switch err {
-		case unix.EINTR, unix.EAGAIN:
+		case unix.EINTR:
 			continue
-		case unix.ENOSYS, unix.EPERM, unix.ENAMETOOLONG, unix.ELOOP: // step by step it may do, or tell better why not
+		case unix.ENOSYS, unix.EPERM, unix.ENAMETOOLONG, unix.ELOOP, unix.EAGAIN: // step by step it may do, or tell better why not
 			return descend(dir, path, flags)
 		}
 		return fd, err

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -64,4 +66,30 @@ func TestFullDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLease opens a file that somebody has a lease on. It is refused, and not
+// waited for: who has it may keep it for long.
+func TestLease(t *testing.T) {
+	f := newFixture(t)
+	f.write("dir/a")
+	file, err := os.OpenFile(f.Dir()+"/dir/a", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip(err)
+	}
+	if _, err := f.OpenFile("dir/a"); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("with a lease: %v", err)
+	}
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := f.OpenFile("dir/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.Close()
 }
