@@ -229,7 +229,7 @@ func (p *patchParser) updated(file *filePatch) error {
 // changes checks that every hunk changes something.
 func (p *patchParser) changes(file *filePatch) error {
 	if len(file.hunks) == 0 && file.moveTo == "" {
-		return p.fail("the update of %s changes nothing", file.name)
+		return p.fail("the update of %.200s changes nothing", file.name)
 	}
 	for i := range file.hunks {
 		h := &file.hunks[i]
@@ -245,7 +245,7 @@ func (p *patchParser) changes(file *filePatch) error {
 			changed = changed || h.lines[j].op != ' '
 		}
 		if !changed {
-			return p.fail("change %d of %s has no line that begins with + or -", h.number, file.name)
+			return p.fail("change %d of %.200s has no line that begins with + or -", h.number, file.name)
 		}
 	}
 	return nil
@@ -362,7 +362,7 @@ func (p *patchParser) unifiedFile(strict bool) (filePatch, error) {
 		}
 	}
 	if len(file.hunks) == 0 && file.kind == patchUpdate && file.moveTo == "" {
-		return file, p.fail("there is no @@ line for %s", file.name)
+		return file, p.fail("there is no @@ line for %.200s", file.name)
 	}
 	if file.kind != patchUpdate || len(file.hunks) == 0 {
 		return file, nil
