@@ -326,7 +326,7 @@ func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string)
 		return e.result(""), it.lost()
 	case <-e.tooMuch:
 		kept := it.interrupt(ctx, e)
-		return e.result(kept), tools.Failf("output_limit", "The code was interrupted: it wrote more than the %s of output it may. %s", size(uint64(e.maxOutput)), kept)
+		return e.result(kept), tools.Failf("output_limit", "The code was interrupted: it wrote more than the %s of output it may. %s", output.Size(uint64(e.maxOutput)), kept)
 	case <-ctx.Done():
 		return e.result(it.interrupt(ctx, e)), ctx.Err()
 	}

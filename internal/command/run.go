@@ -208,11 +208,11 @@ func (r *Room) memoryMessage(of *sandbox.Group) string {
 	c := &r.rooms.config
 	switch of {
 	case nil:
-		return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", size(c.Limits.Memory))
+		return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", output.Size(c.Limits.Memory))
 	case r.group:
-		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, used more than the %s of memory they may, and this one used the most. Work on less at once, or end background processes and interpreters that are no longer needed.", size(c.SessionLimits.Memory))
+		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, used more than the %s of memory they may, and this one used the most. Work on less at once, or end background processes and interpreters that are no longer needed.", output.Size(c.SessionLimits.Memory))
 	}
-	return fmt.Sprintf("The command was ended: the commands of all sessions together used more than the %s of memory this server has for them, and this one used the most. Work on less at once, or try again in a while.", size(c.ServerLimits.Memory))
+	return fmt.Sprintf("The command was ended: the commands of all sessions together used more than the %s of memory this server has for them, and this one used the most. Work on less at once, or try again in a while.", output.Size(c.ServerLimits.Memory))
 }
 
 func (r *Room) processesMessage(of *sandbox.Group) string {
@@ -239,23 +239,11 @@ func spent(limit time.Duration) string {
 }
 
 func (c *Config) fileMessage() string {
-	return fmt.Sprintf("The command was ended: it wrote a file larger than the %s it may. Write less, or several files.", size(c.Limits.FileSize))
+	return fmt.Sprintf("The command was ended: it wrote a file larger than the %s it may. Write less, or several files.", output.Size(c.Limits.FileSize))
 }
 
 func (c *Config) outputMessage(limit int64) string {
-	return fmt.Sprintf("The command was ended: it wrote more than the %s of output it may. Write to a file, or filter what it writes.", size(uint64(limit)))
-}
-
-func size(bytes uint64) string {
-	switch {
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30))
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.4g MiB", float64(bytes)/(1<<20))
-	case bytes >= 1<<10:
-		return fmt.Sprintf("%.4g KiB", float64(bytes)/(1<<10))
-	}
-	return fmt.Sprintf("%d bytes", bytes)
+	return fmt.Sprintf("The command was ended: it wrote more than the %s of output it may. Write to a file, or filter what it writes.", output.Size(uint64(limit)))
 }
 
 // signalName returns the name of a signal without SIG.

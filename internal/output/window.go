@@ -132,7 +132,7 @@ func join(first, last string, bytes, lines uint64) string {
 	default:
 		what = grouped(lines) + " lines, "
 	}
-	gap := fmt.Sprintf("[… %s%s left out …]", what, amount(bytes))
+	gap := fmt.Sprintf("[… %s%s left out …]", what, Size(bytes))
 	if first == "" || strings.HasSuffix(first, "\n") {
 		gap += "\n"
 	} else if lines > 0 {
@@ -150,18 +150,18 @@ func grouped(n uint64) string {
 	return digits
 }
 
-// amount writes a number of bytes as a person would.
-func amount(n uint64) string {
+// Size writes a number of bytes as a person would.
+func Size(bytes uint64) string {
 	switch {
-	case n == 1:
+	case bytes == 1:
 		return "1 byte"
-	case n < 1<<10:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case bytes < 1<<10:
+		return fmt.Sprintf("%d bytes", bytes)
+	case bytes < 1<<20:
+		return fmt.Sprintf("%.4g KiB", float64(bytes)/(1<<10))
+	case bytes < 1<<30:
+		return fmt.Sprintf("%.4g MiB", float64(bytes)/(1<<20))
 	default:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+		return fmt.Sprintf("%.4g GiB", float64(bytes)/(1<<30))
 	}
 }
