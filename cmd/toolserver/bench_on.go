@@ -15,19 +15,12 @@ import (
 
 	"github.com/toolserver/toolserver/bench/work"
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/tools/files"
-	"github.com/toolserver/toolserver/internal/tools/git"
-	searchtools "github.com/toolserver/toolserver/internal/tools/search"
-	"github.com/toolserver/toolserver/internal/tools/shell"
-	"github.com/toolserver/toolserver/internal/tools/turn"
 )
 
 // benchTools returns the tools that make bench measures with, and as many more
-// as make an index of work.IndexTools.
-func benchTools() []tools.Tool {
+// as make an index of work.IndexTools with the others.
+func benchTools(others int) []tools.Tool {
 	list := []tools.Tool{benchNoop(work.Noop, true), benchNoop(work.Task, false), benchOutput(), benchProfile()}
-	// Those that builtin joins these to.
-	others := len(files.Tools()) + len(git.Tools(nil)) + len(searchtools.Tools(nil)) + len(shell.Tools(nil)) + len(turn.Tools())
 	for i := range work.IndexTools - others - len(list) {
 		list = append(list, benchFiller(i))
 	}

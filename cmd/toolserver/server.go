@@ -33,14 +33,14 @@ import (
 
 // builtin returns the tools that are part of the server.
 func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
-	return slices.Concat(
+	list := slices.Concat(
 		files.Tools(),
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
 		turn.Tools(),
-		benchTools(),
 	)
+	return append(list, benchTools(len(list))...)
 }
 
 // newServer makes the server that a configuration describes. Shut it down
