@@ -11,7 +11,7 @@ import (
 )
 
 // tuneGC lets a small heap grow further between collections than Go would by
-// itself: by gcSlack, but to five times its size at most. A server has little
+// itself: by gcSlack, but to seven times its size at most. A server has little
 // that lives and makes much that does not, so it would otherwise spend its time
 // collecting. A large heap is collected as Go does by default. Whoever set GOGC
 // or GOMEMLIMIT knows better.
@@ -25,7 +25,7 @@ func tuneGC() {
 const (
 	gcSlack      = 64 << 20
 	minGCPercent = 100
-	maxGCPercent = 400
+	maxGCPercent = 600
 )
 
 // gcTuner is garbage from the moment it is made: its finalizer runs after each

@@ -34,7 +34,7 @@ const writeBuffer = 256 << 10
 
 // streamWorkers is the number of goroutines that wait for calls with their
 // stacks grown. Calls beyond them get goroutines of their own.
-const streamWorkers = 16
+const streamWorkers = 24
 
 // WithDefaults returns w with its zero fields filled in.
 func (w Wire) WithDefaults() Wire {
