@@ -20,10 +20,10 @@ import (
 // readConcurrency is how many files are read at once.
 var readConcurrency = []int{16, 64}
 
-// An mcpClient is a way to call the MCP file system server.
-type mcpClient struct {
+// An mcpSide is a way to call the MCP file system server.
+type mcpSide struct {
 	name    string
-	connect func(context.Context, *exec.Cmd) (readText, error)
+	connect func(context.Context, *exec.Cmd) (mcpClient, error)
 	target  target
 	servers *filesystems
 }
@@ -43,11 +43,11 @@ func filesFigure(ctx context.Context, h *harness) ([]row, error) {
 	if err != nil && !errors.Is(err, errMissing) {
 		return nil, err
 	}
-	var clients []mcpClient
+	var clients []mcpSide
 	if err != nil {
 		h.notes = append(h.notes, fmt.Sprintf("read_file is not compared with the MCP file system server: %v.", err))
 	} else {
-		clients = []mcpClient{
+		clients = []mcpSide{
 			{name: "MCP server-filesystem, client of the official SDK", connect: connectSDK, target: ratioAtLeast(5)},
 			{name: "MCP server-filesystem, lean client", connect: connectLean},
 		}

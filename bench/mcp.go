@@ -19,15 +19,25 @@ import (
 // mcpRead is the tool of the MCP file system server that reads a file.
 const mcpRead = "read_text_file"
 
-// readText reads a file through a client of an MCP server. It may be called
-// many times at once.
-type readText func(ctx context.Context, path string) (string, error)
+// An mcpClient is a client of an MCP server, which it has started.
+type mcpClient interface {
+	// readText reads a file. It may be called many times at once.
+	readText(ctx context.Context, path string) (string, error)
+
+	// wait returns when the server has ended.
+	wait() error
+}
 
 // A filesystem is a running MCP file system server and its client.
 type filesystem struct {
 	*server
-	readText
+	mcpClient
 	path string // of the file
+}
+
+func (f *filesystem) stop() {
+	f.process.Process.Kill()
+	f.wait()
 }
 
 // filesystems are two of them: one to compare with, and one to see how much the
@@ -58,7 +68,7 @@ func (h *harness) filesystemCommand(ctx context.Context) (func() *exec.Cmd, erro
 }
 
 // startFilesystems starts both, each with a client of its own.
-func (h *harness) startFilesystems(ctx context.Context, command func() *exec.Cmd, connect func(context.Context, *exec.Cmd) (readText, error)) (*filesystems, error) {
+func (h *harness) startFilesystems(ctx context.Context, command func() *exec.Cmd, connect func(context.Context, *exec.Cmd) (mcpClient, error)) (*filesystems, error) {
 	f := new(filesystems)
 	for _, one := range []**filesystem{&f.first, &f.second} {
 		log, err := os.CreateTemp(h.dir, "filesystem-*.log")
@@ -68,41 +78,46 @@ func (h *harness) startFilesystems(ctx context.Context, command func() *exec.Cmd
 		defer log.Close()
 		c := command()
 		c.Stderr = log
-		read, err := connect(ctx, c)
-		if c.Process != nil {
-			*one = &filesystem{
-				server:   &server{name: "server-filesystem", process: c, log: log.Name()},
-				readText: read, path: filepath.Join(h.dir, work.FileName),
-			}
-		}
+		client, err := connect(ctx, c)
 		if err != nil {
 			return f, err
+		}
+		*one = &filesystem{
+			server:    &server{name: "server-filesystem", process: c, log: log.Name()},
+			mcpClient: client, path: filepath.Join(h.dir, work.FileName),
 		}
 	}
 	return f, nil
 }
 
-// connectSDK starts a server with the client that agent platforms have, of the
-// official SDK, and returns what reads a file.
-func connectSDK(ctx context.Context, command *exec.Cmd) (readText, error) {
+// An sdkClient is the client that agent platforms have, of the official SDK.
+type sdkClient struct{ *mcp.ClientSession }
+
+// connectSDK starts a server.
+func connectSDK(ctx context.Context, command *exec.Cmd) (mcpClient, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
 	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: command}, nil)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, path string) (string, error) {
-		result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: mcpRead, Arguments: map[string]string{"path": path}})
-		if err != nil {
-			return "", err
-		}
-		if len(result.Content) == 1 && !result.IsError {
-			if text, ok := result.Content[0].(*mcp.TextContent); ok {
-				return text.Text, nil
-			}
-		}
-		return "", fmt.Errorf("the MCP server answers %.200v", result.Content)
-	}, nil
+	return sdkClient{session}, nil
 }
+
+func (c sdkClient) readText(ctx context.Context, path string) (string, error) {
+	result, err := c.CallTool(ctx, &mcp.CallToolParams{Name: mcpRead, Arguments: map[string]string{"path": path}})
+	if err != nil {
+		return "", err
+	}
+	if len(result.Content) == 1 && !result.IsError {
+		if text, ok := result.Content[0].(*mcp.TextContent); ok {
+			return text.Text, nil
+		}
+	}
+	return "", fmt.Errorf("the MCP server answers %.200v", result.Content)
+}
+
+// wait leaves it to the SDK, which waits for a server that has ended by itself.
+func (c sdkClient) wait() error { return c.Close() }
 
 // read reads the file and checks that it came.
 func (f *filesystem) read(text []byte) caller {

@@ -17,6 +17,8 @@ import (
 // A leanClient speaks to an MCP server with as little as does: JSON-RPC, one
 // message a line, as many calls at once as there are callers.
 type leanClient struct {
+	command *exec.Cmd
+
 	mu      sync.Mutex // held over a line that is written
 	in      io.WriteCloser
 	number  int
@@ -35,8 +37,8 @@ type answer struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// connectLean starts a server and returns what reads a file.
-func connectLean(ctx context.Context, command *exec.Cmd) (readText, error) {
+// connectLean starts a server.
+func connectLean(ctx context.Context, command *exec.Cmd) (mcpClient, error) {
 	in, err := command.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func connectLean(ctx context.Context, command *exec.Cmd) (readText, error) {
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	c := &leanClient{in: in, waiting: make(map[int]chan answer)}
+	c := &leanClient{command: command, in: in, waiting: make(map[int]chan answer)}
 	go c.receive(out)
 	_, err = c.call(ctx, "initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "bench", "version": "1"},
@@ -56,8 +58,15 @@ func connectLean(ctx context.Context, command *exec.Cmd) (readText, error) {
 	if err == nil {
 		_, err = c.in.Write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"))
 	}
-	return c.readText, err
+	if err != nil {
+		command.Process.Kill()
+		command.Wait()
+		return nil, err
+	}
+	return c, nil
 }
+
+func (c *leanClient) wait() error { return c.command.Wait() }
 
 // receive gives answers to those who wait for them, until there are no more.
 func (c *leanClient) receive(out io.Reader) {
