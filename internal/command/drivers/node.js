@@ -81,7 +81,9 @@
     interrupt = () => end(new Error('interrupted'));
     fail = (e) => end(e);
     // While the code computes, the server has a handler that ends it. One more
-    // would be set aside meanwhile, and take that with it.
+    // would be set aside meanwhile, and take that with it. When the code has
+    // computed, and only waits, an interrupt ends the whole process for as long as
+    // it takes to come back here: Node has no way to close that gap.
     process.removeListener('SIGINT', onSigint);
     server.eval(code + '\n', server.context, 'input', (error, value) => end(error, value));
     process.on('SIGINT', onSigint);
