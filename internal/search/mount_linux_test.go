@@ -58,12 +58,15 @@ func TestMount(t *testing.T) {
 	}
 	warm := func() {
 		t.Helper()
-		if err := e.Warm(t.Context()); err != nil {
-			t.Fatal(err)
+		for range 100 { // news of the last change may still come
+			if err := e.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if isWarm(t, e) {
+				return
+			}
 		}
-		if !isWarm(t, e) {
-			t.Error("it is not kept in memory")
-		}
+		t.Error("it is not kept in memory")
 	}
 	for range 2 {
 		warm()
