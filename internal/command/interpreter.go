@@ -484,6 +484,10 @@ func (e *evaluation) emit(s *markedStream, stream tools.Stream, data []byte) {
 		e.overOnce.Do(func() { close(e.tooMuch) })
 		return
 	}
+	if len(data) > 0 { // what the other stream wrote before is seen before
+		other := tools.Stdout + tools.Stderr - stream
+		e.give(other, e.streams[other-tools.Stdout].mask.Release(nil))
+	}
 	e.give(stream, s.mask.Append(nil, data))
 }
 
