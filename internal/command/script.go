@@ -5,10 +5,13 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -68,7 +71,9 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		return r.Start(c, take)
 	})
 	if told != nil && result.Exit != nil {
-		r.keep(told)
+		if remark := r.keep(told); remark != "" {
+			result.Content = append(result.Content, tools.Text(remark))
+		}
 	}
 	return result, err
 }
@@ -103,19 +108,22 @@ func (r *Room) file(text string) (path string, err error) {
 	return file.Name(), nil
 }
 
-// keep makes the directory that a script told the one that calls work in. One
-// that is gone or outside of the workspace is not kept. The file is the one the
-// server made, whatever the script has put in its place.
-func (r *Room) keep(told *os.File) {
+// keep makes the directory that a script told the one that calls work in, or says
+// that it is outside of the workspace and therefore not kept. The file is the one
+// the server made, whatever the script has put in its place.
+func (r *Room) keep(told *os.File) (remark string) {
 	var text [4096]byte
 	n, _ := told.ReadAt(text[:], 0)
 	dir := strings.TrimSuffix(string(text[:n]), "\n")
 	if dir == "" {
-		return
+		return ""
 	}
-	if path, inside := r.workspace.Resolve(dir); inside {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.dir = path
+	path, inside := r.workspace.Resolve(dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !inside {
+		return fmt.Sprintf("(Later calls begin in %s as before: %s, where this one ended, is outside of the workspace.)", filepath.Join(r.workspace.Dir(), r.dir), output.Clean([]byte(dir)))
 	}
+	r.dir = path
+	return ""
 }

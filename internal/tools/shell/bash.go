@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -183,5 +184,9 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	if in.Background {
 		return startBackground(room, script, milliseconds(in.TimeoutMS))
 	}
-	return room.RunScript(ctx, env, script, out)
+	result, err := room.RunScript(ctx, env, script, out)
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {
+		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
+	}
+	return result, err
 }
