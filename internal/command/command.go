@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -415,8 +416,10 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 		exit.Reason = tools.Cancelled
 		if cause := x.cause.Load(); cause != nil {
 			switch {
-			case errors.Is(*cause, context.DeadlineExceeded), errors.Is(*cause, errQuiet):
+			case errors.Is(*cause, context.DeadlineExceeded):
 				exit.Reason = tools.TimedOut
+			case errors.Is(*cause, errQuiet):
+				exit.Reason, exit.Message = tools.TimedOut, fmt.Sprintf("The command was ended: it had written nothing for %s.", x.command.Quiet)
 			case errors.Is(*cause, errOutputLimit):
 				exit.Reason, exit.Message = tools.OutputLimit, x.room.rooms.config.outputMessage(x.maxOutput())
 			}

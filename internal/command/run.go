@@ -43,7 +43,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	if err != nil {
 		return result, notExecuted(c, err)
 	}
-	return result, x.verdict(ctx, outcome)
+	return result, verdict(ctx, outcome)
 }
 
 // transcript is what a command wrote: what the model is shown and, once that is
@@ -111,7 +111,7 @@ func (t *transcript) result(o Outcome) tools.Result {
 }
 
 // verdict returns why a command did not do what it was asked; nil if it did.
-func (x *Running) verdict(ctx context.Context, o Outcome) error {
+func verdict(ctx context.Context, o Outcome) error {
 	switch o.Exit.Reason {
 	case tools.Exited:
 		if o.Exit.Code == 0 {
@@ -127,8 +127,8 @@ func (x *Running) verdict(ctx context.Context, o Outcome) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if cause := x.cause.Load(); cause != nil && errors.Is(*cause, errQuiet) {
-			return tools.Failf("quiet", "The command was ended: it had written nothing for %s. What it wrote until then is above.", x.command.Quiet)
+		if o.Exit.Message != "" {
+			return tools.Failf("quiet", "%s What it wrote until then is above.", o.Exit.Message)
 		}
 		return tools.Failf("stopped", "The command was stopped.")
 	}

@@ -31,7 +31,7 @@ func TestSessionMemory(t *testing.T) {
 		t.Errorf("a call: %s", got)
 	}
 	k.start(hold+"150", nil) // p2
-	if got, _ := k.call("process_output", m{"id": "p2", "until_end": true}); !strings.Contains(got, "p2 was ended. The command was ended: "+why) {
+	if got, _ := k.call("process_output", m{"id": "p2", "until_end": true}); !strings.Contains(got, "p2 was ended: "+why) {
 		t.Errorf("a background process: %s", got)
 	}
 	if got := k.failure("repl", m{"language": "python", "code": "x = bytearray(b'x') * (160 << 20)\nimport time\ntime.sleep(300)"}); !strings.Contains(got, why) {

@@ -118,7 +118,7 @@ func TestBackground(t *testing.T) {
 		{"process_input", m{"id": "p6", "text": "x"}, "", "input_closed"},
 		{"process_signal", m{"id": "p6", "signal": "KILL"}, "Signal KILL was sent. p6 was killed, with everything it had started.", ""},
 		{"process_output", m{"id": "p7", "until": "> $"}, "a prompt> \n[p7 is running. Next offset: 10.]", ""},
-		{"process_output", m{"id": "p8", "until_end": true}, "[p8 was ended: its time was over. Next offset: 0.]", ""},
+		{"process_output", m{"id": "p8", "until_end": true}, "[p8 was ended: it had written nothing for 20ms. Next offset: 0.]", ""},
 		{"process_output", m{"id": "p9", "until_end": true}, "bash: line 1: cd: sub: No such file or directory\n[p9 ended with exit status 1. Next offset: 49.]", ""},
 		{"process_output", m{"id": "p10", "until_end": true}, "long text\n[p10 ended with exit status 0. Next offset: 10.]", ""},
 		{"process_output", m{"id": "p99"}, "", "no_such_process"},
