@@ -214,8 +214,7 @@ func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code str
 	e := newEvaluation(r, env, l, out)
 	result, err := it.evaluate(ctx, e, code)
 	if s.lost != "" {
-		remark := "(This is a new interpreter, and what was defined before is lost: the last one " + s.lost + ".)\n"
-		result.Content = append([]tools.Content{tools.Text(remark)}, result.Content...)
+		result.Content = append(result.Content, tools.Text("(This is a new interpreter, and what was defined before is lost: the last one "+s.lost+".)"))
 		s.lost = ""
 	}
 	if it.ended() {

@@ -306,7 +306,7 @@ func TestReplGone(t *testing.T) {
 		case code == "interpreter_ended": // within the call
 			return
 		case text == "[1]\n": // it is still there
-		case text != "(This is a new interpreter, and what was defined before is lost: the last one was ended by signal KILL.)\n[]\n":
+		case text != "[]\n(This is a new interpreter, and what was defined before is lost: the last one was ended by signal KILL.)":
 			t.Fatalf("%q %s", text, code)
 		default:
 			return
