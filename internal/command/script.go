@@ -5,11 +5,13 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -47,7 +49,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	if s.KeepDir {
 		var err error
 		if told, err = os.CreateTemp(r.temp(), "dir-*"); err != nil {
-			return tools.Result{}, err
+			return tools.Result{}, noSpace(err)
 		}
 		defer os.Remove(told.Name())
 		defer told.Close()
@@ -98,14 +100,22 @@ func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
 func (r *Room) file(text string) (path string, err error) {
 	file, err := os.CreateTemp(r.temp(), "script-*")
 	if err != nil {
-		return "", err
+		return "", noSpace(err)
 	}
 	defer file.Close()
 	if _, err := file.WriteString(text); err != nil {
 		os.Remove(file.Name())
-		return "", err
+		return "", noSpace(err)
 	}
 	return file.Name(), nil
+}
+
+// noSpace says what to do where a disk is full.
+func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return tools.Failf("disk_full", "Nothing was run: the disk is full, and the server needs a file for this command. Free some space, or use a shorter command, without keep_workdir.")
+	}
+	return err
 }
 
 // keep makes the directory that a script told the one that calls work in, or says

@@ -192,6 +192,11 @@ func TestBashLimits(t *testing.T) {
 			t.Errorf("%s: %+v, code %s; want %s", command, exit, code, want)
 		}
 	}
+	// One that bash has started, and tells of by its exit status.
+	_, _, err := toolstest.Run(t, tool, env, `{"command":"head -c 2M /dev/zero >big; (exit $?)"}`)
+	if f, ok := errors.AsType[*tools.Failure](err); !ok || !strings.Contains(f.Message, "exit status 153. A program wrote a file larger than the 1 MiB that a file may have") {
+		t.Errorf("a file that is too large: %v", err)
+	}
 }
 
 // TestBashStops has a command end with the context of its call, and what it
