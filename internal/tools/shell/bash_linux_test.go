@@ -118,8 +118,10 @@ func TestBashKeptDirectoryGone(t *testing.T) {
 			t.Fatal(code)
 		}
 	}
-	if text := k.failure("bash", m{"command": "pwd"}); !strings.Contains(text, "build, where keep_workdir left off, is no directory any more") {
-		t.Error(text)
+	for _, background := range []bool{false, true} {
+		if text := k.failure("bash", m{"command": "pwd", "run_in_background": background}); !strings.Contains(text, "build, where keep_workdir left off, is no directory any more") {
+			t.Error(text)
+		}
 	}
 	if _, code := k.call("bash", m{"command": "true", "workdir": ".", "keep_workdir": true}); code != "" {
 		t.Error(code)
