@@ -128,7 +128,8 @@ func whoChanged(env tools.Env, path string) string {
 	records := env.Changes.Records()
 	for i := len(records) - 1; i >= 0; i-- {
 		for _, change := range records[i].Changes {
-			if change.Path == path || change.MovedFrom == path {
+			within := change.Before.Kind == workspace.Directory && strings.HasPrefix(path, change.Path+"/")
+			if change.Path == path || change.MovedFrom == path || within {
 				return fmt.Sprintf(" It was last changed here by call %s of %s, %s ago.", records[i].ID, records[i].Tool, time.Since(records[i].Time).Round(time.Second))
 			}
 		}

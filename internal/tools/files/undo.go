@@ -120,7 +120,9 @@ func undoEffects(env tools.Env, records []*workspace.Record) []tools.Effect {
 	for _, r := range records {
 		folders := make(map[string]bool)
 		for _, change := range r.Changes {
-			folders[change.Path] = change.Before.Kind == workspace.Directory || change.After.Kind == workspace.Directory
+			if change.Before.Kind == workspace.Directory || change.After.Kind == workspace.Directory {
+				folders[change.Path] = true
+			}
 		}
 		for _, change := range r.Changes {
 			switch {
@@ -150,7 +152,7 @@ func describe(r *workspace.Record) string {
 	fmt.Fprintf(&b, "%s (%s):", plain(r.ID), r.Tool)
 	for i, change := range r.Changes {
 		if i == 10 {
-			fmt.Fprintf(&b, " and %d more", len(r.Changes)-i)
+			fmt.Fprintf(&b, " and %d more", len(r.Changes)+r.Omitted-i)
 			break
 		}
 		b.WriteString(" " + sayChange(change))
