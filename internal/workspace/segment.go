@@ -114,6 +114,9 @@ func unnamed(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	if file, err := nameless(dir); err == nil {
+		return file, nil
+	}
 	file, err := os.CreateTemp(dir, "undo-")
 	if err != nil {
 		return nil, err
