@@ -137,11 +137,11 @@ func (d *deletion) seen() string {
 func (d *deletion) what() string {
 	switch {
 	case d.info.Mode.IsDir():
-		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", d.path, plural(d.files, "file"), directories(d.folders), plural(int(d.bytes), "byte"))
+		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", plain(d.path), plural(d.files, "file"), directories(d.folders), plural(int(d.bytes), "byte"))
 	case d.info.Mode&fs.ModeSymlink != 0:
-		return "the link " + d.path
+		return "the link " + plain(d.path)
 	}
-	return fmt.Sprintf("%s (%s)", d.path, plural(int(d.bytes), "byte"))
+	return fmt.Sprintf("%s (%s)", plain(d.path), plural(int(d.bytes), "byte"))
 }
 
 func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink) (tools.Result, error) {

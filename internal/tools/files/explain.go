@@ -31,7 +31,7 @@ func explain(err error) error {
 	case errors.Is(err, workspace.ErrOutside):
 		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)
 	case errors.Is(err, workspace.ErrNotRegular):
-		return tools.Failf("not_a_file", "%v", err)
+		return tools.Failf("not_a_file", "%v. Name a file instead.", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
 	case errors.Is(err, fs.ErrExist):

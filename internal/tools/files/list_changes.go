@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func ListChanges() tools.Tool {
 		},
 		func(env tools.Env, _ listChangesInput) []tools.Effect {
 			origins, _ := env.Changes.Origins()
-			return env.Reads(slices.Sorted(maps.Keys(origins))...)
+			return env.ReadsEntries(slices.Sorted(maps.Keys(origins))...)
 		},
 		runListChanges)
 }
@@ -131,17 +132,16 @@ const maxCounted = 4 << 20
 // compare tells how a file differs from what it was.
 func compare(env tools.Env, path string, was workspace.Origin) (changedFile, bool) {
 	file := changedFile{Path: path, Was: was.Size}
+	var info workspace.Info
 	judged, err := env.Path(path)
-	if err != nil {
-		return file, false
-	}
-	info, err := env.Workspace.Stat(judged)
-	if err != nil {
-		return file, false
+	if err == nil { // otherwise a link to elsewhere has taken the place of its directory
+		if info, err = env.Workspace.Stat(judged); err != nil {
+			return file, false
+		}
 	}
 	isDir := info.Mode.IsDir() && info.Exists()
 	switch {
-	case !info.Exists() && was.Kind == workspace.Absent, isDir && was.Kind == workspace.Directory:
+	case !info.Exists() && was.Kind == workspace.Absent, isDir && was.Kind == workspace.Directory, sameLink(env, judged, info, was):
 		return file, false
 	case !info.Exists():
 		file.Kind = "deleted"
@@ -179,4 +179,13 @@ func compare(env tools.Env, path string, was workspace.Origin) (changedFile, boo
 	d := diffOf("", "", before, string(now.Data), nil)
 	file.Added, file.Removed = &d.added, &d.removed
 	return file, true
+}
+
+// sameLink reports whether a link still leads where it led.
+func sameLink(env tools.Env, path string, info workspace.Info, was workspace.Origin) bool {
+	if was.Kind != workspace.Link || info.Mode&fs.ModeSymlink == 0 {
+		return false
+	}
+	target, err := env.Workspace.Readlink(path)
+	return err == nil && target == was.Target
 }

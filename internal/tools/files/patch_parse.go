@@ -26,6 +26,8 @@ type filePatch struct {
 	kind   patchKind
 	name   string
 	moveTo string
+	copied bool   // to moveTo: the file stays
+	mode   string // as git tells it; empty where it stays
 	hunks  []hunk
 }
 
@@ -281,7 +283,7 @@ func (p *patchParser) unified(strict bool) ([]filePatch, error) {
 	var extended filePatch // of git, before --- and +++
 	pending := false
 	flush := func() {
-		if pending && (extended.moveTo != "" || extended.kind != patchUpdate) {
+		if pending && (extended.moveTo != "" || extended.mode != "" || extended.kind != patchUpdate) {
 			files = append(files, extended)
 		}
 		extended, pending = filePatch{}, false
@@ -297,8 +299,17 @@ func (p *patchParser) unified(strict bool) ([]filePatch, error) {
 			extended.name = unquoteName(strings.TrimPrefix(line, "rename from "))
 		case strings.HasPrefix(line, "rename to "):
 			extended.moveTo = unquoteName(strings.TrimPrefix(line, "rename to "))
-		case strings.HasPrefix(line, "new file mode "):
-			extended.kind = patchAdd
+		case strings.HasPrefix(line, "copy from "):
+			extended.name, extended.copied = unquoteName(strings.TrimPrefix(line, "copy from ")), true
+		case strings.HasPrefix(line, "copy to "):
+			extended.moveTo = unquoteName(strings.TrimPrefix(line, "copy to "))
+		case strings.HasPrefix(line, "new file mode "), strings.HasPrefix(line, "new mode "):
+			if strings.HasPrefix(line, "new file") {
+				extended.kind = patchAdd
+			}
+			if extended.mode = strings.TrimSpace(line[strings.LastIndexByte(line, 'e')+1:]); !strings.HasPrefix(extended.mode, "100") {
+				return nil, p.fail("the mode %.20s is not that of a file: a patch makes no links and no submodules", extended.mode)
+			}
 		case strings.HasPrefix(line, "deleted file mode "):
 			extended.kind = patchDelete
 		case strings.HasPrefix(line, "Binary files "), strings.HasPrefix(line, "GIT binary patch"):
@@ -309,8 +320,9 @@ func (p *patchParser) unified(strict bool) ([]filePatch, error) {
 				return nil, err
 			}
 			if extended.moveTo != "" {
-				file.name, file.moveTo = extended.name, extended.moveTo
+				file.name, file.moveTo, file.copied = extended.name, extended.moveTo, extended.copied
 			}
+			file.mode = extended.mode
 			files = append(files, file)
 			extended, pending = filePatch{}, false
 			continue

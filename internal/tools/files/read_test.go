@@ -210,7 +210,7 @@ func TestReadDoesNotWaitForAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(env.Workspace.Dir(), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "not_a_file\npipe: not a regular file but a named pipe\n"
+	want := "not_a_file\npipe: not a regular file but a named pipe. Name a file instead.\n"
 	if got := read(t, env, `{"path":"pipe"}`); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
