@@ -223,3 +223,17 @@ func TestListChangesOfLinks(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 }
+
+// TestListChangesOfLarge tells of files whose lines are not counted whether they
+// have changed.
+func TestListChangesOfLarge(t *testing.T) {
+	large := strings.Repeat("line\n", 1<<20)
+	env := toolstest.Env(t, map[string]string{"back": large, "changed": large})
+	for _, path := range []string{"changed", "back"} {
+		answer(t, env, "edit_file", `{"path":"`+path+`","insert_line":0,"new_string":"first\n"}`)
+	}
+	answer(t, env, "undo", `{}`)
+	if got := answer(t, env, "list_changes", `{}`); !strings.HasPrefix(got, "changed  changed (5242880 to 5242886 bytes)\n\n") {
+		t.Errorf("%s", got)
+	}
+}

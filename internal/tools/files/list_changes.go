@@ -4,6 +4,7 @@
 package files
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -159,8 +160,11 @@ func compare(env tools.Env, path string, was workspace.Origin) (changedFile, boo
 		return file, true
 	}
 	file.Size = info.Size
-	if file.Kind == "replaced" || info.Size > maxCounted || was.Size > maxCounted {
+	if file.Kind == "replaced" {
 		return file, true
+	}
+	if info.Size > maxCounted || was.Size > maxCounted {
+		return file, !sameContent(env, path, judged, info, was)
 	}
 	now, err := env.Workspace.ReadFile(judged, maxCounted)
 	if err != nil {
@@ -188,4 +192,19 @@ func sameLink(env tools.Env, path string, info workspace.Info, was workspace.Ori
 	}
 	target, err := env.Workspace.Readlink(path)
 	return err == nil && target == was.Target
+}
+
+// sameContent reports whether a file that is too large to count its lines is as
+// it was.
+func sameContent(env tools.Env, path, judged string, info workspace.Info, was workspace.Origin) bool {
+	if was.Kind != workspace.Regular || info.Size != was.Size || info.Mode.Perm() != was.Mode {
+		return false
+	}
+	now, err := env.Workspace.ReadFile(judged, maxEdited)
+	if err != nil {
+		return false
+	}
+	before := now.Data
+	all := env.Changes.Older(path, now.Data, func(old []byte, _ bool) bool { before = old; return true })
+	return all && bytes.Equal(before, now.Data)
 }
