@@ -287,7 +287,12 @@ func (b *Batch) Rename(from, to string, replace bool) error {
 		}
 	}
 	moved := State{Kind: kindOfInfo(info), Mode: info.Mode.Perm(), Size: info.Size}
-	if moved.Kind == Regular && info.Size <= maxHashed {
+	switch {
+	case moved.Kind == Link:
+		if moved.Target, err = b.ws.Readlink(to); err != nil {
+			return err
+		}
+	case moved.Kind == Regular && info.Size <= maxHashed:
 		file, err := b.ws.ReadFile(to, maxHashed)
 		if err != nil {
 			return err

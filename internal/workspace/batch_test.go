@@ -126,17 +126,21 @@ func TestUndoRefuses(t *testing.T) {
 		{"link", func(dir string) error { return errors.Join(os.Remove(dir+"/one"), os.Symlink("two", dir+"/one")) }, "is a link"},
 		{"back again", func(dir string) error { return os.WriteFile(dir+"/old", nil, 0o644) }, "old: "},
 		{"something in a new directory", func(dir string) error { return os.WriteFile(dir+"/made/x", nil, 0o644) }, "made: directory not empty"},
+		{"moved link", func(dir string) error {
+			return errors.Join(os.Remove(dir+"/led"), os.Symlink("other", dir+"/led"))
+		}, "led: file changed"},
 		{"moved file", func(dir string) error { return os.WriteFile(dir+"/moved", []byte("other"), 0o644) }, "moved: file changed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.write("old")
 			f.write("from")
+			f.link("old", "link")
 			changes := newChanges(t, workspace.ChangesConfig{})
 			b := f.Begin(changes, "call-1", "test")
 			for _, err := range []error{
 				write(b, f.Workspace, "one", "one"), write(b, f.Workspace, "two", "two"),
-				b.RemoveAll(t.Context(), "old"), b.Mkdir("made"), b.Rename("from", "moved", false),
+				b.RemoveAll(t.Context(), "old"), b.Mkdir("made"), b.Rename("from", "moved", false), b.Rename("link", "led", false),
 			} {
 				if err != nil {
 					t.Fatal(err)

@@ -122,6 +122,13 @@ func (b *Batch) unmoved(change Change) error {
 		}
 		same = file.Hash() == change.After.Hash
 	}
+	if same && change.After.Kind == Link {
+		target, err := b.ws.Readlink(change.Path)
+		if err != nil {
+			return err
+		}
+		same = target == change.After.Target
+	}
 	if !same {
 		return fmt.Errorf("%s: %w since it was moved there from %s", change.Path, ErrChanged, change.MovedFrom)
 	}

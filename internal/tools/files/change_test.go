@@ -199,12 +199,14 @@ func TestRefusedPatches(t *testing.T) {
 func TestListChangesOfLinks(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"f": "old\n", "d/in": "x\n"})
 	dir, outside := env.Workspace.Dir(), t.TempDir()
-	for name, target := range map[string]string{"back": outside, "other": outside, "gone": "f"} {
+	for name, target := range map[string]string{"back": outside, "other": outside, "gone": "f", "moved": "f"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	answer(t, env, "delete_file", `{"path":"back"}`)
+	answer(t, env, "undo", `{}`)
+	answer(t, env, "move_file", `{"from":"moved","to":"elsewhere/moved"}`)
 	answer(t, env, "undo", `{}`)
 	answer(t, env, "delete_file", `{"path":"other"}`)
 	answer(t, env, "delete_file", `{"path":"gone"}`)
