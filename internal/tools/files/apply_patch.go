@@ -184,6 +184,12 @@ func (p *patched) move(f *filePatch, from int, text string) error {
 	} else {
 		source.gone, source.after, source.data, source.movedTo = true, "", nil, target.path
 		target.movedFrom = source.path
+		if source.movedFrom != "" && !source.old.Exists() { // moved on
+			target.movedFrom = source.movedFrom
+			if origin := p.origin(source.movedFrom); origin.gone {
+				origin.movedTo = target.path
+			}
+		}
 		if !target.old.Exists() {
 			target.before = source.before
 		}
@@ -192,4 +198,9 @@ func (p *patched) move(f *filePatch, from int, text string) error {
 	target.become(text, p.encodings[from])
 	p.encodings[to] = p.encodings[from]
 	return nil
+}
+
+// origin returns the change of a file that was moved away.
+func (p *patched) origin(path string) *fileChange {
+	return &p.changes[slices.IndexFunc(p.changes, func(c fileChange) bool { return c.path == path })]
 }

@@ -157,8 +157,10 @@ func (h *hunk) find(name string, lines []textLine, cursor, drift int) (at, skipp
 			}
 			place := places[0]
 			if h.line > 0 {
-				place = closest(places, h.line-1+drift+head)
-			} else if len(places) > 1 {
+				places = closest(places, h.line-1+drift+head)
+				place = places[0]
+			}
+			if len(places) > 1 {
 				return 0, 0, "", tools.Failf("patch_failed", "Change %d of %s fits in %d places, at lines %s. Nothing was changed. Add lines around it, or @@ with a line above it.",
 					h.number, name, len(places), numbers(places))
 			}
@@ -284,11 +286,16 @@ func (h *hunk) matches(lines []textLine, wanted []patchLine, from int, w way) []
 	return places
 }
 
-func closest(places []int, want int) int {
-	best := places[0]
+// closest returns the place nearest to a line, or both that are.
+func closest(places []int, want int) []int {
+	far := func(place int) int { return max(place-want, want-place) }
+	var best []int
 	for _, place := range places {
-		if max(place-want, want-place) < max(best-want, want-best) {
-			best = place
+		switch {
+		case len(best) == 0 || far(place) < far(best[0]):
+			best = []int{place}
+		case far(place) == far(best[0]):
+			best = append(best, place)
 		}
 	}
 	return best

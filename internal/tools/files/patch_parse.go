@@ -65,6 +65,7 @@ func parsePatch(text string) ([]filePatch, error) {
 		lines = lines[:len(lines)-1]
 	}
 	stripCR(lines)
+	lines = unwrapped(lines)
 	p := &patchParser{lines: lines}
 	for p.at < len(lines) && strings.TrimSpace(lines[p.at]) == "" {
 		p.at++
@@ -89,6 +90,28 @@ func parsePatch(text string) ([]filePatch, error) {
 		return nil, fmt.Errorf("it changes %d files: at most %d are possible", len(files), maxPatched)
 	}
 	return files, nil
+}
+
+// unwrapped leaves out what stands around a patch in a text or a shell command:
+// a fence, or a word that ends what is read from a script.
+func unwrapped(lines []string) []string {
+	end := len(lines)
+	for end > 0 && strings.TrimSpace(lines[end-1]) == "" {
+		end--
+	}
+	if end < 2 {
+		return lines
+	}
+	last := ""
+	if before, word, ok := strings.Cut(lines[0], "<<"); ok && !strings.HasPrefix(before, "diff ") {
+		last = strings.Trim(word, `'"- `)
+	} else if strings.HasPrefix(lines[0], "```") {
+		last = "```"
+	}
+	if last == "" || strings.TrimSpace(lines[end-1]) != last {
+		return lines
+	}
+	return lines[1 : end-1]
 }
 
 // stripCR takes off the CR of lines if all have one.
@@ -213,7 +236,11 @@ func (p *patchParser) updated(file *filePatch) error {
 			if h == nil || len(h.lines) > 0 {
 				next()
 			}
-			if heading := strings.TrimSpace(strings.TrimPrefix(line, "@@")); heading != "" {
+			heading := strings.TrimSpace(strings.TrimPrefix(line, "@@"))
+			if numbered := hunkHead().FindStringSubmatch(line); numbered != nil {
+				heading = strings.TrimSpace(numbered[5]) // as in the other form
+			}
+			if heading != "" {
 				h.headings = append(h.headings, heading)
 			}
 		default:

@@ -126,6 +126,9 @@ func load(env tools.Env, name string) (fileChange, error) {
 	c := fileChange{name: name, path: path}
 	c.old, err = env.Workspace.ReadFile(path, maxEdited)
 	if errors.Is(err, fs.ErrNotExist) {
+		if strings.HasSuffix(name, "/") {
+			return c, tools.Failf("not_a_file", "%s ends with a slash, as the name of a directory does. Name a file, or use make_dir.", name)
+		}
 		return c, nil
 	}
 	return c, err
