@@ -150,6 +150,7 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker) 
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
 		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
+		Disk:          command.DiskLimits{SessionFiles: l.SessionFiles, ReservedFiles: uint64(l.ReservedFiles), ReservedSpace: uint64(l.ReservedSpace)},
 		ServerLimits:  sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
 	})
 }

@@ -40,6 +40,10 @@ type Command struct {
 	// ReadOnly takes from the command the right to write to the workspace.
 	ReadOnly bool
 
+	// Deletes says that the command does nothing but delete, so that it may run
+	// where there are too many files.
+	Deletes bool
+
 	// Limits replaces those of the room where they are narrower.
 	Limits sandbox.Limits
 
@@ -99,7 +103,7 @@ type Running struct {
 
 // Start starts a command. Its output goes to take until it has ended.
 func (r *Room) Start(c Command, take Taker) (*Running, error) {
-	leave, err := r.enter(c.lasting)
+	leave, err := r.enter(c)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +136,7 @@ func (x *Running) run(outputs []outlet, take Taker, leave func()) {
 	if x.command.Quiet > 0 {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
 	}
+	x.room.rooms.disk.begins(x)
 	go x.attend(outputs, leave)
 }
 
@@ -221,6 +226,7 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 		reading.Go(func() { x.copy(o) })
 	}
 	end, err := x.process.Wait()
+	x.room.rooms.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the
 	// kernel could not kill holds the other end open.
 	for _, o := range outputs {
@@ -401,7 +407,10 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 	case sandbox.Killed:
 		exit.Reason = tools.Cancelled
 		if cause := x.cause.Load(); cause != nil {
+			why, tooMuch := errors.AsType[*full](*cause)
 			switch {
+			case tooMuch:
+				exit.Reason, exit.Message = tools.DiskLimit, "The command was ended: "+why.text
 			case errors.Is(*cause, context.DeadlineExceeded), errors.Is(*cause, errQuiet):
 				exit.Reason = tools.TimedOut
 			case errors.Is(*cause, errOutputLimit):

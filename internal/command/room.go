@@ -49,6 +49,9 @@ type Config struct {
 	SessionLimits sandbox.GroupLimits
 	ServerLimits  sandbox.GroupLimits
 
+	// Disk bounds what commands leave on file systems.
+	Disk DiskLimits
+
 	// Languages are those of interpreters beside the ones that are always there.
 	Languages []Language
 
@@ -68,6 +71,8 @@ type Rooms struct {
 	config Config
 	group  *sandbox.Group // of all commands
 
+	disk disk
+
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
 	running int
@@ -83,7 +88,7 @@ func New(config Config) *Rooms {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
 	config.Kept = config.Kept.WithDefaults()
-	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), rooms: make(map[tools.Session]*Room)}
+	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room)}
 }
 
 // A Room is where the commands of one session run.
@@ -92,6 +97,7 @@ type Room struct {
 	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
 	sentry    sentry
+	made      made
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
@@ -175,8 +181,11 @@ func (r *Room) prepare(session tools.Session) error {
 		return err
 	}
 	profile.Write = append(profile.Write, r.workspace.Dir())
-	r.jail, err = r.rooms.config.Sandbox.Jail(profile)
-	return err
+	if r.jail, err = r.rooms.config.Sandbox.Jail(profile); err != nil {
+		return err
+	}
+	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, r.rooms.config.Profile.Write)
+	return nil
 }
 
 func (r *Room) close(session tools.Session) {
@@ -231,10 +240,13 @@ func (r *Rooms) existing(session tools.Session) *Room {
 }
 
 // enter counts a command that begins, and refuses it if it is one too many.
-func (r *Room) enter(lasting bool) (leave func(), err error) {
+func (r *Room) enter(c Command) (leave func(), err error) {
 	all := r.rooms
 	if r.group.Spent() {
 		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(all.config.SessionLimits.CPU))
+	}
+	if err := all.disk.admit(r, c); err != nil {
+		return nil, err
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -248,7 +260,7 @@ func (r *Room) enter(lasting bool) (leave func(), err error) {
 	}
 	all.running++
 	r.running++
-	if lasting {
+	if c.lasting {
 		r.lasting++
 	}
 	return sync.OnceFunc(func() {
@@ -256,7 +268,7 @@ func (r *Room) enter(lasting bool) (leave func(), err error) {
 		defer all.mu.Unlock()
 		all.running--
 		r.running--
-		if lasting {
+		if c.lasting {
 			r.lasting--
 		}
 		if r.running == r.lasting && r.scripts {
