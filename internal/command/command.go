@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -94,7 +93,13 @@ type Running struct {
 	bytes  int64
 	quiet  *time.Timer
 
-	before  watch // what the sentry saw
+	before watch // what the sentry saw
+
+	// Of a command that is part of no call, guarded by the patrol.
+	seen       map[string]bool // see restorer
+	violations []string
+	toldOf     int
+
 	cause   atomic.Pointer[error]
 	done    chan struct{}
 	outcome Outcome // once done
@@ -111,6 +116,7 @@ func (r *Room) Start(c Command, take Taker) (*Running, error) {
 	x.before = r.note(c)
 	outputs, err := x.start()
 	if err != nil {
+		r.unnote(c)
 		leave()
 		return nil, err
 	}
@@ -123,7 +129,14 @@ func (r *Room) note(c Command) watch {
 	if c.ReadOnly {
 		return watch{}
 	}
-	return r.sentry.look(*r.protection.Load())
+	return r.patrol.before(r, !c.lasting)
+}
+
+// unnote is for what was noted and not started.
+func (r *Room) unnote(c Command) {
+	if !c.ReadOnly && !c.lasting {
+		r.patrol.never()
+	}
 }
 
 func newRunning(r *Room, c Command) *Running {
@@ -137,6 +150,9 @@ func (x *Running) run(outputs []outlet, take Taker, leave func()) {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
 	}
 	x.room.rooms.disk.begins(x)
+	if x.command.lasting && !x.command.ReadOnly {
+		x.room.patrol.watch(x)
+	}
 	go x.attend(outputs, leave)
 }
 
@@ -247,8 +263,21 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	if x.command.ReadOnly {
 		return
 	}
-	if undone := x.room.sentry.check(x.before, x.command.lasting); len(undone) > 0 {
-		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone)}
+	x.lookAfter()
+}
+
+// lookAfter has the sentry look after a command that may have written.
+func (x *Running) lookAfter() {
+	p := &x.room.patrol
+	var undone []string
+	beside := true
+	if x.command.lasting {
+		undone = p.ended(x)
+	} else {
+		undone, beside = p.after(x.room, &x.before)
+	}
+	if len(undone) > 0 {
+		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone, beside)}
 	}
 }
 
@@ -431,12 +460,6 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 		exit.Reason, exit.Message = tools.Signaled, "The command was lost: something outside the server killed its guard."
 	}
 	return exit
-}
-
-// violation says what a sentry had to undo.
-func violation(undone []string) string {
-	return "The command changed what is protected, or what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
-		". The rest of what it did stays. Go on without changing these, without hooks and without changes to the configuration of git, or have the user make them."
 }
 
 func usageOf(end sandbox.End) tools.Usage {

@@ -209,7 +209,13 @@ func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code str
 	it := s.it
 	it.expiry.Stop()
 	e := newEvaluation(r, env, l, out)
+	before := r.patrol.before(r, true)
+	undone := r.patrol.told(it.x)
 	result, err := it.evaluate(ctx, e, code)
+	did, beside := r.patrol.after(r, &before)
+	if undone = append(undone, did...); len(undone) > 0 {
+		err = tools.Failf(failureCodes[tools.SandboxViolation], "%s", violation(undone, beside))
+	}
 	if it.ended() {
 		s.stop(context.Canceled)
 	} else {

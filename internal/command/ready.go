@@ -64,6 +64,7 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	x := shell.x
 	x.before = r.note(s.Command)
 	if _, err := x.input.Write(append([]byte(s.Text), 0)); err != nil {
+		r.unnote(s.Command)
 		leave()
 		shell.drop()
 		return nil, false

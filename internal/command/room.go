@@ -49,6 +49,10 @@ type Config struct {
 	SessionLimits sandbox.GroupLimits
 	ServerLimits  sandbox.GroupLimits
 
+	// Violation, if set, is told what commands that are part of no call changed
+	// and must not.
+	Violation func(sessionID, what string)
+
 	// Disk bounds what commands leave on file systems.
 	Disk DiskLimits
 
@@ -96,7 +100,10 @@ type Room struct {
 	rooms     *Rooms
 	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
+	sessionID string
 	sentry    sentry
+	patrol    patrol
+	undone    atomic.Int64 // files that were kept
 	made      made
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
@@ -140,7 +147,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	defer r.mu.Unlock()
 	room := r.rooms[env.Session]
 	if room == nil {
-		room = &Room{rooms: r, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
+		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
 		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
@@ -199,6 +206,7 @@ func (r *Room) close(session tools.Session) {
 	r.dropReady(true)
 	r.stopBackgrounds()
 	r.stopInterpreters()
+	r.patrol.close()
 	if r.sentry.ws != nil {
 		r.sentry.ws.Close()
 	}

@@ -31,7 +31,7 @@ func TestUnprivileged(t *testing.T) {
 	if os.Getenv("TOOLSERVER_SOAK") != "" {
 		skip = ""
 	}
-	sandboxtest.Unprivileged(t, "^(TestAttacks|TestProtected|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)
+	sandboxtest.Unprivileged(t, "^(TestAttacks|TestProtected.*|TestBackgroundWork|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)
 }
 
 // TestAttacks runs commands for real that no policy has looked at: the sandbox is
