@@ -252,8 +252,8 @@ func defaultConfig() *config {
 				SessionProcesses: 1024,
 
 				SessionFiles:  1_000_000,
-				ReservedFiles: 100_000,
-				ReservedSpace: 1 << 30,
+				ReservedFiles: 20_000,
+				ReservedSpace: 256 << 20,
 			},
 			Kept: keptConfig{
 				Output:      1 << 20,

@@ -268,7 +268,7 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 
 // lookAfter has the sentry look after a command that may have written.
 func (x *Running) lookAfter() {
-	p := &x.room.patrol
+	p := x.room.patrol
 	var undone []string
 	beside := true
 	if x.command.lasting {

@@ -20,7 +20,7 @@ type DiskLimits struct {
 	SessionFiles int
 
 	// ReservedFiles and ReservedSpace are what commands leave free of each file
-	// system they write to, or a twentieth of it where that is less.
+	// system they write to, or a tenth of it where that is less.
 	ReservedFiles, ReservedSpace uint64
 }
 

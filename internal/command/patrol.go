@@ -14,19 +14,46 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A patrol has the sentry of a room look after commands that are part of no call:
-// from time to time, when somebody asks for one of them, before anything is started
-// that may write, and when they end. While a call runs that may write it does not:
-// the call has its own look when it ends. So what anything is compared with later
-// was seen when nothing was wrong.
+// A patrol has sentries look after commands that are part of no call: from time to
+// time, when somebody asks for one of them, before anything is started that may
+// write, and when they end. While a call runs that may write it does not: the call
+// has its own look when it ends. So what anything is compared with later was seen
+// when nothing was wrong. Sessions with the same workspace share one, or
+// what one of them puts back would be wrong for another.
 type patrol struct {
+	rooms int // that share it; guarded by the rooms
+
+	fixing sync.Mutex // held while something is put back
+
 	mu      sync.Mutex // held while it looks
 	watched map[*Running]struct{}
 	calls   int   // that may write and run
 	trusted watch // what was there before them
 	timer   *time.Timer
 	pause   time.Duration
-	closed  bool
+}
+
+// patrolOf returns the patrol of a workspace, for one more room. The rooms are
+// locked.
+func (r *Rooms) patrolOf(dir string) *patrol {
+	p := r.patrols[dir]
+	if p == nil {
+		p = new(patrol)
+		r.patrols[dir] = p
+	}
+	p.rooms++
+	return p
+}
+
+// leavePatrol is for a room that is gone.
+func (r *Rooms) leavePatrol(dir string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.patrols[dir]; p != nil {
+		if p.rooms--; p.rooms == 0 {
+			delete(r.patrols, dir)
+		}
+	}
 }
 
 const (
@@ -53,64 +80,51 @@ func (p *patrol) watch(x *Running) {
 	}
 	x.seen = make(map[string]bool)
 	p.watched[x] = struct{}{}
-	p.soon(x.room)
+	p.soon()
 }
 
 // soon has a look come soon.
-func (p *patrol) soon(r *Room) {
+func (p *patrol) soon() {
 	p.pause = patrolSoon
-	p.schedule(r, patrolSoon)
+	p.schedule(patrolSoon)
 }
 
-func (p *patrol) schedule(r *Room, in time.Duration) {
-	if p.closed || len(p.watched) == 0 {
-		return
-	}
+func (p *patrol) schedule(in time.Duration) {
 	if p.timer == nil {
-		p.timer = time.AfterFunc(in, func() { p.round(r) })
+		p.timer = time.AfterFunc(in, p.round)
 		return
 	}
 	p.timer.Reset(in)
 }
 
 // round is one look of its own accord.
-func (p *patrol) round(r *Room) {
+func (p *patrol) round() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.watched) == 0 {
+	if len(p.watched) == 0 {
+		return
+	}
+	if p.calls > 0 {
+		p.schedule(p.pause)
 		return
 	}
 	begun := time.Now()
-	if p.calls > 0 {
-		p.schedule(r, p.pause)
-		return
-	}
-	if found, _ := p.look(r, nil); found {
+	if p.look(nil) {
 		p.pause = patrolSoon
 	} else {
 		p.pause = min(2*p.pause, patrolLate)
 	}
-	p.schedule(r, max(p.pause, patrolShare*time.Since(begun)))
+	p.schedule(max(p.pause, patrolShare*time.Since(begun)))
 }
 
-// look looks, while no call runs, and reports whether anything was wrong, and what
-// there is now. What is found is told of all that run: nobody knows which of them
-// it was.
-func (p *patrol) look(r *Room, ends *Running) (found bool, now watch) {
-	r.sentry.checking.Lock()
-	defer r.sentry.checking.Unlock()
+// look looks, while no call runs, and reports whether anything was wrong. What is
+// found is told of all that run: nobody knows which of them it was. One that ends
+// is not looked at again.
+func (p *patrol) look(ends *Running) (found bool) {
+	p.fixing.Lock()
+	defer p.fixing.Unlock()
 	for range maxRounds {
-		now = r.sentry.look(*r.protection.Load())
-		var undone []string
-		for x := range p.watched {
-			how := restorer{keep: r.keepUndone, seen: x.seen}
-			if x == ends {
-				how.seen = nil
-			}
-			if undone = r.sentry.compare(&x.before, now, how); len(undone) > 0 {
-				break // the others are compared with what is there then
-			}
-		}
+		undone := p.compare(ends)
 		if len(undone) == 0 {
 			break
 		}
@@ -119,22 +133,41 @@ func (p *patrol) look(r *Room, ends *Running) (found bool, now watch) {
 			x.violations = append(x.violations, undone...)
 			x.violations = x.violations[:min(len(x.violations), maxViolations)]
 		}
+	}
+	return found
+}
+
+// compare has each command compared with what there is, until something is wrong.
+func (p *patrol) compare(ends *Running) (undone []string) {
+	now := make(map[*Room]watch)
+	for x := range p.watched {
+		r := x.room
+		if _, known := now[r]; !known {
+			now[r] = r.sentry.look(*r.protection.Load())
+		}
+		how := restorer{keep: r.keepUndone, seen: x.seen}
+		if x == ends {
+			how.seen = nil
+		}
+		if undone = r.sentry.compare(&x.before, now[r], how); len(undone) == 0 {
+			continue
+		}
 		if tell := r.rooms.config.Violation; tell != nil {
 			tell(r.sessionID, violation(undone, true))
 		}
+		return undone
 	}
-	return found, now
+	return nil
 }
 
 // touch looks because somebody asks.
-func (p *patrol) touch(r *Room) {
+func (p *patrol) touch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.watched) == 0 || p.calls > 0 {
-		return
+	if len(p.watched) > 0 && p.calls == 0 {
+		p.look(nil)
+		p.soon()
 	}
-	p.look(r, nil)
-	p.soon(r)
 }
 
 // ended looks for the last time after a command, and returns all that was found
@@ -143,7 +176,7 @@ func (p *patrol) ended(x *Running) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls == 0 {
-		p.look(x.room, x)
+		p.look(x)
 	}
 	delete(p.watched, x)
 	if len(p.watched) == 0 && p.timer != nil {
@@ -158,7 +191,11 @@ func (p *patrol) before(r *Room, call bool) watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls == 0 {
-		_, p.trusted = p.look(r, nil)
+		// First, so that what is not seen here is seen by the look behind it.
+		p.trusted = r.sentry.look(*r.protection.Load())
+		if len(p.watched) > 0 && p.look(nil) {
+			p.trusted = r.sentry.look(*r.protection.Load())
+		}
 	}
 	if call {
 		p.calls++
@@ -168,7 +205,11 @@ func (p *patrol) before(r *Room, call bool) watch {
 
 // after is the look after a call.
 func (p *patrol) after(r *Room, before *watch) (undone []string, beside bool) {
-	undone = r.sentry.check(before, *r.protection.Load())
+	if now := r.sentry.look(*r.protection.Load()); !before.same(&now) {
+		p.fixing.Lock()
+		undone = r.sentry.compare(before, r.sentry.look(*r.protection.Load()), restorer{})
+		p.fixing.Unlock()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls--
@@ -197,15 +238,6 @@ func (p *patrol) told(x *Running) []string {
 	fresh := x.violations[x.toldOf:]
 	x.toldOf = len(x.violations)
 	return fresh
-}
-
-func (p *patrol) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	if p.timer != nil {
-		p.timer.Stop()
-	}
 }
 
 // keepUndone keeps what was undone where commands may read it: it may have been
@@ -238,7 +270,7 @@ func violation(undone []string, beside bool) string {
 
 // Look looks whether the process, or something beside it, has changed what is
 // protected.
-func (b *Background) Look() { b.x.room.patrol.touch(b.x.room) }
+func (b *Background) Look() { b.x.room.patrol.touch() }
 
 // Violated looks whether the process, or something beside it, has changed what is
 // protected, and returns why that is a failure. It is told once.

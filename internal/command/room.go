@@ -79,6 +79,7 @@ type Rooms struct {
 
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
+	patrols map[string]*patrol // by workspace
 	running int
 	ready   int // shells that wait for a script
 }
@@ -92,7 +93,7 @@ func New(config Config) *Rooms {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
 	config.Kept = config.Kept.WithDefaults()
-	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room)}
+	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), patrols: make(map[string]*patrol)}
 }
 
 // A Room is where the commands of one session run.
@@ -102,7 +103,7 @@ type Room struct {
 	workspace *workspace.Workspace
 	sessionID string
 	sentry    sentry
-	patrol    patrol
+	patrol    *patrol
 	undone    atomic.Int64 // files that were kept
 	made      made
 	jail      *sandbox.Jail
@@ -147,7 +148,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	defer r.mu.Unlock()
 	room := r.rooms[env.Session]
 	if room == nil {
-		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
+		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, patrol: r.patrolOf(env.Workspace.Dir()), dir: ".", ready: make(map[bool]*readyShell)}
 		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
@@ -206,7 +207,7 @@ func (r *Room) close(session tools.Session) {
 	r.dropReady(true)
 	r.stopBackgrounds()
 	r.stopInterpreters()
-	r.patrol.close()
+	r.rooms.leavePatrol(r.workspace.Dir())
 	if r.sentry.ws != nil {
 		r.sentry.ws.Close()
 	}

@@ -30,8 +30,6 @@ import (
 type sentry struct {
 	ws *workspace.Workspace
 
-	checking sync.Mutex // held while something is put back
-
 	mu         sync.Mutex
 	protection tools.Protection    // for which dirs were listed
 	dirs       map[string]*seenDir // of the whole workspace, by path
@@ -92,20 +90,27 @@ func (w watch) clone() watch {
 	return w
 }
 
-// follow has a watch go by what the operator protects now: nobody is blamed for
-// what changed while it was not protected.
+// follow has a watch go by what another protects: nobody is blamed for what
+// changed while it was not protected.
 func (w *watch) follow(now *watch) {
 	if w.protection == now.protection {
 		return
 	}
-	own := func(_ string, n noted) bool { return n.own }
-	maps.DeleteFunc(w.entries, own)
+	protects := func(p tools.Protection, name string) bool { return p != nil && p.Protects(name) }
+	maps.DeleteFunc(w.entries, func(name string, n noted) bool { return n.own && !protects(now.protection, name) })
 	for name, n := range now.entries {
-		if n.own {
+		if n.own && !protects(w.protection, name) {
 			w.entries[name] = n
 		}
 	}
 	w.protection = now.protection
+}
+
+// same reports whether nothing has changed.
+func (w *watch) same(now *watch) bool {
+	equal := func(a, b noted) bool { return a.same(b) }
+	return w.protection == now.protection && maps.EqualFunc(w.entries, now.entries, equal) &&
+		maps.EqualFunc(w.places, now.places, func(a, b noted) bool { return a.stat.Kind == b.stat.Kind })
 }
 
 // look notes what there is.
@@ -256,15 +261,8 @@ func (s *sentry) note(root *workspace.Dir, name string, w *watch) (noted, error)
 	return n, nil
 }
 
-// check compares what there is with what there was, puts back what has changed,
-// and returns what it did, in sentences.
-func (s *sentry) check(before *watch, protection tools.Protection) []string {
-	s.checking.Lock()
-	defer s.checking.Unlock()
-	return s.compare(before, s.look(protection), restorer{})
-}
-
-// compare is check with what there is. What cannot be put back becomes part of
+// compare compares what there is with what there was, puts back what has changed,
+// and returns what it did, in sentences. What cannot be put back becomes part of
 // what there was, so that it is told once.
 func (s *sentry) compare(before *watch, after watch, how restorer) []string {
 	*before = before.clone() // others may have it too

@@ -258,6 +258,48 @@ func TestProtectedByOthers(t *testing.T) {
 	}
 }
 
+// TestProtectedTogether has two sessions in one workspace, which protects different
+// files for them: neither puts back what the other undid.
+func TestProtectedTogether(t *testing.T) {
+	a := newKit(t)
+	a.env.Guard = toolstest.Guard{Own: "f"}
+	if a.outside(repository+"; echo old >g") != nil {
+		t.Fatal("cannot begin")
+	}
+	b := kit{t: t, env: toolstest.Env(t, nil), tools: a.tools}
+	b.env.Workspace, b.env.Guard = a.env.Workspace, toolstest.Guard{Own: "g"}
+	a.start("read -r x; echo evil >.git/hooks/pre-push; echo evil >f; touch made; read -r x", nil)
+	b.start("read -r x; echo evil >g; touch z; read -r x", nil)
+	a.call("process_input", m{"id": "p1", "text": "go\n"})
+	a.eventually("test -e made")
+	b.start("touch y; read -r x", nil)
+	if text, code := b.call("bash", m{"command": "touch w; sleep 0.1"}); code != "" {
+		t.Errorf("a call beside: %q %s", text, code)
+	}
+	b.call("process_input", m{"id": "p1", "text": "go\n"})
+	b.eventually("test -e z")
+	for _, k := range []kit{a, b} {
+		k.call("process_output", m{"id": "p1"})
+		text, _ := k.call("process_output", m{"id": "p1"})
+		for _, undone := range []string{".git/hooks/pre-push was made, and removed", "f was changed, and put back", "g was changed, and put back"} {
+			if !strings.Contains(text, undone) {
+				t.Errorf("%s is not told: %s", undone, text)
+			}
+		}
+	}
+	for range 3 {
+		for _, k := range []kit{a, b} {
+			k.call("bash", m{"command": "touch v"})
+			if text, code := k.call("process_output", m{"id": "p1"}); code != "" {
+				t.Errorf("%q %s", text, code)
+			}
+		}
+	}
+	if a.outside("test ! -e .git/hooks/pre-push && cat f g | sort -u | grep -x old && ! grep evil f g") != nil {
+		t.Error("it is not as it was")
+	}
+}
+
 // TestBackgroundWork has git and npm do in the background what they do elsewhere,
 // while it is looked after as often as can be.
 func TestBackgroundWork(t *testing.T) {
