@@ -75,7 +75,8 @@ type made struct {
 	places []string          // directories that are its own
 	on     map[uint64]string // a path on each device that it may write to
 
-	last      *counter // the last count, or that under way
+	walking   sync.Mutex // held for a count; not guarded by the disk
+	last      *counter   // the last count, or that under way
 	counting  bool
 	countedAt time.Time
 	took      time.Duration
@@ -239,6 +240,8 @@ func (d *disk) startCount(room *Room) {
 // many.
 func (d *disk) count(room *Room) {
 	m, c := &room.made, new(counter)
+	m.walking.Lock() // what was seen last counts
+	defer m.walking.Unlock()
 	d.mu.Lock()
 	m.last = c
 	m.taken = 0 // what is made from now on may be missed
