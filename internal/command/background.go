@@ -231,12 +231,12 @@ func (s State) String() string {
 		return fmt.Sprintf("ended with exit status %d", exit.Code)
 	case exit.Signal != "":
 		return "was ended by signal " + exit.Signal
-	case exit.Reason == tools.TimedOut:
+	case exit.Reason == tools.TimedOut && exit.Message == "":
 		return "was ended: its time was over"
 	case exit.Reason == tools.Cancelled:
 		return "was killed, with everything it had started"
 	}
-	return "was ended. " + exit.Message
+	return strings.TrimSuffix(strings.TrimPrefix(exit.Message, "The command "), ".")
 }
 
 // Ran returns how long the process has run.

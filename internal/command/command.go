@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -238,8 +240,9 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	defer close(x.done)
 	defer leave() // before, so that who waited for the end can start another
 	var reading sync.WaitGroup
-	for _, o := range outputs {
-		reading.Go(func() { x.copy(o) })
+	lives := x.lives(outputs)
+	for i, o := range outputs {
+		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
 	x.room.rooms.disk.ends(x)
@@ -286,9 +289,20 @@ const bufferSize = 64_000 // what fills events of 32,000 bytes
 // buffers are what output is read into.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
+// lives returns what masks each of the outputs.
+func (x *Running) lives(outputs []outlet) []*output.Live {
+	lives := make([]*output.Live, len(outputs))
+	for i, o := range outputs {
+		lives[i] = x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
+	}
+	if len(lives) == 2 {
+		lives[0].Beside(lives[1])
+	}
+	return lives
+}
+
 // copy gives away what a command writes, as soon as it is there.
-func (x *Running) copy(o outlet) {
-	live := x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
+func (x *Running) copy(o outlet, live *output.Live) {
 	for total, wide := 0, false; ; {
 		buffer, n := readPooled(o.file)
 		if n == 0 {
@@ -440,8 +454,10 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 			switch {
 			case tooMuch:
 				exit.Reason, exit.Message = tools.DiskLimit, "The command was ended: "+why.text
-			case errors.Is(*cause, context.DeadlineExceeded), errors.Is(*cause, errQuiet):
+			case errors.Is(*cause, context.DeadlineExceeded):
 				exit.Reason = tools.TimedOut
+			case errors.Is(*cause, errQuiet):
+				exit.Reason, exit.Message = tools.TimedOut, fmt.Sprintf("The command was ended: it had written nothing for %s.", x.command.Quiet)
 			case errors.Is(*cause, errOutputLimit):
 				exit.Reason, exit.Message = tools.OutputLimit, x.room.rooms.config.outputMessage(x.maxOutput())
 			}

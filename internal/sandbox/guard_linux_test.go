@@ -6,6 +6,8 @@ package sandbox_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,6 +75,47 @@ func TestIdleGuardKilled(t *testing.T) {
 		if out, _ := p.run(t, "echo on", sandbox.Limits{}); out != "on\n" {
 			t.Errorf("%q", out)
 		}
+	}
+}
+
+// TestNoHelper has no helper, one that ends at once, and one that is lost together
+// with the guard that had nothing to do.
+func TestNoHelper(t *testing.T) {
+	for _, path := range []string{"/nowhere", "/bin/false", "/bin/true"} {
+		p := newPlace(t, sandbox.Config{Helper: path}, nil)
+		if _, _, err := p.tryStart("true", sandbox.Limits{}); !errors.Is(err, sandbox.ErrUnavailable) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "toolserver-exec")
+	program, err := os.ReadFile(helperPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before := helpers(t)
+	p := newPlace(t, sandbox.Config{Helper: path}, nil)
+	guard := p.guardOf(t)
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for syscall.Kill(guard, 0) == nil {
+		time.Sleep(time.Millisecond)
+	}
+	process, r := p.start(t, "true", sandbox.Limits{})
+	defer r.Close()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range helpers(t) {
+		if !slices.Contains(before, pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	if end, err := process.Wait(); err != nil || end.Reason != sandbox.Lost {
+		t.Errorf("%+v, %v", end, err)
 	}
 }
 

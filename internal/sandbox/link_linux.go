@@ -152,8 +152,8 @@ func (l *link) tendAfter(started int64, quiet int) {
 		if now != started {
 			quiet = 0
 		}
-		if waiting > 0 && quiet >= forgotten {
-			l.post() // who should have taken it was killed
+		if waiting > 0 && quiet >= forgotten && l.post() != nil { // who should have taken it was killed
+			l.forget()
 		}
 		if waiting == 0 && quiet >= keepIdle {
 			l.dismiss()
@@ -162,6 +162,25 @@ func (l *link) tendAfter(started int64, quiet int) {
 		}
 		l.tendAfter(now, quiet)
 	})
+}
+
+// forget takes back requests that nobody will take. Who waits for their end learns
+// that they are lost. The link is locked.
+func (l *link) forget() {
+	rights := make([]byte, 256)
+	for {
+		_, n, _, _, err := unix.Recvmsg(l.requests[1], make([]byte, 1), rights, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if err != nil {
+			return
+		}
+		messages, _ := unix.ParseSocketControlMessage(rights[:n])
+		for _, m := range messages {
+			files, _ := unix.ParseUnixRights(&m)
+			for _, file := range files {
+				unix.Close(file)
+			}
+		}
+	}
 }
 
 // dismiss sends away the guards that have nothing to do. The link is locked.
@@ -278,6 +297,7 @@ func (l *link) start() error {
 		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
+	theirs.Close() // so that its end is seen
 	if err != nil {
 		unix.Close(pair[0])
 		return err
@@ -289,8 +309,11 @@ func (l *link) start() error {
 		l.lost(process)
 		leaveGroup(group)
 	}()
-	if l.sandbox.config.Off {
-		return nil
+	if err := awaitReady(l.orders); err != nil || l.sandbox.config.Off {
+		if err != nil {
+			l.hangUp()
+		}
+		return err
 	}
 	restrict := helper.Request{Kind: helper.Restrict, Filter: newFilter(l.network, l.sandbox.landlock)}
 	message, err := restrict.Encode()
@@ -303,16 +326,36 @@ func (l *link) start() error {
 	return err
 }
 
+// awaitReady returns when a helper waits for orders.
+func awaitReady(orders int) error {
+	for {
+		var b [1]byte
+		switch n, err := unix.Read(orders, b[:]); {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return syscall.EPIPE
+		case b[0] != helper.Ready:
+			return syscall.EPROTO
+		default:
+			return nil
+		}
+	}
+}
+
 // socketPair returns sockets of which the first does not wait for ever.
 func socketPair(kind int) (pair [2]int, err error) {
 	if pair, err = unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0); err != nil {
 		return pair, err
 	}
 	timeout := unix.NsecToTimeval(int64(answerTime))
-	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
-		unix.Close(pair[0])
-		unix.Close(pair[1])
-		return pair, err
+	for _, option := range [...]int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
+		if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, option, &timeout); err != nil {
+			unix.Close(pair[0])
+			unix.Close(pair[1])
+			return pair, err
+		}
 	}
 	return pair, nil
 }

@@ -58,6 +58,9 @@ func serve() error {
 			return err
 		}
 	}
+	if _, err := unix.Write(Orders, []byte{Ready}); err != nil {
+		return err
+	}
 	for {
 		if err := h.next(); err != nil {
 			h.sweep()

@@ -283,6 +283,9 @@ func DecodeReport(b []byte) (Report, error) {
 	}, nil
 }
 
+// Ready is what a helper says, once, when it waits for orders.
+const Ready = 1
+
 // What the server says to a guard is one byte each: a signal for the process
 // group of the command, or Tell, which asks for a report of what is running.
 // Hanging up asks it to kill everything.

@@ -218,6 +218,8 @@ func (p *page) decoder(r *bufio.Reader, name string) (*bufio.Reader, error) {
 		p.startsMarked = true
 		_, err = r.Discard(3)
 		return r, err
+	case bytes.HasPrefix(head, []byte(utf32Mark)):
+		return nil, binaryFile(name, head, "read")
 	case bytes.HasPrefix(head, []byte("\xFF\xFE")):
 		p.encoding = "UTF-16 little-endian"
 		return bufio.NewReader(&utf16Reader{in: r}), nil

@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -199,8 +200,14 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		c.Terminal = &command.Size{Rows: cmp.Or(in.Rows, 24), Columns: cmp.Or(in.Columns, 80)}
 	}
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
+	var result tools.Result
 	if in.Background {
-		return startBackground(room, script, milliseconds(in.TimeoutMS))
+		result, err = startBackground(room, script, milliseconds(in.TimeoutMS))
+	} else {
+		result, err = room.RunScript(ctx, env, script, out)
 	}
-	return room.RunScript(ctx, env, script, out)
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {
+		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
+	}
+	return result, err
 }

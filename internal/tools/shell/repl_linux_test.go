@@ -103,8 +103,8 @@ func TestReplBash(t *testing.T) {
 	}.test(t, "bash", "bash")
 }
 
-// TestReplInterrupt proves that code that is stopped loses nothing that was
-// defined before, unless it cannot be stopped.
+// TestReplInterrupt is P-187, and more: code that is stopped loses nothing that
+// was defined before, unless it cannot be stopped.
 func TestReplInterrupt(t *testing.T) {
 	for _, test := range []struct {
 		language, program string
