@@ -31,6 +31,7 @@ func Delete() tools.Tool {
 		tools.Spec{
 			Name:            "delete_file",
 			Aliases:         []string{"FileDelete", "Delete", "rm", "remove_file"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Delete file",
 			Summary:         "Delete a file, or a directory with everything in it.",
 			Description:     deleteDoc,

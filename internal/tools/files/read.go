@@ -88,6 +88,7 @@ func Read() tools.Tool {
 		tools.Spec{
 			Name:            "read_file",
 			Aliases:         []string{"read", "Read", "FileRead", "fs_read", "fsRead"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Read file",
 			Summary:         "Show the lines of a text file, with their numbers.",
 			Description:     readDoc,

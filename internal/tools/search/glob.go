@@ -37,6 +37,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 		tools.Spec{
 			Name:            "glob",
 			Aliases:         []string{"Glob", "glob_search", "find_files"},
+			Keys:            []tools.Key{{Other: "max_results", Name: "limit"}},
 			Label:           "Find files",
 			Summary:         "Find files by a pattern of their names.",
 			Description:     globDoc,

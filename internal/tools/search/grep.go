@@ -54,8 +54,13 @@ type grepInput struct {
 func Grep(engines *engine.Pool) tools.Tool {
 	return tools.New(
 		tools.Spec{
-			Name:            "grep",
-			Aliases:         []string{"Grep", "grep_search", "search"},
+			Name:    "grep",
+			Aliases: []string{"Grep", "grep_search", "search"},
+			Keys: []tools.Key{
+				{Other: "include", Name: "glob"}, {Other: "Glob", Name: "glob"}, {Other: "-i", Name: "ignore_case"},
+				{Other: "-A", Name: "after"}, {Other: "-B", Name: "before"}, {Other: "-C", Name: "context"},
+				{Other: "head_limit", Name: "limit"}, {Other: "max_matches_per_file", Name: "max_per_file"},
+			},
 			Label:           "Search text",
 			Summary:         "Search the text of files for a regular expression or a plain text.",
 			Description:     grepDoc,

@@ -87,6 +87,10 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "bash",
 			Aliases: []string{"Bash", "shell", "execute_bash", "executeCmd", "execute_cmd", "ShellExec", "run_command"},
+			Keys: []tools.Key{
+				{Other: "working_dir", Name: "workdir"}, {Other: "working_directory", Name: "workdir"}, {Other: "cwd", Name: "workdir"},
+				{Other: "timeout", Name: "timeout_ms"},
+			},
 			Label:   "Run a command",
 			Summary: "Run a command with bash in the workspace.",
 

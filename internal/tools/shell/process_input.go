@@ -38,6 +38,10 @@ func ProcessInput(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "process_input",
 			Aliases: []string{"write_stdin"},
+			Keys: []tools.Key{
+				{Other: "process_id", Name: "id"}, {Other: "task_id", Name: "id"}, {Other: "bash_id", Name: "id"},
+				{Other: "shell_id", Name: "id"}, {Other: "input", Name: "text"}, {Other: "chars", Name: "text"},
+			},
 			Label:   "Write to a background process",
 			Summary: "Write to the input of a background process.",
 

@@ -77,6 +77,10 @@ func ProcessOutput(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "process_output",
 			Aliases: []string{"BashOutput", "bash_output", "TaskOutput", "Monitor"},
+			Keys: []tools.Key{
+				{Other: "process_id", Name: "id"}, {Other: "task_id", Name: "id"}, {Other: "bash_id", Name: "id"},
+				{Other: "shell_id", Name: "id"},
+			},
 			Label:   "Read a background process",
 			Summary: "Read what a background process wrote, and wait for text or its end.",
 

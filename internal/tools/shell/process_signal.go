@@ -34,6 +34,10 @@ func ProcessSignal(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "process_signal",
 			Aliases: []string{"KillShell", "KillBash", "kill_shell", "TaskStop"},
+			Keys: []tools.Key{
+				{Other: "process_id", Name: "id"}, {Other: "task_id", Name: "id"}, {Other: "bash_id", Name: "id"},
+				{Other: "shell_id", Name: "id"},
+			},
 			Label:   "Signal a background process",
 			Summary: "Send a signal to a background process, or end it.",
 
