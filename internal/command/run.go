@@ -138,6 +138,7 @@ func (r *Room) verdict(ctx context.Context, o Outcome) error {
 var failureCodes = map[tools.ExitReason]string{
 	tools.OutputLimit: "output_limit", tools.OutOfMemory: "out_of_memory", tools.CPULimit: "cpu_limit",
 	tools.FileSizeLimit: "file_size_limit", tools.ProcessLimit: "process_limit", tools.SandboxViolation: "sandbox_violation",
+	tools.DiskLimit: "disk_limit",
 }
 
 // hint tells what bash means by an exit status.

@@ -32,7 +32,7 @@ func TestUnprivileged(t *testing.T) {
 	if os.Getenv("TOOLSERVER_SOAK") != "" {
 		skip = ""
 	}
-	sandboxtest.Unprivileged(t, "^(TestAttacks|TestPayloads|TestProtected|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)
+	sandboxtest.Unprivileged(t, "^(TestAttacks|TestPayloads|TestProtected.*|TestBackgroundWork|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)
 }
 
 // TestAttacks runs commands for real that no policy has looked at: the sandbox is
@@ -58,6 +58,7 @@ func TestAttacks(t *testing.T) {
 		{"P-123", "trap '' TERM INT HUP; while :; do sleep 0.1; done", tools.TimedOut, ""},
 		{"P-124", "kill -STOP " + server, tools.Exited, "not permitted"},
 		{"P-125", "python3 -c 'x=bytearray(1<<30); [x.__setitem__(i,1) for i in range(0,1<<30,4096)]'", tools.OutOfMemory, ""},
+		{"P-126", "i=0; while :; do : > f$i; i=$((i+1)); done", tools.DiskLimit, ""},
 		{"P-127", "python3 -c 'import socket,time;s=[socket.socketpair() for _ in range(100000)]'", tools.Exited, "Too many open files"},
 		{"P-128", "cat", tools.Exited, ""},
 		{"P-129", "stty -a < /dev/tty", tools.Exited, "/dev/tty"},
@@ -83,6 +84,7 @@ func TestAttacks(t *testing.T) {
 			tool := shell.Bash(rooms(t, func(c *command.Config) {
 				c.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, OpenFiles: 256, FileSize: 64 << 20}
 				c.MaxOutput = 8 << 20
+				c.Disk = command.DiskLimits{SessionFiles: 1000}
 			}))
 			result := attempt(t, tool, env, a.command)
 			text := toolstest.Text(result)

@@ -137,6 +137,25 @@ func changes(e tools.Effect) bool {
 	return e.Unclear != "" || e.Kind != tools.ReadsPath && !(e.Kind == tools.RunsProgram && e.ReadOnly)
 }
 
+// deletes reports whether a command is one rm, or one find with -delete, and
+// nothing else that could make a file: no redirection, no second command.
+func deletes(text string) bool {
+	words := strings.Fields(text)
+	if len(words) == 0 || strings.ContainsAny(text, "<>|&;(){}`\n\r") {
+		return false
+	}
+	switch words[0] {
+	case "rm", "rmdir":
+		return true
+	case "find":
+		return slices.Contains(words, "-delete") && !slices.ContainsFunc(words, func(word string) bool {
+			word = strings.Trim(strings.NewReplacer("$HOME", "", "$TMPDIR", "").Replace(word), `'"`)
+			return strings.ContainsAny(word, `'"\$`) || strings.HasPrefix(word, "-exec") || strings.HasPrefix(word, "-ok") || strings.HasPrefix(word, "-f")
+		})
+	}
+	return false
+}
+
 // judged returns the command with what it does to its environment.
 func (in bashInput) judged() string {
 	if len(in.Env) == 0 {
@@ -176,7 +195,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	// What was judged as reading, and may have passed unasked for it, cannot write.
 	_, reads := env.Pinned("reads")
 	c := command.Command{
-		Dir: dir, ReadOnly: reads, Quiet: milliseconds(in.QuietTimeoutMS),
+		Dir: dir, ReadOnly: reads, Deletes: deletes(in.Command) && len(in.Env) == 0, Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])

@@ -118,6 +118,10 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 	if in.MaxBytes > 0 {
 		limit = min(limit, in.MaxBytes)
 	}
+	violated := b.Violated()
+	if err == nil {
+		err = violated
+	}
 	state := b.State() // before the output: of what has ended, all is there
 	o := b.Output(in.Offset, limit)
 	d := detailsOf(b)
