@@ -4,6 +4,7 @@
 package sandbox_test
 
 import (
+	"bufio"
 	"errors"
 	"os"
 	"path/filepath"
@@ -155,5 +156,36 @@ func TestSizes(t *testing.T) {
 		if end, err := process.Wait(); !errors.As(err, &failed) || failed.Errno != syscall.E2BIG {
 			t.Errorf("too long: %+v, %v", end, err)
 		}
+	}
+}
+
+// TestOrphansAreReaped has a command that starts one process after another whose
+// parent does not wait: those that have ended are not kept until it ends.
+func TestOrphansAreReaped(t *testing.T) {
+	p := newPlace(t, sandbox.Config{}, nil)
+	process, r := p.start(t, `echo $PPID; for i in {1..200}; do (true &); done; echo done; sleep 300`, sandbox.Limits{})
+	defer r.Close()
+	lines := bufio.NewReader(r)
+	guard, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	children := "/proc/" + strings.TrimSpace(guard) + "/task/" + strings.TrimSpace(guard) + "/children"
+	for {
+		text, err := os.ReadFile(children)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(strings.Fields(string(text))) == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	process.Kill()
+	if end, err := process.Wait(); err != nil || end.Reason != sandbox.Killed {
+		t.Errorf("%+v, %v", end, err)
 	}
 }

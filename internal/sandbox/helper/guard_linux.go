@@ -47,12 +47,16 @@ type slot struct {
 	rights    rawRights
 	outgoing  rawReport
 	incoming  [64]byte
-	polled    [2]unix.PollFd
+	polled    [3]unix.PollFd
+	deaths    int32
 	pidfd     int32
 	status    uint32
 	finished  bool
 	rusage    syscall.Rusage
 	before    [2]uint64 // microseconds that commands before this one used
+	used      [2]uint64 // and this one, what of it has ended
+	ended     bool      // the command itself has
+	death     [128]byte // a struct signalfd_siginfo
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
 	nap       unix.Timespec
@@ -124,6 +128,7 @@ func forkGuard(s *slot, stack uintptr) (pid int) {
 const (
 	guardRequests = 3 + iota
 	guardScope
+	guardDeaths // readable when a child has ended
 	guardControl
 	guardPidfd
 	guardRest
@@ -150,6 +155,7 @@ func guard(s *slot) {
 	if s.scope >= 0 {
 		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.scope), guardScope, 0)
 	}
+	s.deaths = openDeaths(s)
 	closeRange(guardControl, 1<<31-1)
 	for take(s) {
 		if errno == 0 {
@@ -163,6 +169,24 @@ func guard(s *slot) {
 		}
 	}
 	exit()
+}
+
+// openDeaths opens the file that tells of children that end, and returns its
+// number; -1 where there is none.
+//
+//go:norace
+//go:nosplit
+func openDeaths(s *slot) int32 {
+	syscall.RawSyscall(unix.SYS_DUP3, 0, guardDeaths, 0)
+	s.signals = 1 << (syscall.SIGCHLD - 1)
+	fd, _, errno := syscall.RawSyscall6(unix.SYS_SIGNALFD4, ^uintptr(0), uintptr(unsafe.Pointer(&s.signals)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK, 0, 0)
+	if errno != 0 {
+		return -1
+	}
+	if fd != guardDeaths {
+		syscall.RawSyscall(unix.SYS_DUP3, fd, guardDeaths, 0)
+	}
+	return guardDeaths
 }
 
 // confine puts the guard into a domain of its own.
@@ -192,7 +216,8 @@ func confine(s *slot) uintptr {
 func take(s *slot) bool {
 	for {
 		s.outgoing = rawReport{}
-		s.status, s.finished = 0, false
+		s.status, s.finished, s.ended = 0, false, false
+		s.used[0], s.used[1] = 0, 0
 		s.part[0], s.part[1] = s.room, MaxPacket
 		s.message.parts, s.message.nparts = uintptr(unsafe.Pointer(&s.part)), 1
 		s.message.rights, s.message.sizeOfRights = uintptr(unsafe.Pointer(&s.rights)), unsafe.Sizeof(s.rights)
@@ -373,13 +398,21 @@ func mind(s *slot) {
 func attend(s *slot, child uintptr) {
 	s.polled[0].Fd, s.polled[0].Events = guardPidfd, unix.POLLIN
 	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
+	s.polled[2].Fd, s.polled[2].Events = s.deaths, unix.POLLIN
 	for {
-		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, 0, 0, 0, 0)
+		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 3, 0, 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue // it was stopped and goes on
 		}
 		if errno != 0 || s.polled[0].Revents != 0 {
 			return
+		}
+		if s.polled[2].Revents != 0 {
+			// Somebody has ended whose parent is gone.
+			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
+			if reap(s, child); s.ended {
+				return
+			}
 		}
 		if s.polled[1].Revents == 0 {
 			continue
@@ -394,11 +427,36 @@ func attend(s *slot, child uintptr) {
 				s.outgoing.guard, s.outgoing.command = uint32(pid), uint32(child)
 				s.outgoing.user, s.outgoing.system = s.before[0], s.before[1]
 				report(s, guardControl, Running, 0, 0)
-				s.outgoing.user, s.outgoing.system = 0, 0
 				continue
 			}
 			syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(s.incoming[i]), 0)
 		}
+	}
+}
+
+// reap takes note of children that have ended. It returns true if there are none
+// left: then nothing is, for whoever is below the guard is a child of it, or has a
+// parent that is.
+//
+//go:norace
+//go:nosplit
+func reap(s *slot, child uintptr) (all bool) {
+	for {
+		var status uint32
+		pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&status)), unix.WNOHANG|unix.WALL, uintptr(unsafe.Pointer(&s.rusage)), 0, 0)
+		if errno == syscall.ECHILD {
+			return true
+		}
+		if pid == 0 || errno != 0 {
+			return false
+		}
+		if pid == child {
+			s.status, s.ended = status, true
+		}
+		s.outgoing.reaped++
+		s.used[0] += uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
+		s.used[1] += uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
+		s.outgoing.maxRSS = max(s.outgoing.maxRSS, uint64(s.rusage.Maxrss)<<10)
 	}
 }
 
@@ -411,21 +469,8 @@ func attend(s *slot, child uintptr) {
 func killAll(s *slot, child uintptr) {
 	for pass := 0; ; pass++ {
 		reaped := s.outgoing.reaped
-		for {
-			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.incoming)), unix.WNOHANG|unix.WALL, uintptr(unsafe.Pointer(&s.rusage)), 0, 0)
-			if errno == syscall.ECHILD {
-				return // whoever is below the guard is a child of it, or has a parent that is
-			}
-			if pid == 0 || errno != 0 {
-				break
-			}
-			if pid == child {
-				s.status = uint32(s.incoming[0]) | uint32(s.incoming[1])<<8 | uint32(s.incoming[2])<<16 | uint32(s.incoming[3])<<24
-			}
-			s.outgoing.reaped++
-			s.outgoing.user += uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
-			s.outgoing.system += uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
-			s.outgoing.maxRSS = max(s.outgoing.maxRSS, uint64(s.rusage.Maxrss)<<10)
+		if reap(s, child) {
+			return
 		}
 		if pass == passes {
 			s.outgoing.left = 1
@@ -460,8 +505,9 @@ func finish(s *slot, again bool) {
 		s.outgoing.again = 1
 	}
 	s.outgoing.status = s.status
-	s.before[0] += s.outgoing.user
-	s.before[1] += s.outgoing.system
+	s.outgoing.user, s.outgoing.system = s.used[0], s.used[1]
+	s.before[0] += s.used[0]
+	s.before[1] += s.used[1]
 	report(s, guardControl, Ended, 0, 0)
 }
 
