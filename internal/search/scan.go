@@ -48,6 +48,7 @@ type searcher struct {
 
 	dir     *workspace.Dir // that was opened last
 	dirPath string
+	held    []heldFile // that are still open
 }
 
 // openDir opens a directory, unless it is the one that was opened last.
@@ -97,6 +98,11 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 		return gone(err)
 	}
 	defer r.Close()
+	return s.listed(ctx, r, f.path, out)
+}
+
+// listed is visitListed for a file that is open.
+func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, out *output) error {
 	if s.buffer == nil {
 		s.buffer = make([]byte, firstBuffer)
 	}
@@ -118,7 +124,7 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 			}
 		}
 	}
-	return s.goOn(ctx, r, f.path, text, whole, out)
+	return s.goOn(ctx, r, path, text, whole, out)
 }
 
 // binary reports whether a file is known to be binary by how it begins.

@@ -307,6 +307,8 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 						mu.Unlock()
 					}
 				}
+				m.shared.opens.settle(s.held)
+				s.held = s.held[:0]
 			}
 		}
 		if len(outs) == 1 {
@@ -351,16 +353,24 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 	if err != nil {
 		return gone(err)
 	}
-	// Where the one block is the whole file, it does not matter which.
-	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
-	if one && s.maxSize == 0 {
-		return s.visitListed(ctx, d, target{path: f.path, name: f.name}, out)
-	}
-	r, stat, err := d.Open(f.name)
+	r, err := d.OpenListed(f.name)
 	if err != nil {
 		return gone(err)
 	}
-	defer r.Close()
+	if f.inode != nil && !m.unsure[f] {
+		s.held = append(s.held, heldFile{f.inode, r})
+	} else {
+		defer r.Close()
+	}
+	// Where the one block is the whole file, it does not matter which.
+	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
+	if one && s.maxSize == 0 {
+		return s.listed(ctx, r, f.path, out)
+	}
+	stat, err := r.Stat()
+	if err != nil || stat.Kind != workspace.Regular {
+		return gone(err)
+	}
 	if s.maxSize > 0 && stat.Size > s.maxSize {
 		return nil
 	}

@@ -1,0 +1,337 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/toolserver/toolserver/internal/search"
+)
+
+// hands are another process, which does something to a workspace step by step.
+type hands struct {
+	root, outside string
+	file          *os.File
+	mapped        []byte
+}
+
+func (h *hands) at(name string) string  { return filepath.Join(h.root, name) }
+func (h *hands) out(name string) string { return filepath.Join(h.outside, name) }
+
+func (h *hands) open(path string, flags int) (err error) {
+	h.file, err = os.OpenFile(path, flags, 0o644)
+	return err
+}
+
+// mapFile maps a file for writing, and closes it.
+func (h *hands) mapFile(path string) error {
+	if err := h.open(path, os.O_RDWR); err != nil {
+		return err
+	}
+	return h.mapOpen()
+}
+
+func (h *hands) mapOpen() (err error) {
+	h.mapped, err = unix.Mmap(int(h.file.Fd()), 0, 8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return errors.Join(err, h.file.Close())
+}
+
+// poke writes through the mapping.
+func (h *hands) poke(text string) func() error {
+	return func() error {
+		copy(h.mapped, text)
+		return nil
+	}
+}
+
+func (h *hands) unmap() error { return unix.Munmap(h.mapped) }
+
+// put writes to the open file.
+func (h *hands) put(text string) func() error {
+	return func() error {
+		_, err := h.file.WriteAt([]byte(text), 0)
+		return err
+	}
+}
+
+func (h *hands) close() error { return h.file.Close() }
+
+func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o644) }
+
+// rename2 is a rename with flags.
+func rename2(from, to string, flags uint) error {
+	return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+}
+
+// openMany opens two files in turn, more often than the kernel keeps events.
+func openMany(a, b string) error {
+	for range 10_000 {
+		for _, name := range []string{a, b} {
+			f, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			f.Close()
+		}
+	}
+	return nil
+}
+
+// A deed is done in steps. In between the workspace is searched from memory.
+type deed struct {
+	name  string
+	early func() error // done before the workspace is read into memory
+	steps []func() error
+}
+
+// deeds are the ways to change what a search of a workspace finds, which has
+// dir/f and dir/g with the text "needle0\n", rules that ignore "nothing", and a
+// file g of the same text in the directory outside.
+func (h *hands) deeds() []deed {
+	f, g, out := h.at("dir/f"), h.at("dir/g"), h.out("g")
+	do := func(steps ...func() error) []func() error { return steps }
+	together := func(steps ...func() error) func() error {
+		return func() error {
+			for _, s := range steps {
+				if err := s(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	write := func(path, text string) func() error { return func() error { return writeFile(path, text) } }
+	link := func(from, to string) func() error { return func() error { return os.Link(from, to) } }
+	rename := func(from, to string) func() error { return func() error { return os.Rename(from, to) } }
+	remove := func(path string) func() error { return func() error { return os.Remove(path) } }
+	mapFile := func(path string) func() error { return func() error { return h.mapFile(path) } }
+	open := func(path string, flags int) func() error { return func() error { return h.open(path, flags) } }
+	many := func() error { return openMany(f, g) }
+	return []deed{
+		{"a write", nil, do(write(f, "needle1\n"), write(f, "needle2\n"))},
+		{"writes to an open file", nil, do(open(f, os.O_RDWR), h.put("needle1"), h.put("needle2"), h.close)},
+		{"writes to a file that was open before", open(f, os.O_RDWR), do(h.put("needle1"), h.put("needle2"), h.close)},
+		{"cut", nil, do(func() error { return os.Truncate(f, 3) }, func() error { return os.Truncate(f, 0) })},
+		{"mode", nil, do(func() error { return os.Chmod(f, 0) }, func() error { return os.Chmod(f, 0o644) })},
+
+		{"a link outside", nil, do(link(f, h.out("l")), write(h.out("l"), "needle1\n"), write(h.out("l"), "needle2\n"), remove(h.out("l")), write(f, "needle3\n"))},
+		{"a link outside, at once", nil, do(together(link(f, h.out("l")), write(h.out("l"), "needle1\n")), write(h.out("l"), "needle2\n"))},
+		{"a link outside that is gone", nil, do(together(link(f, h.out("l")), write(h.out("l"), "needle1\n"), remove(h.out("l"))))},
+		{"a link outside that is gone, still open", nil, do(
+			together(link(f, h.out("l")), open(h.out("l"), os.O_RDWR), remove(h.out("l"))), h.put("needle1"), h.put("needle2"), h.close)},
+		{"a link outside, cut", nil, do(link(f, h.out("l")), func() error { return os.Truncate(h.out("l"), 3) })},
+		{"a link inside", nil, do(link(f, h.at("l")), write(h.at("l"), "needle1\n"), remove(h.at("l")), write(f, "needle2\n"))},
+		{"a link in a directory that is ignored", nil, do(link(f, h.at("nothing/l")), write(h.at("nothing/l"), "needle1\n"))},
+		{"a link that came and went", nil, do(together(link(f, h.at("l")), write(h.at("l"), "needle1\n"), rename(h.at("l"), h.out("l"))), write(h.out("l"), "needle2\n"))},
+		{"a link outside, with its times", nil, do(link(f, h.out("l")), func() error {
+			return unix.UtimesNanoAt(unix.AT_FDCWD, h.out("l"), []unix.Timespec{{Sec: 1e9}, {Sec: 1e9}}, 0)
+		})},
+
+		{"a mapping", nil, do(mapFile(f), h.poke("needle1"), h.poke("needle2"), h.poke("needle3"), h.unmap)},
+		{"a mapping, at once", nil, do(together(mapFile(f), h.poke("needle1")), h.poke("needle2"), together(h.poke("needle3"), h.unmap))},
+		{"a mapping that was there before", mapFile(f), do(h.poke("needle1"), h.poke("needle2"), h.unmap)},
+		{"a mapping that came and went", nil, do(together(mapFile(f), h.poke("needle1"), h.unmap))},
+		{"a mapping by a link that is gone", nil, do(together(link(f, h.out("l")), mapFile(h.out("l")), remove(h.out("l"))), h.poke("needle1"), h.poke("needle2"), h.unmap)},
+		{"a mapping of what takes its place", mapFile(out), do(h.poke("needle1"), rename(out, f), h.poke("needle2"), h.poke("needle3"), h.unmap)},
+		{"a mapping after it was replaced", nil, do(rename(out, f), mapFile(f), h.poke("needle2"), h.poke("needle3"), h.unmap)},
+		{"a mapping after it was renamed", nil, do(rename(f, h.at("dir/h")), mapFile(h.at("dir/h")), h.poke("needle2"), h.poke("needle3"), h.unmap)},
+		{"a mapping in a directory that comes", together(func() error { return os.Mkdir(h.out("d"), 0o755) }, write(h.out("d/f"), "needle0\n"), mapFile(h.out("d/f"))),
+			do(rename(h.out("d"), h.at("d")), h.poke("needle1"), h.poke("needle2"), h.unmap, mapFile(h.at("d/f")), h.poke("needle3"))},
+		{"a mapping in a directory that goes and comes", nil, do(mapFile(f),
+			together(rename(h.at("dir"), h.out("d")), h.poke("needle1"), rename(h.out("d"), h.at("dir"))), h.poke("needle2"), h.unmap)},
+		{"a mapping of a new file", nil, do(together(write(h.at("dir/h"), "needle0\n"), mapFile(h.at("dir/h"))), h.poke("needle1"), h.poke("needle2"), h.unmap)},
+		{"a mapping of a file without a name, which gets one", nil, do(func() error {
+			if err := h.open(h.at("dir"), os.O_RDWR|unix.O_TMPFILE); err != nil {
+				return err
+			}
+			if err := h.put("needle0\n")(); err != nil {
+				return err
+			}
+			if err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", h.file.Fd()), unix.AT_FDCWD, h.at("dir/h"), unix.AT_SYMLINK_FOLLOW); err != nil {
+				return err
+			}
+			return h.mapOpen()
+		}, h.poke("needle1"), h.poke("needle2"), h.unmap, mapFile(h.at("dir/h")), h.poke("needle3"))},
+		{"a mapping while many are opened", nil, do(together(many, mapFile(f), many, h.poke("needle1")), h.poke("needle2"), h.poke("needle3"), together(many, h.poke("needle4"), h.unmap))},
+		{"a link while many are opened", nil, do(together(link(f, h.out("l")), many), write(h.out("l"), "needle1\n"),
+			together(write(h.out("l"), "needle2\n"), many, remove(h.out("l"))), write(f, "needle3\n"))},
+		{"a link that came and went while many were opened", nil, do(together(link(f, h.out("l")), write(h.out("l"), "needle1\n"), remove(h.out("l")), many))},
+
+		{"rules that are mapped", nil, do(mapFile(h.at(".gitignore")), h.poke("dir/f\n#"), h.poke("dir/g\n#"), h.unmap)},
+		{"rules with a link outside", nil, do(link(h.at(".gitignore"), h.out("l")), write(h.out("l"), "dir/f\n"), write(h.out("l"), "dir/g\n"), remove(h.out("l")))},
+		{"rules with a link outside that is gone", nil, do(together(link(h.at(".gitignore"), h.out("l")), write(h.out("l"), "dir/f\n"), remove(h.out("l"))))},
+		{"rules that are mapped while many are opened", nil, do(together(mapFile(h.at(".gitignore")), many), h.poke("dir/f\n#"), h.poke("dir/g\n#"))},
+		{"rules that are new, and mapped", nil, do(together(write(h.at("dir/.ignore"), "#nothing\n"), mapFile(h.at("dir/.ignore"))), h.poke("f\n#"), h.poke("g\n#"), h.unmap)},
+
+		{"another way to the open file", nil, do(func() error {
+			if err := h.open(f, os.O_RDONLY); err != nil {
+				return err
+			}
+			return writeFile(fmt.Sprintf("/proc/self/fd/%d", h.file.Fd()), "needle1\n")
+		})},
+		{"copy_file_range", write(out, "needle1\n"), do(func() error {
+			return h.transfer(out, f, func(from, to int) error {
+				_, err := unix.CopyFileRange(from, nil, to, nil, 8, 0)
+				return err
+			})
+		}, h.close)},
+		{"sendfile", write(out, "needle1\n"), do(func() error {
+			return h.transfer(out, f, func(from, to int) error {
+				_, err := unix.Sendfile(to, from, nil, 8)
+				return err
+			})
+		}, h.close)},
+		{"a clone", write(out, "needle1\n"), do(func() error {
+			return h.transfer(out, f, func(from, to int) error {
+				if err := unix.IoctlFileClone(to, from); err != unix.EOPNOTSUPP {
+					return err
+				}
+				return nil // not on this file system
+			})
+		}, h.close)},
+		{"a hole", nil, do(open(f, os.O_RDWR), func() error {
+			return unix.Fallocate(int(h.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4)
+		}, h.put("needle2"), h.close)},
+		{"an exchange", write(out, "needle1\n"), do(func() error { return rename2(out, f, unix.RENAME_EXCHANGE) }, write(out, "needle2\n"), write(f, "needle3\n"))},
+		{"a link in its place", write(out, "needle1\n"), do(together(remove(f), func() error { return os.Symlink(out, f) }), together(remove(f), link(out, f)), write(out, "needle2\n"))},
+	}
+}
+
+// transfer copies from one file into another, which stays open.
+func (h *hands) transfer(from, to string, do func(from, to int) error) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if err := h.open(to, os.O_WRONLY); err != nil {
+		return err
+	}
+	return do(int(source.Fd()), int(h.file.Fd()))
+}
+
+// prepare makes the workspace that the deeds are about.
+func (h *hands) prepare() error {
+	return errors.Join(os.Mkdir(h.at("dir"), 0o755), os.Mkdir(h.at("nothing"), 0o755), os.Mkdir(h.outside, 0o755), writeFile(h.at("dir/f"), "needle0\n"),
+		writeFile(h.at("dir/g"), "needle0\n"), writeFile(h.at(".gitignore"), "nothing\n"), writeFile(h.out("g"), "needle0\n"))
+}
+
+// TestOthers changes a workspace from another process in every way there is,
+// and searches it from memory directly after each step.
+func TestOthers(t *testing.T) {
+	const number, rootOf = "TOOLSERVER_TEST_DEED", "TOOLSERVER_TEST_ROOT"
+	if name := os.Getenv(number); name != "" {
+		root := os.Getenv(rootOf)
+		h := &hands{root: root, outside: filepath.Join(filepath.Dir(root), "outside")}
+		list := h.deeds()
+		d := list[slices.IndexFunc(list, func(d deed) bool { return d.name == name })]
+		if d.early == nil {
+			d.early = func() error { return nil }
+		}
+		orders := bufio.NewReader(os.Stdin)
+		for _, step := range append([]func() error{d.early}, d.steps...) {
+			if _, err := orders.ReadString('\n'); err != nil {
+				return
+			}
+			fmt.Printf("done: %v\n", step())
+		}
+		_, _ = orders.ReadString('\n') // mappings end with the process
+		return
+	}
+	for _, d := range new(hands).deeds() {
+		for _, kept := range []int64{0, 1} { // the text is kept, or only the index
+			t.Run(fmt.Sprintf("%s, %d", d.name, kept), func(t *testing.T) {
+				x := newTree(t, 13)
+				h := &hands{root: x.root, outside: filepath.Join(filepath.Dir(x.root), "outside")}
+				if err := h.prepare(); err != nil {
+					t.Fatal(err)
+				}
+				other := exec.Command(os.Args[0], "-test.run=^TestOthers$")
+				other.Env = append(os.Environ(), number+"="+d.name, rootOf+"="+x.root)
+				orders, err := other.StdinPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				reports, err := other.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := other.Start(); err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewReader(reports)
+				step := func() {
+					t.Helper()
+					if _, err := io.WriteString(orders, "go\n"); err != nil {
+						t.Fatal(err)
+					}
+					if line, err := lines.ReadString('\n'); err != nil || line != "done: <nil>\n" {
+						t.Fatalf("%q, %v", line, err)
+					}
+				}
+				t.Cleanup(func() {
+					orders.Close()
+					if err := other.Wait(); err != nil {
+						t.Error(err)
+					}
+				})
+				step()
+				e := x.warmEngine(search.Config{MaxText: kept})
+				x.sameAsCold(e, "before")
+				for i := range d.steps {
+					step()
+					for range 2 {
+						x.sameAsCold(e, fmt.Sprint("step ", i+1))
+					}
+				}
+			})
+		}
+	}
+}
+
+// sameAsCold sees that what is answered from memory is what is in the files now.
+func (x *tree) sameAsCold(e *search.Engine, when string) {
+	x.t.Helper()
+	ask := func(e *search.Engine) (found []string, warm bool) {
+		for _, text := range []string{"needle", "[a-z]+[0-9]"} { // with an index and without one
+			sum, err := e.Grep(x.t.Context(), search.Pattern{Text: text}, search.Scope{}, search.Options{}, func(f search.File) bool {
+				for _, l := range f.Lines {
+					found = append(found, fmt.Sprintf("%s:%d: %q", f.Path, l.Number, l.Text))
+				}
+				return true
+			})
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			warm = sum.Warm
+		}
+		files, sum, err := e.Glob(x.t.Context(), search.Scope{}, search.ByTime)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		for _, f := range files {
+			found = append(found, fmt.Sprintf("%s at %d", f.Path, f.MTime))
+		}
+		return found, warm && sum.Warm
+	}
+	got, warm := ask(e)
+	cold, _ := ask(x.engine()) // later: it opens files, which might be what is told
+	if !warm {
+		x.t.Errorf("%s: the answer is not from memory", when)
+	}
+	if !slices.Equal(got, cold) {
+		x.t.Errorf("%s:\ngot  %s\nwant %s", when, strings.Join(got, "\n     "), strings.Join(cold, "\n     "))
+	}
+}
