@@ -46,7 +46,7 @@ const maxTick = 20 * time.Millisecond
 
 // load returns the text of a file, and whether it stays what it is until the
 // kernel tells of a change: not if somebody may be writing to it through a
-// mapping, or can write to it by another name.
+// mapping, or if it cannot be followed.
 func (m *memory) load(s *searcher, f *fileNode) (text []byte, stat workspace.Stat, sure bool) {
 	d, err := m.ws.OpenDir(f.dir.path)
 	if err != nil {
@@ -60,7 +60,7 @@ func (m *memory) load(s *searcher, f *fileNode) (text []byte, stat workspace.Sta
 	defer r.Close()
 	f.inode, sure = m.shared.opens.follow(r, follower{m: m, file: f}, f.inode)
 	stat, err = r.Stat()
-	if err != nil || !sure || stat.Kind != workspace.Regular || stat.Links > 1 || stat.Size > maxRemembered {
+	if err != nil || !sure || stat.Kind != workspace.Regular || stat.Size > maxRemembered {
 		return nil, stat, false
 	}
 	f.young = time.Now().UnixNano()-stat.CTime < int64(maxTick)

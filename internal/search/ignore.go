@@ -300,11 +300,7 @@ func readRules(d *workspace.Dir, name string, follow func(name string, r workspa
 		return "", true
 	}
 	defer r.Close()
-	if sure = follow == nil || follow(name, r); follow != nil {
-		s, err = r.Stat() // it may have got another name before it was followed
-		sure = sure && err == nil && s.Links == 1
-	}
-	if s.Size > maxRules {
+	if sure = follow == nil || follow(name, r); s.Size > maxRules {
 		return "", sure
 	}
 	text := make([]byte, 0, s.Size+512)

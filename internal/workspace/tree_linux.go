@@ -167,10 +167,10 @@ func (w *Watch) Add(d *Dir) (int32, error) {
 }
 
 // AddFile watches a file, by whatever name it is reached, and returns the number
-// by which is told that it was opened, that a writer has closed it, and that its
-// attributes have changed, such as how many names it has.
+// by which is told that it was opened, written to, closed by a writer, or that
+// its attributes have changed, such as how many names it has.
 func (w *Watch) AddFile(r Reader) (int32, error) {
-	return w.add(r.fd, unix.IN_OPEN|unix.IN_CLOSE_WRITE|unix.IN_ATTRIB)
+	return w.add(r.fd, unix.IN_OPEN|unix.IN_MODIFY|unix.IN_CLOSE_WRITE|unix.IN_ATTRIB)
 }
 
 func (w *Watch) add(fd int, mask uint32) (int32, error) {
