@@ -292,7 +292,7 @@ func (m *memory) leave(n *dirNode) {
 		m.lose(f)
 	}
 	for _, source := range n.sources {
-		m.shared.opens.unfollow(source, nil, n, m)
+		m.shared.opens.unfollow(source, nil, n)
 	}
 	for _, s := range n.dirs {
 		m.leave(s)
@@ -311,7 +311,7 @@ func (m *memory) lose(f *fileNode) {
 
 // unfollow ends that a file is told of.
 func (m *memory) unfollow(f *fileNode) {
-	m.shared.opens.unfollow(f.inode, f, nil, m)
+	m.shared.opens.unfollow(f.inode, f, nil)
 	f.inode = nil
 }
 
@@ -426,7 +426,6 @@ func (m *memory) hear() error {
 					m.dirtyDirs[f.dir] = true
 				}
 			}
-			delete(m.news.opened, n) // it is looked at when it is read
 		}
 		clear(set)
 	}

@@ -40,6 +40,8 @@ type follower struct {
 	file *fileNode
 	dir  *dirNode
 	name string // of the rules in the directory
+
+	queued bool // it is in what was heard for the memory
 }
 
 func (f *follower) path() string {
@@ -53,7 +55,7 @@ func (f *follower) path() string {
 // opens, and to whoever has that locked.
 type news struct {
 	missed  missed
-	opened  map[*inode]bool // perhaps by a writer
+	opened  []*inode        // perhaps by a writer; in order
 	changed map[*inode]bool // it has another number of names, or a writer less
 	written map[*inode]bool // it has a writer, who may write without a word
 }
@@ -74,7 +76,7 @@ func (o *opens) join(m *memory) error {
 		o.max = workspace.MaxWatches() / 2
 	}
 	o.users[m] = true
-	m.news = news{opened: make(map[*inode]bool), changed: make(map[*inode]bool), written: make(map[*inode]bool)}
+	m.news = news{changed: make(map[*inode]bool), written: make(map[*inode]bool)}
 	return nil
 }
 
@@ -105,20 +107,13 @@ func (o *opens) part(n *inode, who func(*follower) bool) {
 }
 
 // unfollow ends that a file or directory is told of an inode, which may be nil.
-func (o *opens) unfollow(n *inode, file *fileNode, dir *dirNode, m *memory) {
+func (o *opens) unfollow(n *inode, file *fileNode, dir *dirNode) {
 	if n == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.part(n, func(f *follower) bool { return f.file == file && f.dir == dir })
-	m.news.forget(n)
-}
-
-func (n *news) forget(i *inode) {
-	delete(n.opened, i)
-	delete(n.changed, i)
-	delete(n.written, i)
 }
 
 // follow makes a follower be told of an open file, instead of the inode it
@@ -157,7 +152,6 @@ func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, kn
 	}
 	if before != nil {
 		o.part(before, func(b *follower) bool { return b.file == f.file && b.dir == f.dir && b.name == f.name })
-		f.m.news.forget(before)
 	}
 	if err != nil || number == 0 {
 		return nil, false
@@ -191,10 +185,12 @@ func (o *opens) drain() {
 			n.opened = o.drained
 		}
 		for i := range n.followers {
-			if news := &n.followers[i].m.news; c.Opened {
-				news.opened[n] = true
-			} else {
-				news.changed[n] = true
+			f := &n.followers[i]
+			if !c.Opened {
+				f.m.news.changed[n] = true
+			} else if !f.queued {
+				f.queued = true
+				f.m.news.opened = append(f.m.news.opened, n)
 			}
 		}
 	})
@@ -208,12 +204,8 @@ func (o *opens) drain() {
 // clear takes note that an inode was found without a writer after everything
 // until at was heard.
 func (o *opens) clear(n *inode, at uint64) {
-	if n.opened > at {
-		return
-	}
-	n.opened = 0
-	for i := range n.followers {
-		delete(n.followers[i].m.news.opened, n)
+	if n.opened <= at {
+		n.opened = 0
 	}
 }
 
@@ -245,42 +237,40 @@ func (o *opens) settle(files []heldFile) {
 			continue
 		}
 		for k := range f.inode.followers {
-			f.inode.followers[k].m.news.hasWriter(f.inode)
+			f.inode.followers[k].m.news.written[f.inode] = true
 		}
 	}
 }
 
-// hasWriter takes note that an inode has a writer, or may have.
-func (n *news) hasWriter(i *inode) {
-	n.written[i] = true
-	delete(n.opened, i)
-}
-
-// suspects returns inodes that may have got a writer, up to a number of them:
-// those of rules, and of files if these matter as well.
+// suspects takes inodes that may have got a writer, up to a number of them: those
+// of rules, and of files if these matter as well. They must be looked at before
+// anything is answered.
 func (m *memory) suspects(files bool, limit int) (list []suspect) {
 	o := &m.shared.opens
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for n := range m.news.opened {
+	left := m.news.opened[:0]
+	for i, n := range m.news.opened {
 		if len(list) == limit {
+			left = append(left, m.news.opened[i:]...)
 			break
 		}
-		for i := range n.followers {
-			f := &n.followers[i]
-			if f.m != m {
-				continue
-			}
-			if f.file != nil && m.unsure[f.file] {
-				delete(m.news.opened, n) // it is read anyway
-				continue
-			}
-			if files || f.dir != nil {
-				list = append(list, suspect{n, f.path()})
-				break
-			}
+		k := slices.IndexFunc(n.followers, func(f follower) bool { return f.m == m && f.queued })
+		if k < 0 {
+			continue
+		}
+		f := &n.followers[k]
+		switch {
+		case n.opened == 0 || f.file != nil && m.unsure[f.file]: // it was looked at; or is read anyway
+			f.queued = false
+		case files || f.file == nil:
+			f.queued = false
+			list = append(list, suspect{n, f.path()})
+		default:
+			left = append(left, n)
 		}
 	}
+	m.news.opened = left
 	return list
 }
 
@@ -298,7 +288,7 @@ func (m *memory) lookAt(list []suspect) {
 		r, err := m.top.OpenBelow(s.path)
 		if err != nil {
 			o.mu.Lock()
-			m.news.hasWriter(s.inode)
+			m.news.written[s.inode] = true
 			o.mu.Unlock()
 			continue
 		}
@@ -326,7 +316,11 @@ func (m *memory) lookAtSome(ctx context.Context) int {
 
 // lookAtAll is lookAt with as many workers as there are.
 func (m *memory) lookAtAll(ctx context.Context, list []suspect) error {
-	return inChunks(ctx, list, m.lookAt)
+	err := inChunks(ctx, list, m.lookAt)
+	if err != nil { // some are not looked at
+		m.shared.opens.miss(m, missed{true, true})
+	}
+	return err
 }
 
 // inChunks does something to a list in parts, several at once.
@@ -348,7 +342,9 @@ func inChunks[T any](ctx context.Context, list []T, do func(part []T)) error {
 // have changed or have a writer. What has is told by the next hear.
 func (m *memory) lookAtEverything(ctx context.Context) error {
 	o := &m.shared.opens
-	o.setMissed(m, false)
+	o.mu.Lock()
+	m.news.missed.files = false
+	o.mu.Unlock()
 	err := inChunks(ctx, m.order, func(part []*fileNode) {
 		held := make([]heldFile, 0, len(part))
 		var changed []*inode
@@ -374,14 +370,15 @@ func (m *memory) lookAtEverything(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		o.setMissed(m, true)
+		o.miss(m, missed{files: true})
 	}
 	return err
 }
 
-// setMissed says whether anything may have happened to the files of a memory.
-func (o *opens) setMissed(m *memory, files bool) {
+// miss takes note that anything may have happened to files of a memory.
+func (o *opens) miss(m *memory, what missed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	m.news.missed.files = files
+	m.news.missed.files = m.news.missed.files || what.files
+	m.news.missed.rules = m.news.missed.rules || what.rules
 }

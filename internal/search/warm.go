@@ -295,6 +295,7 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 			}
 			s := searchers[i]
 			defer s.closeDir()
+			defer s.settleHeld(m)
 			for !halt.Load() {
 				k := int(next.Add(1)) - 1
 				if k >= len(outs) {
@@ -307,8 +308,9 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 						mu.Unlock()
 					}
 				}
-				m.shared.opens.settle(s.held)
-				s.held = s.held[:0]
+				if len(s.held) >= chunk {
+					s.settleHeld(m)
+				}
 			}
 		}
 		if len(outs) == 1 {
@@ -340,6 +342,12 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// settleHeld looks whether the files that were read have writers.
+func (s *searcher) settleHeld(m *memory) {
+	m.shared.opens.settle(s.held)
+	s.held = s.held[:0]
 }
 
 // searchFile searches a file, in memory if its text is there.
