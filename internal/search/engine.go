@@ -35,7 +35,10 @@ const warmAfter = 2
 const (
 	// attention is how long after a search files that others open are looked at
 	// without waiting for the next one.
-	attention = 2 * time.Second
+	attention = 30 * time.Second
+
+	// maxLooks is how often, in the mean, a file is looked at for that.
+	maxLooks = 8
 
 	// soon and late are how long it takes to look at them, when many are opened and
 	// when none are.
@@ -245,7 +248,7 @@ func (e *Engine) again() {
 func (e *Engine) tidy(changed bool, files int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.until, e.looks = time.Now().Add(attention), 2*files
+	e.until, e.looks = time.Now().Add(attention), maxLooks*files
 	if !e.attentive && !e.closed {
 		e.attentive = true
 		e.tasks.Go(e.attend)
@@ -257,8 +260,8 @@ func (e *Engine) tidy(changed bool, files int) {
 }
 
 // attend looks for a while at files that others open, so that the next search
-// need not. It does not look at more than twice as many as there are: to look is
-// to open, and somebody else may do the same for that reason.
+// need not. That has a limit: to look is to open, and another server may look for
+// that reason, which opens again.
 func (e *Engine) attend() {
 	for pause := late; ; {
 		select {
@@ -287,8 +290,10 @@ func (e *Engine) attend() {
 
 // lookAtSome looks at some of the files that were opened, and returns how many.
 func (e *Engine) lookAtSome() int {
-	e.known.RLock()
-	defer e.known.RUnlock()
+	if !e.known.TryLock() {
+		return 0 // a search looks at what it opens itself
+	}
+	defer e.known.Unlock()
 	if e.memory == nil {
 		return 0
 	}

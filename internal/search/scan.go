@@ -46,27 +46,8 @@ type searcher struct {
 	decoded []byte
 	counts  Summary
 
-	dir     *workspace.Dir // that was opened last
-	dirPath string
-	held    []heldFile // that are still open
-}
-
-// openDir opens a directory, unless it is the one that was opened last.
-func (s *searcher) openDir(ws *workspace.Workspace, path string) (*workspace.Dir, error) {
-	if s.dir != nil && s.dirPath == path {
-		return s.dir, nil
-	}
-	s.closeDir()
-	d, err := ws.OpenDir(path)
-	s.dir, s.dirPath = d, path
-	return d, err
-}
-
-func (s *searcher) closeDir() {
-	if s.dir != nil {
-		s.dir.Close()
-		s.dir = nil
-	}
+	held  []heldFile // that are still open
+	found output     // in the files that are being searched
 }
 
 func newSearcher(q *query, o Options, halted func() bool) *searcher {

@@ -283,7 +283,11 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 	var mu sync.Mutex
 	found := problems{sum.Problems, sum.Problem}
 	enough := newLimit(o, func(File) bool { return true })
-	for size := 4 * group; len(list) > 0; size *= 4 {
+	size := len(list)
+	if o.Limit > 0 { // the first may be enough
+		size = 4 * group
+	}
+	for ; len(list) > 0; size *= 4 {
 		wave := list[:min(len(list), size)]
 		list = list[len(wave):]
 		outs := make([]output, (len(wave)+group-1)/group)
@@ -294,20 +298,21 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 				searchers[i].maxSize, searchers[i].exclude = c.MaxSize, c.Exclude
 			}
 			s := searchers[i]
-			defer s.closeDir()
 			defer s.settleHeld(m)
 			for !halt.Load() {
 				k := int(next.Add(1)) - 1
 				if k >= len(outs) {
 					return
 				}
+				s.found.reset()
 				for _, x := range wave[k*group : min(len(wave), (k+1)*group)] {
-					if err := m.searchFile(ctx, s, x, &outs[k]); err != nil && ctx.Err() == nil && !c.excluded(x.file.path) {
+					if err := m.searchFile(ctx, s, x, &s.found); err != nil && ctx.Err() == nil && !c.excluded(x.file.path) {
 						mu.Lock()
 						found.add(x.file.path, err)
 						mu.Unlock()
 					}
 				}
+				outs[k] = s.found.clone()
 				if len(s.held) >= chunk {
 					s.settleHeld(m)
 				}
@@ -357,11 +362,7 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 		s.utf8(f.text, f.path, x.spans, true, out)
 		return nil
 	}
-	d, err := s.openDir(m.ws, f.dir.path)
-	if err != nil {
-		return gone(err)
-	}
-	r, err := d.OpenListed(f.name)
+	r, err := m.top.OpenBelow(f.path)
 	if err != nil {
 		return gone(err)
 	}
