@@ -21,7 +21,7 @@ type opens struct {
 	watch   *workspace.Watch // nil while there are no users
 	users   map[*memory]bool
 	inodes  map[int32]*inode
-	max     int    // how many there may be
+	max     int    // how many there may be; 0 before that is known
 	drained uint64 // counts how often everything until then was heard
 }
 
@@ -73,7 +73,9 @@ func (o *opens) join(m *memory) error {
 			return err
 		}
 		o.watch, o.users, o.inodes = watch, make(map[*memory]bool), make(map[int32]*inode)
-		o.max = workspace.MaxWatches() / 2
+		if o.max == 0 {
+			o.max = workspace.MaxWatches() / 2
+		}
 	}
 	o.users[m] = true
 	m.news = news{changed: make(map[*inode]bool), written: make(map[*inode]bool)}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // hands are another process, which does something to a workspace step by step.
@@ -354,4 +355,68 @@ func (x *tree) findAll(e *search.Engine) (found []string, warm bool) {
 	}
 	slices.Sort(names) // their times differ from tree to tree
 	return append(found, names...), warm && sum.Warm
+}
+
+// TestFollowed changes files through links and mappings where fewer can be
+// followed than there are, and where two workspaces of a pool are one directory.
+func TestFollowed(t *testing.T) {
+	few := func(x *tree) []*search.Engine {
+		e := search.New(x.ws, search.Config{})
+		t.Cleanup(e.Close)
+		e.LimitFollowed(5)
+		return []*search.Engine{e}
+	}
+	two := func(x *tree) []*search.Engine {
+		pool := search.NewPool(search.Config{})
+		again, err := workspace.Open(x.root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { again.Close() })
+		return []*search.Engine{pool.Engine(x.ws), pool.Engine(again)}
+	}
+	for name, engines := range map[string]func(*tree) []*search.Engine{"few": few, "two": two} {
+		t.Run(name, func(t *testing.T) {
+			x := newTree(t, 14)
+			for i := range 10 {
+				x.write(fmt.Sprint("f", i), "needle 0\n")
+			}
+			list := engines(x)
+			for _, e := range list {
+				if err := e.Warm(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check := func(text string, want int) {
+				t.Helper()
+				for range 2 {
+					for _, e := range list {
+						if got := answer(t, e, question{pattern: search.Pattern{Text: text}}); len(got) != want || !isWarm(t, e) {
+							t.Errorf("%s: %q, want %d; from memory: %t", text, got, want, isWarm(t, e))
+						}
+					}
+				}
+			}
+			check("needle 0", 10)
+			for i := range 10 {
+				at := filepath.Join(x.root, fmt.Sprint("f", i))
+				if err := x.mapFile(at); err != nil {
+					t.Fatal(err)
+				}
+				if i%2 == 0 { // some are looked at before, some are not
+					check("needle 0", 10-i)
+				}
+				x.maps[len(x.maps)-1][7] = '1'
+				check("needle 0", 9-i)
+				check("needle 1", i+1)
+			}
+			for i := range 10 {
+				outside := filepath.Join(filepath.Dir(x.root), fmt.Sprint("l", i))
+				if err := errors.Join(os.Link(filepath.Join(x.root, fmt.Sprint("f", i)), outside), writeFile(outside, "needle 2\n")); err != nil {
+					t.Fatal(err)
+				}
+				check("needle 2", i+1)
+			}
+		})
+	}
 }
