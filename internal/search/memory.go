@@ -160,7 +160,7 @@ func (m *memory) enter(ctx context.Context, n *dirNode) error {
 	}
 	defer d.Close()
 	stat, err := d.Stat()
-	if err != nil || stat.Dev != m.dev && !d.Local() {
+	if err != nil || stat.Dev != m.dev && !d.Watchable() {
 		return errCold
 	}
 	m.dev = stat.Dev

@@ -99,11 +99,23 @@ var localSystems = map[int64]bool{
 }
 
 // Local reports whether the directory is on a file system where every change is
-// made by this kernel, which then can tell of it.
-func (d *Dir) Local() bool {
+// made by this kernel.
+func (d *Dir) Local() bool { return localSystems[d.system()] }
+
+// Watchable reports whether a [Watch] and [Reader.Unwritten] know of everything
+// that can change a file there. In an overlay they do not: a mapping is one of the
+// file below, and nobody has that of the overlay open.
+func (d *Dir) Watchable() bool {
+	system := d.system()
+	return localSystems[system] && system != unix.OVERLAYFS_SUPER_MAGIC
+}
+
+func (d *Dir) system() int64 {
 	var s unix.Statfs_t
-	err := retry(func() error { return unix.Fstatfs(d.fd, &s) })
-	return err == nil && localSystems[int64(s.Type)]
+	if err := retry(func() error { return unix.Fstatfs(d.fd, &s) }); err != nil {
+		return 0
+	}
+	return int64(s.Type)
 }
 
 // Unwritten reports whether nobody has the file open for writing. Where that

@@ -51,8 +51,11 @@ func statOf(s *unix.Stat_t) Stat {
 }
 
 // Local reports whether the directory is on a file system where every change is
-// made by this kernel, which then can tell of it. Here it cannot.
+// made by this kernel. Here that is not known.
 func (d *Dir) Local() bool { return false }
+
+// Watchable reports whether changes are told. Here they are not.
+func (d *Dir) Watchable() bool { return false }
 
 // Unwritten reports whether nobody has the file open for writing. Where that
 // cannot be told, it says false.
