@@ -76,7 +76,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one.
 	@command -v runc >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends runc; }
-	TOOLSERVER_POD=1 go test -timeout 5m -count 1 -v -run 'TestPod$$' ./internal/sandbox
+	TOOLSERVER_POD=1 go test -timeout 10m -count 1 -v -p 1 -run 'TestPod$$' ./internal/sandbox ./internal/tools/shell
 
 FUZZTIME ?= 2m
 .PHONY: fuzz

@@ -168,6 +168,10 @@ type commandLimits struct {
 	SessionCPU       time.Duration `yaml:"session_cpu"`
 	ServerMemory     size          `yaml:"server_memory"`
 	ServerProcesses  int           `yaml:"server_processes"`
+
+	SessionFiles  int  `yaml:"session_files"`
+	ReservedFiles int  `yaml:"reserved_files"`
+	ReservedSpace size `yaml:"reserved_space"`
 }
 
 type searchConfig struct {
@@ -246,6 +250,10 @@ func defaultConfig() *config {
 
 				SessionMemory:    8 << 30,
 				SessionProcesses: 1024,
+
+				SessionFiles:  1_000_000,
+				ReservedFiles: 20_000,
+				ReservedSpace: 256 << 20,
 			},
 			Kept: keptConfig{
 				Output:      1 << 20,

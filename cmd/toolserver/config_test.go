@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,8 +18,10 @@ import (
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 const example = "../../deploy/toolserver.yaml"
@@ -277,6 +280,39 @@ func TestGoodConfigurations(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestSearchInMemory proves what max_text says: at 0 every search reads the files.
+func TestSearchInMemory(t *testing.T) {
+	for text, warm := range map[string]bool{"0": false, "1": true, "1MiB": true} {
+		c, err := load(t, "--config", writeFile(t, "c.yaml", "search: {max_text: "+text+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		ws, err := workspace.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		e := search.New(ws, c.Search.engines())
+		defer e.Close()
+		for i := range 3 {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			found, sum, err := e.Glob(t.Context(), search.Scope{}, search.ByName)
+			if err != nil || len(found) != i+1 || sum.Warm != warm {
+				t.Errorf("max_text %s: %d files, from memory: %t, %v", text, len(found), sum.Warm, err)
+			}
+		}
+		if _, kept, _ := e.Memory(); kept > int64(c.Search.MaxText) {
+			t.Errorf("max_text %s: %d bytes are kept", text, kept)
+		}
 	}
 }
 

@@ -310,6 +310,9 @@ func (c *config) validateSandbox(fault faultFunc) {
 	within(fault, "sandbox.limits.session_cpu", l.SessionCPU, 0, 365*day)
 	within(fault, "sandbox.limits.server_memory", l.ServerMemory, 0, 1<<50)
 	within(fault, "sandbox.limits.server_processes", l.ServerProcesses, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_files", l.SessionFiles, 0, 1<<40)
+	within(fault, "sandbox.limits.reserved_files", l.ReservedFiles, 0, 1<<40)
+	within(fault, "sandbox.limits.reserved_space", l.ReservedSpace, 0, 1<<50)
 }
 
 func (c *sandboxConfig) validateRepl(fault faultFunc) {

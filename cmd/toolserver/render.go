@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/output"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -77,9 +78,12 @@ type textView struct {
 	bar            *bar      // nil where there is no terminal
 	lastProgress   time.Time // shown as a line
 	waiting        int       // approvals without an answer
-	wrote          bool      // output was shown
+	begin          []byte    // of the output that was shown
 	asks           bool      // somebody else shows what waits
 }
+
+// maxBegin is how much of an output is enough to know it by.
+const maxBegin = 256
 
 func (v *textView) show(event *pb.Event) error {
 	switch kind := event.GetKind().(type) {
@@ -90,12 +94,13 @@ func (v *textView) show(event *pb.Event) error {
 	case *pb.Event_Progress:
 		v.progress(kind.Progress, event.GetTime().AsTime())
 	case *pb.Event_Output:
-		v.wrote = true
+		data := kind.Output.GetData()
+		v.begin = append(v.begin, data[:min(len(data), maxBegin-len(v.begin))]...)
 		to := v.stdout
 		if kind.Output.GetStream() == pb.OutputStream_OUTPUT_STREAM_STDERR {
 			to = v.stderr
 		}
-		return v.write(to, kind.Output.GetData())
+		return v.write(to, data)
 	case *pb.Event_ApprovalRequested:
 		v.waiting++
 		v.close()
@@ -184,12 +189,16 @@ func (v *textView) finished(f *pb.Finished) error {
 		v.stdout.endLine() // of output that did not
 	}
 	failure := f.GetFailure().GetMessage()
+	shown := len(v.begin) == 0
 	for _, content := range f.GetContent() {
 		if text, ok := content.GetKind().(*pb.Content_Text); ok && failure != "" && text.Text == failure {
 			continue // comes last, with the outcome
 		}
-		if content.GetText() != "" && v.wrote && f.GetExit() != nil {
-			continue // what the program wrote, as it was shown
+		if text := content.GetText(); text != "" && !shown {
+			shown = true
+			if f.GetExit() != nil || strings.HasPrefix(text, strings.TrimSuffix(output.Clean(v.begin), "\n")) {
+				continue // what the program wrote, as it was shown
+			}
 		}
 		if err := v.content(content); err != nil {
 			return err

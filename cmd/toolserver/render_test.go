@@ -48,6 +48,18 @@ func TestPlainView(t *testing.T) {
 			events: []*pb.Event{wrote(stdout, "half"), finished(&pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("result")}})},
 			out:    "half\nresult\n",
 		},
+		"output is not shown again": {
+			events: []*pb.Event{wrote(stdout, "\x1b[1mout\x1b[m\n"), wrote(stderr, "err\n"), finished(&pb.Finished{
+				Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("out\nerr\n"), text("=> 3")},
+			})},
+			out: "\x1b[1mout\x1b[m\n=> 3\n", err: "err\n",
+		},
+		"nor is that of a command": {
+			events: []*pb.Event{wrote(stdout, "out\n"), finished(&pb.Finished{
+				Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("cut"), text("a remark")}, Exit: &pb.ExitStatus{},
+			})},
+			out: "out\na remark\n",
+		},
 		"progress is a line a second": {
 			events: []*pb.Event{
 				progress(1, &pb.Progress{Message: "copying", Done: 512, Total: 2048, Unit: "bytes"}),

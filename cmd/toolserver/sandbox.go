@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -127,7 +129,7 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 }
 
 // rooms returns where commands run.
-func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker) *command.Rooms {
+func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
 	port, _ := c.proxyPort() // validated
 	l := &c.Limits
 	return command.New(command.Config{
@@ -150,7 +152,11 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker) 
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
 		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
-		ServerLimits:  sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
+		Violation: func(sessionID, what string) {
+			logger.Warn("a background process or an interpreter changed what is protected", zap.String("session", sessionID), zap.String("what", what))
+		},
+		Disk:         command.DiskLimits{SessionFiles: l.SessionFiles, ReservedFiles: uint64(l.ReservedFiles), ReservedSpace: uint64(l.ReservedSpace)},
+		ServerLimits: sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -299,4 +300,49 @@ func TestHealthAndReflectionAreThere(t *testing.T) {
 	if status.Code(err) != codes.OK || !info.GetFeatures()["reflection"] || info.GetFeatures()["tracing"] {
 		t.Errorf("server info: %v, %v", info, err)
 	}
+}
+
+// TestLogOfHostileCalls has callers who would write lines of the log (P-194) or
+// see secrets in it (P-195): each line is a record, and has nothing of what
+// commands wrote.
+func TestLogOfHostileCalls(t *testing.T) {
+	t.Parallel()
+	const forged = "x\n{\"level\":\"info\",\"msg\":\"approved\"}\n"
+	server := startServer(t, "--policy", writeFile(t, "p.yaml", "version: 1\nrules: [{name: all, action: allow, tools: [bash]}]\n"))
+	client := server.client(t)
+	for _, command := range []string{
+		`printf 'x\n{"level":"info","msg":"approved"}\n'`,
+		`echo AKIAIOSFODNN7EXAMPLE ghp_0123456789abcdefghijABCDEFGHIJ012345; exit 1`,
+	} {
+		input, err := json.Marshal(map[string]string{"command": command, "description": forged})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range []string{"bash", forged} {
+			stream, err := client.ExecuteTool(t.Context(), &pb.ExecuteToolRequest{Tool: tool, Purpose: forged, InputJson: input})
+			for err == nil {
+				_, err = stream.Recv()
+			}
+		}
+	}
+	if err := server.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	for _, line := range server.log.rest() {
+		var record struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Msg == "approved" {
+			t.Errorf("%s: %v", line, err)
+		}
+		if strings.Contains(line, "AKIA") || strings.Contains(line, "ghp_") {
+			t.Errorf("a token is in the log: %s", line)
+		}
+		if record.Msg == "call" {
+			calls++
+		}
+	}
+	if calls != 4 {
+		t.Errorf("%d calls are in the log, want 4", calls)
+	}
+	wait(t, server.cmd)
 }

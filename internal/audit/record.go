@@ -52,7 +52,7 @@ type Record struct {
 	From    string `json:"from,omitempty"`
 	Comment string `json:"comment,omitempty"`
 
-	// Outcome is how the call ended, DurationMs how long the step took: the run,
+	// Outcome is how the call ended, with the code of a failure as Reason; DurationMs how long the step took: the run,
 	// or the wait for an answer.
 	Outcome    string  `json:"outcome,omitempty"`
 	DurationMs float64 `json:"duration_ms,omitempty"`

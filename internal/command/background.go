@@ -196,13 +196,17 @@ type State struct {
 	Outcome Outcome // once it does not run
 	Failed  error   // why it never ran
 	Output  uint64  // bytes written so far
+
+	// Violations is what it, or something beside it, changed of what is protected.
+	Violations []string
 }
 
 // State returns how the process stands.
 func (b *Background) State() State {
+	violations := b.x.room.patrol.all(b.x)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state := State{Running: !b.ended, Output: b.kept.end}
+	state := State{Running: !b.ended, Output: b.kept.end, Violations: violations}
 	if b.ended {
 		outcome, err := b.x.Wait()
 		state.Outcome = outcome
@@ -217,6 +221,8 @@ func (b *Background) State() State {
 func (s State) String() string {
 	exit := s.Outcome.Exit
 	switch {
+	case s.Running && len(s.Violations) > 0:
+		return "is running. " + strings.TrimSuffix(violation(s.Violations, true), ".")
 	case s.Running:
 		return "is running"
 	case s.Failed != nil:
@@ -225,12 +231,12 @@ func (s State) String() string {
 		return fmt.Sprintf("ended with exit status %d", exit.Code)
 	case exit.Signal != "":
 		return "was ended by signal " + exit.Signal
-	case exit.Reason == tools.TimedOut:
+	case exit.Reason == tools.TimedOut && exit.Message == "":
 		return "was ended: its time was over"
 	case exit.Reason == tools.Cancelled:
 		return "was killed, with everything it had started"
 	}
-	return "was ended. " + exit.Message
+	return strings.TrimSuffix(strings.TrimPrefix(exit.Message, "The command "), ".")
 }
 
 // Ran returns how long the process has run.

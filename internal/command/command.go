@@ -10,15 +10,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -39,6 +40,10 @@ type Command struct {
 
 	// ReadOnly takes from the command the right to write to the workspace.
 	ReadOnly bool
+
+	// Deletes says that the command does nothing but delete, so that it may run
+	// where there are too many files.
+	Deletes bool
 
 	// Limits replaces those of the room where they are narrower.
 	Limits sandbox.Limits
@@ -90,7 +95,13 @@ type Running struct {
 	bytes  int64
 	quiet  *time.Timer
 
-	before  watch // what the sentry saw
+	before watch // what the sentry saw
+
+	// Of a command that is part of no call, guarded by the patrol.
+	seen       map[string]bool // see restorer
+	violations []string
+	toldOf     int
+
 	cause   atomic.Pointer[error]
 	done    chan struct{}
 	outcome Outcome // once done
@@ -99,7 +110,7 @@ type Running struct {
 
 // Start starts a command. Its output goes to take until it has ended.
 func (r *Room) Start(c Command, take Taker) (*Running, error) {
-	leave, err := r.enter(c.lasting)
+	leave, err := r.enter(c)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +118,7 @@ func (r *Room) Start(c Command, take Taker) (*Running, error) {
 	x.before = r.note(c)
 	outputs, err := x.start()
 	if err != nil {
+		r.unnote(c)
 		leave()
 		return nil, err
 	}
@@ -119,7 +131,14 @@ func (r *Room) note(c Command) watch {
 	if c.ReadOnly {
 		return watch{}
 	}
-	return r.sentry.look(*r.protection.Load())
+	return r.patrol.before(r, !c.lasting)
+}
+
+// unnote is for what was noted and not started.
+func (r *Room) unnote(c Command) {
+	if !c.ReadOnly && !c.lasting {
+		r.patrol.never()
+	}
 }
 
 func newRunning(r *Room, c Command) *Running {
@@ -131,6 +150,10 @@ func (x *Running) run(outputs []outlet, take Taker, leave func()) {
 	x.take, x.begun = take, time.Now()
 	if x.command.Quiet > 0 {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
+	}
+	x.room.rooms.disk.begins(x)
+	if x.command.lasting && !x.command.ReadOnly {
+		x.room.patrol.watch(x)
 	}
 	go x.attend(outputs, leave)
 }
@@ -217,10 +240,12 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	defer close(x.done)
 	defer leave() // before, so that who waited for the end can start another
 	var reading sync.WaitGroup
-	for _, o := range outputs {
-		reading.Go(func() { x.copy(o) })
+	lives := x.lives(outputs)
+	for i, o := range outputs {
+		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
+	x.room.rooms.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the
 	// kernel could not kill holds the other end open.
 	for _, o := range outputs {
@@ -241,8 +266,21 @@ func (x *Running) attend(outputs []outlet, leave func()) {
 	if x.command.ReadOnly {
 		return
 	}
-	if undone := x.room.sentry.check(x.before, x.command.lasting); len(undone) > 0 {
-		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone)}
+	x.lookAfter()
+}
+
+// lookAfter has the sentry look after a command that may have written.
+func (x *Running) lookAfter() {
+	p := x.room.patrol
+	var undone []string
+	beside := true
+	if x.command.lasting {
+		undone = p.ended(x)
+	} else {
+		undone, beside = p.after(x.room, &x.before)
+	}
+	if len(undone) > 0 {
+		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone, beside)}
 	}
 }
 
@@ -251,9 +289,20 @@ const bufferSize = 64_000 // what fills events of 32,000 bytes
 // buffers are what output is read into.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
+// lives returns what masks each of the outputs.
+func (x *Running) lives(outputs []outlet) []*output.Live {
+	lives := make([]*output.Live, len(outputs))
+	for i, o := range outputs {
+		lives[i] = x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
+	}
+	if len(lives) == 2 {
+		lives[0].Beside(lives[1])
+	}
+	return lives
+}
+
 // copy gives away what a command writes, as soon as it is there.
-func (x *Running) copy(o outlet) {
-	live := x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
+func (x *Running) copy(o outlet, live *output.Live) {
 	for total, wide := 0, false; ; {
 		buffer, n := readPooled(o.file)
 		if n == 0 {
@@ -401,9 +450,14 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 	case sandbox.Killed:
 		exit.Reason = tools.Cancelled
 		if cause := x.cause.Load(); cause != nil {
+			why, tooMuch := errors.AsType[*full](*cause)
 			switch {
-			case errors.Is(*cause, context.DeadlineExceeded), errors.Is(*cause, errQuiet):
+			case tooMuch:
+				exit.Reason, exit.Message = tools.DiskLimit, "The command was ended: "+why.text
+			case errors.Is(*cause, context.DeadlineExceeded):
 				exit.Reason = tools.TimedOut
+			case errors.Is(*cause, errQuiet):
+				exit.Reason, exit.Message = tools.TimedOut, fmt.Sprintf("The command was ended: it had written nothing for %s.", x.command.Quiet)
 			case errors.Is(*cause, errOutputLimit):
 				exit.Reason, exit.Message = tools.OutputLimit, x.room.rooms.config.outputMessage(x.maxOutput())
 			}
@@ -422,12 +476,6 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 		exit.Reason, exit.Message = tools.Signaled, "The command was lost: something outside the server killed its guard."
 	}
 	return exit
-}
-
-// violation says what a sentry had to undo.
-func violation(undone []string) string {
-	return "The command changed what is protected, or what other programs run by themselves, which no command may: " + strings.Join(undone, "; ") +
-		". The rest of what it did stays. Go on without changing these, without hooks and without changes to the configuration of git, or have the user make them."
 }
 
 func usageOf(end sandbox.End) tools.Usage {

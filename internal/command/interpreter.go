@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -136,6 +137,7 @@ type interpreter struct {
 type slot struct {
 	held chan struct{}
 	it   *interpreter
+	lost string // how the last one ended between two calls, until that is told
 }
 
 func (s *slot) acquire(ctx context.Context) error {
@@ -201,6 +203,7 @@ func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code str
 	defer s.release()
 	if restart {
 		s.stop(context.Canceled)
+		s.lost = ""
 	}
 	started, err := r.ensure(ctx, s, l)
 	if err != nil {
@@ -209,8 +212,21 @@ func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code str
 	it := s.it
 	it.expiry.Stop()
 	e := newEvaluation(r, env, l, out)
+	before := r.patrol.before(r, true)
+	undone := r.patrol.told(it.x)
 	result, err := it.evaluate(ctx, e, code)
+	did, beside := r.patrol.after(r, &before)
+	if undone = append(undone, did...); len(undone) > 0 {
+		err = tools.Failf(failureCodes[tools.SandboxViolation], "%s", violation(undone, beside))
+	}
+	if s.lost != "" {
+		result.Content = append(result.Content, tools.Text("(This is a new interpreter, and what was defined before is lost: the last one "+s.lost+".)"))
+		s.lost = ""
+	}
 	if it.ended() {
+		if e.complete() { // otherwise the result says it
+			s.lost = it.end()
+		}
 		s.stop(context.Canceled)
 	} else {
 		it.expiry.Reset(r.rooms.config.Kept.Idle)
@@ -231,6 +247,7 @@ type evaluationDetails struct {
 // ensure has an interpreter in the slot, and reports whether it was started.
 func (r *Room) ensure(ctx context.Context, s *slot, l Language) (started bool, err error) {
 	if s.it != nil && s.it.ended() {
+		s.lost = s.it.end()
 		s.stop(nil)
 	}
 	if s.it != nil {
@@ -248,6 +265,7 @@ func (r *Room) ensure(ctx context.Context, s *slot, l Language) (started bool, e
 		case s.held <- struct{}{}:
 			if s.it == it {
 				s.stop(errIdle)
+				s.lost = fmt.Sprintf("was ended because nobody used it for %s", r.rooms.config.Kept.Idle)
 			}
 			s.release()
 		default: // it is used
@@ -362,12 +380,16 @@ func (it *interpreter) interrupt(ctx context.Context, e *evaluation) string {
 
 // lost says that, and why, the interpreter has ended by itself.
 func (it *interpreter) lost() error {
-	outcome, err := it.x.Wait()
-	if err != nil {
+	if _, err := it.x.Wait(); err != nil {
 		return notExecuted(it.x.command, err)
 	}
-	state := State{Outcome: outcome}
-	return tools.Failf("interpreter_ended", "The interpreter %s, so what was defined is lost. The next call begins with a new one.", strings.TrimSuffix(state.String(), "."))
+	return tools.Failf("interpreter_ended", "The interpreter %s. What was defined is lost; the next call begins with a new one.", it.end())
+}
+
+// end says how the interpreter has ended.
+func (it *interpreter) end() string {
+	outcome, _ := it.x.Wait()
+	return State{Outcome: outcome}.String()
 }
 
 // evaluation is one piece of code that runs.
@@ -464,6 +486,16 @@ func (e *evaluation) feed(stream tools.Stream, data []byte) (rest []byte) {
 	return data
 }
 
+// complete reports whether the code came to its end.
+func (e *evaluation) complete() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // partial returns how many bytes at the end of data may be the beginning of mark.
 func partial(data, mark []byte) int {
 	for n := min(len(data), len(mark)-1); n > 0; n-- {
@@ -483,6 +515,10 @@ func (e *evaluation) emit(s *markedStream, stream tools.Stream, data []byte) {
 	if e.maxOutput > 0 && e.written > e.maxOutput {
 		e.overOnce.Do(func() { close(e.tooMuch) })
 		return
+	}
+	if len(data) > 0 { // what the other stream wrote before is seen before
+		other := tools.Stdout + tools.Stderr - stream
+		e.give(other, e.streams[other-tools.Stdout].mask.Release(nil))
 	}
 	e.give(stream, s.mask.Append(nil, data))
 }

@@ -56,7 +56,7 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	}
 	shell.expiry.Stop()
 	r.rooms.countReady(-1)
-	leave, err := r.enter(false)
+	leave, err := r.enter(s.Command)
 	if err != nil {
 		shell.drop()
 		return nil, false // which says so too
@@ -64,13 +64,14 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	x := shell.x
 	x.before = r.note(s.Command)
 	if _, err := x.input.Write(append([]byte(s.Text), 0)); err != nil {
+		r.unnote(s.Command)
 		leave()
 		shell.drop()
 		return nil, false
 	}
 	x.input.Close()
 	x.input = nil
-	x.command.MaxOutput, x.command.Quiet = s.MaxOutput, s.Quiet
+	x.command.MaxOutput, x.command.Quiet, x.command.Deletes = s.MaxOutput, s.Quiet, s.Deletes
 	x.run(shell.outputs, take, leave)
 	return x, true
 }

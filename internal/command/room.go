@@ -49,6 +49,13 @@ type Config struct {
 	SessionLimits sandbox.GroupLimits
 	ServerLimits  sandbox.GroupLimits
 
+	// Violation, if set, is told what commands that are part of no call changed
+	// and must not.
+	Violation func(sessionID, what string)
+
+	// Disk bounds what commands leave on file systems.
+	Disk DiskLimits
+
 	// Languages are those of interpreters beside the ones that are always there.
 	Languages []Language
 
@@ -68,8 +75,11 @@ type Rooms struct {
 	config Config
 	group  *sandbox.Group // of all commands
 
+	disk disk
+
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
+	patrols map[string]*patrol // by workspace
 	running int
 	ready   int // shells that wait for a script
 }
@@ -83,7 +93,7 @@ func New(config Config) *Rooms {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
 	config.Kept = config.Kept.WithDefaults()
-	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), rooms: make(map[tools.Session]*Room)}
+	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), patrols: make(map[string]*patrol)}
 }
 
 // A Room is where the commands of one session run.
@@ -91,7 +101,11 @@ type Room struct {
 	rooms     *Rooms
 	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
+	sessionID string
 	sentry    sentry
+	patrol    *patrol
+	undone    atomic.Int64 // files that were kept
+	made      made
 	jail      *sandbox.Jail
 	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
@@ -134,7 +148,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	defer r.mu.Unlock()
 	room := r.rooms[env.Session]
 	if room == nil {
-		room = &Room{rooms: r, workspace: env.Workspace, dir: ".", ready: make(map[bool]*readyShell)}
+		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, patrol: r.patrolOf(env.Workspace.Dir()), dir: ".", ready: make(map[bool]*readyShell)}
 		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
@@ -175,8 +189,11 @@ func (r *Room) prepare(session tools.Session) error {
 		return err
 	}
 	profile.Write = append(profile.Write, r.workspace.Dir())
-	r.jail, err = r.rooms.config.Sandbox.Jail(profile)
-	return err
+	if r.jail, err = r.rooms.config.Sandbox.Jail(profile); err != nil {
+		return err
+	}
+	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, r.rooms.config.Profile.Write)
+	return nil
 }
 
 func (r *Room) close(session tools.Session) {
@@ -190,6 +207,7 @@ func (r *Room) close(session tools.Session) {
 	r.dropReady(true)
 	r.stopBackgrounds()
 	r.stopInterpreters()
+	r.rooms.leavePatrol(r.workspace.Dir())
 	if r.sentry.ws != nil {
 		r.sentry.ws.Close()
 	}
@@ -231,10 +249,13 @@ func (r *Rooms) existing(session tools.Session) *Room {
 }
 
 // enter counts a command that begins, and refuses it if it is one too many.
-func (r *Room) enter(lasting bool) (leave func(), err error) {
+func (r *Room) enter(c Command) (leave func(), err error) {
 	all := r.rooms
 	if r.group.Spent() {
 		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(all.config.SessionLimits.CPU))
+	}
+	if err := all.disk.admit(r, c); err != nil {
+		return nil, err
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -248,7 +269,7 @@ func (r *Room) enter(lasting bool) (leave func(), err error) {
 	}
 	all.running++
 	r.running++
-	if lasting {
+	if c.lasting {
 		r.lasting++
 	}
 	return sync.OnceFunc(func() {
@@ -256,7 +277,7 @@ func (r *Room) enter(lasting bool) (leave func(), err error) {
 		defer all.mu.Unlock()
 		all.running--
 		r.running--
-		if lasting {
+		if c.lasting {
 			r.lasting--
 		}
 		if r.running == r.lasting && r.scripts {

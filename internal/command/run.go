@@ -43,7 +43,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	if err != nil {
 		return result, notExecuted(c, err)
 	}
-	return result, x.verdict(ctx, outcome)
+	return result, r.verdict(ctx, outcome)
 }
 
 // transcript is what a command wrote: what the model is shown and, once that is
@@ -111,13 +111,13 @@ func (t *transcript) result(o Outcome) tools.Result {
 }
 
 // verdict returns why a command did not do what it was asked; nil if it did.
-func (x *Running) verdict(ctx context.Context, o Outcome) error {
+func (r *Room) verdict(ctx context.Context, o Outcome) error {
 	switch o.Exit.Reason {
 	case tools.Exited:
 		if o.Exit.Code == 0 {
 			return nil
 		}
-		return tools.Failf("exit_status", "The command ended with exit status %d.%s", o.Exit.Code, hint(o.Exit.Code))
+		return tools.Failf("exit_status", "The command ended with exit status %d.%s", o.Exit.Code, r.rooms.config.hint(o.Exit.Code))
 	case tools.Signaled:
 		if o.Exit.Signal == "" {
 			return tools.Failf("lost", "%s", o.Exit.Message)
@@ -127,8 +127,8 @@ func (x *Running) verdict(ctx context.Context, o Outcome) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if cause := x.cause.Load(); cause != nil && errors.Is(*cause, errQuiet) {
-			return tools.Failf("quiet", "The command was ended: it had written nothing for %s. What it wrote until then is above.", x.command.Quiet)
+		if o.Exit.Message != "" {
+			return tools.Failf("quiet", "%s What it wrote until then is above.", o.Exit.Message)
 		}
 		return tools.Failf("stopped", "The command was stopped.")
 	}
@@ -138,17 +138,22 @@ func (x *Running) verdict(ctx context.Context, o Outcome) error {
 var failureCodes = map[tools.ExitReason]string{
 	tools.OutputLimit: "output_limit", tools.OutOfMemory: "out_of_memory", tools.CPULimit: "cpu_limit",
 	tools.FileSizeLimit: "file_size_limit", tools.ProcessLimit: "process_limit", tools.SandboxViolation: "sandbox_violation",
+	tools.DiskLimit: "disk_limit",
 }
 
 // hint tells what bash means by an exit status.
-func hint(code int) string {
-	switch {
+func (c *Config) hint(code int) string {
+	switch sig := syscall.Signal(code - 128); {
+	case sig == syscall.SIGXFSZ && c.Limits.FileSize > 0:
+		return fmt.Sprintf(" A program wrote a file larger than the %s that a file may have, and was ended. Write less, or several files.", output.Size(c.Limits.FileSize))
+	case sig == syscall.SIGXCPU && c.Limits.CPU > 0:
+		return fmt.Sprintf(" A program computed for more than the %s that a process may, and was ended. Split the work.", c.Limits.CPU)
 	case code == 126:
 		return " A program was found that cannot be executed, or that the sandbox does not let run."
 	case code == 127:
 		return " A program was not found."
 	case code > 128 && code < 128+65:
-		if name := signalName(syscall.Signal(code - 128)); name != "" {
+		if name := signalName(sig); name != "" {
 			return " That is what bash says of a program that signal " + name + " ended."
 		}
 	}

@@ -5,10 +5,15 @@ package command
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -44,7 +49,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	if s.KeepDir {
 		var err error
 		if told, err = os.CreateTemp(r.temp(), "dir-*"); err != nil {
-			return tools.Result{}, err
+			return tools.Result{}, noSpace(err)
 		}
 		defer os.Remove(told.Name())
 		defer told.Close()
@@ -68,7 +73,9 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		return r.Start(c, take)
 	})
 	if told != nil && result.Exit != nil {
-		r.keep(told)
+		if remark := r.keep(told); remark != "" {
+			result.Content = append(result.Content, tools.Text(remark))
+		}
 	}
 	return result, err
 }
@@ -93,29 +100,40 @@ func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
 func (r *Room) file(text string) (path string, err error) {
 	file, err := os.CreateTemp(r.temp(), "script-*")
 	if err != nil {
-		return "", err
+		return "", noSpace(err)
 	}
 	defer file.Close()
 	if _, err := file.WriteString(text); err != nil {
 		os.Remove(file.Name())
-		return "", err
+		return "", noSpace(err)
 	}
 	return file.Name(), nil
 }
 
-// keep makes the directory that a script told the one that calls work in. One
-// that is gone or outside of the workspace is not kept. The file is the one the
-// server made, whatever the script has put in its place.
-func (r *Room) keep(told *os.File) {
+// noSpace says what to do where a disk is full.
+func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return tools.Failf("disk_full", "Nothing was run: the disk is full, and the server needs a file for this command. Free some space, or use a shorter command, without keep_workdir.")
+	}
+	return err
+}
+
+// keep makes the directory that a script told the one that calls work in, or says
+// that it is outside of the workspace and therefore not kept. The file is the one
+// the server made, whatever the script has put in its place.
+func (r *Room) keep(told *os.File) (remark string) {
 	var text [4096]byte
 	n, _ := told.ReadAt(text[:], 0)
 	dir := strings.TrimSuffix(string(text[:n]), "\n")
 	if dir == "" {
-		return
+		return ""
 	}
-	if path, inside := r.workspace.Resolve(dir); inside {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.dir = path
+	path, inside := r.workspace.Resolve(dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !inside {
+		return fmt.Sprintf("(Later calls begin in %s as before: %s, where this one ended, is outside of the workspace.)", filepath.Join(r.workspace.Dir(), r.dir), output.Clean([]byte(dir)))
 	}
+	r.dir = path
+	return ""
 }

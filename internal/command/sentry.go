@@ -85,6 +85,34 @@ type watch struct {
 	bytes      int64            // of what is noted
 }
 
+func (w watch) clone() watch {
+	w.places, w.entries = maps.Clone(w.places), maps.Clone(w.entries)
+	return w
+}
+
+// follow has a watch go by what another protects: nobody is blamed for what
+// changed while it was not protected.
+func (w *watch) follow(now *watch) {
+	if w.protection == now.protection {
+		return
+	}
+	protects := func(p tools.Protection, name string) bool { return p != nil && p.Protects(name) }
+	maps.DeleteFunc(w.entries, func(name string, n noted) bool { return n.own && !protects(now.protection, name) })
+	for name, n := range now.entries {
+		if n.own && !protects(w.protection, name) {
+			w.entries[name] = n
+		}
+	}
+	w.protection = now.protection
+}
+
+// same reports whether nothing has changed.
+func (w *watch) same(now *watch) bool {
+	equal := func(a, b noted) bool { return a.same(b) }
+	return w.protection == now.protection && maps.EqualFunc(w.entries, now.entries, equal) &&
+		maps.EqualFunc(w.places, now.places, func(a, b noted) bool { return a.stat.Kind == b.stat.Kind })
+}
+
 // look notes what there is.
 func (s *sentry) look(protection tools.Protection) watch {
 	s.mu.Lock()
@@ -233,12 +261,14 @@ func (s *sentry) note(root *workspace.Dir, name string, w *watch) (noted, error)
 	return n, nil
 }
 
-// check compares what there is with what there was, puts back what has changed,
-// and returns what it did, in sentences. What the operator protects is only told
-// after a command that was no part of a call: people may have changed it since.
-func (s *sentry) check(before watch, lasting bool) []string {
-	after := s.look(before.protection)
-	r := restorer{ws: s.ws, before: before, after: after, tellOwn: lasting}
+// compare compares what there is with what there was, puts back what has changed,
+// and returns what it did, in sentences. What cannot be put back becomes part of
+// what there was, so that it is told once.
+func (s *sentry) compare(before *watch, after watch, how restorer) []string {
+	*before = before.clone() // others may have it too
+	before.follow(&after)
+	r := how
+	r.ws, r.before, r.after = s.ws, *before, after
 	for _, place := range slices.Sorted(maps.Keys(before.places)) {
 		r.place(place)
 	}
@@ -257,8 +287,14 @@ func (s *sentry) check(before watch, lasting bool) []string {
 type restorer struct {
 	ws            *workspace.Workspace
 	before, after watch
-	tellOwn       bool // what the operator protects stays as it is
 	did           []string
+
+	// keep, if set, keeps what something had become, and says where.
+	keep func(data []byte) string
+
+	// seen, if set, has what was new in a repository that is new, too. It is judged
+	// when it is seen again: before, it may not be complete.
+	seen map[string]bool
 }
 
 func (r *restorer) say(format string, args ...any) {
@@ -308,11 +344,17 @@ func (r *restorer) place(name string) {
 		return
 	}
 	r.say("%s was removed, which cannot be undone", name)
+	delete(r.before.places, name)
+	below := func(entry string, _ noted) bool { return placeOf(entry) == name }
+	maps.DeleteFunc(r.before.entries, below)
 }
 
 // old puts back something that was there.
 func (r *restorer) old(name string) {
-	was := r.before.entries[name]
+	was, still := r.before.entries[name]
+	if !still {
+		return // it went with its place
+	}
 	now, there := r.after.entries[name]
 	if there && was.same(now) {
 		return
@@ -320,15 +362,14 @@ func (r *restorer) old(name string) {
 	if place := r.after.places[placeOf(name)]; place.stat.Kind != workspace.Directory && placeOf(name) != name {
 		return // all of it is gone
 	}
-	if was.own && r.tellOwn {
-		r.say("%s was changed, by it or beside it, and is as it is now", name)
-		return
-	}
 	if err := r.restore(name, was, now); err != nil {
 		r.say("%s was changed, and could not be put back: %v", name, err)
+		if delete(r.before.entries, name); there {
+			r.before.entries[name] = now
+		}
 		return
 	}
-	r.say("%s was changed, and put back", name)
+	r.say("%s was changed, and put back%s", name, r.kept(now))
 }
 
 func (r *restorer) restore(name string, was, now noted) error {
@@ -366,12 +407,14 @@ func (r *restorer) fresh(name string) {
 	_, known := r.before.places[place]
 	now := r.after.entries[name]
 	if now.own {
-		r.freshOwn(name)
+		r.undoFresh(name)
 		return
 	}
+	unseen := r.seen != nil && !r.seen[name]
 	switch base := path.Base(name); {
 	case place == name && base == gitName:
-		if r.pointsInside(name, now) {
+		if r.pointsInside(name, now) || unseen {
+			r.see(name)
 			return
 		}
 	case path.Base(place) == huskyName:
@@ -381,20 +424,26 @@ func (r *restorer) fresh(name string) {
 	case base == "hooks" && now.stat.Kind == workspace.Directory, strings.HasSuffix(base, ".sample"):
 		return
 	case base == "config" && !known && now.stat.Kind == workspace.Regular:
-		if !dangerousConfig(now.data) {
+		if !dangerousConfig(now.data) || unseen {
+			r.see(name)
 			return // of a repository that was made or cloned
 		}
 	}
 	r.undoFresh(name)
 }
 
-// freshOwn judges something new where the operator protects everything.
-func (r *restorer) freshOwn(name string) {
-	if r.tellOwn {
-		r.say("%s was made, by it or beside it, and is still there", name)
-		return
+func (r *restorer) see(name string) {
+	if r.seen != nil {
+		r.seen[name] = true
 	}
-	r.undoFresh(name)
+}
+
+// kept keeps what something had become, and says where.
+func (r *restorer) kept(now noted) string {
+	if r.keep == nil || now.stat.Kind != workspace.Regular || now.unread {
+		return ""
+	}
+	return r.keep(now.data)
 }
 
 func (r *restorer) undoFresh(name string) {
@@ -403,9 +452,10 @@ func (r *restorer) undoFresh(name string) {
 	}
 	if err := r.remove(name); err != nil {
 		r.say("%s was made, and could not be removed: %v", name, err)
+		r.before.entries[name] = r.after.entries[name]
 		return
 	}
-	r.say("%s was made, and removed", name)
+	r.say("%s was made, and removed%s", name, r.kept(r.after.entries[name]))
 }
 
 // pointsInside reports whether a .git that is a file leads to a directory that

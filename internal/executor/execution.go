@@ -117,7 +117,9 @@ func (c *Cancellation) Error() string {
 	return fmt.Sprintf("cancelled by %s: %s", c.By, c.Reason)
 }
 
-var errTimedOut = errors.New("timed out")
+// errTimedOut is the cause of an execution whose time was over. Tools know it as
+// that of any deadline.
+var errTimedOut = fmt.Errorf("timed out: %w", context.DeadlineExceeded)
 
 // An Execution is one call of a tool, from acceptance to its one end. Its
 // methods are safe for concurrent use.

@@ -120,7 +120,11 @@ func TestTimeoutKeepsWhatWasProduced(t *testing.T) {
 		f := newFixture(t, executor.Config{})
 		order := f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 			out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("so far")})
-			return waits(ctx, out)
+			result, err := waits(ctx, out)
+			if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+				t.Errorf("the tool is stopped by %v, want a deadline", cause)
+			}
+			return result, err
 		})
 		order.Timeout = 3 * time.Second
 		begin := time.Now()

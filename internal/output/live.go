@@ -15,7 +15,8 @@ const quiet = 40 * time.Millisecond
 // A Live is a [MaskStream] that somebody looks at while it is written. One
 // goroutine writes.
 type Live struct {
-	give func(masked []byte, raw int)
+	give   func(masked []byte, raw int)
+	beside *Live // nil without
 
 	mu    sync.Mutex // held while something is given
 	mask  *MaskStream
@@ -29,8 +30,15 @@ func (m *Masker) Live(give func(masked []byte, raw int)) *Live {
 	return &Live{give: give, mask: m.Stream()}
 }
 
+// Beside has two streams of one program keep their order: a little that one holds
+// back is shown before the other goes on. It comes before the first Write.
+func (l *Live) Beside(other *Live) { l.beside, other.beside = other, l }
+
 // Write masks a piece.
 func (l *Live) Write(chunk []byte) {
+	if l.beside != nil {
+		l.beside.release() // while nothing is locked here, for the other does the same
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out = l.mask.Append(l.out[:0], chunk)

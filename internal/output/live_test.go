@@ -66,6 +66,34 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestBeside has a program that writes to two streams: what is seen has the order
+// in which it was written, and of a secret not more than two bytes.
+func TestBeside(t *testing.T) {
+	m := output.NewMasker([]string{"hunter2-secret"})
+	for _, test := range []struct {
+		pieces []string // of the one and the other stream, by turns
+		want   string
+	}{
+		{[]string{"path", "ls: no file\n", "path", "again\n"}, "pathls: no file\npathagain\n"},
+		{[]string{"hu", "error\n", "nter2-secret.\n"}, "huerror\n[masked: secret].\n"},
+		{[]string{"hunt", "error\n", "er2-secret.\n"}, "error\n[masked: secret].\n"},
+		{[]string{"hunter2-", "hunter2-", "secret", "secret"}, "[masked: secret][masked: secret]"},
+	} {
+		var text string
+		give := func(masked []byte, _ int) { text += string(masked) }
+		streams := []*output.Live{m.Live(give), m.Live(give)}
+		streams[0].Beside(streams[1])
+		for i, piece := range test.pieces {
+			streams[i%2].Write([]byte(piece))
+		}
+		streams[0].Close()
+		streams[1].Close()
+		if text != test.want {
+			t.Errorf("%q: %q, want %q", test.pieces, text, test.want)
+		}
+	}
+}
+
 // TestRelease proves that what is released changes nothing of what is masked, but
 // for the bytes that were seen before: any secret, cut at any place.
 func TestRelease(t *testing.T) {

@@ -5,6 +5,7 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,16 +44,28 @@ func enclose(pid, limit int) (group string) {
 			os.Remove(group) // of a server that was killed; one in use stays
 		}
 		group := filepath.Join(parent, fmt.Sprintf("toolserver-%d", pid))
-		if os.Mkdir(group, 0o755) != nil {
-			continue
+		for range 3 { // another server may take it for one that was left
+			if os.Mkdir(group, 0o755) != nil {
+				break
+			}
+			if set(group, "pids.max", limit) == nil && set(group, "cgroup.procs", pid) == nil {
+				return group
+			}
+			os.Remove(group)
 		}
-		if os.WriteFile(filepath.Join(group, "pids.max"), []byte(strconv.Itoa(limit)), 0) == nil &&
-			os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) == nil {
-			return group
-		}
-		os.Remove(group)
 	}
 	return ""
+}
+
+// set writes to a file that a control group has. What looks like a group and is
+// a plain directory has none.
+func set(group, name string, value int) error {
+	file, err := os.OpenFile(filepath.Join(group, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(strconv.Itoa(value))
+	return errors.Join(err, file.Close())
 }
 
 // leaveGroup removes a control group once all that was in it is gone.

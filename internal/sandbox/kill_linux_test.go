@@ -333,15 +333,15 @@ func TestServerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, stdout, "ready\n")
-	running := len(alive(t, p.dir))
+	running := 0
+	for running < 600 { // one that is about to execute sleep has no environment
+		running = len(alive(t, p.dir))
+	}
 	cmd.Process.Kill()
 	killed := time.Now()
 	p.waitUntilNothingLeft(t)
 	t.Logf("%d processes were gone after %v", running, time.Since(killed))
 	cmd.Wait()
-	if running < 600 {
-		t.Errorf("only %d processes ran", running)
-	}
 }
 
 // TestNothingLeaks starts many commands: nothing of them stays in the server or
@@ -380,7 +380,7 @@ func TestNothingLeaks(t *testing.T) {
 	before := count(t, helper[0])
 	run(starts)
 	after := count(t, helper[0])
-	for range 1000 { // goroutines and guards that have reported are still ending
+	for range 5000 { // goroutines still end, and guards are sent away after a while
 		if after.below(before) {
 			break
 		}
@@ -450,7 +450,7 @@ func TestNoFilesLeft(t *testing.T) {
 	}
 	before, started := files(), 0
 	for room := range 12 {
-		limit := syscall.Rlimit{Cur: uint64(before + room - 4), Max: was.Max}
+		limit := syscall.Rlimit{Cur: uint64(before + room - 8), Max: was.Max}
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}

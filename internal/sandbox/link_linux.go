@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -19,50 +20,175 @@ import (
 )
 
 // A link is the way to one helper, which is started when it is needed and when
-// it has died. All its commands have the same filter.
+// it has died, and to its guards. All its commands have the same filter.
+//
+// What to run goes to whichever guard has nothing to do. The link knows how many
+// there are, and has the helper make one when there is none. They outlive the
+// helper, and so do requests: a helper that comes after it makes guards for them.
 type link struct {
 	sandbox *Sandbox
 	network Network // of its commands
 
-	mu      sync.Mutex // held while a request is sent
-	socket  int        // -1 while there is no helper
-	process *os.Process
-	closed  bool
+	mu       sync.Mutex // held while something is sent
+	orders   int        // to the helper; -1 while there is none
+	requests [2]int     // to guards, and the end that they have; -1 before the first
+	process  *os.Process
+	closed   bool
+
+	idle    atomic.Int32 // guards that have nothing to do
+	started atomic.Int64 // commands, ever
+	tending atomic.Bool
 }
 
-// answerTime is how long a helper may take to read a request, and a guard to
+// answerTime is how long a helper may take to read an order, and a guard to
 // kill everything, before something is wrong with it.
 const answerTime = 10 * time.Second
 
 // maxTries is how many more helpers are tried after one that died.
 const maxTries = 5
 
-// send gives a request to the helper; to a new one if the old one has died.
-func (l *link) send(message []byte, files []int) error {
+func newLink(s *Sandbox, network Network) *link {
+	return &link{sandbox: s, network: network, orders: -1, requests: [2]int{-1, -1}}
+}
+
+// run gives a request to a guard.
+func (l *link) run(request []byte, files []int) error {
+	if len(request) > helper.MaxPacket {
+		file, err := memoryFile("request", 0, request)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		request, files = helper.Head(request), append(files, int(file.Fd()))
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for try := 0; ; try++ {
-		if l.closed {
-			return os.ErrClosed
+	if l.closed {
+		return os.ErrClosed
+	}
+	if l.orders < 0 || !l.engage() {
+		if err := l.post(); err != nil {
+			return err
 		}
-		if l.socket < 0 {
+	}
+	if err := sendAll(l.requests[0], request, files); err != nil {
+		l.idle.Add(1)
+		return fmt.Errorf("passing files to toolserver-exec: %w", err)
+	}
+	l.started.Add(1)
+	l.tend()
+	return nil
+}
+
+// engage takes one of the guards that have nothing to do, if there is one.
+func (l *link) engage() bool {
+	for {
+		n := l.idle.Load()
+		if n == 0 {
+			return false
+		}
+		if l.idle.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// post has the helper make a guard; a new helper if the old one has died. The
+// link is locked.
+func (l *link) post() error {
+	order := helper.Request{Kind: helper.Post}
+	if l.sandbox.landlock >= landlockScopes {
+		order.Flags = helper.Scoped
+	}
+	message, err := order.Encode()
+	for try := 0; err == nil; try++ {
+		if l.orders < 0 {
 			if err := l.start(); err != nil && try < maxTries && l.gone(err) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("%w: starting toolserver-exec: %w", ErrUnavailable, err)
 			}
 		}
-		sent, err := sendAll(l.socket, message, files)
-		if err == nil {
+		failed := sendAll(l.orders, message, nil)
+		if failed == nil {
 			return nil
-		}
-		if !sent && !l.gone(err) && !errors.Is(err, syscall.EAGAIN) {
-			return fmt.Errorf("passing files to toolserver-exec: %w", err) // not its fault
 		}
 		l.hangUp()
 		if try == maxTries {
-			return fmt.Errorf("%w: toolserver-exec does not answer: %w", ErrUnavailable, err)
+			err = fmt.Errorf("%w: toolserver-exec does not answer: %w", ErrUnavailable, failed)
 		}
+	}
+	return err
+}
+
+// rest says that a guard has nothing to do any more.
+func (l *link) rest() { l.idle.Add(1) }
+
+// How often a link is looked at after something was started; after how many quiet
+// pauses a request is taken for forgotten, and guards without work are dismissed.
+const (
+	tendPause = 100 * time.Millisecond
+	forgotten = 5
+	keepIdle  = 10
+)
+
+// tend looks after the guards for as long as something is started.
+func (l *link) tend() {
+	if l.tending.CompareAndSwap(false, true) {
+		l.tendAfter(l.started.Load(), 0)
+	}
+}
+
+func (l *link) tendAfter(started int64, quiet int) {
+	time.AfterFunc(tendPause, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.closed {
+			return
+		}
+		waiting, _ := unix.IoctlGetInt(l.requests[0], unix.SIOCOUTQ)
+		now := l.started.Load()
+		quiet++
+		if now != started {
+			quiet = 0
+		}
+		if waiting > 0 && quiet >= forgotten && l.post() != nil { // who should have taken it was killed
+			l.forget()
+		}
+		if waiting == 0 && quiet >= keepIdle {
+			l.dismiss()
+			l.tending.Store(false)
+			return
+		}
+		l.tendAfter(now, quiet)
+	})
+}
+
+// forget takes back requests that nobody will take. Who waits for their end learns
+// that they are lost. The link is locked.
+func (l *link) forget() {
+	rights := make([]byte, 256)
+	for {
+		_, n, _, _, err := unix.Recvmsg(l.requests[1], make([]byte, 1), rights, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if err != nil {
+			return
+		}
+		messages, _ := unix.ParseSocketControlMessage(rights[:n])
+		for _, m := range messages {
+			files, _ := unix.ParseUnixRights(&m)
+			for _, file := range files {
+				unix.Close(file)
+			}
+		}
+	}
+}
+
+// dismiss sends away the guards that have nothing to do. The link is locked.
+func (l *link) dismiss() {
+	order := helper.Request{Kind: helper.Dismiss}
+	message, err := order.Encode()
+	for err == nil && l.engage() {
+		err = sendAll(l.requests[0], message, nil)
 	}
 }
 
@@ -71,17 +197,16 @@ func (l *link) gone(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// tell sends a request to the helper if there is one.
+// tell sends an order to the helper if there is one.
 func (l *link) tell(message []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.socket >= 0 {
-		sendAll(l.socket, message, nil)
+	if l.orders >= 0 {
+		sendAll(l.orders, message, nil)
 	}
 }
 
-// sendAll sends a message. Sent says whether any of it was.
-func sendAll(socket int, message []byte, files []int) (sent bool, err error) {
+func sendAll(socket int, message []byte, files []int) error {
 	var rights []byte
 	if len(files) > 0 {
 		rights = unix.UnixRights(files...)
@@ -93,33 +218,51 @@ func sendAll(socket int, message []byte, files []int) (sent bool, err error) {
 		case err == unix.ETOOMANYREFS && time.Now().Before(deadline):
 			time.Sleep(time.Millisecond) // files on their way count against the limit of open files
 		case err != nil:
-			return sent, err
+			return err
 		default:
-			message, rights, sent = message[n:], nil, true
+			message, rights = message[n:], nil
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// close ends the helper and lets no other one begin.
+// close ends the helper and its guards, and lets no others begin.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
 	l.closed = true
-	if l.socket >= 0 {
-		unix.Close(l.socket) // it ends by itself, when it has swept
-		l.socket = -1
+	for _, socket := range [...]int{l.orders, l.requests[0], l.requests[1]} {
+		if socket >= 0 {
+			unix.Close(socket) // they end by themselves, when they have swept
+		}
 	}
 }
 
 // hangUp gives up a helper that does not do its work.
 func (l *link) hangUp() {
-	unix.Close(l.socket)
-	l.socket = -1
+	unix.Close(l.orders)
+	l.orders = -1
 	l.process.Kill()
 }
 
-// start starts the helper. It ends by itself when its socket does.
+// lost takes note that a helper has ended.
+func (l *link) lost(process *os.Process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	if l.process == process && l.orders >= 0 {
+		unix.Close(l.orders)
+		l.orders = -1
+	}
+	l.dismiss() // nobody would take over from them
+}
+
+// start starts the helper. It ends by itself when its orders do.
 func (l *link) start() error {
 	path := l.sandbox.config.Helper
 	if path == "" {
@@ -130,38 +273,52 @@ func (l *link) start() error {
 		defer image.Close()
 		path = fmt.Sprintf("/proc/self/fd/%d", image.Fd())
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if l.requests[0] < 0 {
+		pair, err := socketPair(unix.SOCK_SEQPACKET)
+		if err != nil {
+			return err
+		}
+		l.requests = pair
+	}
+	pair, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
 		return err
 	}
-	theirs := os.NewFile(uintptr(pair[1]), "helper")
+	theirs := os.NewFile(uintptr(pair[1]), "orders")
 	defer theirs.Close()
-	timeout := unix.NsecToTimeval(int64(answerTime))
-	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+	requests, err := unix.FcntlInt(uintptr(l.requests[1]), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
 		unix.Close(pair[0])
 		return err
 	}
+	taken := os.NewFile(uintptr(requests), "requests")
+	defer taken.Close()
 	process, err := os.StartProcess(path, []string{"toolserver-exec"}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs},
+		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
+	theirs.Close() // so that its end is seen
 	if err != nil {
 		unix.Close(pair[0])
 		return err
 	}
-	l.socket, l.process = pair[0], process
+	l.orders, l.process = pair[0], process
 	group := enclose(process.Pid, cmp.Or(l.sandbox.config.MaxProcesses, maxTogether()))
 	go func() {
 		process.Wait()
+		l.lost(process)
 		leaveGroup(group)
 	}()
-	if l.sandbox.config.Off {
-		return nil
+	if err := awaitReady(l.orders); err != nil || l.sandbox.config.Off {
+		if err != nil {
+			l.hangUp()
+		}
+		return err
 	}
 	restrict := helper.Request{Kind: helper.Restrict, Filter: newFilter(l.network, l.sandbox.landlock)}
 	message, err := restrict.Encode()
 	if err == nil {
-		_, err = sendAll(l.socket, message, nil)
+		err = sendAll(l.orders, message, nil)
 	}
 	if err != nil {
 		l.hangUp()
@@ -169,24 +326,66 @@ func (l *link) start() error {
 	return err
 }
 
+// awaitReady returns when a helper waits for orders.
+func awaitReady(orders int) error {
+	for {
+		var b [1]byte
+		switch n, err := unix.Read(orders, b[:]); {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return syscall.EPIPE
+		case b[0] != helper.Ready:
+			return syscall.EPROTO
+		default:
+			return nil
+		}
+	}
+}
+
+// socketPair returns sockets of which the first does not wait for ever.
+func socketPair(kind int) (pair [2]int, err error) {
+	if pair, err = unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0); err != nil {
+		return pair, err
+	}
+	timeout := unix.NsecToTimeval(int64(answerTime))
+	for _, option := range [...]int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} {
+		if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, option, &timeout); err != nil {
+			unix.Close(pair[0])
+			unix.Close(pair[1])
+			return pair, err
+		}
+	}
+	return pair, nil
+}
+
 // image returns the program as a file that has no name.
 func (s *Sandbox) image() (*os.File, error) {
 	if len(s.config.Image) == 0 {
 		return nil, errors.New("this server was built without it: put toolserver-exec beside the server, or build with make")
 	}
-	fd, err := unix.MemfdCreate("toolserver-exec", unix.MFD_CLOEXEC|unix.MFD_EXEC)
+	file, err := memoryFile("toolserver-exec", unix.MFD_EXEC, s.config.Image)
+	if err == nil {
+		forget(s.config.Image)
+	}
+	return file, err
+}
+
+// memoryFile returns a file without a path.
+func memoryFile(name string, flags int, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags)
 	if err == unix.EINVAL { // before Linux 6.3 all are executable
-		fd, err = unix.MemfdCreate("toolserver-exec", unix.MFD_CLOEXEC)
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	}
 	if err != nil {
 		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), "toolserver-exec")
-	if _, err := file.Write(s.config.Image); err != nil {
+	file := os.NewFile(uintptr(fd), name)
+	if _, err := file.Write(content); err != nil {
 		file.Close()
 		return nil, err
 	}
-	forget(s.config.Image)
 	return file, nil
 }
 

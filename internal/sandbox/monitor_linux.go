@@ -82,7 +82,9 @@ func (m *monitor) look() {
 		case u.due(p, sums, now, last):
 			u.measure(p)
 			u.at, u.lastPID = now, last
-			measured[p] = u
+			if !p.spoken() { // else the guard may have another command by now
+				measured[p] = u
+			}
 		}
 	}
 	for p, u := range measured {

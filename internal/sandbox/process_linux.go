@@ -27,6 +27,7 @@ type Process struct {
 	group   *Group
 	cause   atomic.Pointer[cause] // what it was killed for; nil if it was not
 	guard   atomic.Uint32         // its process id; 0 until it has told
+	before  time.Duration         // CPU time of commands that the guard had before; set with guard
 }
 
 // cause is why a command is killed.
@@ -65,7 +66,7 @@ func (j *Jail) Start(c Command) (*Process, error) {
 		err = s.add(p)
 	}
 	if err == nil {
-		if err = j.link.send(message, files); err != nil {
+		if err = j.link.run(message, files); err != nil {
 			s.remove(p)
 		}
 	}
@@ -161,6 +162,21 @@ func (p *Process) say(b byte) error {
 	return sent
 }
 
+// spoken reports whether the guard has said something that was not heard yet, or
+// has said that the command has ended.
+func (p *Process) spoken() bool {
+	conn, err := p.control.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var peeked error
+	err = conn.Control(func(fd uintptr) {
+		var b [1]byte
+		_, _, peeked = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	})
+	return err != nil || peeked != unix.EAGAIN
+}
+
 // Kill ends the command and everything it started. It returns at once: Wait
 // tells when they are gone.
 func (p *Process) Kill() { p.kill(Killed, nil) }
@@ -202,10 +218,16 @@ func (p *Process) Wait() (end End, err error) {
 		}
 		switch report.Kind {
 		case helper.Running:
-			p.guard.Store(report.Guard)
+			if p.guard.Load() == 0 {
+				p.before = time.Duration(report.User+report.System) * time.Microsecond
+				p.guard.Store(report.Guard)
+			}
 		case helper.Failed:
 			failed = &StartError{Doing: report.Step.String(), Errno: syscall.Errno(report.Errno), inExec: report.Step == helper.StepExec}
 		case helper.Ended:
+			if report.Again != 0 {
+				p.jail.link.rest()
+			}
 			return p.end(report), failed
 		}
 	}

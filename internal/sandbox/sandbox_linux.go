@@ -42,7 +42,7 @@ func Open(config Config) (*Sandbox, error) {
 			s.links[network] = s.links[0] // without a filter they are alike
 			continue
 		}
-		s.links[network] = &link{sandbox: s, network: Network(network), socket: -1}
+		s.links[network] = newLink(s, Network(network))
 	}
 	return s, nil
 }
@@ -105,9 +105,6 @@ func (j *Jail) Close() error {
 // flags returns what is done for a command in the jail.
 func (j *Jail) flags() helper.Flags {
 	var flags helper.Flags
-	if j.sandbox.landlock >= landlockScopes {
-		flags |= helper.Scoped
-	}
 	if j.ruleset != nil {
 		flags |= helper.Restricted
 	}

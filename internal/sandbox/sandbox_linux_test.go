@@ -5,6 +5,7 @@ package sandbox_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ type place struct {
 
 func newPlace(t testing.TB, config sandbox.Config, change func(*sandbox.Profile)) *place {
 	t.Helper()
-	config.Helper = helperPath
+	config.Helper = cmp.Or(config.Helper, helperPath)
 	s, err := sandbox.Open(config)
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,7 @@ func (u *usage) measure(p *Process) {
 	times := make(map[int]time.Duration)
 	if timed {
 		_, told = timesOf(guard)
+		told = max(0, told-p.before)
 	}
 	for todo := []int{guard}; len(todo) > 0; {
 		pid := todo[len(todo)-1]

@@ -332,7 +332,7 @@ func TestIndex(t *testing.T) {
 	for i := range files {
 		write(i, 0)
 	}
-	for _, config := range []search.Config{{}, {MaxText: 1 << 20}} {
+	for _, config := range []search.Config{{}, {MaxText: 1 << 20}, {MaxText: 1}} { // the last has the index alone
 		e := x.warmEngine(config)
 		check := func() {
 			t.Helper()
@@ -352,7 +352,7 @@ func TestIndex(t *testing.T) {
 		}
 		check()
 		text, kept, index := e.Memory()
-		if text < 2<<20 || index == 0 || index > text/4 || kept > max(config.MaxText, text) || config.MaxText == 0 && kept != text {
+		if text < 2<<20 || index == 0 || index > text/4 || config.MaxText != 0 && kept > config.MaxText || config.MaxText == 0 && kept != text {
 			t.Errorf("%d bytes of text, %d kept, %d of index", text, kept, index)
 		}
 		for i := range files * 3 / 4 {
@@ -365,6 +365,27 @@ func TestIndex(t *testing.T) {
 		e.Close()
 		if text, kept, index := e.Memory(); text != 0 || kept != 0 || index != 0 {
 			t.Errorf("after it was closed: %d, %d, %d", text, kept, index)
+		}
+	}
+}
+
+// TestNothingIsKept searches again and again where nothing may be kept: every
+// answer is what is in the files at that time.
+func TestNothingIsKept(t *testing.T) {
+	x := newTree(t, 11)
+	x.grow(50)
+	e := x.warmEngine(search.Config{MaxText: -1})
+	for i := range 10 {
+		x.write("news.txt", fmt.Sprintf("needle %d\n", i))
+		q := question{pattern: search.Pattern{Text: `needle \d+`}, scope: search.Scope{Path: "news.txt"}}
+		if got := strings.Join(answer(t, e, q), "\n"); !strings.Contains(got, fmt.Sprint("needle ", i)) {
+			t.Errorf("search %d found %q", i, got)
+		}
+		if isWarm(t, e) {
+			t.Error("it was answered from memory")
+		}
+		if text, kept, index := e.Memory(); text != 0 || kept != 0 || index != 0 {
+			t.Errorf("after search %d: %d bytes of text, %d kept, %d of index", i, text, kept, index)
 		}
 	}
 }

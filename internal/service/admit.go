@@ -300,7 +300,7 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 	if order.Session, err = a.sessions.Get(order.Owner, request.GetSessionId()); err != nil {
 		return nil, toolInput{}, err
 	}
-	input := inputOf(request)
+	input := a.inputOf(request)
 	rpcOf(ctx).inputBytes = len(input.json)
 	if order.CallID != "" {
 		order.Digest = digest(order.Tool, input)

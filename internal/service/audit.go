@@ -103,9 +103,11 @@ func (a *auditor) input(x *executor.Execution, request *pb.WriteInputRequest) er
 // finished records how a call ended.
 func (a *auditor) finished(x *executor.Execution, end *executor.Finished) {
 	if a.log != nil {
-		a.write(x, audit.Record{
-			Step: audit.Finished, Outcome: end.Outcome.String(), DurationMs: float64(end.Ran) / 1e6,
-		})
+		record := audit.Record{Step: audit.Finished, Outcome: end.Outcome.String(), DurationMs: float64(end.Ran) / 1e6}
+		if end.Failure != nil {
+			record.Reason = end.Failure.Code
+		}
+		a.write(x, record)
 	}
 }
 

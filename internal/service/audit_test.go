@@ -108,7 +108,7 @@ func TestAudit(t *testing.T) {
 	}
 	refused := 0
 	for _, life := range steps {
-		if len(life) == 3 && life[1].Action == "deny" && life[2].Outcome == life[1].Outcome {
+		if len(life) == 3 && life[1].Action == "deny" && life[2].Outcome == life[1].Outcome && life[2].Reason != "" {
 			refused++
 		}
 	}

@@ -5,6 +5,7 @@ package service
 
 import (
 	"time"
+	"unsafe"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -26,7 +27,8 @@ type eventMessage struct {
 
 // codec is gRPC's own, but for the list of all tools, which is written once, and
 // for events: those that every call has and those that carry its output are
-// written from the values of the log straight to the wire. Output is not copied: it is released when it was sent.
+// written from the values of the log straight to the wire. Output is not copied: it
+// is released when it was sent.
 type codec struct {
 	encoding.CodecV2
 	shown *shownTools
@@ -111,10 +113,8 @@ func (m *eventMessage) started() mem.BufferSlice {
 
 func (m *eventMessage) output(body *executor.Output) mem.BufferSlice {
 	w := newBackward(frame)
-	w.behind = len(body.Data)
-	if w.behind > 0 {
-		w.varint(uint64(w.behind))
-		w.varint(protowire.EncodeTag(3, protowire.BytesType))
+	if w.behind = len(body.Data); w.behind > 0 {
+		w.messageOf(3, w.behind)
 	}
 	w.number(2, body.Offset)
 	w.number(1, uint64(body.Stream))
@@ -130,25 +130,35 @@ func (outputPool) Get(int) *[]byte { return nil }
 // Put says that the transport has sent the data.
 func (p outputPool) Put(*[]byte) { p.Release() }
 
+// succeeded writes the last content behind everything else, so that it need not
+// be copied.
 func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
+	content, last := body.Result.Content, tools.Text("")
 	size := frame + 64 + len(body.Result.Details)
-	for _, c := range body.Result.Content {
+	if n := len(content) - 1; n >= 0 {
+		content, last = content[:n], content[n].(tools.Text)
+	}
+	for _, c := range content {
 		size += len(c.(tools.Text)) + 16
 	}
 	w := newBackward(size)
+	if w.behind = len(last); len(content) < len(body.Result.Content) {
+		w.messageOf(1, w.behind)
+		w.message(2, len(w.buf))
+	}
 	end := w.at
 	w.number(3, body.OutputBytes)
 	w.duration(2, body.Ran)
 	w.duration(1, body.Waited)
-	w.message(8, end)
+	w.messageOf(8, end-w.at)
 	w.text(3, string(body.Result.Details))
-	for i := len(body.Result.Content) - 1; i >= 0; i-- {
+	for i := len(content) - 1; i >= 0; i-- {
 		end := w.at
-		w.oneofText(1, string(body.Result.Content[i].(tools.Text)))
+		w.oneofText(1, string(content[i].(tools.Text)))
 		w.message(2, end)
 	}
 	w.number(1, uint64(outcomeToProto(body.Outcome)))
-	return m.close(&w, 12)
+	return append(m.close(&w, 12), mem.SliceBuffer(unsafe.Slice(unsafe.StringData(string(last)), len(last))))
 }
 
 // close puts the fields that every event has around a body, whose field in
@@ -162,7 +172,9 @@ func (m *eventMessage) close(w *backward, kind protowire.Number) mem.BufferSlice
 	w.number(2, m.event.Seq)
 	w.text(1, m.execution.ID)
 	w.message(1, len(w.buf))
-	return mem.BufferSlice{mem.SliceBuffer(w.buf[w.at:])}
+	buffers := make(mem.BufferSlice, 1, 2) // where something is behind, it comes to it
+	buffers[0] = mem.SliceBuffer(w.buf[w.at:])
+	return buffers
 }
 
 // backward writes protobuf from its end to its beginning, where the length of

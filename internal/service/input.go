@@ -26,11 +26,24 @@ type toolInput struct {
 	problem *tools.InputError
 }
 
-// inputOf returns the input of a request, which has it in one form at most.
-func inputOf(request interface {
+// inputRequest is a request that has an input, in one form at most.
+type inputRequest interface {
+	GetTool() string
 	GetInput() *structpb.Struct
 	GetInputJson() []byte
-}) toolInput {
+}
+
+// inputOf returns the input of a request, with the names that the schema of its
+// tool has.
+func (a *admission) inputOf(request inputRequest) toolInput {
+	input := plainInputOf(request)
+	if entry, ok := a.registry.Lookup(request.GetTool()); ok {
+		input.json = entry.Spec.Rename(input.json)
+	}
+	return input
+}
+
+func plainInputOf(request inputRequest) toolInput {
 	input := request.GetInput()
 	if input == nil {
 		return toolInput{json: request.GetInputJson()}

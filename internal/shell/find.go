@@ -94,6 +94,9 @@ func (c *call) findAction(words []word, x *expression) []word {
 		for _, root := range x.roots {
 			c.writes(beneath(root), false)
 		}
+		for _, w := range x.nearest() {
+			c.writes(w, false)
+		}
 		return rest
 	case strings.HasPrefix(w.text, "-fprint") || w.text == "-fls":
 		c.readOnly = false
@@ -143,6 +146,11 @@ func (c *call) findExec(words []word, x *expression, inDir bool) {
 			found = []word{{unknown: true, text: "./"}}
 		}
 		for _, w := range found {
+			c.a.run(replaced(words, "{}", w), s.fork(), "", asProgram)
+		}
+	}
+	if name == "" {
+		for _, w := range x.nearest() { // so that what is protected is not only asked about
 			c.a.run(replaced(words, "{}", w), s.fork(), "", asProgram)
 		}
 	}

@@ -66,6 +66,21 @@ func (x *expression) take(words []word) {
 	}
 }
 
+// nearest returns what is found first, directly in the roots, where it has one
+// name only.
+func (x *expression) nearest() []word {
+	var all []word
+	if x.name == "" || strings.ContainsAny(x.name, "*?[\\") || x.lost || len(x.roots) > maxRoots {
+		return nil
+	}
+	for _, root := range x.roots {
+		if root.known() && !strings.HasPrefix(root.text, "-") {
+			all = append(all, within(root, lit(x.name)))
+		}
+	}
+	return all
+}
+
 // quietTests are the tests and operators of find without words of their own that
 // print nothing.
 var quietTests = []string{

@@ -83,6 +83,7 @@ func git(c *call, p *program) {
 	if f := gitHandler(g.operands); f != nil {
 		f(c, out)
 	}
+	c.gitContents(sub, words[1:], out)
 	if sub == "diff" && slices.ContainsFunc(out.operands, func(w word) bool { return w.unknown && !w.number }) {
 		c.readOnly = false // it may be a file somewhere else
 	}
@@ -211,7 +212,7 @@ func gitGrep(c *call, out parsed) {
 	if !out.flag("pattern") && !out.flag("patternfile") {
 		files = files[min(1, len(files)):]
 	}
-	if len(files) == 0 && (out.flag("noindex") || out.flag("untracked")) {
+	if len(files) == 0 {
 		files = []word{here}
 	}
 	for _, w := range files {

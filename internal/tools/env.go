@@ -75,6 +75,18 @@ type judged struct {
 // Reads returns the effects of reading files of the workspace.
 func (e Env) Reads(names ...string) []Effect { return e.touch(ReadsPath, names) }
 
+// ReadsEntries returns the effects of looking at entries of the workspace, of
+// which a link is seen itself. Those that lead outside are left out.
+func (e Env) ReadsEntries(names ...string) []Effect {
+	var effects []Effect
+	for _, name := range names {
+		if path, inside := e.Workspace.ResolveEntry(name); inside {
+			effects = append(effects, e.judge(ReadsPath, name, path, inside))
+		}
+	}
+	return effects
+}
+
 // Writes returns the effects of writing files of the workspace.
 func (e Env) Writes(names ...string) []Effect { return e.touch(WritesPath, names) }
 

@@ -46,11 +46,12 @@ const (
 	CPULimit                               // it computed for too long
 	FileSizeLimit                          // it wrote too large a file
 	ProcessLimit                           // it had too many processes
+	DiskLimit                              // there were too many files, or too little was left of a file system
 )
 
 var exitReasonNames = [...]string{
 	"unknown", "exited", "signaled", "timed_out", "cancelled", "output_limit", "out_of_memory",
-	"sandbox_violation", "cpu_limit", "file_size_limit", "process_limit",
+	"sandbox_violation", "cpu_limit", "file_size_limit", "process_limit", "disk_limit",
 }
 
 func (r ExitReason) String() string { return exitReasonNames[r] }

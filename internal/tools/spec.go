@@ -17,6 +17,9 @@ type Spec struct {
 	// use for the same thing.
 	Aliases []string
 
+	// Keys are other names of keys of its input. They mean exactly the same.
+	Keys []Key
+
 	// Label is a name for people.
 	Label string
 

@@ -25,6 +25,10 @@ type Batch struct {
 	record *Record
 	modes  []Change // of directories that were put back, to be set at the end
 	late   *late    // nil where every step is on the disk when it is done
+
+	final   bool     // it is not taken back, whatever happens
+	scratch *Changes // where contents go that are too many to be held in memory; may be nil
+	held    int      // bytes of those in memory
 }
 
 // Begin returns an empty batch. store may be nil.
@@ -32,7 +36,17 @@ func (w *Workspace) Begin(store *Changes, id, tool string) *Batch {
 	return &Batch{ws: w, store: store, record: &Record{ID: id, Tool: tool, Time: time.Now()}}
 }
 
-func (b *Batch) did(change Change) { b.record.Changes = append(b.record.Changes, change) }
+func (b *Batch) did(change Change) {
+	if b.final {
+		return
+	}
+	b.record.Changes = append(b.record.Changes, change)
+	if content := change.Before.content; b.scratch != nil && content != nil {
+		if b.held += len(content.data); b.held > maxHeld {
+			b.unload()
+		}
+	}
+}
 
 // lost says that what was done cannot be undone, and why.
 func (b *Batch) lost(why string) {
@@ -124,22 +138,25 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 	if !info.Exists() {
 		return fmt.Errorf("%s: %w", path, fs.ErrNotExist)
 	}
-	entries := []Entry{{path, info}}
-	if info.Mode.IsDir() {
-		_, err := b.ws.Walk(ctx, path, 1<<30, func(e Entry) error {
-			entries = append(entries, e)
-			return nil
-		})
+	var changes []Change
+	keep := func(e Entry) error {
+		change, err := b.kept(e)
 		if err != nil {
 			return err
 		}
-	}
-	changes := make([]Change, len(entries))
-	for i, e := range entries {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if b.record.Lost != "" && len(changes) >= maxFirst {
+			b.record.Omitted++
+			b.record.top = path
+			return nil
 		}
-		if changes[i], err = b.kept(e); err != nil {
+		changes = append(changes, change)
+		return nil
+	}
+	if err := keep(Entry{path, info}); err != nil {
+		return err
+	}
+	if info.Mode.IsDir() {
+		if _, err := b.ws.Walk(ctx, path, 1<<30, keep); err != nil {
 			return err
 		}
 	}
@@ -149,13 +166,16 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 	} else {
 		err = b.ws.Remove(path)
 	}
-	for _, change := range changes {
-		if err != nil { // some may be left
-			if now, err := b.ws.Stat(change.Path); err != nil || now.Exists() {
-				continue
-			}
-		}
-		b.did(change)
+	if err != nil { // some may be left
+		changes = slices.DeleteFunc(changes, func(change Change) bool {
+			now, err := b.ws.Stat(change.Path)
+			return err != nil || now.Exists()
+		})
+	}
+	if b.record.Changes == nil {
+		b.record.Changes = changes
+	} else {
+		b.record.Changes = append(b.record.Changes, changes...)
 	}
 	return err
 }
@@ -173,7 +193,13 @@ func (b *Batch) kept(e Entry) (Change, error) {
 		state.Size = e.Size
 		err = b.keep(e.Path, &state)
 	}
-	return Change{Path: e.Path, Before: state}, err
+	change := Change{Path: e.Path, Before: state}
+	if err == nil && b.store != nil && b.record.Lost == "" {
+		if full := b.store.note(b.record, change.weight()); full != nil {
+			b.lost(full.Error())
+		}
+	}
+	return change, err
 }
 
 // keep copies the content of a file to where it is kept.
@@ -261,7 +287,12 @@ func (b *Batch) Rename(from, to string, replace bool) error {
 		}
 	}
 	moved := State{Kind: kindOfInfo(info), Mode: info.Mode.Perm(), Size: info.Size}
-	if moved.Kind == Regular && info.Size <= maxHashed {
+	switch {
+	case moved.Kind == Link:
+		if moved.Target, err = b.ws.Readlink(to); err != nil {
+			return err
+		}
+	case moved.Kind == Regular && info.Size <= maxHashed:
 		file, err := b.ws.ReadFile(to, maxHashed)
 		if err != nil {
 			return err
@@ -291,6 +322,11 @@ func (b *Batch) Commit() *Record {
 	if len(r.Changes) == 0 || b.store == nil {
 		return r
 	}
+	if r.Lost == "" {
+		if err := b.store.note(r, r.weight()-r.noted); err != nil {
+			b.lost(err.Error())
+		}
+	}
 	for i := range r.Changes {
 		content := r.Changes[i].Before.content
 		if content == nil || content.segment != nil {
@@ -300,11 +336,7 @@ func (b *Batch) Commit() *Record {
 		if r.Lost != "" {
 			continue
 		}
-		spilled, err := b.store.reserve(r, int64(len(content.data)))
-		if err == nil {
-			spilled.prefix, spilled.suffix = content.prefix, content.suffix
-			_, err = spilled.segment.file.WriteAt(content.data, spilled.offset)
-		}
+		spilled, err := b.store.spill(r, content)
 		if err != nil {
 			b.lost(err.Error())
 			continue
@@ -319,181 +351,4 @@ func (b *Batch) Commit() *Record {
 	}
 	b.store.add(r)
 	return r
-}
-
-// Rollback takes back what the batch did, the last first. What it could not
-// take back is in the error.
-func (b *Batch) Rollback() error {
-	var failed []error
-	back := b.ws.Begin(nil, "", "")
-	back.late = newLate()
-	for _, change := range slices.Backward(b.record.Changes) {
-		if err := back.revert(change); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	failed = append(failed, back.finish(), back.settle())
-	if b.store != nil {
-		b.store.abandon(b.record)
-	}
-	return errors.Join(failed...)
-}
-
-// Undo takes back what records of store say, the last first: all of it or
-// nothing. An entry that is not as a record left it is [ErrChanged]. Who calls
-// it holds a lock of the whole workspace.
-func (w *Workspace) Undo(ctx context.Context, store *Changes, records []*Record) error {
-	b := w.Begin(nil, "", "")
-	b.late = newLate()
-	for _, r := range slices.Backward(records) {
-		if r.Lost != "" {
-			return fmt.Errorf("call %s of %s: %w: %s", r.ID, r.Tool, ErrNotKept, r.Lost)
-		}
-	}
-	for _, r := range slices.Backward(records) {
-		for _, change := range slices.Backward(r.Changes) {
-			err := ctx.Err()
-			if err != nil {
-				err = context.Cause(ctx)
-			} else {
-				err = b.revert(change)
-			}
-			if err != nil {
-				b.late.discard()
-				return errors.Join(err, b.Rollback())
-			}
-		}
-	}
-	if err := errors.Join(b.finish(), b.settle()); err != nil {
-		return errors.Join(err, b.Rollback())
-	}
-	store.remove(records)
-	return nil
-}
-
-// settle gives directories their modes, the innermost first: one that may not
-// be written could not be filled before.
-func (b *Batch) settle() error {
-	var failed []error
-	for _, dir := range slices.Backward(b.modes) {
-		failed = append(failed, b.ws.chmod(dir.Path, dir.Before.Mode))
-	}
-	return errors.Join(failed...)
-}
-
-// revert takes one change back, if the entry is as the change left it.
-func (b *Batch) revert(change Change) error {
-	if change.MovedFrom != "" || change.After.Kind != Absent || b.late.paths[change.Path] {
-		if err := b.install(); err != nil { // it may be about what has no name yet
-			return err
-		}
-	}
-	if change.MovedFrom != "" {
-		if err := b.unmoved(change); err != nil {
-			return err
-		}
-		return b.Rename(change.Path, change.MovedFrom, false)
-	}
-	now, err := b.current(change.Path, change.After)
-	if err != nil {
-		return err
-	}
-	return b.restore(change.Path, now, change.Before)
-}
-
-// unmoved checks that what was moved is as it was then. What is in a directory
-// may have changed.
-func (b *Batch) unmoved(change Change) error {
-	now, err := b.ws.Stat(change.Path)
-	if err != nil {
-		return err
-	}
-	same := kindOfInfo(now) == change.After.Kind && (change.After.Kind != Regular || now.Size == change.After.Size)
-	if same && change.After.Hash != (Hash{}) {
-		file, err := b.ws.ReadFile(change.Path, maxHashed)
-		if err != nil {
-			return err
-		}
-		same = file.Hash() == change.After.Hash
-	}
-	if !same {
-		return fmt.Errorf("%s: %w since it was moved there from %s", change.Path, ErrChanged, change.MovedFrom)
-	}
-	return nil
-}
-
-// current returns the entry of now, which must be as a state tells. A regular
-// file is read, so that it can be put back in its turn.
-func (b *Batch) current(path string, want State) (File, error) {
-	info, err := b.ws.Stat(path)
-	if err != nil {
-		return File{}, err
-	}
-	kind := kindOfInfo(info)
-	changed := func(how string) error { return fmt.Errorf("%s: %w: %s", path, ErrChanged, how) }
-	switch {
-	case kind != want.Kind:
-		return File{}, changed(fmt.Sprintf("it was a %s and is a %s", want.Kind, kind))
-	case kind == Link:
-		target, err := b.ws.Readlink(path)
-		if err == nil && target != want.Target {
-			err = changed("the link leads elsewhere")
-		}
-		return File{Info: info}, err
-	case kind != Regular:
-		return File{Info: info}, nil
-	case info.Size != want.Size:
-		return File{}, changed(fmt.Sprintf("it had %d bytes and has %d", want.Size, info.Size))
-	case info.Mode.Perm() != want.Mode:
-		return File{}, changed(fmt.Sprintf("its mode was %v and is %v", want.Mode, info.Mode.Perm()))
-	}
-	file, err := b.ws.ReadFile(path, want.Size)
-	if err == nil && file.Hash() != want.Hash {
-		err = changed("it has other content")
-	}
-	return file, err
-}
-
-// restore makes an entry what a state tells.
-func (b *Batch) restore(path string, now File, want State) error {
-	kind := kindOfInfo(now.Info)
-	if kind != Absent && kind != want.Kind {
-		was := State{Kind: kind, Mode: now.Mode.Perm()}
-		switch kind {
-		case Regular:
-			was = stateOf(now)
-		case Link:
-			var err error
-			if was.Target, err = b.ws.Readlink(path); err != nil {
-				return err
-			}
-		}
-		if err := b.ws.Remove(path); err != nil {
-			if kind == Directory {
-				err = fmt.Errorf("%w: there is something in it that was not there", err)
-			}
-			return err
-		}
-		b.did(Change{Path: path, Before: was})
-		b.modes = slices.DeleteFunc(b.modes, func(dir Change) bool { return dir.Path == path })
-		now = File{}
-	}
-	switch want.Kind {
-	case Regular:
-		data, err := want.from(now.Data)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		_, err = b.Write(path, data, want.Mode, now)
-		return err
-	case Directory:
-		b.modes = append(b.modes, Change{Path: path, Before: want})
-		return b.Mkdir(path)
-	case Link:
-		if err := b.ws.symlink(want.Target, path, b.late); err != nil {
-			return err
-		}
-		b.did(Change{Path: path, After: want})
-	}
-	return nil
 }

@@ -126,17 +126,21 @@ func TestUndoRefuses(t *testing.T) {
 		{"link", func(dir string) error { return errors.Join(os.Remove(dir+"/one"), os.Symlink("two", dir+"/one")) }, "is a link"},
 		{"back again", func(dir string) error { return os.WriteFile(dir+"/old", nil, 0o644) }, "old: "},
 		{"something in a new directory", func(dir string) error { return os.WriteFile(dir+"/made/x", nil, 0o644) }, "made: directory not empty"},
+		{"moved link", func(dir string) error {
+			return errors.Join(os.Remove(dir+"/led"), os.Symlink("other", dir+"/led"))
+		}, "led: file changed"},
 		{"moved file", func(dir string) error { return os.WriteFile(dir+"/moved", []byte("other"), 0o644) }, "moved: file changed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.write("old")
 			f.write("from")
+			f.link("old", "link")
 			changes := newChanges(t, workspace.ChangesConfig{})
 			b := f.Begin(changes, "call-1", "test")
 			for _, err := range []error{
 				write(b, f.Workspace, "one", "one"), write(b, f.Workspace, "two", "two"),
-				b.RemoveAll(t.Context(), "old"), b.Mkdir("made"), b.Rename("from", "moved", false),
+				b.RemoveAll(t.Context(), "old"), b.Mkdir("made"), b.Rename("from", "moved", false), b.Rename("link", "led", false),
 			} {
 				if err != nil {
 					t.Fatal(err)
@@ -254,6 +258,106 @@ func TestUndoOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := same(tree(t, f.Dir()), before); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNamesAreCounted deletes directories of files without content: what their
+// names take is bounded as contents are.
+func TestNamesAreCounted(t *testing.T) {
+	f := newFixture(t)
+	changes := newChanges(t, workspace.ChangesConfig{MaxBytes: 100_000})
+	fill := func(files int) {
+		t.Helper()
+		if err := os.Mkdir(f.Dir()+"/d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range files {
+			if err := os.WriteFile(fmt.Sprintf("%s/d/%d", f.Dir(), i), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func() *workspace.Record {
+		t.Helper()
+		b := f.Begin(changes, "", "test")
+		if err := b.RemoveAll(t.Context(), "d"); err != nil {
+			t.Fatal(err)
+		}
+		return b.Commit()
+	}
+	const some = 50
+	for range 20 {
+		fill(some)
+		if r := remove(); r.Lost != "" || len(r.Changes) != some+1 || r.Omitted != 0 {
+			t.Fatalf("of %d files: %d changes, %d omitted, lost: %s", some, len(r.Changes), r.Omitted, r.Lost)
+		}
+	}
+	records := changes.Records()
+	if len(records) == 0 || len(records) > 100_000/some/200 {
+		t.Errorf("%d records of %d names each are kept", len(records), some)
+	}
+	for _, many := range []int{1_000, 25_000} {
+		fill(many)
+		if changes.Holds(many+1, 0) {
+			t.Errorf("it claims to hold %d names", many)
+		}
+		r := remove()
+		if r.Lost == "" || len(r.Changes) > 100 || len(r.Changes)+r.Omitted != many+1 || r.Changes[len(r.Changes)-1].Path != "d" {
+			t.Errorf("of %d files: %d changes, %d omitted, lost: %q", many, len(r.Changes), r.Omitted, r.Lost)
+		}
+		if err := f.Undo(t.Context(), changes, []*workspace.Record{r}); !errors.Is(err, workspace.ErrNotKept) {
+			t.Errorf("undo of %d files: %v", many, err)
+		}
+	}
+	fill(some)
+	before := tree(t, f.Dir())
+	r := remove()
+	if err := f.Undo(t.Context(), changes, []*workspace.Record{r}); err != nil {
+		t.Fatal(err)
+	}
+	if err := same(tree(t, f.Dir()), before); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUndoOfLarge takes back calls that wrote more than an undo has in memory,
+// and finds at the last that it must not: everything is as it was.
+func TestUndoOfLarge(t *testing.T) {
+	f := newFixture(t)
+	f.write("first")
+	empty := tree(t, f.Dir())
+	changes := newChanges(t, workspace.ChangesConfig{})
+	b := f.Begin(changes, "", "test")
+	if err := write(b, f.Workspace, "first", "other"); err != nil {
+		t.Fatal(err)
+	}
+	b.Commit()
+	for i := range 5 {
+		b := f.Begin(changes, "", "test")
+		text := strings.Repeat(string(rune('a'+i)), 9<<20)
+		if err := write(b, f.Workspace, fmt.Sprint("d/", i), text); err != nil {
+			t.Fatal(err)
+		}
+		b.Commit()
+	}
+	if err := os.WriteFile(f.Dir()+"/first", []byte("mine!"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, f.Dir())
+	if err := f.Undo(t.Context(), changes, changes.Records()); !errors.Is(err, workspace.ErrChanged) {
+		t.Errorf("%v", err)
+	}
+	if err := same(tree(t, f.Dir()), before); err != nil {
+		t.Error("it is not as it was")
+	}
+	if err := os.WriteFile(f.Dir()+"/first", []byte("other"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Undo(t.Context(), changes, changes.Records()); err != nil {
+		t.Error(err)
+	}
+	if err := same(tree(t, f.Dir()), empty); err != nil {
 		t.Error(err)
 	}
 }

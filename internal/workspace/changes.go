@@ -4,16 +4,15 @@
 package workspace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // ErrNotKept is wrapped by errors about content that is no longer kept, or
@@ -21,7 +20,7 @@ import (
 var ErrNotKept = errors.New("the old content is not kept")
 
 // Kind is what an entry is.
-type Kind int
+type Kind uint8
 
 const (
 	Absent Kind = iota
@@ -99,8 +98,31 @@ type Record struct {
 	// Lost says why the record cannot be undone; empty where it can.
 	Lost string
 
-	bytes    int64
+	// Omitted is how many changes are not told, of a record that cannot be
+	// undone. They were before the others.
+	Omitted int
+
+	bytes    int64 // in segments
+	noted    int64 // in memory
 	segments []*segment
+	top      string // a directory that had more in it than was noted; mostly empty
+}
+
+// maxTold is how many changes are told of a record that cannot be undone.
+const maxTold = 100
+
+// weight is what a change takes in memory, or somewhat more.
+func (c *Change) weight() int64 {
+	const fixed = int64(unsafe.Sizeof(Change{}) + unsafe.Sizeof(blob{}))
+	return fixed + int64(len(c.Path)+len(c.MovedFrom)+len(c.Before.Target)+len(c.After.Target))
+}
+
+func (r *Record) weight() int64 {
+	var sum int64
+	for i := range r.Changes {
+		sum += r.Changes[i].weight()
+	}
+	return sum
 }
 
 // ChangesConfig says how much is kept of what calls replaced.
@@ -109,7 +131,8 @@ type ChangesConfig struct {
 	// with the process. Required.
 	Dir string
 
-	// MaxBytes bounds them; 0 means 256 MiB.
+	// MaxBytes bounds them, together with what records take in memory; 0 means
+	// 256 MiB.
 	MaxBytes int64
 
 	// MaxRecords bounds how many calls can be undone; 0 means 500.
@@ -127,6 +150,7 @@ type Changes struct {
 	first   map[string]Origin // what entries were before the session changed them
 	more    bool              // there are more of them than are kept
 	bytes   int64             // in segments
+	noted   int64             // in records
 	segment *segment          // what is written to
 	given   int
 	closed  bool
@@ -225,6 +249,9 @@ func (c *Changes) add(r *Record) {
 		}
 		c.remember(change.Path, change.Before)
 	}
+	if r.Lost != "" {
+		c.shorten(r)
+	}
 	if r.ID == "" || slices.ContainsFunc(c.records, func(other *Record) bool { return other.ID == r.ID }) {
 		c.given++
 		r.ID = "change-" + strconv.Itoa(c.given)
@@ -235,6 +262,36 @@ func (c *Changes) add(r *Record) {
 	}
 	if c.closed {
 		c.evict()
+	}
+}
+
+// shorten leaves of a record that cannot be undone what is told of it.
+func (c *Changes) shorten(r *Record) {
+	c.forget(r)
+	if cut := len(r.Changes) - maxTold; cut > 0 {
+		r.Omitted += cut
+		r.Changes = slices.Clone(r.Changes[cut:])
+	}
+	r.noted = r.weight()
+	c.noted += r.noted
+}
+
+// forget notes that what a record did to entries will not be known any more.
+func (c *Changes) forget(r *Record) {
+	for _, change := range r.Changes {
+		if origin, ok := c.first[change.Path]; ok {
+			origin.broken = true
+			c.first[change.Path] = origin
+		}
+	}
+	if r.top == "" {
+		return
+	}
+	for path, origin := range c.first {
+		if _, inside := below(path, r.top); inside {
+			origin.broken = true
+			c.first[path] = origin
+		}
 	}
 }
 
@@ -265,12 +322,7 @@ func (c *Changes) remove(undone []*Record) {
 
 // evict drops the oldest record.
 func (c *Changes) evict() {
-	for _, change := range c.records[0].Changes {
-		if origin, ok := c.first[change.Path]; ok {
-			origin.broken = true
-			c.first[change.Path] = origin
-		}
-	}
+	c.forget(c.records[0])
 	c.release(c.records[0])
 	c.records = slices.Delete(c.records, 0, 1)
 }
@@ -280,124 +332,58 @@ func (c *Changes) release(r *Record) {
 	for _, s := range r.segments {
 		c.leave(s)
 	}
-	r.bytes, r.segments = 0, nil
+	c.noted -= r.noted
+	r.bytes, r.noted, r.segments = 0, 0, nil
 }
 
-// A segment is a file without a name that holds what was replaced. It is
-// closed when no record needs it and none is written to it.
-type segment struct {
-	size  int64
-	users int
-
-	mu   sync.RWMutex
-	file *os.File // nil when it is closed
+// Holds reports whether a call may be undone that would replace or remove so
+// many entries, with so many bytes in their names and contents.
+func (c *Changes) Holds(entries int, bytes int64) bool {
+	return c != nil && int64(entries)*(&Change{}).weight()+bytes <= c.config.MaxBytes
 }
 
-// maxSegment is when the next segment is begun.
-const maxSegment = 16 << 20
-
-// leave closes a segment when its last user goes.
-func (c *Changes) leave(s *segment) {
-	if s.users--; s.users > 0 {
-		return
-	}
-	c.bytes -= s.size
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.file.Close()
-	s.file = nil
-}
-
-// retire ends the segment that is written to.
-func (c *Changes) retire() {
-	if c.segment != nil {
-		c.leave(c.segment)
-		c.segment = nil
-	}
-}
-
-// A blob is content in a segment, or in memory while a call is under way. Of
-// content that was replaced by other it may be only what differs: the two begin
-// with the same prefix bytes and end with the same suffix bytes.
-type blob struct {
-	data           []byte
-	segment        *segment
-	offset, size   int64
-	prefix, suffix int
-}
-
-// difference returns what must be kept of a content that is replaced.
-func difference(before, after []byte) *blob {
-	prefix := commonPrefix(before, after)
-	suffix := commonSuffix(before[prefix:], after[prefix:])
-	return &blob{data: before[prefix : len(before)-suffix], prefix: prefix, suffix: suffix}
-}
-
-// read returns the content, given the one that took its place.
-func (b *blob) read(after []byte) ([]byte, error) {
-	if b.prefix+b.suffix > len(after) {
-		return nil, ErrNotKept
-	}
-	middle := b.data
-	if b.segment != nil {
-		b.segment.mu.RLock()
-		defer b.segment.mu.RUnlock()
-		if b.segment.file == nil {
-			return nil, ErrNotKept
-		}
-		middle = make([]byte, b.size)
-		if _, err := b.segment.file.ReadAt(middle, b.offset); err != nil && b.size > 0 {
-			return nil, err
-		}
-	}
-	return slices.Concat(after[:b.prefix], middle, after[len(after)-b.suffix:]), nil
-}
-
-// step is how many bytes are compared at once.
-const step = 4096
-
-func commonPrefix(a, b []byte) int {
-	n, i := min(len(a), len(b)), 0
-	for i+step <= n && bytes.Equal(a[i:i+step], b[i:i+step]) {
-		i += step
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
-}
-
-func commonSuffix(a, b []byte) int {
-	n, i := min(len(a), len(b)), 0
-	for i+step <= n && bytes.Equal(a[len(a)-i-step:len(a)-i], b[len(b)-i-step:len(b)-i]) {
-		i += step
-	}
-	for i < n && a[len(a)-1-i] == b[len(b)-1-i] {
-		i++
-	}
-	return i
-}
-
-// reserve makes room for size bytes of r, which is not added yet. It drops the
+// room makes room for size bytes of r, which is not added yet. It drops the
 // oldest records where there is none.
+func (c *Changes) room(r *Record, size int64) error {
+	switch {
+	case c.closed:
+		return errors.New("the session is closed")
+	case r.bytes+r.noted+size > c.config.MaxBytes:
+		return fmt.Errorf("names and contents of more than %d bytes would have to be kept", c.config.MaxBytes)
+	}
+	for c.bytes+c.noted+size > c.config.MaxBytes && len(c.records) > 0 {
+		c.evict()
+	}
+	if c.bytes+c.noted+size > c.config.MaxBytes {
+		c.retire()
+	}
+	if c.bytes+c.noted+size > c.config.MaxBytes {
+		return errors.New("calls that are under way have used up what can be kept")
+	}
+	return nil
+}
+
+// note makes room for what r takes in memory.
+func (c *Changes) note(r *Record, size int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.room(r, size); err != nil {
+		return err
+	}
+	r.noted += size
+	c.noted += size
+	return nil
+}
+
+// reserve makes room for size bytes of r in a segment.
 func (c *Changes) reserve(r *Record, size int64) (*blob, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.closed:
-		return nil, errors.New("the session is closed")
-	case r.bytes+size > c.config.MaxBytes:
-		return nil, fmt.Errorf("more than %d bytes would have to be kept", c.config.MaxBytes)
+	if err := c.room(r, size); err != nil {
+		return nil, err
 	}
-	for c.bytes+size > c.config.MaxBytes && len(c.records) > 0 {
-		c.evict()
-	}
-	longest := min(maxSegment, c.config.MaxBytes/8)
-	if c.bytes+size > c.config.MaxBytes || c.segment != nil && c.segment.size+size > longest {
+	if longest := min(maxSegment, c.config.MaxBytes/8); c.segment != nil && c.segment.size+size > longest {
 		c.retire()
-	}
-	if c.bytes+size > c.config.MaxBytes {
-		return nil, errors.New("calls that are under way have used up what can be kept")
 	}
 	if c.segment == nil {
 		file, err := unnamed(c.config.Dir)
@@ -418,21 +404,20 @@ func (c *Changes) reserve(r *Record, size int64) (*blob, error) {
 	return b, nil
 }
 
+// spill writes content that is in memory to where r is kept.
+func (c *Changes) spill(r *Record, content *blob) (*blob, error) {
+	spilled, err := c.reserve(r, int64(len(content.data)))
+	if err != nil {
+		return nil, err
+	}
+	spilled.prefix, spilled.suffix = content.prefix, content.suffix
+	_, err = spilled.segment.file.WriteAt(content.data, spilled.offset)
+	return spilled, err
+}
+
 // abandon gives up what was reserved for a record that is not added.
 func (c *Changes) abandon(r *Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release(r)
-}
-
-// unnamed makes a file that ends with the process.
-func unnamed(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	file, err := os.CreateTemp(dir, "undo-")
-	if err != nil {
-		return nil, err
-	}
-	return file, os.Remove(file.Name())
 }

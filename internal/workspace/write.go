@@ -31,6 +31,10 @@ var ErrExists = fs.ErrExist
 // new file.
 const KeepMode = fs.ModeIrregular
 
+// Executable asks for that mode too, and that who may read the file may execute
+// it.
+const Executable = KeepMode | 0o111
+
 // WriteFile gives a file its content, in one step: whoever looks sees the old
 // content or the new, also after a crash, and where the disk is full it stays
 // the old. The path is one that [Workspace.Resolve] returned; a link that has
@@ -148,17 +152,39 @@ func fill(fd int, data []byte, mode fs.FileMode, was Info) (Info, error) {
 	if was.Exists() && (was.uid != uint32(os.Geteuid()) || was.gid != uint32(os.Getegid())) {
 		_ = unix.Fchown(fd, int(was.uid), int(was.gid)) // as far as we may
 	}
-	if mode == KeepMode && was.Exists() {
-		mode = was.Mode
+	now, err := fstat(fd)
+	if err != nil {
+		return Info{}, err
 	}
-	if mode != KeepMode {
-		if err := unix.Fchmod(fd, uint32(mode.Perm())); err != nil {
-			return Info{}, err
-		}
+	if mode = wanted(mode, was, now); mode == now.Mode.Perm() {
+		return now, nil
 	}
+	if err := unix.Fchmod(fd, uint32(mode)); err != nil {
+		return Info{}, err
+	}
+	return fstat(fd)
+}
+
+func fstat(fd int) (Info, error) {
 	var st unix.Stat_t
 	err := retry(func() error { return unix.Fstat(fd, &st) })
 	return infoOf(&st), err
+}
+
+// wanted returns the permissions that mode asks for, of a file that was another
+// or is new.
+func wanted(mode fs.FileMode, was, now Info) fs.FileMode {
+	kept := now.Mode.Perm()
+	if was.Exists() {
+		kept = was.Mode.Perm()
+	}
+	switch mode {
+	case KeepMode:
+		return kept
+	case Executable:
+		return kept | kept&0o444>>2
+	}
+	return mode.Perm()
 }
 
 // install gives a temporary file its name, if nothing has changed since was.

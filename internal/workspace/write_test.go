@@ -357,43 +357,20 @@ func TestKilled(t *testing.T) {
 	if dir := os.Getenv("TOOLSERVER_TEST_KILLED"); dir != "" {
 		writeUntilKilled(t, dir, os.Getenv("TOOLSERVER_TEST_STATE"), files)
 	}
-	rounds := 2
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		rounds = 50
-	}
 	dir, state := t.TempDir(), t.TempDir()
 	left := 0
-	for round := range rounds {
-		command := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
-		command.Env = append(os.Environ(), "TOOLSERVER_TEST_KILLED="+dir, "TOOLSERVER_TEST_STATE="+state)
-		out, err := command.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		// It tells of every file that is written; kill it in the midst of them.
-		lines := bufio.NewScanner(out)
-		for n := 200 + rand.IntN(600); n > 0 && lines.Scan(); n-- {
-		}
-		if err := command.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = command.Wait()
-		for path := range tree(t, dir) {
-			if workspace.IsTemporary(path) {
-				left++
-			}
-		}
+	for round := range killings() {
+		killAmid(t, "^TestKilled$", 200+rand.IntN(600), "TOOLSERVER_TEST_KILLED="+dir, "TOOLSERVER_TEST_STATE="+state)
+		left += temporaries(tree(t, dir))
 		ws, err := workspace.Config{State: state}.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for path, text := range tree(t, dir) {
-			if workspace.IsTemporary(path) {
-				t.Errorf("round %d: %s was left behind", round, path)
-			}
+		now := tree(t, dir)
+		if n := temporaries(now); n != 0 {
+			t.Errorf("round %d: %d temporary files were left behind", round, n)
+		}
+		for path, text := range now {
 			if _, content, ok := strings.Cut(text, " "); ok && len(content) != 0 {
 				if bytes.Count([]byte(content), []byte(content[:1])) != len(content) || len(content) != 10_000 {
 					t.Errorf("round %d: %s has %d bytes of %.20q...", round, path, len(content), content)
@@ -406,6 +383,48 @@ func TestKilled(t *testing.T) {
 		t.Errorf("the notes are still there: %v, %v", entries, err)
 	}
 	t.Logf("%d temporary files were left and removed", left)
+}
+
+// killings is how often a process is killed to see what it leaves.
+func killings() int {
+	if os.Getenv("TOOLSERVER_SOAK") == "1" {
+		return 50
+	}
+	return 2
+}
+
+// killAmid runs a test in a process of its own, which is killed when it has
+// written so many lines.
+func killAmid(t *testing.T, test string, lines int, env ...string) {
+	t.Helper()
+	command := exec.Command(os.Args[0], "-test.run", test)
+	command.Env = append(os.Environ(), env...)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	written := bufio.NewScanner(out)
+	for ; lines > 0 && written.Scan(); lines-- {
+	}
+	if lines > 0 {
+		t.Errorf("it ended %d lines before it was to be killed: %s", lines, written.Text())
+	}
+	if err := command.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = command.Wait()
+}
+
+func temporaries(tree map[string]string) (n int) {
+	for path := range tree {
+		if workspace.IsTemporary(path) {
+			n++
+		}
+	}
+	return n
 }
 
 // writeUntilKilled writes the files over and over, each full of one letter.

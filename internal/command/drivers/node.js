@@ -32,9 +32,21 @@
   process.stdout.write = writer(1);
   process.stderr.write = writer(2);
 
+  // An interrupt ends the process in each moment in which nobody listens. Node
+  // stops code that computes with a watchdog, which sets listeners of the process
+  // aside, and is no longer there when the code begins to wait. But it counts who
+  // needs it: one that is never given back listens for ever, and keeps what
+  // nobody took. Only code that has waited, and then computes without an end, is
+  // stopped by nothing: what ends it there takes the process with it.
+  let watchdog = null; // where Node does not give it away there is a gap
+  try { watchdog = process.binding('contextify'); watchdog.startSigintWatchdog(); } catch { watchdog = null; }
+  const takeInterrupt = () => watchdog !== null && watchdog.startSigintWatchdog() && watchdog.stopSigintWatchdog();
+
   let pending = Buffer.alloc(0), busy = false, interrupt = null;
   const onSigint = () => { if (interrupt) interrupt(); };
-  process.on('SIGINT', onSigint);
+  server.removeAllListeners('SIGINT');
+  server.on('SIGINT', onSigint); // which came when the code had just computed
+  if (watchdog === null) process.on('SIGINT', onSigint);
   const ours = /^ +at .*(node:|\[eval\])/; // frames that are not of the code
   const show = (e) => {
     const text = e instanceof Error && e.stack ? e.stack.split('\n').filter((line) => !ours.test(line)).join('\n') : inspect(e);
@@ -80,13 +92,15 @@
     };
     interrupt = () => end(new Error('interrupted'));
     fail = (e) => end(e);
-    // While the code computes, the server has a handler that ends it. One more
-    // would be set aside meanwhile, and take that with it. When the code has
-    // computed, and only waits, an interrupt ends the whole process for as long as
-    // it takes to come back here: Node has no way to close that gap.
-    process.removeListener('SIGINT', onSigint);
+    takeInterrupt(); // of the code before
+    if (watchdog === null) process.removeListener('SIGINT', onSigint);
     server.eval(code + '\n', server.context, 'input', (error, value) => end(error, value));
-    process.on('SIGINT', onSigint);
+    if (watchdog === null) process.on('SIGINT', onSigint);
+    if (ended || watchdog === null) return;
+    const listening = setInterval(() => {
+      if (ended) clearInterval(listening);
+      else if (takeInterrupt()) onSigint();
+    }, 10);
   }
   stdin.on('data', (data) => { pending = Buffer.concat([pending, data]); next(); });
   stdin.on('end', () => process.exit());

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -47,16 +48,18 @@ type sockFprog struct {
 
 // restrict sets the filter that commands inherit. Where calls cannot be handed
 // over, what would be is allowed.
-func (h *helper) restrict(head head, request []byte) syscall.Errno {
-	if head.nfilter == 0 || len(request) < instrSize*head.nfilter || h.listening {
+func (h *helper) restrict(size int, filter []byte) syscall.Errno {
+	if size == 0 || len(filter) != instrSize*size || h.listening {
 		return syscall.EINVAL
 	}
-	program := sockFprog{len: uint16(head.nfilter), filter: unsafe.SliceData(request)}
+	program := sockFprog{len: uint16(size), filter: unsafe.SliceData(filter)}
 	set := func(flags uintptr) (int, syscall.Errno) {
 		fd, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program)))
 		return int(fd), errno
 	}
-	if mayRead() {
+	memory, err := unix.Open("/proc/self/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil && mayRead() {
+		h.memory = memory
 		listener, errno := set(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 		if errno == syscall.EINVAL { // before Linux 5.19
 			listener, errno = set(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
@@ -67,8 +70,8 @@ func (h *helper) restrict(head head, request []byte) syscall.Errno {
 			return 0
 		}
 	}
-	for i := range head.nfilter {
-		if k := request[instrSize*i+4:]; binary.LittleEndian.Uint16(request[instrSize*i:]) == unix.BPF_RET|unix.BPF_K &&
+	for i := range size {
+		if k := filter[instrSize*i+4:]; binary.LittleEndian.Uint16(filter[instrSize*i:]) == unix.BPF_RET|unix.BPF_K &&
 			binary.LittleEndian.Uint32(k) == unix.SECCOMP_RET_USER_NOTIF {
 			binary.LittleEndian.PutUint32(k, unix.SECCOMP_RET_ALLOW)
 		}
@@ -269,24 +272,49 @@ func (c *change) setTimes(file string) error {
 func (h *helper) rootsOf(thread int) []string {
 	for range 3 { // a parent may end while it is looked for
 		for pid := thread; pid > 1 && pid != h.pid; pid = parentOf(pid) {
-			if roots, ok := h.guardRoots(pid); ok {
-				return roots
+			if g := h.guardOf(pid); g != nil {
+				return h.rootsIn(g)
 			}
 		}
 	}
 	return nil
 }
 
-func (h *helper) guardRoots(pid int) ([]string, bool) {
+func (h *helper) guardOf(pid int) *guarded {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, g := range h.guards {
 		if g.pid == pid && g.running() {
-			return g.roots, true
+			return g
 		}
 	}
-	return nil, false
+	return nil
 }
+
+// rootsIn returns the roots in the request of a guard. It may have another one by
+// now, or none: then the thread has ended, which is looked at later. So memory is
+// read as a file, where what is not there any more is an error.
+func (h *helper) rootsIn(g *guarded) (roots []string) {
+	table, n := atomic.LoadUintptr(&g.roots), atomic.LoadUintptr(&g.nroots)
+	for i := range min(n, maxRoots) {
+		var address [8]byte
+		var text [unix.PathMax]byte
+		if _, err := unix.Pread(h.memory, address[:], int64(table+8*i)); err != nil {
+			return nil
+		}
+		size, err := unix.Pread(h.memory, text[:], int64(binary.LittleEndian.Uint64(address[:])))
+		if err != nil {
+			return nil
+		}
+		if end := bytes.IndexByte(text[:size], 0); end > 0 {
+			roots = append(roots, string(text[:end]))
+		}
+	}
+	return roots
+}
+
+// maxRoots is more roots than any command has.
+const maxRoots = 64
 
 // parentOf returns 0 for a process that is gone.
 func parentOf(pid int) int {

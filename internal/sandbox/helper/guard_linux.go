@@ -15,21 +15,36 @@ import (
 // all of it is nosplit, stores no pointers, calls nothing but system calls, and
 // never returns. What it writes is its own slot and nothing else.
 
-// A slot is the memory of one guard and its command, beside the request.
+// A slot is the memory of one guard and its commands, beside the requests.
 type slot struct {
-	alive   uint32 // not 0 while there is a guard; the kernel clears it
-	flags   Flags
-	path    uintptr
-	args    uintptr
-	env     uintptr
-	stack   uintptr // the end of that of the command
-	nlimits uintptr
-	limits  [maxLimits]rlimit
-	files   [maxFiles]int32
-	scope   int32   // a ruleset that confines signals alone
-	helper  uintptr // the process id that the guard must not reach
+	alive uint32 // not 0 while there is a guard; the kernel clears it
 
-	// From here on it is the guard's.
+	// What the helper says of it.
+	flags    Flags
+	scope    int32   // a ruleset that confines signals alone
+	helper   uintptr // the process id that the guard must not reach
+	noFilter uintptr // the error for which there is no seccomp filter
+	own      [maxLimits]unix.Rlimit
+	room     uintptr // for a request
+	stack    uintptr // the end of that of the command
+
+	// What a request says. From here on all is the guard's.
+	id        uint64
+	wanted    Flags
+	path      uintptr
+	args      uintptr
+	env       uintptr
+	roots     uintptr
+	nroots    uintptr
+	nlimits   uintptr
+	limits    [maxLimits]rlimit
+	files     [maxFiles]int32
+	elsewhere uintptr // where a request lies that does not fit the room
+	size      uintptr // of that
+
+	message   rawMessage
+	part      [2]uintptr // a struct iovec
+	rights    rawRights
 	outgoing  rawReport
 	incoming  [64]byte
 	polled    [2]unix.PollFd
@@ -37,6 +52,7 @@ type slot struct {
 	status    uint32
 	finished  bool
 	rusage    syscall.Rusage
+	before    [2]uint64 // microseconds that commands before this one used
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
 	nap       unix.Timespec
@@ -50,10 +66,25 @@ type rlimit struct {
 	unix.Rlimit
 }
 
+// rawMessage is a struct msghdr.
+type rawMessage struct {
+	_, _                        uintptr
+	parts, nparts               uintptr
+	rights, sizeOfRights, flags uintptr
+}
+
+// rawRights is what files come in: a struct cmsghdr and their numbers.
+type rawRights struct {
+	size        uintptr
+	level, kind int32
+	files       [maxFiles + 2]int32
+}
+
 // rawReport is a [Report] as [DecodeReport] reads it.
 type rawReport struct {
 	kind, status, guard, command, step, errno, reaped, left uint32
-	user, system, maxRSS, _                                 uint64
+	user, system, maxRSS                                    uint64
+	again, _                                                uint32
 }
 
 var childrenPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
@@ -88,59 +119,250 @@ func forkGuard(s *slot, stack uintptr) (pid int) {
 	return pid
 }
 
-// guard starts the command, waits for its end or for a word of the server, and
-// leaves nothing of it behind. All signals stay blocked.
+// The files of a guard, beside the standard ones. The first file of a request
+// gets the first number that is free.
+const (
+	guardRequests = 3 + iota
+	guardScope
+	guardControl
+	guardPidfd
+	guardRest
+)
+
+// guard runs one command after another: until it is dismissed, until one leaves
+// something behind, or until the server or the helper is gone. All signals stay
+// blocked.
 //
 //go:norace
 //go:nosplit
 func guard(s *slot) {
-	control := uintptr(s.files[fileControl])
 	for sig := uintptr(1); sig <= 64; sig++ {
 		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&s.handler)), 0, 8, 0, 0)
 	}
 	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0)
-
-	if s.flags&Scoped != 0 {
-		_, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(s.scope), 0, 0)
+	step, errno := StepSeccomp, s.noFilter
+	if s.flags&Scoped != 0 && errno == 0 {
+		step, errno = StepScope, confine(s)
+	}
+	syscall.RawSyscall(unix.SYS_DUP3, 0, 2, 0) // not what the server says its errors to
+	syscall.RawSyscall(unix.SYS_DUP3, Requests, guardRequests, 0)
+	syscall.RawSyscall(unix.SYS_DUP3, 0, guardScope, 0)
+	if s.scope >= 0 {
+		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.scope), guardScope, 0)
+	}
+	closeRange(guardControl, 1<<31-1)
+	for take(s) {
 		if errno == 0 {
-			// Who cannot reach the helper may signal everybody it can reach.
-			_, _, errno = syscall.RawSyscall(unix.SYS_KILL, s.helper, 0, 0)
+			mind(s)
+		} else {
+			refuse(s, step, errno)
 		}
-		if errno == syscall.ESRCH {
-			exit() // the helper has gone, and nobody can tell any more
-		}
-		if errno != syscall.EPERM {
-			report(s, control, Failed, StepScope, uintptr(errno))
-			exit()
+		closeRange(guardControl, 1<<31-1)
+		if s.outgoing.again == 0 {
+			break
 		}
 	}
+	exit()
+}
 
+// confine puts the guard into a domain of its own.
+//
+//go:norace
+//go:nosplit
+func confine(s *slot) uintptr {
+	_, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(s.scope), 0, 0)
+	if errno == 0 {
+		// Who cannot reach the helper may signal everybody it can reach.
+		_, _, errno = syscall.RawSyscall(unix.SYS_KILL, s.helper, 0, 0)
+	}
+	if errno == syscall.ESRCH {
+		exit() // the helper has gone, and nobody can tell any more
+	}
+	if errno == syscall.EPERM {
+		return 0
+	}
+	return uintptr(errno)
+}
+
+// take waits for a request to run something. It returns false if there will be
+// none.
+//
+//go:norace
+//go:nosplit
+func take(s *slot) bool {
+	for {
+		s.outgoing = rawReport{}
+		s.status, s.finished = 0, false
+		s.part[0], s.part[1] = s.room, MaxPacket
+		s.message.parts, s.message.nparts = uintptr(unsafe.Pointer(&s.part)), 1
+		s.message.rights, s.message.sizeOfRights = uintptr(unsafe.Pointer(&s.rights)), unsafe.Sizeof(s.rights)
+		n, _, errno := syscall.RawSyscall(unix.SYS_RECVMSG, guardRequests, uintptr(unsafe.Pointer(&s.message)), unix.MSG_CMSG_CLOEXEC)
+		if errno == syscall.EINTR {
+			continue // it was stopped and goes on
+		}
+		if errno != 0 || n < headSize || headAt(s.room).kind == Dismiss {
+			return false
+		}
+		nfiles := uintptr(0)
+		if s.message.sizeOfRights > 0 {
+			nfiles = (s.rights.size - unsafe.Offsetof(s.rights.files)) / 4
+		}
+		if nfiles == 0 || s.rights.files[0] != guardControl {
+			return false // it is not from the server
+		}
+		if step, errno := read(s, n, nfiles); errno != 0 {
+			refuse(s, step, errno)
+			closeRange(guardControl, 1<<31-1)
+			continue
+		}
+		return true
+	}
+}
+
+// read makes of a request what the kernel is told. A large one comes in a file,
+// which is the last, and only its head in the packet.
+//
+//go:norace
+//go:nosplit
+func read(s *slot, size, nfiles uintptr) (Step, uintptr) {
+	at := s.room
+	if whole := uintptr(headAt(at).size); size == headSize && whole > size && nfiles <= maxFiles+1 {
+		nfiles--
+		mapped, _, errno := syscall.RawSyscall6(unix.SYS_MMAP, 0, whole, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE, uintptr(s.rights.files[nfiles]), 0)
+		if errno != 0 {
+			return StepRequest, uintptr(errno)
+		}
+		s.elsewhere, s.size = mapped, whole
+		at, size = mapped, whole
+	}
+	if nfiles > maxFiles {
+		return StepRequest, uintptr(syscall.EINVAL)
+	}
+	for i := uintptr(0); i < nfiles; i++ {
+		s.files[i] = s.rights.files[i]
+	}
+	if !lay(s, at, size, nfiles) {
+		return StepRequest, uintptr(syscall.EINVAL)
+	}
+	return 0, 0
+}
+
+// lay makes pointers of what a request has instead: how far from its beginning a
+// string is. It returns false if the request is malformed.
+//
+//go:norace
+//go:nosplit
+func lay(s *slot, at, size, nfiles uintptr) bool {
+	h := headAt(at)
+	want := uintptr(fileRuleset)
+	if h.flags&Restricted != 0 {
+		want = maxFiles
+	}
+	nargs, nenv, nroots := uintptr(h.nargs), uintptr(h.nenv), uintptr(h.nroots)
+	s.nlimits = uintptr(h.nlimits)
+	if h.kind != Run || uintptr(h.size) != size || nfiles != want || s.nlimits > maxLimits {
+		return false
+	}
+	limits := at + headSize
+	table := limits + limitSize*s.nlimits
+	count := 1 + nargs + 1 + nenv + 1 + nroots + 1
+	text := table + 8*count
+	if text >= at+size || *byteAt(at + size - 1) != 0 {
+		return false
+	}
+	for i := uintptr(0); i < s.nlimits; i++ {
+		resource, value := *wordAt(limits + limitSize*i), *wordAt(limits + limitSize*i + 8)
+		if resource >= maxLimits {
+			return false
+		}
+		hard := value
+		if resource == unix.RLIMIT_CPU {
+			hard++ // at the hard limit it would be killed without a word
+		}
+		hard = min(hard, s.own[resource].Max)
+		s.limits[i].resource = uintptr(resource)
+		s.limits[i].Cur, s.limits[i].Max = min(value, hard), hard
+	}
+	args := uintptr(1)
+	env := args + nargs + 1
+	roots := env + nenv + 1
+	for i := uintptr(0); i < count; i++ {
+		word := wordAt(table + 8*i)
+		end := i == env-1 || i == roots-1 || i == count-1
+		if end != (*word == 0) || !end && (*word < uint64(text-at) || *word >= uint64(size)) {
+			return false
+		}
+		if !end {
+			*word += uint64(at)
+		}
+	}
+	s.id, s.wanted = h.id, h.flags
+	s.path, s.args, s.env = uintptr(*wordAt(table)), table+8*args, table+8*env
+	s.roots, s.nroots = table+8*roots, nroots
+	return true
+}
+
+//go:norace
+//go:nosplit
+func headAt(address uintptr) *head { return *(**head)(unsafe.Pointer(&address)) }
+
+//go:norace
+//go:nosplit
+func wordAt(address uintptr) *uint64 { return *(**uint64)(unsafe.Pointer(&address)) }
+
+//go:norace
+//go:nosplit
+func byteAt(address uintptr) *byte { return *(**byte)(unsafe.Pointer(&address)) }
+
+// refuse answers a request whose command was not started.
+//
+//go:norace
+//go:nosplit
+func refuse(s *slot, step Step, errno uintptr) {
+	report(s, guardControl, Failed, step, errno)
+	release(s)
+	finish(s, true)
+}
+
+// release gives the memory of a large request back.
+//
+//go:norace
+//go:nosplit
+func release(s *slot) {
+	if s.elsewhere != 0 {
+		syscall.RawSyscall(unix.SYS_MUNMAP, s.elsewhere, s.size, 0)
+		s.elsewhere = 0
+	}
+}
+
+// mind starts the command, waits for its end or for a word of the server, and
+// leaves nothing of it behind.
+//
+//go:norace
+//go:nosplit
+func mind(s *slot) {
 	s.pidfd = -1
 	child := cloneCommand(commandFlags, s.stack, uintptr(unsafe.Pointer(&s.pidfd)), s)
 	if child < 0 {
-		report(s, control, Failed, StepFork, uintptr(-child))
-		exit()
+		refuse(s, StepFork, uintptr(-child))
+		return
 	}
 	if s.pidfd < 0 { // Linux before 5.2
-		report(s, control, Failed, StepFork, uintptr(syscall.ENOSYS))
+		report(s, guardControl, Failed, StepFork, uintptr(syscall.ENOSYS))
 		s.finished = true
 		killAll(s, uintptr(child))
-		exit()
+		return
 	}
-	// The files that are kept are the first two after the standard ones.
-	syscall.RawSyscall(unix.SYS_DUP3, control, Socket, 0)
-	control = Socket
-	if s.pidfd != Socket+1 {
-		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.pidfd), Socket+1, 0)
-		s.pidfd = Socket + 1
+	if s.pidfd != guardPidfd {
+		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.pidfd), guardPidfd, 0)
 	}
-	closeRange(0, Socket-1)
-	closeRange(Socket+2, 1<<31-1)
+	closeRange(guardRest, 1<<31-1)
 
 	attend(s, uintptr(child))
 	killAll(s, uintptr(child))
-	finish(s)
-	exit()
+	release(s)
+	parent, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+	finish(s, parent == s.helper)
 }
 
 // attend returns when the command has ended or is to end. Signals from the
@@ -149,8 +371,8 @@ func guard(s *slot) {
 //go:norace
 //go:nosplit
 func attend(s *slot, child uintptr) {
-	s.polled[0].Fd, s.polled[0].Events = s.pidfd, unix.POLLIN
-	s.polled[1].Fd, s.polled[1].Events = Socket, unix.POLLIN
+	s.polled[0].Fd, s.polled[0].Events = guardPidfd, unix.POLLIN
+	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
 	for {
 		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, 0, 0, 0, 0)
 		if errno == syscall.EINTR {
@@ -162,7 +384,7 @@ func attend(s *slot, child uintptr) {
 		if s.polled[1].Revents == 0 {
 			continue
 		}
-		n, _, errno := syscall.RawSyscall(unix.SYS_READ, Socket, uintptr(unsafe.Pointer(&s.incoming)), uintptr(len(s.incoming)))
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, guardControl, uintptr(unsafe.Pointer(&s.incoming)), uintptr(len(s.incoming)))
 		if errno != 0 || n == 0 {
 			return
 		}
@@ -170,7 +392,9 @@ func attend(s *slot, child uintptr) {
 			if s.incoming[i] == Tell {
 				pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 				s.outgoing.guard, s.outgoing.command = uint32(pid), uint32(child)
-				report(s, Socket, Running, 0, 0)
+				s.outgoing.user, s.outgoing.system = s.before[0], s.before[1]
+				report(s, guardControl, Running, 0, 0)
+				s.outgoing.user, s.outgoing.system = 0, 0
 				continue
 			}
 			syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(s.incoming[i]), 0)
@@ -188,7 +412,7 @@ func killAll(s *slot, child uintptr) {
 	for pass := 0; ; pass++ {
 		reaped := s.outgoing.reaped
 		for {
-			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.incoming)), unix.WNOHANG|unix.WALL, 0, 0, 0)
+			pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&s.incoming)), unix.WNOHANG|unix.WALL, uintptr(unsafe.Pointer(&s.rusage)), 0, 0)
 			if errno == syscall.ECHILD {
 				return // whoever is below the guard is a child of it, or has a parent that is
 			}
@@ -199,10 +423,13 @@ func killAll(s *slot, child uintptr) {
 				s.status = uint32(s.incoming[0]) | uint32(s.incoming[1])<<8 | uint32(s.incoming[2])<<16 | uint32(s.incoming[3])<<24
 			}
 			s.outgoing.reaped++
+			s.outgoing.user += uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
+			s.outgoing.system += uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
+			s.outgoing.maxRSS = max(s.outgoing.maxRSS, uint64(s.rusage.Maxrss)<<10)
 		}
 		if pass == passes {
 			s.outgoing.left = 1
-			finish(s)
+			finish(s, false)
 		}
 		if s.flags&Scoped != 0 {
 			syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
@@ -220,21 +447,22 @@ func killAll(s *slot, child uintptr) {
 	}
 }
 
-// finish reports the end of the command, once.
+// finish reports the end of the command, once, and whether there will be another.
 //
 //go:norace
 //go:nosplit
-func finish(s *slot) {
+func finish(s *slot, again bool) {
 	if s.finished {
 		return
 	}
 	s.finished = true
-	syscall.RawSyscall(unix.SYS_GETRUSAGE, ^uintptr(0), uintptr(unsafe.Pointer(&s.rusage)), 0)
+	if again {
+		s.outgoing.again = 1
+	}
 	s.outgoing.status = s.status
-	s.outgoing.user = uint64(s.rusage.Utime.Sec)*1e6 + uint64(s.rusage.Utime.Usec)
-	s.outgoing.system = uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
-	s.outgoing.maxRSS = uint64(s.rusage.Maxrss) << 10
-	report(s, Socket, Ended, 0, 0)
+	s.before[0] += s.outgoing.user
+	s.before[1] += s.outgoing.system
+	report(s, guardControl, Ended, 0, 0)
 }
 
 // killChildren kills the children of the guard. Theirs become its own, and are
@@ -272,7 +500,7 @@ func killChildren(s *slot, child uintptr) {
 //go:nosplit
 func command(s *slot) {
 	step, errno := become(s)
-	report(s, uintptr(s.files[fileControl]), Failed, step, uintptr(errno))
+	report(s, guardControl, Failed, step, uintptr(errno))
 	exit()
 }
 
@@ -288,7 +516,7 @@ func become(s *slot) (Step, syscall.Errno) {
 			return StepFiles, errno
 		}
 	}
-	if s.flags&Terminal != 0 {
+	if s.wanted&Terminal != 0 {
 		if _, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); errno != 0 {
 			return StepTerminal, errno
 		}
@@ -302,21 +530,21 @@ func become(s *slot) (Step, syscall.Errno) {
 			return StepLimits, errno
 		}
 	}
-	ruleset := s.scope // a domain of its own keeps it from the guard, at least
-	if s.flags&Restricted != 0 {
+	ruleset := int32(guardScope) // a domain of its own keeps it from the guard, at least
+	if s.wanted&Restricted != 0 {
 		ruleset = s.files[fileRuleset]
 	}
-	if s.flags&(Scoped|Restricted) != 0 {
+	if (s.flags&Scoped)|(s.wanted&Restricted) != 0 {
 		if _, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(ruleset), 0, 0); errno != 0 {
 			return StepLandlock, errno
 		}
 	}
-	if s.flags&DropCapabilities != 0 {
+	if s.wanted&DropCapabilities != 0 {
 		if errno := dropCapabilities(s); errno != 0 {
 			return StepPrivileges, errno
 		}
 	}
-	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, Socket, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, guardRequests, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	s.signals = 0
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.signals)), 0, 8, 0, 0)
 	_, _, errno := syscall.RawSyscall(unix.SYS_EXECVE, s.path, s.args, s.env)

@@ -5,6 +5,7 @@ package helper
 
 import (
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,25 +27,28 @@ func FuzzRequest(f *testing.F) {
 		if len(b) < headSize {
 			return
 		}
-		head := readHead(b)
-		if head.count() > maxStrings {
+		s := new(slot)
+		for i := range s.own {
+			s.own[i] = unix.Rlimit{Cur: 10, Max: 10}
+		}
+		memory := make([]uint64, (len(b)+7)/8) // at an address that words may have
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(memory))), len(b)), b)
+		if !lay(s, at, uintptr(len(b)), fileRuleset) {
 			return
 		}
-		request := b[headSize:]
-		memory := make([]byte, slotSize)
-		g := &guarded{slot: new(slot), memory: memory}
-		h := &helper{}
-		for i := range h.limits {
-			h.limits[i] = unix.Rlimit{Cur: 10, Max: 10}
+		inside := func(what string, address uintptr) {
+			if address < at || address >= at+uintptr(len(b)) {
+				t.Errorf("%s is outside of the request", what)
+			}
 		}
-		pointers := make([]byte, 8*(head.count()+3))
-		if !h.prepare(g, head, request, pointers, make([]int, fileRuleset)) {
-			return
+		inside("the path", s.path)
+		for name, list := range map[string]uintptr{"an argument": s.args, "a variable": s.env, "a root": s.roots} {
+			for inside(name, list); *wordAt(list) != 0; list += 8 {
+				inside(name, uintptr(*wordAt(list)))
+			}
 		}
-		if len(g.roots) != head.nroots || g.nlimits > maxLimits || g.path == 0 {
-			t.Errorf("%+v from %+v", g, head)
-		}
-		for _, limit := range g.limits[:g.nlimits] {
+		for _, limit := range s.limits[:s.nlimits] {
 			if limit.Max > 10 || limit.Cur > limit.Max {
 				t.Errorf("a limit was raised: %+v", limit)
 			}

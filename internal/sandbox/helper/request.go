@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package helper is the small process between the server and the commands it
-// runs. It is started once and makes for every command a guard, which goes on
-// without the Go runtime, and the guard makes the command:
+// runs. It is started once and makes guards, which go on without the Go runtime.
+// A guard takes a request from the server and makes the command, and when that
+// has ended, it takes another:
 //
-//	server ── helper                     waits for requests; answers for commands
-//	            └─ guard                 one a command, in a Landlock domain of its own
+//	server ── helper                     makes guards; answers for commands
+//	            └─ guard                 in a Landlock domain of its own
 //	                 └─ command          in a domain within the guard's, restricted
 //	                      └─ …           what the command starts
 //
@@ -47,9 +48,13 @@ type Request struct {
 type RequestKind uint32
 
 const (
-	// Run starts a command.
+	// Run has a guard start a command.
 	Run RequestKind = 1 + iota
-	// Restrict sets the seccomp filter of all commands to come.
+	// Dismiss ends a guard that has nothing to do.
+	Dismiss
+	// Post has the helper make one more guard.
+	Post
+	// Restrict sets the seccomp filter of all guards to come.
 	Restrict
 	// Abandon kills the guard of a command, and all whose guard is gone.
 	Abandon
@@ -101,11 +106,29 @@ const (
 	maxStrings = 1 << 17
 )
 
+// MaxPacket is the size of the largest request that a guard takes as it is. Of
+// a larger one it gets [Head], and with the other files one that has it all.
+const MaxPacket = 24 << 10
+
+// head is what a request begins with. To run something, there follow limits, the
+// places of strings (of the path, the arguments, the environment and the roots,
+// with 0 after each list), and the strings.
+type head struct {
+	size                                  uint32
+	kind                                  RequestKind
+	id                                    uint64
+	flags                                 Flags
+	nlimits, nfilter, nargs, nenv, nroots uint32
+}
+
 const (
 	headSize  = 40
 	limitSize = 16
 	instrSize = 8
 )
+
+// Head returns the head of an encoded request.
+func Head(request []byte) []byte { return request[:headSize] }
 
 var (
 	// ErrNUL says that a string of a request contains a zero byte.
@@ -114,18 +137,22 @@ var (
 	ErrTooLong = errors.New("arguments and environment are too long: together they may have about 2 MiB")
 )
 
-// Encode returns the request as it is sent. The parts lie so that the helper
-// passes them to the kernel where they are.
+// Encode returns the request as it is sent. The parts lie so that a guard passes
+// them to the kernel where they are.
 func (r *Request) Encode() ([]byte, error) {
 	le := binary.LittleEndian
-	size := headSize + limitSize*len(r.Limits) + instrSize*len(r.Filter) + len(r.Path) + 1
 	lists := [...][]string{r.Args, r.Env, r.Roots}
-	count := 0
-	for _, list := range lists {
-		count += len(list)
-		for _, s := range list {
-			size += len(s) + 1
+	size := headSize + limitSize*len(r.Limits) + instrSize*len(r.Filter)
+	table, text, count := size, 0, 0
+	if r.Kind == Run {
+		count, text = 1, len(r.Path)+1
+		for _, list := range lists {
+			count += len(list) + 1
+			for _, s := range list {
+				text += len(s) + 1
+			}
 		}
+		size += 8*count + text
 	}
 	if size > maxRequest || count > maxStrings {
 		return nil, ErrTooLong
@@ -146,18 +173,25 @@ func (r *Request) Encode() ([]byte, error) {
 		b = append(b, i.JT, i.JF)
 		b = le.AppendUint32(b, i.K)
 	}
+	if r.Kind != Run {
+		return b, nil
+	}
+	place := b[table:table:size]
+	b = b[:table+8*count]
 	var err error
-	appendString := func(s string) {
+	put := func(s string) {
 		if strings.IndexByte(s, 0) >= 0 {
 			err = ErrNUL
 		}
+		place = le.AppendUint64(place, uint64(len(b)))
 		b = append(append(b, s...), 0)
 	}
-	appendString(r.Path)
+	put(r.Path)
 	for _, list := range lists {
 		for _, s := range list {
-			appendString(s)
+			put(s)
 		}
+		place = le.AppendUint64(place, 0)
 	}
 	return b, err
 }
@@ -169,7 +203,7 @@ type Report struct {
 	Status uint32 // Ended: the wait status of the command
 
 	// Running: the process ids. The guard's is that of the root of all that the
-	// command starts.
+	// command starts. User and System are of the commands it had before.
 	Guard, Command uint32
 
 	// Failed: what failed, and how.
@@ -181,6 +215,7 @@ type Report struct {
 	MaxRSS       uint64 // bytes, of the largest process
 	Reaped       uint32 // processes the guard was the last parent of
 	Left         uint32 // 1 if something could not be killed in time
+	Again        uint32 // 1 if the guard takes another request
 }
 
 // ReportKind tells what a report is about.
@@ -244,9 +279,12 @@ func DecodeReport(b []byte) (Report, error) {
 		Guard: le.Uint32(b[8:]), Command: le.Uint32(b[12:]),
 		Step: Step(le.Uint32(b[16:])), Errno: le.Uint32(b[20:]),
 		Reaped: le.Uint32(b[24:]), Left: le.Uint32(b[28:]),
-		User: le.Uint64(b[32:]), System: le.Uint64(b[40:]), MaxRSS: le.Uint64(b[48:]),
+		User: le.Uint64(b[32:]), System: le.Uint64(b[40:]), MaxRSS: le.Uint64(b[48:]), Again: le.Uint32(b[56:]),
 	}, nil
 }
+
+// Ready is what a helper says, once, when it waits for orders.
+const Ready = 1
 
 // What the server says to a guard is one byte each: a signal for the process
 // group of the command, or Tell, which asks for a report of what is running.

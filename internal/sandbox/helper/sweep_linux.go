@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ func (h *helper) abandon(id uint64) {
 	h.mu.Lock()
 	guard := 0
 	for _, g := range h.guards {
-		if g.id == id {
+		if atomic.LoadUint64(&g.id) == id {
 			guard = g.pid
 			if g.running() {
 				unix.Kill(guard, unix.SIGKILL)

@@ -86,8 +86,12 @@ func planPatch(ctx context.Context, env tools.Env, in applyPatchInput) (*plan, e
 			return nil, err
 		}
 	}
-	// A file that was made and deleted again never was.
-	p.changes = slices.DeleteFunc(p.changes, func(c fileChange) bool { return c.gone && !c.old.Exists() })
+	// A file that was made and deleted again never was, and one that was only
+	// copied has not changed.
+	p.changes = slices.DeleteFunc(p.changes, func(c fileChange) bool { return c.gone && !c.old.Exists() || c.copied && c.unchanged() })
+	if len(p.changes) == 0 {
+		p.notes = append(p.notes, "the patch changes nothing")
+	}
 	return p.plan, nil
 }
 
@@ -155,6 +159,7 @@ func (p *patched) file(f *filePatch) error {
 	if f.moveTo == "" || f.moveTo == f.name {
 		c.gone, c.movedTo = false, ""
 		c.become(after, p.encodings[i])
+		c.setMode(f.mode, c.old)
 		return nil
 	}
 	return p.move(f, i, after)
@@ -170,12 +175,32 @@ func (p *patched) move(f *filePatch, from int, text string) error {
 	if !target.gone {
 		return tools.Failf("file_exists", "The patch moves %s to %s, which exists already. Nothing was changed.", f.name, f.moveTo)
 	}
-	source.gone, source.after, source.data, source.movedTo = true, "", nil, target.path
-	target.gone, target.movedFrom = false, source.path
-	if !target.old.Exists() {
-		target.before = source.before
+	target.gone = false
+	if f.copied {
+		source.copied = true
+		if source.old.Exists() {
+			target.mode = source.old.Mode.Perm()
+		}
+	} else {
+		source.gone, source.after, source.data, source.movedTo = true, "", nil, target.path
+		target.movedFrom = source.path
+		if source.movedFrom != "" && !source.old.Exists() { // moved on
+			target.movedFrom = source.movedFrom
+			if origin := p.origin(source.movedFrom); origin.gone {
+				origin.movedTo = target.path
+			}
+		}
+		if !target.old.Exists() {
+			target.before = source.before
+		}
 	}
+	target.setMode(f.mode, source.old)
 	target.become(text, p.encodings[from])
 	p.encodings[to] = p.encodings[from]
 	return nil
+}
+
+// origin returns the change of a file that was moved away.
+func (p *patched) origin(path string) *fileChange {
+	return &p.changes[slices.IndexFunc(p.changes, func(c fileChange) bool { return c.path == path })]
 }

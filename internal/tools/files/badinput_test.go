@@ -158,7 +158,7 @@ func TestManyFiles(t *testing.T) {
 	if got := answer(t, env, "delete_file", `{"path":"d","recursive":true}`); !strings.HasPrefix(got, fmt.Sprintf("Deleted the directory d, with %d files", many)) {
 		t.Errorf("%.200s", got)
 	}
-	if got := answer(t, env, "undo", `{}`); !strings.HasPrefix(got, "Took back") {
+	if got := answer(t, env, "undo", `{}`); !strings.HasPrefix(got, "Took back") || !strings.HasSuffix(got, fmt.Sprintf(": deleted d, with %d below\n", many)) {
 		t.Errorf("%.200s", got)
 	}
 	ctx := &fewLooks{Context: t.Context(), left: 100}

@@ -171,3 +171,71 @@ func writeAtomically(path string, data []byte) error {
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
+
+// TestRefusedPatches is what no patch can say here: the answer tells the line.
+func TestRefusedPatches(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"f": "old\n"})
+	for _, test := range []struct{ name, patch, want string }{
+		{"a link", "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n", "line 2: the mode 120000 is not that of a file"},
+		{"a file that becomes a link", "diff --git a/f b/f\nold mode 100644\nnew mode 120000\n", "line 3: the mode 120000"},
+		{"a submodule", "diff --git a/s b/s\nnew file mode 160000\n--- /dev/null\n+++ b/s\n@@ -0,0 +1 @@\n+Subproject commit 1\n", "line 2: the mode 160000"},
+		{"no mode", "diff --git a/f b/f\nnew mode \n", "line 2: the mode "},
+		{"a binary file", "diff --git a/f b/f\nGIT binary patch\nliteral 0\n", "line 2: binary files"},
+		{"no file", "hello", "there is no file in it"},
+		{"no end", "*** Begin Patch\n*** Add File: x\n+1\n", "*** End Patch is missing"},
+	} {
+		input, err := json.Marshal(map[string]string{"patch": test.patch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tool(t, "apply_patch").Decode(env, input); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+}
+
+// TestListChangesOfLinks lists links themselves, and goes on where one leads
+// outside.
+func TestListChangesOfLinks(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"f": "old\n", "d/in": "x\n"})
+	dir, outside := env.Workspace.Dir(), t.TempDir()
+	for name, target := range map[string]string{"back": outside, "other": outside, "gone": "f", "moved": "f"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer(t, env, "delete_file", `{"path":"back"}`)
+	answer(t, env, "undo", `{}`)
+	answer(t, env, "move_file", `{"from":"moved","to":"elsewhere/moved"}`)
+	answer(t, env, "undo", `{}`)
+	answer(t, env, "delete_file", `{"path":"other"}`)
+	answer(t, env, "delete_file", `{"path":"gone"}`)
+	answer(t, env, "edit_file", `{"path":"d/in","old_string":"x","new_string":"y"}`)
+	for _, err := range []error{
+		os.Symlink("elsewhere", filepath.Join(dir, "other")),
+		os.Rename(filepath.Join(dir, "d"), filepath.Join(dir, "e")), os.Symlink(outside, filepath.Join(dir, "d")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := answer(t, env, "list_changes", `{}`)
+	want := "deleted  d/in (2 to 0 bytes)\ndeleted  gone\nreplaced other\n"
+	if files, _, _ := strings.Cut(got, "\n\n"); files+"\n" != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestListChangesOfLarge tells of files whose lines are not counted whether they
+// have changed.
+func TestListChangesOfLarge(t *testing.T) {
+	large := strings.Repeat("line\n", 1<<20)
+	env := toolstest.Env(t, map[string]string{"back": large, "changed": large})
+	for _, path := range []string{"changed", "back"} {
+		answer(t, env, "edit_file", `{"path":"`+path+`","insert_line":0,"new_string":"first\n"}`)
+	}
+	answer(t, env, "undo", `{}`)
+	if got := answer(t, env, "list_changes", `{}`); !strings.HasPrefix(got, "changed  changed (5242880 to 5242886 bytes)\n\n") {
+		t.Errorf("%s", got)
+	}
+}

@@ -31,6 +31,7 @@ func Delete() tools.Tool {
 		tools.Spec{
 			Name:            "delete_file",
 			Aliases:         []string{"FileDelete", "Delete", "rm", "remove_file"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Delete file",
 			Summary:         "Delete a file, or a directory with everything in it.",
 			Description:     deleteDoc,
@@ -53,7 +54,11 @@ func Delete() tools.Tool {
 		if d.diff.text != "" {
 			return tools.Preview{Kind: tools.PreviewDiff, Text: d.diff.text}
 		}
-		return tools.Preview{Kind: tools.PreviewText, Text: "Deletes " + d.what() + "."}
+		text := "Deletes " + d.what() + "."
+		if !d.holds(env) {
+			text += " This cannot be undone: it is more than is kept."
+		}
+		return tools.Preview{Kind: tools.PreviewText, Text: text}
 	})
 }
 
@@ -63,7 +68,8 @@ type deletion struct {
 	info           workspace.Info
 	files, folders int // in a directory
 	bytes          int64
-	diff           diff // of a text that is not too large
+	names          int64 // how long the names of all are, in bytes
+	diff           diff  // of a text that is not too large
 }
 
 func planDelete(ctx context.Context, env tools.Env, in deleteInput) (*deletion, error) {
@@ -107,6 +113,7 @@ func planDelete(ctx context.Context, env tools.Env, in deleteInput) (*deletion, 
 		if env.Protected(e.Path) { // it has appeared since the call was judged
 			return tools.Failf("protected", "%s is protected. Nothing was deleted.", e.Path)
 		}
+		d.names += int64(len(e.Path))
 		if e.Mode.IsDir() {
 			d.folders++
 		} else {
@@ -118,6 +125,11 @@ func planDelete(ctx context.Context, env tools.Env, in deleteInput) (*deletion, 
 	return d, err
 }
 
+// holds reports whether it can be undone.
+func (d *deletion) holds(env tools.Env) bool {
+	return env.Changes.Holds(1+d.files+d.folders, d.names+d.bytes)
+}
+
 // seen stands for what would be deleted.
 func (d *deletion) seen() string {
 	return fmt.Sprint(d.info.Version, d.files, d.folders, d.bytes)
@@ -126,11 +138,11 @@ func (d *deletion) seen() string {
 func (d *deletion) what() string {
 	switch {
 	case d.info.Mode.IsDir():
-		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", d.path, plural(d.files, "file"), directories(d.folders), plural(int(d.bytes), "byte"))
+		return fmt.Sprintf("the directory %s, with %s and %s in it, %s", plain(d.path), plural(d.files, "file"), directories(d.folders), plural(int(d.bytes), "byte"))
 	case d.info.Mode&fs.ModeSymlink != 0:
-		return "the link " + d.path
+		return "the link " + plain(d.path)
 	}
-	return fmt.Sprintf("%s (%s)", d.path, plural(int(d.bytes), "byte"))
+	return fmt.Sprintf("%s (%s)", plain(d.path), plural(int(d.bytes), "byte"))
 }
 
 func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink) (tools.Result, error) {

@@ -51,8 +51,13 @@ func (in editInput) Check() []tools.Problem {
 func Edit() tools.Tool {
 	return planned(
 		tools.Spec{
-			Name:            "edit_file",
-			Aliases:         []string{"edit", "Edit", "FileEdit", "str_replace", "strReplace"},
+			Name:    "edit_file",
+			Aliases: []string{"edit", "Edit", "FileEdit", "str_replace", "strReplace"},
+			Keys: []tools.Key{
+				{Other: "file_path", Name: "path"}, {Other: "old_text", Name: "old_string"}, {Other: "new_text", Name: "new_string"},
+				{Other: "oldStr", Name: "old_string"}, {Other: "newStr", Name: "new_string"}, {Other: "old_str", Name: "old_string"},
+				{Other: "new_str", Name: "new_string"}, {Other: "replaceAll", Name: "replace_all"}, {Other: "expected_content_hash", Name: "expected_hash"},
+			},
 			Label:           "Edit file",
 			Summary:         "Replace, insert or append text in a file.",
 			Description:     editDoc,

@@ -27,17 +27,21 @@ func explain(err error) error {
 	case errors.Is(err, workspace.ErrTooLarge):
 		return tools.Failf("file_too_large", "%v", err)
 	case errors.Is(err, workspace.ErrNotKept):
-		return tools.Failf("not_kept", "%v", err)
+		return tools.Failf("not_kept", "%v. Nothing was taken back. To take back another call, name it with call: list_changes lists them.", err)
 	case errors.Is(err, workspace.ErrOutside):
 		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)
 	case errors.Is(err, workspace.ErrNotRegular):
-		return tools.Failf("not_a_file", "%v", err)
+		return tools.Failf("not_a_file", "%v. Name a file instead.", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
 	case errors.Is(err, fs.ErrExist):
 		return tools.Failf("file_exists", "%v. Nothing was replaced.", err)
 	case errors.Is(err, syscall.ENOTDIR):
 		return tools.Failf("not_a_directory", "%v: a file is where a directory would have to be.", err)
+	case errors.Is(err, syscall.EXDEV):
+		return tools.Failf("other_file_system", "%v: they are on different file systems. Write it anew where it is to be, then delete it where it was.", err)
+	case errors.Is(err, syscall.EBUSY):
+		return tools.Failf("busy", "%v: a file system is mounted there, or it is in use. Leave it where it is.", err)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return tools.Failf("name_too_long", "%v: a part of a path can have 255 bytes, all of it 4095.", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

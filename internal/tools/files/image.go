@@ -68,14 +68,17 @@ func (r reader) image(ctx context.Context, file *workspace.Opened, name string, 
 		return nil, nil, tools.Failf("image_too_large", "%s has %d x %d pixels: images of up to %d pixels can be shown.", name, config.Width, config.Height, maxPixels)
 	}
 	d.ShownWidth, d.ShownHeight = scaled(config.Width, config.Height)
-	if d.ShownWidth == d.Width && len(data) <= maxImageShown && slices.Contains(shownAsIs, format) {
-		return []tools.Content{tools.Image{MediaType: "image/" + format, Data: data}, d.note()}, d, nil
-	}
 	select {
 	case r.decoding <- struct{}{}:
 		defer func() { <-r.decoding }()
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
+	}
+	if d.ShownWidth == d.Width && len(data) <= maxImageShown && slices.Contains(shownAsIs, format) {
+		if isCut(stoppable(ctx, bytes.NewReader(data))) {
+			return nil, nil, tools.Failf("bad_image", "%s is no image that can be shown: its end is missing. Was all of it written?", name)
+		}
+		return []tools.Content{tools.Image{MediaType: "image/" + format, Data: data}, d.note()}, d, nil
 	}
 	small, mediaType, err := scaleDown(stoppable(ctx, bytes.NewReader(data)), d.ShownWidth, d.ShownHeight, format)
 	if err != nil {
@@ -99,6 +102,24 @@ func scaled(width, height int) (int, int) {
 		return width, height
 	}
 	return max(1, width*maxSide/longer), max(1, height*maxSide/longer)
+}
+
+// isCut reports whether an image ends before all of its pixels have come. Who is
+// sent one may refuse everything that was sent with it. Other faults are left to
+// who shows it, who may know more of the format.
+func isCut(in io.Reader) (cut bool) {
+	defer func() {
+		if recover() != nil { // a decoder that met something unforeseen
+			cut = false
+		}
+	}()
+	ended := false
+	_, _, err := image.Decode(readerFunc(func(p []byte) (int, error) {
+		n, err := in.Read(p)
+		ended = ended || err == io.EOF
+		return n, err
+	}))
+	return err != nil && ended // it wanted more than there is
 }
 
 // scaleDown decodes an image and encodes it in another size: as JPEG where it

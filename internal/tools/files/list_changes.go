@@ -4,11 +4,13 @@
 package files
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +43,7 @@ func ListChanges() tools.Tool {
 		},
 		func(env tools.Env, _ listChangesInput) []tools.Effect {
 			origins, _ := env.Changes.Origins()
-			return env.Reads(slices.Sorted(maps.Keys(origins))...)
+			return env.ReadsEntries(slices.Sorted(maps.Keys(origins))...)
 		},
 		runListChanges)
 }
@@ -131,17 +133,16 @@ const maxCounted = 4 << 20
 // compare tells how a file differs from what it was.
 func compare(env tools.Env, path string, was workspace.Origin) (changedFile, bool) {
 	file := changedFile{Path: path, Was: was.Size}
+	var info workspace.Info
 	judged, err := env.Path(path)
-	if err != nil {
-		return file, false
-	}
-	info, err := env.Workspace.Stat(judged)
-	if err != nil {
-		return file, false
+	if err == nil { // otherwise a link to elsewhere has taken the place of its directory
+		if info, err = env.Workspace.Stat(judged); err != nil {
+			return file, false
+		}
 	}
 	isDir := info.Mode.IsDir() && info.Exists()
 	switch {
-	case !info.Exists() && was.Kind == workspace.Absent, isDir && was.Kind == workspace.Directory:
+	case !info.Exists() && was.Kind == workspace.Absent, isDir && was.Kind == workspace.Directory, sameLink(env, judged, info, was):
 		return file, false
 	case !info.Exists():
 		file.Kind = "deleted"
@@ -159,8 +160,11 @@ func compare(env tools.Env, path string, was workspace.Origin) (changedFile, boo
 		return file, true
 	}
 	file.Size = info.Size
-	if file.Kind == "replaced" || info.Size > maxCounted || was.Size > maxCounted {
+	if file.Kind == "replaced" {
 		return file, true
+	}
+	if info.Size > maxCounted || was.Size > maxCounted {
+		return file, !sameContent(env, path, judged, info, was)
 	}
 	now, err := env.Workspace.ReadFile(judged, maxCounted)
 	if err != nil {
@@ -179,4 +183,28 @@ func compare(env tools.Env, path string, was workspace.Origin) (changedFile, boo
 	d := diffOf("", "", before, string(now.Data), nil)
 	file.Added, file.Removed = &d.added, &d.removed
 	return file, true
+}
+
+// sameLink reports whether a link still leads where it led.
+func sameLink(env tools.Env, path string, info workspace.Info, was workspace.Origin) bool {
+	if was.Kind != workspace.Link || info.Mode&fs.ModeSymlink == 0 {
+		return false
+	}
+	target, err := env.Workspace.Readlink(path)
+	return err == nil && target == was.Target
+}
+
+// sameContent reports whether a file that is too large to count its lines is as
+// it was.
+func sameContent(env tools.Env, path, judged string, info workspace.Info, was workspace.Origin) bool {
+	if was.Kind != workspace.Regular || info.Size != was.Size || info.Mode.Perm() != was.Mode {
+		return false
+	}
+	now, err := env.Workspace.ReadFile(judged, maxEdited)
+	if err != nil {
+		return false
+	}
+	before := now.Data
+	all := env.Changes.Older(path, now.Data, func(old []byte, _ bool) bool { before = old; return true })
+	return all && bytes.Equal(before, now.Data)
 }

@@ -58,6 +58,7 @@ func ListDir() tools.Tool {
 		tools.Spec{
 			Name:            "list_dir",
 			Aliases:         []string{"list_files", "FileList", "ls", "list_directory"},
+			Keys:            []tools.Key{{Other: "max_depth", Name: "depth"}, {Other: "exclude_patterns", Name: "exclude"}},
 			Label:           "List directory",
 			Summary:         "List the files of a directory.",
 			Description:     listDirDoc,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
 
@@ -158,6 +159,9 @@ const (
 func nearest(text, old string) string {
 	if plain := lineNumbers().ReplaceAllString(old, ""); plain != old && strings.Contains(toLF(text), toLF(plain)) {
 		return " It has the line numbers that read_file shows: leave them and the tab out."
+	}
+	if strings.ContainsRune(old, utf8.RuneError) && !utf8.ValidString(text) {
+		return " The file has bytes that are not valid UTF-8, which are shown as \uFFFD and cannot be named: choose text without them."
 	}
 	lines := splitted(text)
 	if len(lines) > maxSearched {

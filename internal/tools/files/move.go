@@ -125,7 +125,7 @@ func runMove(ctx context.Context, env tools.Env, in moveInput, _ tools.Sink) (to
 		return tools.Result{}, errors.Join(explain(err), batch.Rollback())
 	}
 	record := batch.Commit()
-	text := fmt.Sprintf("Moved %s to %s.\n", m.from, m.to)
+	text := fmt.Sprintf("Moved %s to %s.\n", plain(m.from), plain(m.to))
 	if record.Lost != "" {
 		text += "(this cannot be undone: " + record.Lost + ")\n"
 	}

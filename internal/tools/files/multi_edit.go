@@ -34,6 +34,7 @@ func MultiEdit() tools.Tool {
 		tools.Spec{
 			Name:            "multi_edit",
 			Aliases:         []string{"MultiEdit", "multiEdit"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Edit file in several places",
 			Summary:         "Make several replacements in one file, all or none.",
 			Description:     multiEditDoc,

@@ -186,7 +186,11 @@ func (n *notebook) find(id string, index *int) (int, error) {
 		}
 		return *index, nil
 	}
-	i := slices.IndexFunc(n.cells, func(c cell) bool { return c.ID == id })
+	isIt := func(c cell) bool { return c.ID == id }
+	i := slices.IndexFunc(n.cells, isIt)
+	if i >= 0 && slices.ContainsFunc(n.cells[i+1:], isIt) {
+		return 0, tools.Failf("no_such_cell", "The id %q is that of more than one cell, the first of which is cell %d. Use cell_index.", id, i)
+	}
 	if i < 0 {
 		var ids []string
 		for _, c := range n.cells[:min(len(n.cells), 50)] {
@@ -206,23 +210,32 @@ func (n *notebook) find(id string, index *int) (int, error) {
 type indentation struct {
 	unit string // of one level; empty for none
 	cell string // before a cell; empty where all is in one line
+	end  string // of a line
 }
 
 func (n *notebook) indentation() indentation {
 	if len(n.cells) == 0 {
 		// Before the first key of the notebook the white space is that of one level.
 		open := strings.IndexByte(n.text, '{')
-		if _, unit, ok := cutLast(leadingSpace(n.text[open+1:]), "\n"); ok {
-			return indentation{unit, unit + unit}
+		if before, unit, ok := cutLast(leadingSpace(n.text[open+1:]), "\n"); ok {
+			return indentation{unit, unit + unit, lineEnd(before)}
 		}
 		return indentation{}
 	}
 	// Before the first cell it is that of two.
-	_, space, ok := cutLast(n.text[n.start+1:n.cells[0].start], "\n")
+	before, space, ok := cutLast(n.text[n.start+1:n.cells[0].start], "\n")
 	if !ok {
 		return indentation{}
 	}
-	return indentation{space[:len(space)/2], space}
+	return indentation{space[:len(space)/2], space, lineEnd(before)}
+}
+
+// lineEnd returns what ends the line whose text is before a newline.
+func lineEnd(before string) string {
+	if strings.HasSuffix(before, "\r") {
+		return "\r\n"
+	}
+	return "\n"
 }
 
 func leadingSpace(text string) string {
@@ -246,7 +259,8 @@ func (in indentation) encode(value any, prefix string) string {
 		e.SetIndent(prefix, in.unit)
 	}
 	_ = e.Encode(value) // what is encoded here has no way to fail
-	return strings.TrimSuffix(b.String(), "\n")
+	// Newlines in strings are escaped: those that are left are of the layout.
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\n", in.end)
 }
 
 // sourceLines splits a text as notebooks keep it.
@@ -287,13 +301,13 @@ func (n *notebook) insert(index int, kind, source string) string {
 	text := in.encode(makeCell(kind, id, source, json.RawMessage("{}")), in.cell)
 	gap := ""
 	if in.cell != "" {
-		gap = "\n" + in.cell
+		gap = in.end + in.cell
 	}
 	switch {
 	case len(n.cells) == 0:
 		closing := ""
 		if in.cell != "" {
-			closing = "\n" + in.unit
+			closing = in.end + in.unit
 		}
 		return n.text[:n.start] + "[" + gap + text + closing + "]" + n.text[n.end:]
 	case index == len(n.cells):

@@ -47,6 +47,7 @@ func NotebookEdit() tools.Tool {
 		tools.Spec{
 			Name:            "notebook_edit",
 			Aliases:         []string{"NotebookEdit", "edit_notebook"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}, {Other: "notebook_path", Name: "path"}},
 			Label:           "Edit notebook",
 			Summary:         "Replace, insert or delete a cell of a Jupyter notebook.",
 			Description:     notebookEditDoc,

@@ -72,10 +72,16 @@ func (f *filePatch) apply(text string) (after string, notes []string, err error)
 	}
 	lines := splitText(text)
 	crlf := usesCRLF(text)
-	cursor, drift := 0, 0
+	cursor, drift, shared := 0, 0, 0
 	for i := range f.hunks {
 		h := &f.hunks[i]
 		at, skipped, note, err := h.find(f.name, lines, cursor, drift)
+		if err != nil && shared > 0 { // it may begin with lines that the one before ends with
+			var again error
+			if at, skipped, note, again = h.find(f.name, lines, cursor-shared, drift); again == nil {
+				err = nil
+			}
+		}
 		if err != nil {
 			return "", nil, err
 		}
@@ -94,6 +100,8 @@ func (f *filePatch) apply(text string) (after string, notes []string, err error)
 			drift = at - skipped - (h.line - 1) + len(put) - taken
 		}
 		cursor = at + len(put)
+		_, stay := h.around()
+		shared = min(stay, len(put))
 	}
 	return joinText(lines), notes, nil
 }
@@ -149,8 +157,10 @@ func (h *hunk) find(name string, lines []textLine, cursor, drift int) (at, skipp
 			}
 			place := places[0]
 			if h.line > 0 {
-				place = closest(places, h.line-1+drift+head)
-			} else if len(places) > 1 {
+				places = closest(places, h.line-1+drift+head)
+				place = places[0]
+			}
+			if len(places) > 1 {
 				return 0, 0, "", tools.Failf("patch_failed", "Change %d of %s fits in %d places, at lines %s. Nothing was changed. Add lines around it, or @@ with a line above it.",
 					h.number, name, len(places), numbers(places))
 			}
@@ -164,6 +174,10 @@ func (h *hunk) find(name string, lines []textLine, cursor, drift int) (at, skipp
 	var b strings.Builder
 	for _, l := range old {
 		b.WriteString(l.text + "\n")
+	}
+	if places := h.matches(lines, old, 0, ways[0]); len(places) > 0 {
+		return 0, 0, "", tools.Failf("patch_failed", "Change %d of %s fits at line %s, which is above the change before it. Nothing was changed. Put the changes of a file in the order of its lines, and make one of those that overlap.",
+			h.number, name, numbers(places))
 	}
 	whole := joinText(lines)
 	return 0, 0, "", tools.Failf("patch_failed", "Change %d of %s does not fit: the lines that stay or go are not in the file%s. Nothing was changed.%s",
@@ -272,11 +286,16 @@ func (h *hunk) matches(lines []textLine, wanted []patchLine, from int, w way) []
 	return places
 }
 
-func closest(places []int, want int) int {
-	best := places[0]
+// closest returns the place nearest to a line, or both that are.
+func closest(places []int, want int) []int {
+	far := func(place int) int { return max(place-want, want-place) }
+	var best []int
 	for _, place := range places {
-		if max(place-want, want-place) < max(best-want, want-best) {
-			best = place
+		switch {
+		case len(best) == 0 || far(place) < far(best[0]):
+			best = []int{place}
+		case far(place) == far(best[0]):
+			best = append(best, place)
 		}
 	}
 	return best

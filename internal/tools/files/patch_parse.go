@@ -26,6 +26,8 @@ type filePatch struct {
 	kind   patchKind
 	name   string
 	moveTo string
+	copied bool   // to moveTo: the file stays
+	mode   string // as git tells it; empty where it stays
 	hunks  []hunk
 }
 
@@ -63,6 +65,7 @@ func parsePatch(text string) ([]filePatch, error) {
 		lines = lines[:len(lines)-1]
 	}
 	stripCR(lines)
+	lines = unwrapped(lines)
 	p := &patchParser{lines: lines}
 	for p.at < len(lines) && strings.TrimSpace(lines[p.at]) == "" {
 		p.at++
@@ -87,6 +90,28 @@ func parsePatch(text string) ([]filePatch, error) {
 		return nil, fmt.Errorf("it changes %d files: at most %d are possible", len(files), maxPatched)
 	}
 	return files, nil
+}
+
+// unwrapped leaves out what stands around a patch in a text or a shell command:
+// a fence, or a word that ends what is read from a script.
+func unwrapped(lines []string) []string {
+	end := len(lines)
+	for end > 0 && strings.TrimSpace(lines[end-1]) == "" {
+		end--
+	}
+	if end < 2 {
+		return lines
+	}
+	last := ""
+	if before, word, ok := strings.Cut(lines[0], "<<"); ok && !strings.HasPrefix(before, "diff ") {
+		last = strings.Trim(word, `'"- `)
+	} else if strings.HasPrefix(lines[0], "```") {
+		last = "```"
+	}
+	if last == "" || strings.TrimSpace(lines[end-1]) != last {
+		return lines
+	}
+	return lines[1 : end-1]
 }
 
 // stripCR takes off the CR of lines if all have one.
@@ -211,7 +236,11 @@ func (p *patchParser) updated(file *filePatch) error {
 			if h == nil || len(h.lines) > 0 {
 				next()
 			}
-			if heading := strings.TrimSpace(strings.TrimPrefix(line, "@@")); heading != "" {
+			heading := strings.TrimSpace(strings.TrimPrefix(line, "@@"))
+			if numbered := hunkHead().FindStringSubmatch(line); numbered != nil {
+				heading = strings.TrimSpace(numbered[5]) // as in the other form
+			}
+			if heading != "" {
 				h.headings = append(h.headings, heading)
 			}
 		default:
@@ -281,7 +310,7 @@ func (p *patchParser) unified(strict bool) ([]filePatch, error) {
 	var extended filePatch // of git, before --- and +++
 	pending := false
 	flush := func() {
-		if pending && (extended.moveTo != "" || extended.kind != patchUpdate) {
+		if pending && (extended.moveTo != "" || extended.mode != "" || extended.kind != patchUpdate) {
 			files = append(files, extended)
 		}
 		extended, pending = filePatch{}, false
@@ -297,8 +326,17 @@ func (p *patchParser) unified(strict bool) ([]filePatch, error) {
 			extended.name = unquoteName(strings.TrimPrefix(line, "rename from "))
 		case strings.HasPrefix(line, "rename to "):
 			extended.moveTo = unquoteName(strings.TrimPrefix(line, "rename to "))
-		case strings.HasPrefix(line, "new file mode "):
-			extended.kind = patchAdd
+		case strings.HasPrefix(line, "copy from "):
+			extended.name, extended.copied = unquoteName(strings.TrimPrefix(line, "copy from ")), true
+		case strings.HasPrefix(line, "copy to "):
+			extended.moveTo = unquoteName(strings.TrimPrefix(line, "copy to "))
+		case strings.HasPrefix(line, "new file mode "), strings.HasPrefix(line, "new mode "):
+			if strings.HasPrefix(line, "new file") {
+				extended.kind = patchAdd
+			}
+			if extended.mode = strings.TrimSpace(line[strings.LastIndexByte(line, 'e')+1:]); !strings.HasPrefix(extended.mode, "100") {
+				return nil, p.fail("the mode %.20s is not that of a file: a patch makes no links and no submodules", extended.mode)
+			}
 		case strings.HasPrefix(line, "deleted file mode "):
 			extended.kind = patchDelete
 		case strings.HasPrefix(line, "Binary files "), strings.HasPrefix(line, "GIT binary patch"):
@@ -309,8 +347,9 @@ func (p *patchParser) unified(strict bool) ([]filePatch, error) {
 				return nil, err
 			}
 			if extended.moveTo != "" {
-				file.name, file.moveTo = extended.name, extended.moveTo
+				file.name, file.moveTo, file.copied = extended.name, extended.moveTo, extended.copied
 			}
+			file.mode = extended.mode
 			files = append(files, file)
 			extended, pending = filePatch{}, false
 			continue

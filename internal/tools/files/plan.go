@@ -5,6 +5,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,11 +41,46 @@ type fileChange struct {
 	before, after string       // as text; empty where it is binary
 	edits         []udiff.Edit // from before to after, where they are known
 	binary        bool
-	movedFrom     string // it has the content of a file that goes
-	movedTo       string // the other side of that
+	mode          fs.FileMode // what to write it with, where that is not the mode it has; 0 for none
+	modes         string      // that, as git tells it
+	copied        bool        // it was copied
+	movedFrom     string      // it has the content of a file that goes
+	movedTo       string      // the other side of that
 }
 
+// setMode sets the mode a file will have, as git tells it. was is the file it
+// is made from.
+func (c *fileChange) setMode(mode string, was workspace.File) {
+	executable := mode != "" && mode[len(mode)-1]&1 != 0
+	perm := was.Mode.Perm()
+	switch {
+	case mode == "" || executable == (was.Exists() && perm&0o111 != 0):
+	case !was.Exists():
+		c.mode, c.modes = workspace.Executable, "new file mode 100755\n"
+	case executable:
+		c.mode, c.modes = perm|perm&0o444>>2, "old mode 100644\nnew mode 100755\n"
+	default:
+		c.mode, c.modes = perm&^0o111, "old mode 100755\nnew mode 100644\n"
+	}
+}
+
+// diff tells the change, with that of its mode.
 func (c *fileChange) diff() diff {
+	d := c.contentDiff()
+	if c.modes == "" || c.gone {
+		return d
+	}
+	head, rest, ok := strings.Cut(d.text, "\n")
+	if !ok || !strings.HasPrefix(head, "diff --git ") {
+		a, _ := diffNames(cmp.Or(c.movedFrom, c.path), true, true)
+		_, b := diffNames(c.path, true, true)
+		head, rest = visible("diff --git "+a+" "+b), d.text
+	}
+	d.text = head + "\n" + c.modes + rest
+	return d
+}
+
+func (c *fileChange) contentDiff() diff {
 	from, to := diffNames(c.path, c.old.Exists(), !c.gone)
 	if c.movedFrom != "" && !c.old.Exists() {
 		from, _ = diffNames(c.movedFrom, true, true)
@@ -90,6 +126,9 @@ func load(env tools.Env, name string) (fileChange, error) {
 	c := fileChange{name: name, path: path}
 	c.old, err = env.Workspace.ReadFile(path, maxEdited)
 	if errors.Is(err, fs.ErrNotExist) {
+		if strings.HasSuffix(name, "/") {
+			return c, tools.Failf("not_a_file", "%s ends with a slash, as the name of a directory does. Name a file, or use make_dir.", name)
+		}
 		return c, nil
 	}
 	return c, err
@@ -128,7 +167,8 @@ func whoChanged(env tools.Env, path string) string {
 	records := env.Changes.Records()
 	for i := len(records) - 1; i >= 0; i-- {
 		for _, change := range records[i].Changes {
-			if change.Path == path || change.MovedFrom == path {
+			within := change.Before.Kind == workspace.Directory && strings.HasPrefix(path, change.Path+"/")
+			if change.Path == path || change.MovedFrom == path || within {
 				return fmt.Sprintf(" It was last changed here by call %s of %s, %s ago.", records[i].ID, records[i].Tool, time.Since(records[i].Time).Round(time.Second))
 			}
 		}
@@ -221,13 +261,14 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 		switch {
 		case c.gone:
 			err = batch.Remove(c.path, c.old)
-		case c.old.Exists() && bytes.Equal(c.data, c.old.Data):
+		case c.unchanged():
 			details.Files[i].Kind, details.Files[i].Hash, details.Files[i].Mode = "unchanged", c.old.Hash().Short(), c.old.Mode.String()
 		default:
 			mode := workspace.KeepMode
 			if c.movedFrom != "" && !c.old.Exists() {
 				mode = p.modeOf(c.movedFrom)
 			}
+			mode = cmp.Or(c.mode, mode)
 			var now workspace.State
 			now, err = batch.Write(c.path, c.data, mode, c.old)
 			details.Files[i].Hash, details.Files[i].Mode = now.Hash.Short(), now.Mode.String()
@@ -238,6 +279,11 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 	}
 	record := batch.Commit()
 	return p.result(details, record)
+}
+
+// unchanged reports whether a file stays as it is.
+func (c *fileChange) unchanged() bool {
+	return c.old.Exists() && !c.gone && c.mode == 0 && bytes.Equal(c.data, c.old.Data)
 }
 
 // modeOf returns the mode of a file of the plan.
@@ -282,15 +328,15 @@ func (c *fileChange) sentence(file *fileDetails, d diff) string {
 	case c.movedTo != "":
 		return ""
 	case c.gone:
-		return fmt.Sprintf("Deleted %s (%s).\n", c.path, plural(d.removed, "line"))
+		return fmt.Sprintf("Deleted %s (%s).\n", plain(c.path), plural(d.removed, "line"))
 	case !c.old.Exists() && c.movedFrom != "":
-		return fmt.Sprintf("Moved %s to %s: +%d -%d lines, hash %s.\n", c.movedFrom, c.path, d.added, d.removed, file.Hash)
+		return fmt.Sprintf("Moved %s to %s: +%d -%d lines, hash %s.\n", plain(c.movedFrom), plain(c.path), d.added, d.removed, file.Hash)
 	case !c.old.Exists():
-		return fmt.Sprintf("Created %s: %s, %s, hash %s.\n", c.path, plural(lineCount(c.after), "line"), plural(len(c.data), "byte"), file.Hash)
+		return fmt.Sprintf("Created %s: %s, %s, hash %s.\n", plain(c.path), plural(lineCount(c.after), "line"), plural(len(c.data), "byte"), file.Hash)
 	case d.text == "":
-		return fmt.Sprintf("%s is unchanged: it had this content already, hash %s.\n", c.path, file.Hash)
+		return fmt.Sprintf("%s is unchanged: it had this content already, hash %s.\n", plain(c.path), file.Hash)
 	}
-	return fmt.Sprintf("Changed %s: +%d -%d lines, hash %s.\n", c.path, d.added, d.removed, file.Hash)
+	return fmt.Sprintf("Changed %s: +%d -%d lines, hash %s.\n", plain(c.path), d.added, d.removed, file.Hash)
 }
 
 // detailed returns a result of a text and data for the runtime.

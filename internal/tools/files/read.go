@@ -88,6 +88,7 @@ func Read() tools.Tool {
 		tools.Spec{
 			Name:            "read_file",
 			Aliases:         []string{"read", "Read", "FileRead", "fs_read", "fsRead"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Read file",
 			Summary:         "Show the lines of a text file, with their numbers.",
 			Description:     readDoc,
@@ -218,6 +219,8 @@ func (p *page) decoder(r *bufio.Reader, name string) (*bufio.Reader, error) {
 		p.startsMarked = true
 		_, err = r.Discard(3)
 		return r, err
+	case bytes.HasPrefix(head, []byte(utf32Mark)):
+		return nil, binaryFile(name, head, "read")
 	case bytes.HasPrefix(head, []byte("\xFF\xFE")):
 		p.encoding = "UTF-16 little-endian"
 		return bufio.NewReader(&utf16Reader{in: r}), nil

@@ -61,7 +61,7 @@ func TestReadImages(t *testing.T) {
 	small := picture(t, 40, 30, "png")
 	env := toolstest.Env(t, map[string]string{
 		"small.png": small, "wrong-name.txt": small, "large.png": picture(t, 1800, 600, "png"), "large.jpg": picture(t, 400, 1600, "jpeg"),
-		"anim.gif": picture(t, 10, 10, "gif"), "bomb.png": bomb(20_000, 20_000), "cut.png": small[:60], "huge.png": bomb(1<<31-1, 1<<31-1),
+		"anim.gif": picture(t, 10, 10, "gif"), "bomb.png": bomb(20_000, 20_000), "cut.png": small[:60], "cut.jpg": picture(t, 40, 30, "jpeg")[:700], "huge.png": bomb(1<<31-1, 1<<31-1),
 		"late.png": bomb(3000, 3000), "bmw": "BMW\n",
 	})
 	for _, test := range []struct{ path, mediaType, note string }{
@@ -85,7 +85,8 @@ func TestReadImages(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"bmw": "1\tBMW", "bomb.png": "! image_too_large", "huge.png": "! ", "cut.png": "", "late.png": "! bad_image",
+		"bmw": "1\tBMW", "bomb.png": "! image_too_large", "huge.png": "! ", "late.png": "! bad_image",
+		"cut.png": "! bad_image", "cut.jpg": "! bad_image",
 	} {
 		if got := answer(t, env, "read_file", `{"path":"`+path+`"}`); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s", path, got)

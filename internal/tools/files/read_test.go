@@ -126,6 +126,9 @@ func TestReadEncodings(t *testing.T) {
 		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
 		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
 		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
+		{"UTF-32 LE", "\xff\xfe\x00\x00h\x00\x00\x00", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read.\n"},
+		{"UTF-32 BE", "\x00\x00\xfe\xff\x00\x00\x00h", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read.\n"},
+		{"UTF-16 without its mark", wide("one\ntwo\n", false), 1, "binary_file\nf is a binary file: it looks like UTF-16, but has no byte order mark. Only text can be read.\n"},
 		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read.\n"},
 		{"UTF-16 LE", le + wide("one\ntwö 😀\n", false), 1, "1\tone\n2\ttwö 😀\n" + noteLE},
 		{"UTF-16 BE", be + wide("one\ntwö 😀\n", true), 1, "1\tone\n2\ttwö 😀\n" + noteBE},
@@ -210,7 +213,7 @@ func TestReadDoesNotWaitForAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(env.Workspace.Dir(), "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "not_a_file\npipe: not a regular file but a named pipe\n"
+	want := "not_a_file\npipe: not a regular file but a named pipe. Name a file instead.\n"
 	if got := read(t, env, `{"path":"pipe"}`); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -30,12 +30,15 @@ func (e encoding) String() string { return encodingNames[e] }
 
 var marks = map[encoding]string{utf8Marked: "\xEF\xBB\xBF", utf16Little: "\xFF\xFE", utf16Big: "\xFE\xFF"}
 
+// utf32Mark begins as UTF-16 does.
+const utf32Mark = "\xFF\xFE\x00\x00"
+
 // decodeText returns the text of a file that is to be changed, and how to
 // encode it again. Bytes that are not valid in UTF-8 are kept as they are.
 func decodeText(name string, data []byte) (string, encoding, error) {
 	for _, e := range []encoding{utf8Marked, utf16Little, utf16Big} {
 		rest, ok := bytes.CutPrefix(data, []byte(marks[e]))
-		if !ok {
+		if !ok || bytes.HasPrefix(data, []byte(utf32Mark)) {
 			continue
 		}
 		if e == utf8Marked {
@@ -111,6 +114,7 @@ var kinds = []struct{ begins, kind string }{
 	{"\xCA\xFE\xBA\xBE", "a Java class or a macOS program"}, {"\x00asm", "a WebAssembly module"}, {"!<arch>\n", "a library archive"},
 	{"SQLite format 3\x00", "an SQLite database"}, {"ID3", "an MP3 recording"}, {"OggS", "an Ogg recording"}, {"fLaC", "a FLAC recording"},
 	{"\x1A\x45\xDF\xA3", "a Matroska or WebM video"}, {"wOFF", "a font"}, {"wOF2", "a font"}, {"\x00\x01\x00\x00\x00", "a font"}, {"OTTO", "a font"},
+	{utf32Mark, "text in UTF-32"}, {"\x00\x00\xFE\xFF", "text in UTF-32"},
 }
 
 // kindOfData says what binary data is.
@@ -129,8 +133,22 @@ func kindOfData(data []byte) string {
 		return "an MP4 or HEIF file"
 	case len(data) >= 262 && string(data[257:262]) == "ustar":
 		return "a tar archive"
+	case isWide(data[:min(len(data), sniffLen)]):
+		return "it looks like UTF-16, but has no byte order mark"
 	}
 	return "it has NUL bytes"
+}
+
+// isWide reports whether every other byte of data is NUL, and none between.
+func isWide(data []byte) bool {
+	var zeros [2]int
+	for i, b := range data {
+		if b == 0 {
+			zeros[i&1]++
+		}
+	}
+	half := len(data) / 2
+	return half > 1 && (zeros[0] == 0 && zeros[1] == half || zeros[1] == 0 && zeros[0] >= half)
 }
 
 // binaryFile refuses what is no text.

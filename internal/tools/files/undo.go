@@ -120,7 +120,9 @@ func undoEffects(env tools.Env, records []*workspace.Record) []tools.Effect {
 	for _, r := range records {
 		folders := make(map[string]bool)
 		for _, change := range r.Changes {
-			folders[change.Path] = change.Before.Kind == workspace.Directory || change.After.Kind == workspace.Directory
+			if change.Before.Kind == workspace.Directory || change.After.Kind == workspace.Directory {
+				folders[change.Path] = true
+			}
 		}
 		for _, change := range r.Changes {
 			switch {
@@ -144,24 +146,46 @@ func inOne(path string, folders map[string]bool) bool {
 	return false
 }
 
-// describe tells what a record changed.
+// maxSaid is how many changes of a record are told one by one.
+const maxSaid = 10
+
+// describe tells what a record changed. Of much that was deleted with its
+// directory the directory is told.
 func describe(r *workspace.Record) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s):", plain(r.ID), r.Tool)
-	for i, change := range r.Changes {
-		if i == 10 {
-			fmt.Fprintf(&b, " and %d more", len(r.Changes)-i)
-			break
+	folders := make(map[string]bool)
+	if len(r.Changes)+r.Omitted > maxSaid {
+		for _, change := range r.Changes {
+			if change.Before.Kind == workspace.Directory && change.After.Kind == workspace.Absent {
+				folders[change.Path] = true
+			}
 		}
-		b.WriteString(" " + sayChange(change))
-		if i < len(r.Changes)-1 {
-			b.WriteByte(',')
+	}
+	var said []string
+	more, below := 0, r.Omitted
+	for _, change := range r.Changes {
+		switch {
+		case len(folders) > 0 && change.After.Kind == workspace.Absent && inOne(change.Path, folders):
+			below++
+		case len(said) == maxSaid:
+			more++
+		default:
+			said = append(said, sayChange(change))
 		}
+	}
+	if len(folders) == 0 {
+		more, below = more+below, 0
+	}
+	text := fmt.Sprintf("%s (%s): %s", plain(r.ID), r.Tool, strings.Join(said, ", "))
+	if below > 0 {
+		text += fmt.Sprintf(", with %d below", below)
+	}
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	if r.Lost != "" {
-		fmt.Fprintf(&b, " (cannot be undone: %s)", r.Lost)
+		text += fmt.Sprintf(" (cannot be undone: %s)", r.Lost)
 	}
-	return b.String() + "\n"
+	return text + "\n"
 }
 
 func sayChange(change workspace.Change) string {

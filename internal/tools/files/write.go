@@ -29,6 +29,7 @@ func Write() tools.Tool {
 		tools.Spec{
 			Name:            "write_file",
 			Aliases:         []string{"write", "Write", "FileWrite", "fs_write", "fsWrite"},
+			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Write file",
 			Summary:         "Create a file or replace its whole content.",
 			Description:     writeDoc,

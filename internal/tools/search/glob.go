@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 
 	engine "github.com/toolserver/toolserver/internal/search"
@@ -36,6 +37,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 		tools.Spec{
 			Name:            "glob",
 			Aliases:         []string{"Glob", "glob_search", "find_files"},
+			Keys:            []tools.Key{{Other: "max_results", Name: "limit"}},
 			Label:           "Find files",
 			Summary:         "Find files by a pattern of their names.",
 			Description:     globDoc,
@@ -55,6 +57,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 				return tools.Result{}, explain(err, in.Path)
 			}
 			g := glob{globInput: in, engine: engines.Engine(env.Workspace), path: path, exclude: env.Withheld(cmp.Or(in.Path, "."), false)}
+			g.Pattern = within(env.Workspace, path, in.Pattern)
 			return g.run(ctx)
 		})
 }
@@ -137,9 +140,18 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	return notes
 }
 
-// hint tells whether something hidden or ignored would have matched.
+// hint tells what would have matched: something below a directory, or something
+// hidden or ignored.
 func (g *glob) hint(ctx context.Context) string {
+	if path.IsAbs(g.Pattern) || strings.HasPrefix(g.Pattern, "../") {
+		return ": a pattern is relative to path, and leads nowhere outside of the workspace"
+	}
 	scope := g.scope()
+	scope.Match = path.Join(g.Pattern, "**")
+	if files, _, err := g.engine.Glob(ctx, scope, engine.ByName); err == nil && len(files) > 0 {
+		return fmt.Sprintf("; directories are not listed: %s shows what is below", scope.Match)
+	}
+	scope = g.scope()
 	if scope.Hidden && scope.NoIgnore {
 		return ""
 	}

@@ -15,6 +15,7 @@ import (
 
 	engine "github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 //go:embed grep.md
@@ -53,8 +54,13 @@ type grepInput struct {
 func Grep(engines *engine.Pool) tools.Tool {
 	return tools.New(
 		tools.Spec{
-			Name:            "grep",
-			Aliases:         []string{"Grep", "grep_search", "search"},
+			Name:    "grep",
+			Aliases: []string{"Grep", "grep_search", "search"},
+			Keys: []tools.Key{
+				{Other: "include", Name: "glob"}, {Other: "Glob", Name: "glob"}, {Other: "-i", Name: "ignore_case"},
+				{Other: "-A", Name: "after"}, {Other: "-B", Name: "before"}, {Other: "-C", Name: "context"},
+				{Other: "head_limit", Name: "limit"}, {Other: "max_matches_per_file", Name: "max_per_file"},
+			},
 			Label:           "Search text",
 			Summary:         "Search the text of files for a regular expression or a plain text.",
 			Description:     grepDoc,
@@ -74,7 +80,7 @@ func Grep(engines *engine.Pool) tools.Tool {
 			if err != nil {
 				return tools.Result{}, explain(err, in.Path)
 			}
-			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), scope: in.scope(path)}
+			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), scope: in.scope(env.Workspace, path)}
 			p.scope.Exclude = env.Withheld(cmp.Or(in.Path, "."), true)
 			return p.run(ctx, engines.Engine(env.Workspace))
 		})
@@ -87,10 +93,13 @@ func (in *grepInput) pattern() engine.Pattern {
 	}
 }
 
-func (in *grepInput) scope(path string) engine.Scope {
-	s := engine.Scope{Path: path, Globs: in.Globs, Hidden: in.Hidden, NoIgnore: in.NoIgnore, Follow: in.Follow, MaxDepth: in.MaxDepth}
+func (in *grepInput) scope(ws *workspace.Workspace, path string) engine.Scope {
+	s := engine.Scope{Path: path, Hidden: in.Hidden, NoIgnore: in.NoIgnore, Follow: in.Follow, MaxDepth: in.MaxDepth}
 	if in.Glob != "" {
-		s.Globs = append([]string{in.Glob}, in.Globs...)
+		s.Globs = append(s.Globs, within(ws, ".", in.Glob))
+	}
+	for _, glob := range in.Globs {
+		s.Globs = append(s.Globs, within(ws, ".", glob))
 	}
 	if in.Type != "" {
 		s.Types = []string{in.Type}

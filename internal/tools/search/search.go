@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
@@ -54,10 +55,27 @@ func stopped(ctx context.Context, err error) bool { return err != nil && ctx.Err
 
 // shown returns a path as one line: names may have anything in them.
 func shown(path string) string {
-	if strings.ContainsFunc(path, unicode.IsControl) || !utf8.ValidString(path) {
+	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) && r != '\u00ad' }) || !utf8.ValidString(path) {
 		return strconv.Quote(path)
 	}
 	return path
+}
+
+// within returns a glob relative to a directory of the workspace, where it is
+// spelled as a path is: with ./ before it, or with all that is above it.
+func within(ws *workspace.Workspace, dir, glob string) string {
+	negated := strings.HasPrefix(glob, "!")
+	glob = strings.TrimPrefix(glob, "!")
+	for strings.HasPrefix(glob, "./") {
+		glob = strings.TrimLeft(glob[2:], "/")
+	}
+	if rest, ok := strings.CutPrefix(glob, filepath.Join(ws.Dir(), dir)+"/"); ok {
+		glob = "/" + strings.TrimLeft(rest, "/")
+	}
+	if negated {
+		return "!" + glob
+	}
+	return glob
 }
 
 // count says how many there are of something.

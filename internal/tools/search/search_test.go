@@ -4,6 +4,7 @@
 package search_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -172,6 +173,48 @@ func TestNames(t *testing.T) {
 	} {
 		if test.got != test.want {
 			t.Errorf("got %q, want %q", test.got, test.want)
+		}
+	}
+}
+
+// TestGlobsAsPaths writes globs as paths are written, and finds the same.
+func TestGlobsAsPaths(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"src/a.go": "needle\n", "src/deep/b.go": "needle\n", "c.go": "needle\n", "odd\u202e.txt": "needle\n"})
+	pool := engine.NewPool(engine.Config{})
+	dir := env.Workspace.Dir()
+	for _, test := range []struct{ path, pattern, want string }{
+		{"", "./src/*.go", "src/a.go\n"},
+		{"", ".//./src/*.go", "src/a.go\n"},
+		{"", dir + "/src/*.go", "src/a.go\n"},
+		{"", dir + "/*.go", "c.go\n"},
+		{"src", dir + "/src/*.go", "src/a.go\n"},
+		{"src", "./deep/*.go", "src/deep/b.go\n"},
+		{dir + "/src", "deep/*.go", "src/deep/b.go\n"},
+		{"", "odd*", "\"odd\\u202e.txt\"\n"},
+		{"", "/etc/*", "(no file matches: a pattern is relative to path, and leads nowhere outside of the workspace)\n"},
+		{"", "../*", "(no file matches: a pattern is relative to path, and leads nowhere outside of the workspace)\n"},
+		{"", "src", "(no file matches; directories are not listed: src/** shows what is below)\n"},
+		{"", "src/", "(no file matches; directories are not listed: src/** shows what is below)\n"},
+	} {
+		input, err := json.Marshal(map[string]string{"path": test.path, "pattern": test.pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, search.Glob(pool), env, string(input)); got != test.want {
+			t.Errorf("%s: got %q, want %q", input, got, test.want)
+		}
+	}
+	for _, test := range []struct{ glob, want string }{
+		{"./src/*.go", "src/a.go\n"},
+		{dir + "/src/**", "src/a.go\nsrc/deep/b.go\n"},
+		{"!" + dir + "/src/**", "c.go\n\"odd\\u202e.txt\"\n"},
+	} {
+		input, err := json.Marshal(map[string]string{"pattern": "needle", "output_mode": "files_with_matches", "glob": test.glob})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, search.Grep(pool), env, string(input)); got != test.want {
+			t.Errorf("%s: got %q, want %q", input, got, test.want)
 		}
 	}
 }

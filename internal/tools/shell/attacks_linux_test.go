@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +32,7 @@ func TestUnprivileged(t *testing.T) {
 	if os.Getenv("TOOLSERVER_SOAK") != "" {
 		skip = ""
 	}
-	sandboxtest.Unprivileged(t, "^(TestAttacks|TestProtected|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)
+	sandboxtest.Unprivileged(t, "^(TestAttacks|TestPayloads|TestProtected.*|TestBackgroundWork|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)
 }
 
 // TestAttacks runs commands for real that no policy has looked at: the sandbox is
@@ -57,6 +58,7 @@ func TestAttacks(t *testing.T) {
 		{"P-123", "trap '' TERM INT HUP; while :; do sleep 0.1; done", tools.TimedOut, ""},
 		{"P-124", "kill -STOP " + server, tools.Exited, "not permitted"},
 		{"P-125", "python3 -c 'x=bytearray(1<<30); [x.__setitem__(i,1) for i in range(0,1<<30,4096)]'", tools.OutOfMemory, ""},
+		{"P-126", "i=0; while :; do : > f$i; i=$((i+1)); done", tools.DiskLimit, ""},
 		{"P-127", "python3 -c 'import socket,time;s=[socket.socketpair() for _ in range(100000)]'", tools.Exited, "Too many open files"},
 		{"P-128", "cat", tools.Exited, ""},
 		{"P-129", "stty -a < /dev/tty", tools.Exited, "/dev/tty"},
@@ -66,6 +68,7 @@ func TestAttacks(t *testing.T) {
 		{"P-188", "python3 -c 'import os; print(open(\"/proc/%d/environ\"%os.getppid()).read())'", tools.Exited, "denied"},
 		{"P-189", "cat /proc/$PPID/environ /proc/1/environ /proc/" + server + "/environ", tools.Exited, "denied"},
 		{"P-150", "ls -l /proc/*/cwd; cat /proc/*/cmdline", tools.Exited, "No such file"},
+		{"P-190", "python3 -c 'import os\ndef is_open(fd):\n  try: return bool(os.fstat(fd))\n  except OSError: return False\nprint([fd for fd in range(4096) if is_open(fd)])'", tools.Exited, "[0, 1, 2]"},
 		{"P-195", "echo AKIAIOSFODNN7EXAMPLE ghp_0123456789abcdefghijABCDEFGHIJ012345", tools.Exited, "masked"},
 		{"own-1", "cat " + secret, tools.Exited, "denied"},
 		{"own-2", "ln -s " + secret + " l; cat l; cat /proc/self/root" + secret, tools.Exited, "denied"},
@@ -81,6 +84,7 @@ func TestAttacks(t *testing.T) {
 			tool := shell.Bash(rooms(t, func(c *command.Config) {
 				c.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, OpenFiles: 256, FileSize: 64 << 20}
 				c.MaxOutput = 8 << 20
+				c.Disk = command.DiskLimits{SessionFiles: 1000}
 			}))
 			result := attempt(t, tool, env, a.command)
 			text := toolstest.Text(result)
@@ -133,7 +137,7 @@ func noneLeft(t *testing.T, env tools.Env) {
 	}
 }
 
-// TestForkBomb has a command that does nothing but start processes: it ends, and
+// TestForkBomb is P-120, a command that does nothing but start processes: it ends, and
 // another session does not mind. All commands share a small number of processes
 // here, or a mistake would take the machine.
 func TestForkBomb(t *testing.T) {
@@ -181,7 +185,18 @@ func TestTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws := b.Workspace.Dir()
+	// P-148: what listens, outside of every sandbox, is no easier to reach than what
+	// another session could start.
+	tcp, abstract := answering(t, "tcp", "127.0.0.1:0"), answering(t, "unix", "@toolserver-"+filepath.Base(ws))
+	file := answering(t, "unix", filepath.Join(t.TempDir(), "socket"))
+	connect := func(address string) string {
+		return "python3 -c 'import socket; s = socket.socket(socket." + address + "); print(s.recv(99))'"
+	}
 	for _, attack := range []string{
+		connect("AF_INET); s.connect((\"127.0.0.1\", " + tcp[strings.LastIndex(tcp, ":")+1:] + ")"),
+		connect("AF_UNIX); s.connect(\"\\0" + abstract[1:] + "\""),
+		connect("AF_UNIX); s.connect(\"" + file + "\""),
+		// P-149 is the third of these.
 		"cat " + ws + "/f", "ls " + ws, "chmod 000 " + ws, "echo x >" + ws + "/g", "ln " + ws + "/f here",
 		"cat " + private + "/home/h", "cat " + private + "/tmp/t", "ls " + private,
 	} {
@@ -193,6 +208,28 @@ func TestTenants(t *testing.T) {
 	if text, code, _ := call(t, tool, b, m{"command": "cat f $HOME/h $TMPDIR/t"}); text != "CANARY of bCANARY\nCANARY\n" || code != "" {
 		t.Errorf("%q %s", text, code)
 	}
+}
+
+// answering listens at an address, which it returns, and tells everybody who
+// connects a secret.
+func answering(t *testing.T, network, address string) string {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Write([]byte("CANARY"))
+			conn.Close()
+		}
+	}()
+	return listener.Addr().String()
 }
 
 // TestWork does what developers do, inside the sandbox.

@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -86,6 +87,10 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "bash",
 			Aliases: []string{"Bash", "shell", "execute_bash", "executeCmd", "execute_cmd", "ShellExec", "run_command"},
+			Keys: []tools.Key{
+				{Other: "working_dir", Name: "workdir"}, {Other: "working_directory", Name: "workdir"}, {Other: "cwd", Name: "workdir"},
+				{Other: "timeout", Name: "timeout_ms"},
+			},
 			Label:   "Run a command",
 			Summary: "Run a command with bash in the workspace.",
 
@@ -132,6 +137,25 @@ func changes(e tools.Effect) bool {
 	return e.Unclear != "" || e.Kind != tools.ReadsPath && !(e.Kind == tools.RunsProgram && e.ReadOnly)
 }
 
+// deletes reports whether a command is one rm, or one find with -delete, and
+// nothing else that could make a file: no redirection, no second command.
+func deletes(text string) bool {
+	words := strings.Fields(text)
+	if len(words) == 0 || strings.ContainsAny(text, "<>|&;(){}`\n\r") {
+		return false
+	}
+	switch words[0] {
+	case "rm", "rmdir":
+		return true
+	case "find":
+		return slices.Contains(words, "-delete") && !slices.ContainsFunc(words, func(word string) bool {
+			word = strings.Trim(strings.NewReplacer("$HOME", "", "$TMPDIR", "").Replace(word), `'"`)
+			return strings.ContainsAny(word, `'"\$`) || strings.HasPrefix(word, "-exec") || strings.HasPrefix(word, "-ok") || strings.HasPrefix(word, "-f")
+		})
+	}
+	return false
+}
+
 // judged returns the command with what it does to its environment.
 func (in bashInput) judged() string {
 	if len(in.Env) == 0 {
@@ -171,7 +195,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	// What was judged as reading, and may have passed unasked for it, cannot write.
 	_, reads := env.Pinned("reads")
 	c := command.Command{
-		Dir: dir, ReadOnly: reads, Quiet: milliseconds(in.QuietTimeoutMS),
+		Dir: dir, ReadOnly: reads, Deletes: deletes(in.Command) && len(in.Env) == 0, Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])
@@ -180,8 +204,14 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		c.Terminal = &command.Size{Rows: cmp.Or(in.Rows, 24), Columns: cmp.Or(in.Columns, 80)}
 	}
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
+	var result tools.Result
 	if in.Background {
-		return startBackground(room, script, milliseconds(in.TimeoutMS))
+		result, err = startBackground(room, script, milliseconds(in.TimeoutMS))
+	} else {
+		result, err = room.RunScript(ctx, env, script, out)
 	}
-	return room.RunScript(ctx, env, script, out)
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {
+		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
+	}
+	return result, err
 }

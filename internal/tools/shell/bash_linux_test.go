@@ -85,7 +85,7 @@ func TestBash(t *testing.T) {
 		{m{"command": "pwd", "workdir": "sub/b.txt"}, "", "no_such_directory"},
 		{m{"command": "cd sub; true", "keep_workdir": true}, nothing, ""},
 		{m{"command": "pwd"}, ws + "/sub\n", ""},
-		{m{"command": "cd /; true", "keep_workdir": true}, nothing, ""}, // outside: not kept
+		{m{"command": "cd /; true", "keep_workdir": true}, nothing + "(Later calls begin in " + ws + "/sub as before: /, where this one ended, is outside of the workspace.)", ""},
 		{m{"command": "pwd; cd ..", "keep_workdir": true}, ws + "/sub\n", ""},
 		{m{"command": "pwd"}, ws + "\n", ""},
 		{m{"command": "echo $A-$OPERATOR-$LANG-$TOOLSERVER_TEST_SECRET", "env": m{"A": "b c"}}, "b c-says-C-\n", ""},
@@ -106,6 +106,28 @@ func TestBash(t *testing.T) {
 		if got != test.want || code != test.code {
 			t.Errorf("%.200v\ngot  %q %s\nwant %q %s", test.input, got, code, test.want, test.code)
 		}
+	}
+}
+
+// TestBashKeptDirectoryGone has calls begin where there is nothing any more: they
+// say why, and how to go on.
+func TestBashKeptDirectoryGone(t *testing.T) {
+	k := newKit(t)
+	for _, command := range []string{"mkdir build && cd build", "rmdir ../build"} {
+		if _, code := k.call("bash", m{"command": command, "keep_workdir": true}); code != "" {
+			t.Fatal(code)
+		}
+	}
+	for _, background := range []bool{false, true} {
+		if text := k.failure("bash", m{"command": "pwd", "run_in_background": background}); !strings.Contains(text, "build, where keep_workdir left off, is no directory any more") {
+			t.Error(text)
+		}
+	}
+	if _, code := k.call("bash", m{"command": "true", "workdir": ".", "keep_workdir": true}); code != "" {
+		t.Error(code)
+	}
+	if text, code := k.call("bash", m{"command": "pwd"}); text != k.env.Workspace.Dir()+"\n" {
+		t.Errorf("%q %s", text, code)
 	}
 }
 
@@ -171,6 +193,11 @@ func TestBashLimits(t *testing.T) {
 		if exit == nil || exit.Reason != want || code != want.String() {
 			t.Errorf("%s: %+v, code %s; want %s", command, exit, code, want)
 		}
+	}
+	// One that bash has started, and tells of by its exit status.
+	_, _, err := toolstest.Run(t, tool, env, `{"command":"head -c 2M /dev/zero >big; (exit $?)"}`)
+	if f, ok := errors.AsType[*tools.Failure](err); !ok || !strings.Contains(f.Message, "exit status 153. A program wrote a file larger than the 1 MiB that a file may have") {
+		t.Errorf("a file that is too large: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ package shell_test
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func TestSessionMemory(t *testing.T) {
 		t.Errorf("a call: %s", got)
 	}
 	k.start(hold+"150", nil) // p2
-	if got, _ := k.call("process_output", m{"id": "p2", "until_end": true}); !strings.Contains(got, "p2 was ended. The command was ended: "+why) {
+	if got, _ := k.call("process_output", m{"id": "p2", "until_end": true}); !strings.Contains(got, "p2 was ended: "+why) {
 		t.Errorf("a background process: %s", got)
 	}
 	if got := k.failure("repl", m{"language": "python", "code": "x = bytearray(b'x') * (160 << 20)\nimport time\ntime.sleep(300)"}); !strings.Contains(got, why) {
@@ -101,4 +102,34 @@ func TestSessionCPU(t *testing.T) {
 	if got, code := other.call("bash", m{"command": "echo ok"}); got != "ok\n" || code != "" {
 		t.Errorf("another session: %q %s", got, code)
 	}
+}
+
+// TestBashFullDisk has no space left where the workspace and the files of the
+// session are: what needs none runs, also what makes space.
+func TestBashFullDisk(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=512k"); err != nil {
+		t.Skip("no file system can be made here: ", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
+	t.Run("", func(t *testing.T) {
+		t.Setenv("TMPDIR", disk)
+		k := newKit(t)
+		long := strings.Repeat("#", 200_000) + "\necho long"
+		for _, test := range []struct {
+			input      m
+			want, code string
+		}{
+			{m{"command": "head -c 1M /dev/zero >fill"}, "head: error writing 'standard output': No space left on device\n", "exit_status"},
+			{m{"command": "echo short"}, "short\n", ""},
+			{m{"command": "cat <<E\nhere\nE"}, "here\n", ""},
+			{m{"command": long}, "", "disk_full"},
+			{m{"command": "rm fill && echo freed"}, "freed\n", ""},
+			{m{"command": long}, "long\n", ""},
+		} {
+			if text, code := k.call("bash", test.input); text != test.want || code != test.code {
+				t.Errorf("%.30v: %q %s, want %q %s", test.input, text, code, test.want, test.code)
+			}
+		}
+	})
 }

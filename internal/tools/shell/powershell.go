@@ -52,6 +52,7 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "powershell",
 			Aliases: []string{"PowerShell", PowerShell},
+			Keys:    []tools.Key{{Other: "working_dir", Name: "workdir"}, {Other: "timeout", Name: "timeout_ms"}},
 			Label:   "Run a PowerShell command",
 			Summary: "Run a command with PowerShell in the workspace.",
 

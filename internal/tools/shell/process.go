@@ -39,11 +39,13 @@ type processDetails struct {
 	Dropped    uint64  `json:"dropped_bytes,omitempty"`
 	Found      *bool   `json:"found,omitempty"` // whether what was waited for was written
 	Input      *uint64 `json:"input_bytes,omitempty"`
+
+	Violations []string `json:"violations,omitempty"` // of what is protected, by it or beside it
 }
 
 func detailsOf(b *command.Background) processDetails {
 	state := b.State()
-	d := processDetails{ID: b.ID, State: "running", DurationMS: b.Ran().Milliseconds(), Output: state.Output}
+	d := processDetails{ID: b.ID, State: "running", DurationMS: b.Ran().Milliseconds(), Output: state.Output, Violations: state.Violations}
 	if !state.Running {
 		exit := state.Outcome.Exit
 		d.State, d.Reason, d.Signal = "ended", exit.Reason.String(), exit.Signal

@@ -38,6 +38,10 @@ func ProcessInput(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "process_input",
 			Aliases: []string{"write_stdin"},
+			Keys: []tools.Key{
+				{Other: "process_id", Name: "id"}, {Other: "task_id", Name: "id"}, {Other: "bash_id", Name: "id"},
+				{Other: "shell_id", Name: "id"}, {Other: "input", Name: "text"}, {Other: "chars", Name: "text"},
+			},
 			Label:   "Write to a background process",
 			Summary: "Write to the input of a background process.",
 
@@ -64,6 +68,6 @@ func ProcessInput(rooms *command.Rooms) tools.Tool {
 			if err != nil {
 				return withDetails(d), err
 			}
-			return withDetails(d, fmt.Sprintf("Written. %s has taken %d bytes of input in all.", b.ID, total)), nil
+			return withDetails(d, fmt.Sprintf("Written. %s has taken %d bytes of input in all.", b.ID, total)), b.Violated()
 		})
 }

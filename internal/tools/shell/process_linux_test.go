@@ -118,7 +118,7 @@ func TestBackground(t *testing.T) {
 		{"process_input", m{"id": "p6", "text": "x"}, "", "input_closed"},
 		{"process_signal", m{"id": "p6", "signal": "KILL"}, "Signal KILL was sent. p6 was killed, with everything it had started.", ""},
 		{"process_output", m{"id": "p7", "until": "> $"}, "a prompt> \n[p7 is running. Next offset: 10.]", ""},
-		{"process_output", m{"id": "p8", "until_end": true}, "[p8 was ended: its time was over. Next offset: 0.]", ""},
+		{"process_output", m{"id": "p8", "until_end": true}, "[p8 was ended: it had written nothing for 20ms. Next offset: 0.]", ""},
 		{"process_output", m{"id": "p9", "until_end": true}, "bash: line 1: cd: sub: No such file or directory\n[p9 ended with exit status 1. Next offset: 49.]", ""},
 		{"process_output", m{"id": "p10", "until_end": true}, "long text\n[p10 ended with exit status 0. Next offset: 10.]", ""},
 		{"process_output", m{"id": "p99"}, "", "no_such_process"},
@@ -292,6 +292,28 @@ func TestProcessStops(t *testing.T) {
 	}
 }
 
+// TestReplGone has an interpreter end between two calls: the second says so.
+func TestReplGone(t *testing.T) {
+	k := newKit(t)
+	if text, code := k.call("repl", m{"language": "bash", "code": "x=1; (until [ -e go ]; do sleep 0.01; done; kill -9 $$) &"}); code != "" {
+		t.Fatalf("%q %s", text, code)
+	}
+	if err := os.WriteFile(filepath.Join(k.env.Workspace.Dir(), "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		switch text, code := k.call("repl", m{"language": "bash", "code": "echo [$x]"}); {
+		case code == "interpreter_ended": // within the call
+			return
+		case text == "[1]\n": // it is still there
+		case text != "[]\n(This is a new interpreter, and what was defined before is lost: the last one was ended by signal KILL.)":
+			t.Fatalf("%q %s", text, code)
+		default:
+			return
+		}
+	}
+}
+
 // TestKept has less kept than usual.
 func TestKept(t *testing.T) {
 	needs(t, "python3")
@@ -315,10 +337,14 @@ func TestKept(t *testing.T) {
 			t.Errorf("%s: %q lacks %q", id, got, want)
 		}
 	}
-	// An interpreter goes, soon and not at once.
+	// An interpreter goes, soon and not at once, and who comes next is told.
 	for {
 		k.call("repl", m{"language": "python", "code": "x = 1"})
-		if _, code := k.call("repl", m{"language": "python", "code": "x"}); code == "exception" {
+		text, code := k.call("repl", m{"language": "python", "code": "x"})
+		if told := strings.Contains(text, "what was defined before is lost: the last one was ended because nobody used it for 1ms.)"); told != (code == "exception") {
+			t.Errorf("%q %s", text, code)
+		}
+		if code == "exception" {
 			break
 		}
 	}

@@ -45,6 +45,7 @@ func ProcessList(rooms *command.Rooms) tools.Tool {
 			details := []processDetails{}
 			var text strings.Builder
 			for _, b := range rooms.Backgrounds(env.Session) {
+				b.Look()
 				state := b.State()
 				if in.RunningOnly && !state.Running {
 					continue

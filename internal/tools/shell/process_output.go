@@ -77,6 +77,10 @@ func ProcessOutput(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "process_output",
 			Aliases: []string{"BashOutput", "bash_output", "TaskOutput", "Monitor"},
+			Keys: []tools.Key{
+				{Other: "process_id", Name: "id"}, {Other: "task_id", Name: "id"}, {Other: "bash_id", Name: "id"},
+				{Other: "shell_id", Name: "id"},
+			},
 			Label:   "Read a background process",
 			Summary: "Read what a background process wrote, and wait for text or its end.",
 
@@ -113,6 +117,10 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 	limit := rooms.Shown()
 	if in.MaxBytes > 0 {
 		limit = min(limit, in.MaxBytes)
+	}
+	violated := b.Violated()
+	if err == nil {
+		err = violated
 	}
 	state := b.State() // before the output: of what has ended, all is there
 	o := b.Output(in.Offset, limit)

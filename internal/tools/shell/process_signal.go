@@ -34,6 +34,10 @@ func ProcessSignal(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "process_signal",
 			Aliases: []string{"KillShell", "KillBash", "kill_shell", "TaskStop"},
+			Keys: []tools.Key{
+				{Other: "process_id", Name: "id"}, {Other: "task_id", Name: "id"}, {Other: "bash_id", Name: "id"},
+				{Other: "shell_id", Name: "id"},
+			},
 			Label:   "Signal a background process",
 			Summary: "Send a signal to a background process, or end it.",
 
@@ -81,5 +85,5 @@ func processSignal(ctx context.Context, b *command.Background, in processSignalI
 			return withDetails(detailsOf(b)), err
 		}
 	}
-	return withDetails(detailsOf(b), fmt.Sprintf("Signal %s was sent. %s %s.", cmp.Or(in.Signal, "TERM"), b.ID, b.State())), nil
+	return withDetails(detailsOf(b), fmt.Sprintf("Signal %s was sent. %s %s.", cmp.Or(in.Signal, "TERM"), b.ID, b.State())), b.Violated()
 }

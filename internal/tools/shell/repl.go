@@ -48,6 +48,7 @@ func Repl(rooms *command.Rooms) tools.Tool {
 		tools.Spec{
 			Name:    "repl",
 			Aliases: []string{"REPL", "execute_code", "run_code"},
+			Keys:    []tools.Key{{Other: "timeout", Name: "timeout_ms"}},
 			Label:   "Run code",
 			Summary: "Run Python, JavaScript, bash or other code in an interpreter that keeps its state.",
 

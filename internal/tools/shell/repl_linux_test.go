@@ -7,10 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -100,8 +103,8 @@ func TestReplBash(t *testing.T) {
 	}.test(t, "bash", "bash")
 }
 
-// TestReplInterrupt proves that code that is stopped loses nothing that was
-// defined before, unless it cannot be stopped.
+// TestReplInterrupt is P-187, and more: code that is stopped loses nothing that
+// was defined before, unless it cannot be stopped.
 func TestReplInterrupt(t *testing.T) {
 	for _, test := range []struct {
 		language, program string
@@ -119,6 +122,7 @@ func TestReplInterrupt(t *testing.T) {
 		{"node", "node", "var x = 7", map[string]bool{
 			"console.log('begun'); for (;;);": true,
 			"await new Promise(r => { setTimeout(() => console.log('begun'), 10); setTimeout(r, 300000) })": true,
+			"await new Promise(r => setTimeout(r, 1)); console.log('begun'); for (;;);":                     false,
 		}, "x", "=> 7"},
 		{"bash", "bash", "x=7", map[string]bool{
 			"echo begun; sleep 300; echo unseen": true,
@@ -145,6 +149,42 @@ func TestReplInterrupt(t *testing.T) {
 			}
 			if text, _ := k.call("repl", m{"language": test.language, "code": test.ask}); (text == test.want) != can {
 				t.Errorf("%s: then x is %q", long, text)
+			}
+		}
+	}
+}
+
+// TestReplInterruptAnywhere stops code that computes and waits by turns, at any
+// moment: what was defined before is there afterwards, every time.
+func TestReplInterruptAnywhere(t *testing.T) {
+	for _, test := range []struct{ language, program, define, long, ask, want string }{
+		{"python", "python3", "x = 7", "import time\nwhile True:\n    for _ in range(2000): pass\n    time.sleep(0.0001)", "x", "=> 7"},
+		{"python", "python3", "x = 7", "import asyncio\nwhile True:\n    for _ in range(2000): pass\n    await asyncio.sleep(0.0001)", "x", "=> 7"},
+		{"node", "node", "var x = 7, on", "on = {}; for (const mine = on; mine === on;) { for (let i = 0; i < 1e5; i++); await new Promise(r => setTimeout(r, 0)); }", "on = null; x", "=> 7"},
+		{"node", "node", "var x = 7", "for (let end = Date.now() + %d; Date.now() < end;); await new Promise(r => setTimeout(r, 20))", "x", "=> 7"},
+		{"bash", "bash", "x=7", "while :; do for i in {1..20}; do :; done; sleep 0.001; done", "echo $x", "7\n"},
+	} {
+		needs(t, test.program)
+		k := newKit(t)
+		k.call("repl", m{"language": test.language, "code": test.define})
+		for i := range 60 {
+			code := test.long
+			if strings.Contains(code, "%d") { // which begins to wait when it is stopped
+				code = fmt.Sprintf(code, 5+i%10)
+			}
+			input, _ := json.Marshal(m{"language": test.language, "code": code})
+			c, err := k.tools["repl"].Decode(k.env, input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(2000+rand.IntN(20_000))*time.Microsecond)
+			result, err := c.Run(ctx, new(toolstest.Recorder))
+			cancel()
+			if text := toolstest.Text(result); err != nil && strings.Contains(text, "lost") {
+				t.Fatalf("%s, %d: %q %v", test.long, i, text, err)
+			}
+			if text, _ := k.call("repl", m{"language": test.language, "code": test.ask}); text != test.want {
+				t.Fatalf("%s, %d: then x is %q", test.long, i, text)
 			}
 		}
 	}

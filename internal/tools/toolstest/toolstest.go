@@ -36,6 +36,7 @@ func Test(t *testing.T, tool tools.Tool) {
 	env := Env(t, nil)
 	t.Run("spec", func(t *testing.T) { testSpec(t, tool) })
 	t.Run("schema", func(t *testing.T) { testSchema(t, tool) })
+	t.Run("keys", func(t *testing.T) { testKeys(t, tool) })
 	t.Run("examples", func(t *testing.T) { testExamples(t, tool, env) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, tool, env) })
 	t.Run("concurrency", func(t *testing.T) { testConcurrency(t, tool, env) })
@@ -76,6 +77,21 @@ func testSpec(t *testing.T, tool tools.Tool) {
 		if _, err := compile(spec.ResultSchema); err != nil {
 			t.Errorf("result schema: %v", err)
 		}
+	}
+}
+
+// testKeys finds other names of keys that mean nothing, or something else.
+func testKeys(t *testing.T, tool tools.Tool) {
+	var schema struct{ Properties map[string]json.RawMessage }
+	if err := json.Unmarshal(tool.InputSchema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, key := range tool.Spec().Keys {
+		if schema.Properties[key.Name] == nil || schema.Properties[key.Other] != nil || seen[key.Other] {
+			t.Errorf("%s cannot be another name of %s", key.Other, key.Name)
+		}
+		seen[key.Other] = true
 	}
 }
 

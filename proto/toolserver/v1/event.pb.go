@@ -163,6 +163,9 @@ const (
 	ExitReason_EXIT_REASON_FILE_SIZE_LIMIT ExitReason = 9
 	// It had more processes than it was allowed to.
 	ExitReason_EXIT_REASON_PROCESS_LIMIT ExitReason = 10
+	// There were more files of its session than are allowed, or too little was left
+	// of a file system.
+	ExitReason_EXIT_REASON_DISK_LIMIT ExitReason = 11
 )
 
 // Enum value maps for ExitReason.
@@ -179,6 +182,7 @@ var (
 		8:  "EXIT_REASON_CPU_LIMIT",
 		9:  "EXIT_REASON_FILE_SIZE_LIMIT",
 		10: "EXIT_REASON_PROCESS_LIMIT",
+		11: "EXIT_REASON_DISK_LIMIT",
 	}
 	ExitReason_value = map[string]int32{
 		"EXIT_REASON_UNSPECIFIED":       0,
@@ -192,6 +196,7 @@ var (
 		"EXIT_REASON_CPU_LIMIT":         8,
 		"EXIT_REASON_FILE_SIZE_LIMIT":   9,
 		"EXIT_REASON_PROCESS_LIMIT":     10,
+		"EXIT_REASON_DISK_LIMIT":        11,
 	}
 )
 
@@ -1860,7 +1865,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x11UserMessageStatus\x12#\n" +
 	"\x1fUSER_MESSAGE_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aUSER_MESSAGE_STATUS_NORMAL\x10\x01\x12!\n" +
-	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xcc\x02\n" +
+	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xe8\x02\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -1874,7 +1879,8 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x15EXIT_REASON_CPU_LIMIT\x10\b\x12\x1f\n" +
 	"\x1bEXIT_REASON_FILE_SIZE_LIMIT\x10\t\x12\x1d\n" +
 	"\x19EXIT_REASON_PROCESS_LIMIT\x10\n" +
-	"*\x85\x02\n" +
+	"\x12\x1a\n" +
+	"\x16EXIT_REASON_DISK_LIMIT\x10\v*\x85\x02\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_SUCCEEDED\x10\x01\x12\x12\n" +

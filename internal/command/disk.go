@@ -1,0 +1,383 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// DiskLimits bound what commands leave on file systems. 0 means no limit.
+type DiskLimits struct {
+	// SessionFiles is how many files and directories there may be in the workspace,
+	// the home and the temporary directory of a session that are younger than its
+	// first command.
+	SessionFiles int
+
+	// ReservedFiles and ReservedSpace are what commands leave free of each file
+	// system they write to, or a tenth of it where that is less.
+	ReservedFiles, ReservedSpace uint64
+}
+
+// disk ends commands that make more files than they may. The kernel has limits
+// of files for users and file systems, not for commands. But a file system tells
+// for nothing how many files it has left, so the files of a session are counted
+// only when enough of them are gone.
+type disk struct {
+	limits DiskLimits
+
+	mu      sync.Mutex
+	running map[*Running]struct{}
+	recent  map[*Room]struct{} // that have run something since the last look
+	looking bool               // or about to
+	last    map[uint64]space   // by device
+	lastAt  time.Time
+	ending  ending
+}
+
+// ending is the session that was ended last for taking the reserve. Until it has,
+// nobody else is blamed for what it still takes.
+type ending struct {
+	room *Room
+	at   time.Time
+}
+
+// space is what a file system has.
+type space struct {
+	files, freeFiles uint64 // 0 files: it does not count them
+	bytes, freeBytes uint64
+}
+
+const (
+	// What is far from its limit is looked at as soon as it could be there, at so
+	// many files or bytes a second, but never more or less often than this.
+	diskRate     = 200_000
+	diskByteRate = 2 << 30
+	diskInterval = 10 * time.Millisecond
+	diskPause    = time.Second
+	// firstLook is when a command is first looked at: most have ended by then.
+	firstLook = 50 * time.Millisecond
+	// countShare bounds the time for counting: a count is followed by so many times
+	// its duration without one.
+	countShare = 20
+	// reserveShare is the part of a file system that is reserved at most.
+	reserveShare = 10
+)
+
+// made is what a session has made. All but why is guarded by the disk.
+type made struct {
+	since  time.Time         // what is older was there before
+	places []string          // directories that are its own
+	on     map[uint64]string // a path on each device that it may write to
+
+	walking   sync.Mutex // held for a count; not guarded by the disk
+	last      *counter   // the last count, or that under way
+	counting  bool
+	countedAt time.Time
+	took      time.Duration
+	taken     int64 // files that the file systems lost since
+
+	why atomic.Pointer[full] // nothing is started
+}
+
+// full is why commands of a session are ended, and none is started.
+type full struct {
+	device uint64 // that has too little left; 0: the session has too many files
+	text   string
+}
+
+func (f *full) Error() string { return f.text }
+
+func (d *disk) limited() bool { return d.limits != DiskLimits{} }
+
+// enters notes where a session can make files.
+func (d *disk) enters(m *made, own, others []string) {
+	if !d.limited() {
+		return
+	}
+	m.since, m.last = time.Now().Add(-clockStep), new(counter)
+	m.places, m.on = own, make(map[uint64]string)
+	now := make(map[uint64]space)
+	for _, list := range [][]string{own, others} {
+		for _, place := range list {
+			if device, s, err := spaceOf(place); err == nil {
+				m.on[device], now[device] = place, s
+			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for device, s := range now {
+		if _, known := d.last[device]; !known {
+			if d.last == nil {
+				d.last = make(map[uint64]space)
+			}
+			d.last[device] = s
+		}
+	}
+}
+
+// begins has a command watched that was started.
+func (d *disk) begins(x *Running) {
+	if !d.limited() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == nil {
+		d.running, d.recent = make(map[*Running]struct{}), make(map[*Room]struct{})
+	}
+	d.running[x] = struct{}{}
+	d.recent[x.room] = struct{}{}
+	if !d.looking {
+		d.looking = true
+		time.AfterFunc(firstLook, d.look)
+	}
+}
+
+func (d *disk) ends(x *Running) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.running, x)
+}
+
+// look looks at the file systems of all that ran since it last did, and comes
+// back while something runs.
+func (d *disk) look() {
+	d.mu.Lock()
+	rooms := d.recent
+	d.recent = make(map[*Room]struct{})
+	for x := range d.running {
+		rooms[x.room] = struct{}{}
+	}
+	d.mu.Unlock()
+
+	now := make(map[uint64]space) // without the lock: a file system may not answer
+	for room := range rooms {
+		for device, place := range room.made.on {
+			if _, known := now[device]; !known {
+				if _, s, err := spaceOf(place); err == nil {
+					now[device] = s
+				}
+			}
+		}
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wait := diskPause
+	for room := range rooms {
+		wait = min(wait, d.account(room, now))
+	}
+	fresh := time.Since(d.lastAt) < 2*diskPause
+	for device, s := range now {
+		wait = min(wait, d.keepReserve(device, s, fresh))
+		d.last[device] = s
+	}
+	d.lastAt = time.Now()
+	if room := d.ending.room; room != nil && (!d.runs(room) || time.Since(d.ending.at) > diskPause) {
+		d.ending = ending{} // what is lost from now on was taken by others
+	}
+	if d.looking = len(d.running) > 0; d.looking {
+		time.AfterFunc(wait, d.look)
+	}
+}
+
+// after returns when to look again at what is so far from its limit.
+func after(left, rate uint64) time.Duration {
+	if left >= rate {
+		return diskPause
+	}
+	return max(diskInterval, time.Duration(left)*time.Second/time.Duration(rate))
+}
+
+// runs reports whether a session runs something.
+func (d *disk) runs(room *Room) bool {
+	for x := range d.running {
+		if x.room == room {
+			return true
+		}
+	}
+	return false
+}
+
+// account notes what a session can have made since the last look, has its files
+// counted if that may be too much, and returns when to look again.
+func (d *disk) account(room *Room, now map[uint64]space) time.Duration {
+	limit := int64(d.limits.SessionFiles)
+	if limit == 0 {
+		return diskPause
+	}
+	m := &room.made
+	unknown := false
+	for device := range m.on {
+		before, s := d.last[device], now[device]
+		unknown = unknown || s.files == 0
+		m.taken += int64(max(before.freeFiles, s.freeFiles) - s.freeFiles)
+	}
+	since := time.Since(m.countedAt)
+	could := m.last.files() + m.taken
+	if since >= countShare*m.took && (could > limit || unknown && since >= diskPause) {
+		d.startCount(room)
+	}
+	return after(uint64(max(0, limit-could)), diskRate)
+}
+
+// startCount has the files of a session counted, unless they are.
+func (d *disk) startCount(room *Room) {
+	if !room.made.counting {
+		room.made.counting = true
+		go d.count(room)
+	}
+}
+
+// count counts the files of a session, and ends its commands if there are too
+// many.
+func (d *disk) count(room *Room) {
+	m, c := &room.made, new(counter)
+	m.walking.Lock() // what was seen last counts
+	defer m.walking.Unlock()
+	d.mu.Lock()
+	m.last = c
+	m.taken = 0 // what is made from now on may be missed
+	d.mu.Unlock()
+	begun := time.Now()
+	for _, place := range m.places {
+		c.count(place, m.since)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.counting, m.countedAt, m.took = false, time.Now(), time.Since(begun)
+	limit := int64(d.limits.SessionFiles)
+	if limit > 0 && c.files() > limit {
+		d.stop(room, &full{text: fmt.Sprintf("the commands of this session have made more than the %d files and directories they may, in the workspace, $HOME and $TMPDIR together. "+
+			"Delete those that are not needed, with delete_file or with a command that does nothing but rm, or find with -delete, which still run. Then go on with fewer files, or ask the operator for more (sandbox.limits.session_files).", limit)})
+	} else if why := m.why.Load(); why != nil && why.device == 0 {
+		m.why.CompareAndSwap(why, nil)
+	}
+}
+
+// stop ends the commands of a session, but those that delete, and has none
+// started. The disk is locked.
+func (d *disk) stop(room *Room, why *full) {
+	room.made.why.Store(why)
+	for x := range d.running {
+		if x.room == room && !x.command.Deletes {
+			x.Stop(why)
+		}
+	}
+}
+
+// reserve returns what is to be left of a file system.
+func (d *disk) reserve(s space) (files, bytes uint64) {
+	return min(d.limits.ReservedFiles, s.files/reserveShare), min(d.limits.ReservedSpace, s.bytes/reserveShare)
+}
+
+func (d *disk) low(s space) bool {
+	files, bytes := d.reserve(s)
+	return s.freeFiles < files || s.freeBytes < bytes
+}
+
+// keepReserve has a look at one file system. When little is left the files of all
+// who could have taken it are counted; when the reserve is being used the session
+// that has the most is ended. If that was somebody else, the next look finds
+// less again, and the next session. It returns when to look again.
+func (d *disk) keepReserve(device uint64, s space, fresh bool) time.Duration {
+	files, bytes := d.reserve(s)
+	before := d.last[device]
+	fewFiles := files > 0 && s.freeFiles < 2*files && s.freeFiles < before.freeFiles
+	littleSpace := bytes > 0 && s.freeBytes < 2*bytes && s.freeBytes < before.freeBytes
+	if fresh && (fewFiles || littleSpace) {
+		rooms := d.writers(device)
+		for room := range rooms {
+			if m := &room.made; time.Since(m.countedAt) >= max(diskPause, countShare*m.took) {
+				d.startCount(room)
+			}
+		}
+		switch {
+		case d.ending.room != nil:
+		case fewFiles && s.freeFiles < files:
+			d.endMost(device, rooms, (*counter).files, files, "can hold only few more files, and this session has made the most of all that run commands there")
+		case littleSpace && s.freeBytes < bytes:
+			d.endMost(device, rooms, func(c *counter) int64 { return c.bytes.Load() }, bytes, "is almost full, and this session has written the most of all that run commands there")
+		}
+	}
+	wait := diskPause
+	if files > 0 {
+		wait = min(wait, after(max(s.freeFiles, files)-files, diskRate))
+	}
+	if bytes > 0 {
+		wait = min(wait, after(max(s.freeBytes, bytes)-bytes, diskByteRate))
+	}
+	return wait
+}
+
+// writers returns the sessions that run commands which may write to a device.
+func (d *disk) writers(device uint64) map[*Room]struct{} {
+	rooms := make(map[*Room]struct{})
+	for x := range d.running {
+		if _, on := x.room.made.on[device]; on && !x.command.Deletes {
+			rooms[x.room] = struct{}{}
+		}
+	}
+	return rooms
+}
+
+// endMost ends the commands of the session that has the most. While some are
+// still being counted it must have much, which is a part of the reserve.
+func (d *disk) endMost(device uint64, rooms map[*Room]struct{}, has func(*counter) int64, much uint64, what string) {
+	var most *Room
+	least := int64(1)
+	for room := range rooms {
+		if room.made.counting {
+			least = max(1, int64(much/reserveShare))
+		}
+		if most == nil || has(room.made.last) > has(most.made.last) {
+			most = room
+		}
+	}
+	if most == nil || has(most.made.last) < least {
+		return
+	}
+	d.ending = ending{most, time.Now()}
+	d.stop(most, &full{device: device, text: fmt.Sprintf("the file system of %s %s. "+
+		"Delete what is not needed, with delete_file or with a command that does nothing but rm, or find with -delete, which still run; or try again when others have.", most.made.on[device], what)})
+}
+
+// admit says why a session starts no command, if so.
+func (d *disk) admit(room *Room, c Command) error {
+	m := &room.made
+	why := m.why.Load()
+	if why == nil || c.Deletes {
+		return nil
+	}
+	if why.device == 0 {
+		d.count(room)
+	} else if _, s, err := spaceOf(m.on[why.device]); err == nil {
+		if !d.low(s) {
+			m.why.CompareAndSwap(why, nil)
+		}
+	}
+	if why = m.why.Load(); why == nil {
+		return nil
+	}
+	return tools.Failf(failureCodes[tools.DiskLimit], "Nothing was started: %s", why.text)
+}
+
+// counter counts what is younger than a session. What it has so far may be read
+// meanwhile.
+type counter struct {
+	whole atomic.Int64
+	parts atomic.Int64 // of files with several names: each has a part of one
+	bytes atomic.Int64
+}
+
+// partsOfFile is how many parts a file has.
+const partsOfFile = 1 << 30
+
+func (c *counter) files() int64 { return c.whole.Load() + c.parts.Load()/partsOfFile }
