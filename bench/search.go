@@ -105,21 +105,37 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 		return nil, err
 	}
 	defer ws.Close()
-	engines := map[string]*search.Engine{
-		"cold":                     search.New(ws, search.Config{MaxText: -1}),
-		"warm":                     search.New(ws, search.Config{MaxText: 1 << 30}),
-		"warm, text not in memory": search.New(ws, search.Config{MaxText: 1}),
-	}
-	for _, e := range engines {
+	// One after another: while a workspace is in memory, what is opened there is
+	// looked at, which slows down whoever reads all of it. Cold is measured without
+	// that; ripgrep beside what is warm has to bear it.
+	var rows []row
+	var text int64
+	for _, how := range []string{"cold", "warm", "warm, text not in memory"} {
+		e := search.New(ws, search.Config{MaxText: map[string]int64{"cold": -1, "warm": 1 << 30, "warm, text not in memory": 1}[how]})
 		defer e.Close()
 		if err := e.Warm(ctx); err != nil {
 			return nil, err
 		}
+		if how == "warm" {
+			all, kept, index := e.Memory()
+			if text = all; kept == 0 || kept != text {
+				return nil, fmt.Errorf("%w: a file system under %s that can be watched", errMissing, dir)
+			}
+			rows = append(rows, single(name+", index to text", "", float64(index)/float64(text), valueAtMost(0.25)))
+		}
+		more, err := h.searchAs(ctx, name, dir, how, e, others)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+		e.Close()
 	}
-	text, kept, index := engines["warm"].Memory()
-	if kept == 0 || kept != text {
-		return nil, fmt.Errorf("%w: a file system under %s that can be watched", errMissing, dir)
-	}
+	more, err := keptRows(ctx, name, ws, text)
+	return append(rows, more...), err
+}
+
+// searchAs measures one tree as it is searched in one way.
+func (h *harness) searchAs(ctx context.Context, name, dir, how string, e *search.Engine, others otherTools) ([]row, error) {
 	var groups []group
 	var finish []func() row
 	compare := func(what string, own, other func(context.Context) (float64, error), t target) {
@@ -129,21 +145,17 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 	}
 	for _, p := range patterns {
 		rg := runOther(dir, others.rg, p.arguments()...)
-		for _, how := range []string{"cold", "warm", "warm, text not in memory"} {
-			e, least := engines[how], map[string]float64{"cold": p.cold, "warm": p.warm}[how]
-			if how == "warm, text not in memory" {
-				if least = p.reread; least == 0 {
-					continue
-				}
-			}
-			if err := sameLines(ctx, e, p, dir, others.rg); err != nil {
-				return nil, err
-			}
-			compare(p.name+", "+how, timed(func(ctx context.Context) error {
-				_, err := grepOnce(ctx, e, p)
-				return err
-			}), rg, atLeast(least))
+		least := map[string]float64{"cold": p.cold, "warm": p.warm, "warm, text not in memory": p.reread}[how]
+		if how == "warm, text not in memory" && least == 0 {
+			continue
 		}
+		if err := sameLines(ctx, e, p, dir, others.rg); err != nil {
+			return nil, err
+		}
+		compare(p.name+", "+how, timed(func(ctx context.Context) error {
+			_, err := grepOnce(ctx, e, p)
+			return err
+		}), rg, atLeast(least))
 	}
 	globs := map[string]func(context.Context) (float64, error){
 		"rg --files -g": runOther(dir, others.rg, "--no-config", "--no-require-git", "--files", "-g", fileGlob),
@@ -153,29 +165,22 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 	}
 	for _, other := range []string{"rg --files -g", "fd -g"} {
 		run := globs[other]
-		if run == nil {
+		least := map[string]float64{"cold": 2, "warm": 50}[how]
+		if run == nil || least == 0 {
 			continue
 		}
-		for _, how := range []string{"cold", "warm"} {
-			e, least := engines[how], map[string]float64{"cold": 2, "warm": 50}[how]
-			compare("glob, "+how+" (bare: "+other+")", timed(func(ctx context.Context) error {
-				files, _, err := e.Glob(ctx, search.Scope{Match: fileGlob}, search.ByName)
-				if err == nil && len(files) == 0 {
-					err = errors.New("no file was found")
-				}
-				return err
-			}), run, atLeast(least))
-		}
+		compare("glob, "+how+" (bare: "+other+")", timed(func(ctx context.Context) error {
+			files, _, err := e.Glob(ctx, search.Scope{Match: fileGlob}, search.ByName)
+			if err == nil && len(files) == 0 {
+				err = errors.New("no file was found")
+			}
+			return err
+		}), run, atLeast(least))
 	}
 	if err := interleave(ctx, h.plan.searchRounds, groups...); err != nil {
 		return nil, err
 	}
-	rows := []row{single(name+", index to text", "", float64(index)/float64(text), valueAtMost(0.25))}
-	more, err := keptRows(ctx, name, ws, text)
-	if err != nil {
-		return nil, err
-	}
-	rows = append(rows, more...)
+	var rows []row
 	for _, f := range finish {
 		rows = append(rows, f())
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -17,8 +18,11 @@ type budget struct {
 	used atomic.Int64
 }
 
-// budgets are what all workspaces of a pool share.
-type budgets struct{ text, index budget }
+// shared is what all workspaces of a pool share.
+type shared struct {
+	text, index budget
+	opens       opens
+}
 
 // take reserves n bytes, if there are as many.
 func (b *budget) take(n int) bool {
@@ -37,23 +41,29 @@ const maxRemembered = 32 << 20
 // newReader returns a searcher that only reads.
 func newReader() *searcher { return new(searcher) }
 
+// maxTick is how much later a change of a file may be and have the same time.
+const maxTick = 20 * time.Millisecond
+
 // load returns the text of a file, and whether it stays what it is until the
 // kernel tells of a change: not if somebody may be writing to it through a
-// mapping, or can write to it by another name.
+// mapping, or if it cannot be followed.
 func (m *memory) load(s *searcher, f *fileNode) (text []byte, stat workspace.Stat, sure bool) {
 	d, err := m.ws.OpenDir(f.dir.path)
 	if err != nil {
 		return nil, stat, false
 	}
 	defer d.Close()
-	r, stat, err := d.Open(f.name)
+	r, err := d.OpenListed(f.name)
 	if err != nil {
 		return nil, stat, false
 	}
 	defer r.Close()
-	if stat.Links > 1 || stat.Size > maxRemembered || !r.Unwritten() {
+	f.inode, sure = m.shared.opens.follow(r, follower{m: m, file: f}, f.inode)
+	stat, err = r.Stat()
+	if err != nil || !sure || stat.Kind != workspace.Regular || stat.Size > maxRemembered {
 		return nil, stat, false
 	}
+	f.young = time.Now().UnixNano()-stat.CTime < int64(maxTick)
 	text, whole, err := s.begin(r, stat)
 	if err == nil && !whole {
 		text, err = s.rest(context.Background(), r, text)
@@ -74,7 +84,7 @@ func (m *memory) keep(f *fileNode, text []byte) {
 		return
 	}
 	f.length = len(text)
-	if m.budget.text.take(len(text)) {
+	if m.shared.text.take(len(text)) {
 		f.text = append(make([]byte, 0, len(text)), text...)
 	}
 }
@@ -143,7 +153,7 @@ func (m *memory) readAll(ctx context.Context) error {
 // adopt takes a segment into the memory, unless it would not be worth its
 // size, there is no room for it, or its files have changed since it was made.
 func (m *memory) adopt(s *segment) {
-	if s.size() > s.text/4 || !m.budget.index.take(s.size()) {
+	if s.size() > s.text/4 || !m.shared.index.take(s.size()) {
 		return
 	}
 	m.segments = append(m.segments, s)
@@ -157,7 +167,6 @@ func (m *memory) adopt(s *segment) {
 
 // readDirty reads the files that have changed.
 func (m *memory) readDirty(ctx context.Context) error {
-	linked := make(map[uint64]bool)
 	for f := range m.dirtyFiles {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -166,20 +175,8 @@ func (m *memory) readDirty(ctx context.Context) error {
 			delete(m.dirtyFiles, f)
 			continue
 		}
-		if m.read(f); f.stat.Links > 1 {
-			linked[f.stat.Ino] = true
-		}
+		m.read(f)
 	}
-	if len(linked) == 0 {
-		return nil
-	}
-	// What has a second name now had one before, of which nothing was told.
-	m.root.eachFile(func(f *fileNode) {
-		if f.visible && linked[f.stat.Ino] && !m.unsure[f] {
-			m.read(f)
-		}
-	})
-	m.suspectRules()
 	return nil
 }
 
@@ -187,6 +184,7 @@ func (m *memory) readDirty(ctx context.Context) error {
 func (m *memory) read(f *fileNode) {
 	m.drop(f)
 	if !f.visible {
+		m.unfollow(f)
 		f.stat, _ = m.top.Lstat(f.path)
 		return
 	}
@@ -237,7 +235,7 @@ func (m *memory) unindexed() []snapshot {
 				m.loose[b.file] = true
 			}
 		}
-		m.budget.index.give(s.size())
+		m.shared.index.give(s.size())
 		return true
 	})
 	bytes := 0

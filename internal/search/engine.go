@@ -32,14 +32,24 @@ type Config struct {
 // warmAfter is how many searches make it worth to keep a workspace in memory.
 const warmAfter = 2
 
-// sweepEvery is how often files are looked at for changes that nobody told of.
-const sweepEvery = 15 * time.Second
+const (
+	// attention is how long after a search files that others open are looked at
+	// without waiting for the next one.
+	attention = 30 * time.Second
+
+	// maxLooks is how often, in the mean, a file is looked at for that.
+	maxLooks = 8
+
+	// soon and late are how long it takes to look at them, when many are opened and
+	// when none are.
+	soon, late = 5 * time.Millisecond, 40 * time.Millisecond
+)
 
 // An Engine searches one workspace. Its methods are safe for concurrent use.
 type Engine struct {
 	ws     *workspace.Workspace
 	idle   time.Duration
-	budget *budgets
+	shared *shared
 
 	ctx    context.Context // of what goes on in the background
 	cancel context.CancelFunc
@@ -51,8 +61,11 @@ type Engine struct {
 	busy     bool // something goes on in the background
 	refused  bool // the workspace cannot be kept in memory
 	changed  bool // what is kept has changed since it was tidied
-	swept    time.Time
 	timer    *time.Timer
+
+	attentive bool // files that are opened are looked at
+	until     time.Time
+	looks     int // how many of them may be, until the next search
 
 	// memory is nil while nothing is kept. It is changed with known locked, and
 	// read with known locked for reading.
@@ -63,18 +76,18 @@ type Engine struct {
 // New returns an engine for a workspace, which must outlive it. Close it after
 // use.
 func New(ws *workspace.Workspace, config Config) *Engine {
-	return newEngine(ws, config, config.budgets())
+	return newEngine(ws, config, config.shared())
 }
 
-func newEngine(ws *workspace.Workspace, config Config, b *budgets) *Engine {
-	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 5*time.Minute), budget: b, refused: b.text.max < 0}
+func newEngine(ws *workspace.Workspace, config Config, with *shared) *Engine {
+	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 5*time.Minute), shared: with, refused: with.text.max < 0}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
 
-// budgets returns what there is to be shared.
-func (c Config) budgets() *budgets {
-	return &budgets{text: budget{max: cmp.Or(c.MaxText, 256<<20)}, index: budget{max: cmp.Or(c.MaxIndex, 64<<20)}}
+// shared returns what there is to be shared.
+func (c Config) shared() *shared {
+	return &shared{text: budget{max: cmp.Or(c.MaxText, 256<<20)}, index: budget{max: cmp.Or(c.MaxIndex, 64<<20)}}
 }
 
 // Close ends what goes on in the background and drops what is kept in memory.
@@ -120,7 +133,7 @@ func (e *Engine) Warm(ctx context.Context) error {
 	if warm || refused {
 		return nil
 	}
-	m, err := remember(ctx, e.ws, e.budget)
+	m, err := remember(ctx, e.ws, e.shared)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -198,13 +211,14 @@ func (e *Engine) background(task func()) {
 	})
 }
 
-// warm calls search with what is kept in memory, brought up to date. It returns
-// false where nothing is, or search does.
-func (e *Engine) warm(ctx context.Context, search func(*memory) bool) (ok bool, err error) {
+// warm calls search with what is kept in memory, brought up to date: the names,
+// and the texts if these matter. It returns false where nothing is, or search
+// does.
+func (e *Engine) warm(ctx context.Context, texts bool, search func(*memory) bool) (ok bool, err error) {
 	e.known.Lock()
 	m := e.memory
 	if m != nil {
-		err = m.sync(ctx)
+		err = m.sync(ctx, texts)
 		if err != nil && ctx.Err() == nil { // it is of no use any more
 			e.forget()
 			m, err = nil, nil
@@ -231,24 +245,59 @@ func (e *Engine) again() {
 }
 
 // tidy sees after a search to what can be done without anybody waiting for it.
-func (e *Engine) tidy(changed bool) {
+func (e *Engine) tidy(changed bool, files int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := time.Now()
-	sweep := now.Sub(e.swept) > sweepEvery
-	if e.changed = e.changed || changed; !e.changed && !sweep || e.busy {
-		return
+	e.until, e.looks = time.Now().Add(attention), maxLooks*files
+	if !e.attentive && !e.closed {
+		e.attentive = true
+		e.tasks.Go(e.attend)
 	}
-	if sweep {
-		e.swept = now
+	if e.changed = e.changed || changed; e.changed && !e.busy {
+		e.changed = false
+		e.background(e.reindex)
 	}
-	e.changed = false
-	e.background(func() {
-		e.reindex()
-		if sweep {
-			e.sweep()
+}
+
+// attend looks for a while at files that others open, so that the next search
+// need not. That has a limit: to look is to open, and another server may look for
+// that reason, which opens again.
+func (e *Engine) attend() {
+	for pause := late; ; {
+		select {
+		case <-e.ctx.Done():
+		case <-time.After(pause):
 		}
-	})
+		e.mu.Lock()
+		looks := e.looks
+		if e.attentive = e.ctx.Err() == nil && looks > 0 && time.Now().Before(e.until); !e.attentive {
+			e.mu.Unlock()
+			return
+		}
+		e.mu.Unlock()
+		looked := 0
+		for n := -1; n != 0 && looked < looks; looked += n {
+			n = e.lookAtSome()
+		}
+		if pause = min(2*pause, late); looked > 0 {
+			pause = soon
+		}
+		e.mu.Lock()
+		e.looks -= looked
+		e.mu.Unlock()
+	}
+}
+
+// lookAtSome looks at some of the files that were opened, and returns how many.
+func (e *Engine) lookAtSome() int {
+	if !e.known.TryLock() {
+		return 0 // a search looks at what it opens itself
+	}
+	defer e.known.Unlock()
+	if e.memory == nil {
+		return 0
+	}
+	return e.memory.lookAtSome(e.ctx)
 }
 
 // reindex makes an index of text that has none.
@@ -274,44 +323,6 @@ func (e *Engine) reindex() {
 	}
 }
 
-// sweep looks for files that have changed without a word from the kernel, such
-// as through a name they have outside of the workspace.
-func (e *Engine) sweep() {
-	type known struct {
-		file *fileNode
-		stat workspace.Stat
-	}
-	e.known.RLock()
-	m := e.memory
-	if m == nil {
-		e.known.RUnlock()
-		return
-	}
-	list := make([]known, len(m.order))
-	for i, f := range m.order {
-		list[i] = known{f, f.stat}
-	}
-	m.top.Hold()
-	e.known.RUnlock()
-	defer m.top.Close()
-	var other []known
-	for _, k := range list {
-		if e.ctx.Err() != nil {
-			return
-		}
-		if s, err := m.top.Lstat(k.file.path); err != nil || s != k.stat {
-			other = append(other, k)
-		}
-	}
-	e.known.Lock()
-	defer e.known.Unlock()
-	for _, k := range other {
-		if e.memory == m && !k.file.gone && k.file.stat == k.stat {
-			m.dirtyFiles[k.file] = true
-		}
-	}
-}
-
 // Grep finds lines and calls yield for every file that has some, in order: the
 // files of a directory by name, and then its directories. It ends early when
 // yield returns false. When ctx is done it returns its cause, after yield was
@@ -331,9 +342,9 @@ func (e *Engine) Grep(ctx context.Context, p Pattern, s Scope, o Options, yield 
 	var parts []output
 	var sum Summary
 	var failed error
-	changed := false
-	ok, err := e.warm(ctx, func(m *memory) (ok bool) {
-		changed = m.changed
+	changed, known := false, 0
+	ok, err := e.warm(ctx, true, func(m *memory) (ok bool) {
+		changed, known = m.changed, len(m.order)
 		parts, sum, ok, failed = m.grep(ctx, q, c, o)
 		return ok
 	})
@@ -343,7 +354,7 @@ func (e *Engine) Grep(ctx context.Context, p Pattern, s Scope, o Options, yield 
 	if !ok {
 		return grepCold(ctx, e.ws, q, c, o, yield)
 	}
-	e.tidy(changed)
+	e.tidy(changed, known)
 	taken := newLimit(o, yield)
 	for i := range parts {
 		if !parts[i].each(taken.yield) {
@@ -365,9 +376,9 @@ func (e *Engine) Glob(ctx context.Context, s Scope, order Order) ([]File, Summar
 	}
 	var files []File
 	var sum Summary
-	changed := false
-	ok, err := e.warm(ctx, func(m *memory) (ok bool) {
-		changed = m.changed
+	changed, known := false, 0
+	ok, err := e.warm(ctx, order == ByTime || c.MaxSize > 0, func(m *memory) (ok bool) {
+		changed, known = m.changed, len(m.order)
 		files, sum, ok = m.glob(c, order)
 		return ok
 	})
@@ -377,6 +388,6 @@ func (e *Engine) Glob(ctx context.Context, s Scope, order Order) ([]File, Summar
 	if !ok {
 		return globCold(ctx, e.ws, c, order)
 	}
-	e.tidy(changed)
+	e.tidy(changed, known)
 	return files, sum, nil
 }

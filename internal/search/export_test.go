@@ -40,6 +40,10 @@ func GrepText(p Pattern, o Options, text []byte, found func(File)) error {
 	return nil
 }
 
+// LimitFollowed sets how many files an engine may follow. It is called before
+// anything is kept in memory.
+func (e *Engine) LimitFollowed(n int) { e.shared.opens.max = n }
+
 // FileTypes is the table of types.
 var FileTypes = fileTypes()
 

@@ -230,12 +230,14 @@ func (f *ruleFiles) see(name []byte) bool {
 // ruleTexts is what the rules of a directory say.
 type ruleTexts struct {
 	git                                   bool // it is a repository
-	linked                                bool // a file of them has another name as well
+	unsure                                bool // a file of them may change without a word
 	gitignore, ignore, rgignore, excludes string
 }
 
-// texts reads the rules of a directory. What cannot be read has none.
-func (f ruleFiles) texts(d *workspace.Dir) (t ruleTexts) {
+// texts reads the rules of a directory. What cannot be read has none. follow, if
+// there is one, is called for each file before it is read, and reports whether
+// changes will be told.
+func (f ruleFiles) texts(d *workspace.Dir, follow func(name string, r workspace.Reader) bool) (t ruleTexts) {
 	if f.git {
 		t.git, t.excludes = true, readExclude(d)
 	}
@@ -243,8 +245,8 @@ func (f ruleFiles) texts(d *workspace.Dir) (t ruleTexts) {
 		if !has {
 			return ""
 		}
-		text, linked := readRules(d, name)
-		t.linked = t.linked || linked
+		text, sure := readRules(d, name, follow)
+		t.unsure = t.unsure || !sure
 		return text
 	}
 	t.gitignore = read(f.gitignore, ".gitignore")
@@ -283,21 +285,24 @@ func readExclude(d *workspace.Dir) string {
 		return ""
 	}
 	defer info.Close()
-	text, _ := readRules(info, "exclude")
+	text, _ := readRules(info, "exclude", nil)
 	return text
 }
 
 // maxRules is how long an ignore file may be; what is longer is none.
 const maxRules = 4 << 20
 
-// readRules returns the text of an ignore file, and whether the file has other
-// names.
-func readRules(d *workspace.Dir, name string) (rules string, linked bool) {
+// readRules returns the text of an ignore file, and whether it stays that until
+// something else is told.
+func readRules(d *workspace.Dir, name string, follow func(name string, r workspace.Reader) bool) (rules string, sure bool) {
 	r, s, err := d.Open(name)
-	if err != nil || s.Size > maxRules {
-		return "", err == nil && s.Links > 1
+	if err != nil {
+		return "", true
 	}
 	defer r.Close()
+	if sure = follow == nil || follow(name, r); s.Size > maxRules {
+		return "", sure
+	}
 	text := make([]byte, 0, s.Size+512)
 	for len(text) <= maxRules {
 		if len(text) == cap(text) {
@@ -309,5 +314,5 @@ func readRules(d *workspace.Dir, name string) (rules string, linked bool) {
 		}
 		text = text[:len(text)+n]
 	}
-	return string(text), s.Links > 1
+	return string(text), sure
 }

@@ -17,7 +17,8 @@ import (
 // sync and adopt nothing changes it.
 type memory struct {
 	ws     *workspace.Workspace
-	budget *budgets
+	shared *shared
+	news   news // of files, from shared.opens
 	watch  *workspace.Watch
 	mounts *workspace.Mounts
 	top    *workspace.Dir
@@ -40,24 +41,12 @@ type memory struct {
 	rearrange  bool // files have come or gone since order was made
 	changed    bool // by the last sync
 
-	// Names that have come since the last sync, and moves of those that are under
-	// way. What comes and goes in between may have been another name of any file.
-	came    map[place]bool
-	moves   map[uint32]bool
-	suspect bool
-
 	order  []*fileNode // visible files, in the order of a walk
 	byPath []*fileNode // the same, by path
 	other  []*fileNode // files that are not visible, of directories that are entered
 
 	lister lister
 	reader *searcher
-}
-
-// A place is a name in a directory.
-type place struct {
-	dir  *dirNode
-	name string
 }
 
 // A dirNode is a directory.
@@ -72,7 +61,8 @@ type dirNode struct {
 	number     int32 // of its watch
 	above      rules // those that hold around it
 	texts      ruleTexts
-	rules      rules // those that hold in it
+	rules      rules             // those that hold in it
+	sources    map[string]*inode // files with rules that are followed, by name
 	dirs       []*dirNode
 	files      []*fileNode
 }
@@ -86,8 +76,10 @@ type fileNode struct {
 	gone       bool
 	binary     bool
 	indexed    bool   // its blocks are in a segment
+	young      bool   // when it was read, it could change once more without another time
 	version    uint32 // counts what was read of it
 	rank       int    // where it is in order
+	inode      *inode // by which it is followed, or nil
 	stat       workspace.Stat
 	length     int    // of the text
 	text       []byte // nil where it is not kept
@@ -106,12 +98,11 @@ const maxNodes = 400_000
 
 // remember reads a workspace. It fails with errCold where the kernel cannot tell
 // of its changes, or where it is too large.
-func remember(ctx context.Context, ws *workspace.Workspace, b *budgets) (*memory, error) {
+func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*memory, error) {
 	m := &memory{
-		ws: ws, budget: b, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
+		ws: ws, shared: with, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
 		loose: make(map[*fileNode]bool), unsure: make(map[*fileNode]bool),
 		dirtyDirs: make(map[*dirNode]bool), dirtyFiles: make(map[*fileNode]bool), reader: newReader(),
-		came: make(map[place]bool), moves: make(map[uint32]bool),
 	}
 	var err error
 	if m.top, err = ws.OpenDir("."); err != nil {
@@ -127,6 +118,12 @@ func remember(ctx context.Context, ws *workspace.Workspace, b *budgets) (*memory
 		return nil, errCold
 	}
 	m.root = &dirNode{path: ".", entered: true}
+	if err = with.opens.join(m); err != nil {
+		m.mounts.Close()
+		m.watch.Close()
+		m.top.Close()
+		return nil, errCold
+	}
 	if err = m.enter(ctx, m.root); err == nil {
 		m.arrange()
 		clear(m.dirtyFiles)
@@ -144,9 +141,10 @@ func (m *memory) forget() {
 	m.watch.Close()
 	m.mounts.Close()
 	m.top.Close()
+	m.shared.opens.leave(m)
 	m.root.eachFile(m.drop)
 	for _, s := range m.segments {
-		m.budget.index.give(s.size())
+		m.shared.index.give(s.size())
 	}
 }
 
@@ -162,7 +160,7 @@ func (m *memory) enter(ctx context.Context, n *dirNode) error {
 	}
 	defer d.Close()
 	stat, err := d.Stat()
-	if err != nil || stat.Dev != m.dev && !d.Local() {
+	if err != nil || stat.Dev != m.dev && !d.Watchable() {
 		return errCold
 	}
 	m.dev = stat.Dev
@@ -197,12 +195,12 @@ func (m *memory) list(ctx context.Context, n *dirNode, d *workspace.Dir) error {
 	if n.parent != nil {
 		above = n.parent.rules
 	}
-	texts := m.lister.has.texts(d)
+	texts := m.lister.has.texts(d, m.followRules(n))
 	changed := texts != n.texts || above != n.above
 	if changed {
 		n.texts, n.above, n.rules = texts, above, above.enter(n.path, texts)
 	}
-	if delete(m.restless, n); texts.git || texts.linked {
+	if delete(m.restless, n); texts.git || texts.unsure {
 		m.restless[n] = true
 	}
 	enter := m.compare(n, changed)
@@ -265,8 +263,7 @@ func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
 		}
 	}
 	for _, f := range files {
-		m.drop(f)
-		f.gone = true
+		m.lose(f)
 	}
 	for _, s := range dirs {
 		m.leave(s)
@@ -292,8 +289,10 @@ func (m *memory) leave(n *dirNode) {
 	delete(m.restless, n)
 	delete(m.failed, n)
 	for _, f := range n.files {
-		m.drop(f)
-		f.gone = true
+		m.lose(f)
+	}
+	for _, source := range n.sources {
+		m.shared.opens.unfollow(source, nil, n)
 	}
 	for _, s := range n.dirs {
 		m.leave(s)
@@ -303,10 +302,36 @@ func (m *memory) leave(n *dirNode) {
 	m.rearrange = true
 }
 
+// lose forgets a file that is not there any more.
+func (m *memory) lose(f *fileNode) {
+	m.drop(f)
+	m.unfollow(f)
+	f.gone = true
+}
+
+// unfollow ends that a file is told of.
+func (m *memory) unfollow(f *fileNode) {
+	m.shared.opens.unfollow(f.inode, f, nil)
+	f.inode = nil
+}
+
+// followRules returns what makes the rules of a directory be followed, and
+// reports whether they are.
+func (m *memory) followRules(n *dirNode) func(name string, r workspace.Reader) bool {
+	return func(name string, r workspace.Reader) bool {
+		source, sure := m.shared.opens.follow(r, follower{m: m, dir: n, name: name}, n.sources[name])
+		if n.sources == nil {
+			n.sources = make(map[string]*inode)
+		}
+		n.sources[name] = source
+		return sure
+	}
+}
+
 // drop forgets what was read of a file.
 func (m *memory) drop(f *fileNode) {
 	if f.text != nil {
-		m.budget.text.give(len(f.text))
+		m.shared.text.give(len(f.text))
 	}
 	if f.binary {
 		m.binaries--
@@ -347,29 +372,32 @@ func (m *memory) arrange() {
 }
 
 // sync brings the memory up to date with everything that had happened when it
-// was called. After errCold and errMissed the memory is of no use.
-func (m *memory) sync(ctx context.Context) error {
-	missed := m.mounts.Changed()
-	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
+// was called: the names, and the texts if these matter. After errCold and
+// errMissed the memory is of no use.
+func (m *memory) sync(ctx context.Context, texts bool) error {
+	m.changed = false
+	if m.mounts.Changed() {
 		return errMissed
+	}
+	if err := m.hear(); err != nil {
+		return err
 	}
 	for n := range m.restless {
 		if m.restlessChanged(n) {
 			m.dirtyDirs[n] = true
 		}
 	}
-	m.changed = len(m.dirtyDirs)+len(m.dirtyFiles) > 0
-	m.suspect = m.suspect || len(m.moves) > 0
-	clear(m.came)
-	clear(m.moves)
-	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 || m.suspect {
-		if m.suspect {
-			m.suspectAll()
-		}
-		if err := m.relistDirty(ctx); err != nil {
+	if err := m.refresh(ctx); err != nil {
+		return err
+	}
+	if looked, err := m.lookForWriters(ctx, texts); err != nil {
+		return err
+	} else if looked {
+		// A writer who was done just before he was looked for has said so.
+		if err := m.hear(); err != nil {
 			return err
 		}
-		if err := m.readDirty(ctx); err != nil {
+		if err := m.refresh(ctx); err != nil {
 			return err
 		}
 	}
@@ -377,25 +405,71 @@ func (m *memory) sync(ctx context.Context) error {
 	return nil
 }
 
-// suspectAll looks at all files for changes that were made by a name that is
-// gone.
-func (m *memory) suspectAll() {
-	m.suspect = false
-	m.root.eachFile(func(f *fileNode) {
-		if !f.visible || m.unsure[f] {
-			return
+// hear takes note of everything that was told.
+func (m *memory) hear() error {
+	missed := false
+	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
+		return errMissed
+	}
+	o := &m.shared.opens
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drain()
+	for _, set := range []map[*inode]bool{m.news.changed, m.news.written} {
+		for n := range set {
+			for i := range n.followers {
+				switch f := &n.followers[i]; {
+				case f.m != m:
+				case f.file != nil:
+					m.dirtyFiles[f.file] = true
+				default:
+					m.dirtyDirs[f.dir] = true
+				}
+			}
 		}
-		if s, err := m.top.Lstat(f.path); err != nil || s != f.stat {
-			m.dirtyFiles[f] = true
+		clear(set)
+	}
+	return nil
+}
+
+// refresh reads what has changed.
+func (m *memory) refresh(ctx context.Context) error {
+	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 {
+		m.changed = true
+		if err := m.relistDirty(ctx); err != nil {
+			return err
 		}
-	})
-	m.suspectRules()
+		if err := m.readDirty(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookForWriters looks at files with rules that were opened, and at those with
+// texts if these matter, and reports whether there were any. What has a writer is
+// told by the next hear.
+func (m *memory) lookForWriters(ctx context.Context, texts bool) (looked bool, err error) {
+	o := &m.shared.opens
+	o.mu.Lock()
+	missed := m.news.missed
+	m.news.missed.rules = false
+	o.mu.Unlock()
+	if missed.rules {
+		m.suspectRules()
+	}
+	if missed.files && texts {
+		m.arrange()
+		return true, m.lookAtEverything(ctx)
+	}
+	list := m.suspects(texts, -1)
+	return missed.rules || len(list) > 0, m.lookAtAll(ctx, list)
 }
 
 // suspectRules has all rules read again.
 func (m *memory) suspectRules() {
 	for _, n := range m.watched {
-		if n.texts != (ruleTexts{}) {
+		if n.texts != (ruleTexts{}) || len(n.sources) > 0 {
 			m.dirtyDirs[n] = true
 		}
 	}
@@ -403,14 +477,14 @@ func (m *memory) suspectRules() {
 
 // restlessChanged reports whether rules of which nothing is told have changed:
 // what git excludes, which is in a directory that is not watched, and files that
-// can be written to by another name.
+// can be written to without a word.
 func (m *memory) restlessChanged(n *dirNode) bool {
 	d, err := m.ws.OpenDir(n.path)
 	if err != nil {
 		return true
 	}
 	defer d.Close()
-	return n.texts.linked || readExclude(d) != n.texts.excludes
+	return n.texts.unsure || readExclude(d) != n.texts.excludes
 }
 
 // relistDirty lists the directories that have changed.
@@ -445,7 +519,6 @@ func (m *memory) note(c workspace.Notice) bool {
 	if c.Name == "" || c.Came || c.Went || c.IsDir || new(ruleFiles).see([]byte(c.Name)) {
 		m.dirtyDirs[n] = true
 	}
-	m.noteName(place{n, c.Name}, c)
 	if c.IsDir {
 		// Whether it was made, moved, removed or had its mode changed: it is entered
 		// anew. It is left at once, since it may be entered elsewhere.
@@ -459,26 +532,6 @@ func (m *memory) note(c workspace.Notice) bool {
 		m.dirtyFiles[n.files[i]] = true
 	}
 	return true
-}
-
-// noteName keeps account of names that come and go.
-func (m *memory) noteName(p place, c workspace.Notice) {
-	switch {
-	case c.Came && c.IsDir:
-		m.suspect = true // nobody watched what went on in it
-	case c.Came:
-		// What took its name before is gone.
-		m.suspect = m.suspect || m.came[p]
-		m.came[p] = true
-		delete(m.moves, c.Move)
-	case c.Went && m.came[p]:
-		delete(m.came, p)
-		if c.Move != 0 {
-			m.moves[c.Move] = true // it may only have another name
-		} else {
-			m.suspect = true
-		}
-	}
 }
 
 // relist lists a directory again.

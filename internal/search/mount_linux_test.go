@@ -13,31 +13,85 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
+
+// apart runs a test in a process that has its mounts for itself, and reports
+// whether this is that process.
+func apart(t *testing.T) bool {
+	t.Helper()
+	const apart = "TOOLSERVER_TEST_MOUNT"
+	if os.Getenv(apart) != "" {
+		return true
+	}
+	command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	command.Env = append(os.Environ(), apart+"=1")
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := command.CombinedOutput()
+	if _, ran := err.(*exec.ExitError); err != nil && !ran {
+		t.Skipf("no process can have its mounts for itself here: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Skipf("nothing was mounted:\n%s", out)
+	}
+	return false
+}
+
+// TestOverlay searches an overlay, in which nobody knows of mappings.
+func TestOverlay(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }) // with what is mounted in it
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(at(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mount("overlay", at("merged"), "overlay", 0, "userxattr,lowerdir="+at("lower")+",upperdir="+at("upper")+",workdir="+at("work")); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(at("merged/f"), []byte("needle 0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ws, err := workspace.Open(at("merged"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	x := &tree{t: t, root: at("merged"), ws: ws}
+	e := x.warmEngine(search.Config{})
+	if err := x.mapFile(at("merged/f")); err != nil {
+		t.Fatal(err)
+	}
+	for i := byte('1'); i < '9'; i++ {
+		x.maps[0][7] = i
+		if got := answer(t, e, question{pattern: search.Pattern{Text: "needle"}}); !slices.Equal(got, []string{"f\x001:needle " + string(i)}) {
+			t.Errorf("%q, after %c was written", got, i)
+		}
+	}
+}
 
 // TestMount searches a directory from memory before something is mounted on it,
 // directly after, and after that is gone. It does so in a process that has its
 // mounts for itself.
 func TestMount(t *testing.T) {
-	const apart = "TOOLSERVER_TEST_MOUNT"
-	if os.Getenv(apart) == "" {
-		command := exec.Command(os.Args[0], "-test.run=^TestMount$", "-test.v")
-		command.Env = append(os.Environ(), apart+"=1")
-		command.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		}
-		out, err := command.CombinedOutput()
-		if _, ran := err.(*exec.ExitError); err != nil && !ran {
-			t.Skipf("no process can have its mounts for itself here: %v", err)
-		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		if !bytes.Contains(out, []byte("--- PASS: TestMount")) {
-			t.Skipf("nothing was mounted:\n%s", out)
-		}
+	if !apart(t) {
 		return
 	}
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {

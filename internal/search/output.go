@@ -3,7 +3,10 @@
 
 package search
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // A File is a file in which something was found.
 type File struct {
@@ -98,6 +101,14 @@ func (o *output) addLine(number int, line []byte, at, columns int, context bool)
 	o.text = append(o.text, line...)
 	l.end = len(o.text)
 	o.lines = append(o.lines, l)
+}
+
+// reset empties the output, and keeps its memory for what comes.
+func (o *output) reset() { o.files, o.lines, o.text = o.files[:0], o.lines[:0], o.text[:0] }
+
+// clone returns a copy, in as much memory as it needs.
+func (o *output) clone() output {
+	return output{files: slices.Clone(o.files), lines: slices.Clone(o.lines), text: slices.Clone(o.text)}
 }
 
 // forget drops the lines of a file that will not be added.

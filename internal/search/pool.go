@@ -13,7 +13,7 @@ import (
 // is closed. Its methods are safe for concurrent use.
 type Pool struct {
 	config Config
-	budget *budgets
+	shared *shared
 
 	mu      sync.Mutex
 	engines map[*workspace.Workspace]*Engine
@@ -21,7 +21,7 @@ type Pool struct {
 
 // NewPool returns a pool. It needs no end of its own.
 func NewPool(config Config) *Pool {
-	return &Pool{config: config, budget: config.budgets(), engines: make(map[*workspace.Workspace]*Engine)}
+	return &Pool{config: config, shared: config.shared(), engines: make(map[*workspace.Workspace]*Engine)}
 }
 
 // Engine returns the engine of a workspace.
@@ -32,7 +32,7 @@ func (p *Pool) Engine(ws *workspace.Workspace) *Engine {
 	if e != nil {
 		return e
 	}
-	e = newEngine(ws, p.config, p.budget)
+	e = newEngine(ws, p.config, p.shared)
 	if ws.AtClose(func() { p.end(ws) }) {
 		p.engines[ws] = e
 	} else {

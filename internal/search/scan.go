@@ -46,26 +46,8 @@ type searcher struct {
 	decoded []byte
 	counts  Summary
 
-	dir     *workspace.Dir // that was opened last
-	dirPath string
-}
-
-// openDir opens a directory, unless it is the one that was opened last.
-func (s *searcher) openDir(ws *workspace.Workspace, path string) (*workspace.Dir, error) {
-	if s.dir != nil && s.dirPath == path {
-		return s.dir, nil
-	}
-	s.closeDir()
-	d, err := ws.OpenDir(path)
-	s.dir, s.dirPath = d, path
-	return d, err
-}
-
-func (s *searcher) closeDir() {
-	if s.dir != nil {
-		s.dir.Close()
-		s.dir = nil
-	}
+	held  []heldFile // that are still open
+	found output     // in the files that are being searched
 }
 
 func newSearcher(q *query, o Options, halted func() bool) *searcher {
@@ -97,6 +79,11 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 		return gone(err)
 	}
 	defer r.Close()
+	return s.listed(ctx, r, f.path, out)
+}
+
+// listed is visitListed for a file that is open.
+func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, out *output) error {
 	if s.buffer == nil {
 		s.buffer = make([]byte, firstBuffer)
 	}
@@ -118,7 +105,7 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 			}
 		}
 	}
-	return s.goOn(ctx, r, f.path, text, whole, out)
+	return s.goOn(ctx, r, path, text, whole, out)
 }
 
 // binary reports whether a file is known to be binary by how it begins.

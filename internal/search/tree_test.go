@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
@@ -23,7 +24,9 @@ type tree struct {
 	ws    *workspace.Workspace
 	files []string // that were made, by path
 	dirs  []string
-	git   bool // the rules are those of git, so that braces are not special
+	git   bool     // the rules are those of git, so that braces are not special
+	links []string // that were made outside
+	maps  [][]byte // files that are mapped for writing
 }
 
 // newTree makes a workspace with random files.
@@ -52,7 +55,12 @@ func (x *tree) clear() {
 			x.t.Fatal(err)
 		}
 	}
-	x.files, x.dirs = nil, []string{"."}
+	for _, m := range x.maps {
+		if err := syscall.Munmap(m); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	x.files, x.dirs, x.links, x.maps = nil, []string{"."}, nil, nil
 }
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }

@@ -168,7 +168,7 @@ func (w *walk) begin(root *piece) error {
 					has.see([]byte(name))
 				}
 			}
-			root.rules = root.rules.enter(at, has.texts(d))
+			root.rules = root.rules.enter(at, has.texts(d, nil))
 		}
 		d.Close()
 		at = path.Join(at, part)
@@ -313,7 +313,7 @@ func (w *walk) open(p *piece, l *lister) bool {
 		return false
 	}
 	if !w.scope.NoIgnore {
-		p.rules = p.rules.enter(p.path, l.has.texts(d))
+		p.rules = p.rules.enter(p.path, l.has.texts(d, nil))
 	}
 	files, dirs := w.choose(p, l)
 	p.dir, p.local = d, d.Local()

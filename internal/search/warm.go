@@ -283,7 +283,11 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 	var mu sync.Mutex
 	found := problems{sum.Problems, sum.Problem}
 	enough := newLimit(o, func(File) bool { return true })
-	for size := 4 * group; len(list) > 0; size *= 4 {
+	size := len(list)
+	if o.Limit > 0 { // the first may be enough
+		size = 4 * group
+	}
+	for ; len(list) > 0; size *= 4 {
 		wave := list[:min(len(list), size)]
 		list = list[len(wave):]
 		outs := make([]output, (len(wave)+group-1)/group)
@@ -294,18 +298,23 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 				searchers[i].maxSize, searchers[i].exclude = c.MaxSize, c.Exclude
 			}
 			s := searchers[i]
-			defer s.closeDir()
+			defer s.settleHeld(m)
 			for !halt.Load() {
 				k := int(next.Add(1)) - 1
 				if k >= len(outs) {
 					return
 				}
+				s.found.reset()
 				for _, x := range wave[k*group : min(len(wave), (k+1)*group)] {
-					if err := m.searchFile(ctx, s, x, &outs[k]); err != nil && ctx.Err() == nil && !c.excluded(x.file.path) {
+					if err := m.searchFile(ctx, s, x, &s.found); err != nil && ctx.Err() == nil && !c.excluded(x.file.path) {
 						mu.Lock()
 						found.add(x.file.path, err)
 						mu.Unlock()
 					}
+				}
+				outs[k] = s.found.clone()
+				if len(s.held) >= chunk {
+					s.settleHeld(m)
 				}
 			}
 		}
@@ -340,6 +349,12 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 	return nil
 }
 
+// settleHeld looks whether the files that were read have writers.
+func (s *searcher) settleHeld(m *memory) {
+	m.shared.opens.settle(s.held)
+	s.held = s.held[:0]
+}
+
 // searchFile searches a file, in memory if its text is there.
 func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *output) error {
 	f := x.file
@@ -347,20 +362,24 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 		s.utf8(f.text, f.path, x.spans, true, out)
 		return nil
 	}
-	d, err := s.openDir(m.ws, f.dir.path)
+	r, err := m.top.OpenBelow(f.path)
 	if err != nil {
 		return gone(err)
+	}
+	if f.inode != nil && !m.unsure[f] {
+		s.held = append(s.held, heldFile{f.inode, r})
+	} else {
+		defer r.Close()
 	}
 	// Where the one block is the whole file, it does not matter which.
 	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
 	if one && s.maxSize == 0 {
-		return s.visitListed(ctx, d, target{path: f.path, name: f.name}, out)
+		return s.listed(ctx, r, f.path, out)
 	}
-	r, stat, err := d.Open(f.name)
-	if err != nil {
+	stat, err := r.Stat()
+	if err != nil || stat.Kind != workspace.Regular {
 		return gone(err)
 	}
-	defer r.Close()
 	if s.maxSize > 0 && stat.Size > s.maxSize {
 		return nil
 	}

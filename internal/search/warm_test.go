@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +57,7 @@ func (x *tree) edit() string {
 	other := filepath.Join(dir, x.name())
 	var err error
 	what := ""
-	switch x.r.IntN(17) {
+	switch x.r.IntN(21) {
 	case 0, 1, 2:
 		what = "write " + file
 		err = os.WriteFile(at(file), []byte(x.text()), 0o644)
@@ -131,8 +133,62 @@ func (x *tree) edit() string {
 		if err = os.Chmod(at(dir), 0o700); err == nil {
 			err = os.Chmod(at(dir), 0o755)
 		}
+	case 17:
+		other = filepath.Join("..", fmt.Sprint("outside-", len(x.links)%3))
+		what = "link " + file + " outside as " + other
+		x.links = append(x.links, other)
+		_ = os.Remove(at(other))
+		err = os.Link(at(file), at(other))
+	case 18:
+		other = some(x.links)
+		what = "write " + other
+		err = os.WriteFile(at(other), []byte(x.text()), 0o644)
+	case 19:
+		what = "map " + file
+		err = x.mapFile(at(file))
+	case 20:
+		what = "write to a mapping"
+		if len(x.maps) > 0 {
+			m := pick(x.r, x.maps...)
+			err = poke(m, x.r.IntN(len(m)), pick(x.r, byte('o'), 'f', '\n', ' '))
+		}
 	}
 	return fmt.Sprintf("%s (%v)", what, err)
+}
+
+// mapFile maps the beginning of a file for writing; the oldest mapping ends when
+// there are some.
+func (x *tree) mapFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	m, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	if x.maps = append(x.maps, m); len(x.maps) > 4 {
+		err = syscall.Munmap(x.maps[0])
+		x.maps = x.maps[1:]
+	}
+	return err
+}
+
+// poke writes to a mapping. It fails where the file has become shorter.
+func poke(mapped []byte, at int, b byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%v", fault)
+		}
+	}()
+	mapped[at] = b
+	return nil
 }
 
 // list returns the files and directories there are.

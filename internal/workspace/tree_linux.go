@@ -6,7 +6,8 @@ package workspace
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
+	"os"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -98,11 +99,23 @@ var localSystems = map[int64]bool{
 }
 
 // Local reports whether the directory is on a file system where every change is
-// made by this kernel, which then can tell of it.
-func (d *Dir) Local() bool {
+// made by this kernel.
+func (d *Dir) Local() bool { return localSystems[d.system()] }
+
+// Watchable reports whether a [Watch] and [Reader.Unwritten] know of everything
+// that can change a file there. In an overlay they do not: a mapping is one of the
+// file below, and nobody has that of the overlay open.
+func (d *Dir) Watchable() bool {
+	system := d.system()
+	return localSystems[system] && system != unix.OVERLAYFS_SUPER_MAGIC
+}
+
+func (d *Dir) system() int64 {
 	var s unix.Statfs_t
-	err := retry(func() error { return unix.Fstatfs(d.fd, &s) })
-	return err == nil && localSystems[int64(s.Type)]
+	if err := retry(func() error { return unix.Fstatfs(d.fd, &s) }); err != nil {
+		return 0
+	}
+	return int64(s.Type)
 }
 
 // Unwritten reports whether nobody has the file open for writing. Where that
@@ -116,8 +129,33 @@ func (r Reader) Unwritten() bool {
 	return err == nil
 }
 
-// A Watch is told by the kernel what changes in directories. Its methods are not
-// safe for concurrent use.
+// CloseUnwritten closes the file, and reports what Unwritten would.
+func (r Reader) CloseUnwritten() bool {
+	_, err := unix.FcntlInt(uintptr(r.fd), unix.F_SETLEASE, unix.F_RDLCK)
+	r.Close() // which ends the lease
+	return err == nil
+}
+
+// OpenBelow opens what was a regular file, by a path below the directory, and
+// follows no link: where something else has taken its name since, that is opened.
+// It never blocks. Close it after use.
+func (d *Dir) OpenBelow(path string) (Reader, error) {
+	fd, err := openBelow(d.fd, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	return Reader{fd}, err
+}
+
+// MaxWatches returns how many files and directories a user may watch, with all
+// of his watches together.
+func MaxWatches() int {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if n, wrong := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && wrong == nil {
+		return n
+	}
+	return 8192 // as it was for long
+}
+
+// A Watch is told by the kernel what changes in directories, and what happens to
+// files. Its methods are not safe for concurrent use.
 type Watch struct {
 	fd     int
 	buffer []byte
@@ -137,31 +175,46 @@ func NewWatch() (*Watch, error) {
 func (w *Watch) Add(d *Dir) (int32, error) {
 	const mask = unix.IN_ATTRIB | unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF |
 		unix.IN_MODIFY | unix.IN_MOVE_SELF | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
+	return w.add(d.fd, mask)
+}
+
+// AddFile watches a file, by whatever name it is reached, and returns the number
+// by which is told that it was opened, written to, closed by a writer, or that
+// its attributes have changed, such as how many names it has.
+func (w *Watch) AddFile(r Reader) (int32, error) {
+	return w.add(r.fd, unix.IN_OPEN|unix.IN_MODIFY|unix.IN_CLOSE_WRITE|unix.IN_ATTRIB)
+}
+
+func (w *Watch) add(fd int, mask uint32) (int32, error) {
 	var number int
 	err := retry(func() (err error) {
-		number, err = unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", d.fd), mask)
+		number, err = unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), mask)
 		return err
 	})
 	return int32(number), err
 }
 
-// Remove ends the watch on a directory.
+// Remove ends the watch on a directory or file.
 func (w *Watch) Remove(number int32) { _, _ = unix.InotifyRmWatch(w.fd, uint32(number)) }
 
 // Close ends the watch.
 func (w *Watch) Close() { unix.Close(w.fd) }
 
-// A Notice is something that happened in a directory.
+// A Notice is something that happened in a directory, or to a file.
 type Notice struct {
-	Dir    int32  // the number of the directory
-	Name   string // in the directory; empty for the directory itself
+	Dir    int32  // the number of the directory or file
+	Name   string // in the directory; empty for the directory or file itself
+	Opened bool   // it was opened, and nothing else
 	Came   bool   // the name is new, or stands for something else
 	Went   bool   // the name is gone
 	Move   uint32 // tells which coming belongs to a going, within one watch; 0 for none
 	IsDir  bool   // what has changed is a directory
-	Gone   bool   // the directory itself is gone or elsewhere
+	Gone   bool   // the directory or file itself is gone, or the directory elsewhere
 	Missed bool   // there were more changes than the kernel keeps: anything may have changed
 }
+
+// maxEvent is how long an event can be.
+const maxEvent = unix.SizeofInotifyEvent + unix.NAME_MAX + 1
 
 // Changes calls yield for everything that has changed until now.
 func (w *Watch) Changes(yield func(Notice)) error {
@@ -177,6 +230,7 @@ func (w *Watch) Changes(yield func(Notice)) error {
 		if err != nil {
 			return err
 		}
+		whole := max(n, 0) < len(w.buffer)-maxEvent // there was room for more
 		for events := w.buffer[:max(n, 0)]; len(events) >= unix.SizeofInotifyEvent; {
 			var event unix.InotifyEvent
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(&event)), unix.SizeofInotifyEvent), events)
@@ -189,9 +243,12 @@ func (w *Watch) Changes(yield func(Notice)) error {
 			const went = unix.IN_DELETE | unix.IN_MOVED_FROM
 			const gone = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_IGNORED | unix.IN_UNMOUNT
 			yield(Notice{
-				Dir: event.Wd, Name: string(name), Came: event.Mask&came != 0, Went: event.Mask&went != 0, Move: event.Cookie,
+				Dir: event.Wd, Name: string(name), Opened: event.Mask&unix.IN_OPEN != 0, Came: event.Mask&came != 0, Went: event.Mask&went != 0, Move: event.Cookie,
 				IsDir: event.Mask&unix.IN_ISDIR != 0, Gone: event.Mask&gone != 0, Missed: event.Mask&unix.IN_Q_OVERFLOW != 0,
 			})
+		}
+		if whole {
+			return nil
 		}
 	}
 }

@@ -51,14 +51,35 @@ func statOf(s *unix.Stat_t) Stat {
 }
 
 // Local reports whether the directory is on a file system where every change is
-// made by this kernel, which then can tell of it. Here it cannot.
+// made by this kernel. Here that is not known.
 func (d *Dir) Local() bool { return false }
+
+// Watchable reports whether changes are told. Here they are not.
+func (d *Dir) Watchable() bool { return false }
 
 // Unwritten reports whether nobody has the file open for writing. Where that
 // cannot be told, it says false.
 func (r Reader) Unwritten() bool { return false }
 
-// A Watch is told by the kernel what changes in directories. Here it is not.
+// CloseUnwritten closes the file, and reports what Unwritten would.
+func (r Reader) CloseUnwritten() bool {
+	r.Close()
+	return false
+}
+
+// OpenBelow opens what was a regular file, by a path below the directory, and
+// follows no link: where something else has taken its name since, that is opened.
+// It never blocks. Close it after use.
+func (d *Dir) OpenBelow(path string) (Reader, error) {
+	fd, err := openBelow(d.fd, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	return Reader{fd}, err
+}
+
+// MaxWatches returns how many files and directories a user may watch.
+func MaxWatches() int { return 0 }
+
+// A Watch is told by the kernel what changes in directories, and what happens to
+// files. Here it is not.
 type Watch struct{}
 
 // NewWatch fails.
@@ -66,6 +87,9 @@ func NewWatch() (*Watch, error) { return nil, errors.ErrUnsupported }
 
 // Add is never called.
 func (w *Watch) Add(*Dir) (int32, error) { return 0, errors.ErrUnsupported }
+
+// AddFile is never called.
+func (w *Watch) AddFile(Reader) (int32, error) { return 0, errors.ErrUnsupported }
 
 // Remove is never called.
 func (w *Watch) Remove(int32) {}
@@ -85,10 +109,11 @@ func (m *Mounts) Close() {}
 // Changed is never called.
 func (m *Mounts) Changed() bool { return true }
 
-// A Notice is something that happened in a directory.
+// A Notice is something that happened in a directory, or to a file.
 type Notice struct {
 	Dir    int32
 	Name   string
+	Opened bool
 	Came   bool
 	Went   bool
 	Move   uint32

@@ -198,8 +198,92 @@ func TestUnwritten(t *testing.T) {
 	if r.Unwritten() {
 		t.Error("somebody has it open for writing")
 	}
+	again, err := d.OpenBelow("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.CloseUnwritten() {
+		t.Error("somebody has it open for writing, and it was closed as if nobody had")
+	}
 	writer.Close()
 	if !r.Unwritten() {
 		t.Error("nobody has it open for writing")
+	}
+	for range 2 { // the first leaves no lease behind
+		if again, err = d.OpenBelow("a"); err != nil || !again.CloseUnwritten() {
+			t.Errorf("nobody has it open for writing, and it was closed as if somebody had: %v", err)
+		}
+	}
+}
+
+// TestWatchFile is told what happens to a file by a name that is not watched.
+func TestWatchFile(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no watch here")
+	}
+	f := newFixture(t)
+	f.write("dir/a")
+	d, err := f.OpenDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r, err := d.OpenBelow("dir/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w, err := workspace.NewWatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	number, err := w.AddFile(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := w.AddFile(r); again != number || err != nil {
+		t.Errorf("%d, %v, want %d", again, err, number)
+	}
+	inside, outside := filepath.Join(f.Dir(), "dir/a"), filepath.Join(f.outside, "link")
+	var writer *os.File
+	for _, step := range []struct {
+		what            string
+		do              func() error
+		opened, changed bool
+	}{
+		{"another name", func() error { return os.Link(inside, outside) }, false, true},
+		{"opened to read", func() error {
+			reader, err := os.Open(outside)
+			return errors.Join(err, reader.Close())
+		}, true, false},
+		{"opened to write", func() (err error) {
+			writer, err = os.OpenFile(outside, os.O_WRONLY, 0)
+			return err
+		}, true, false},
+		{"written", func() error {
+			_, err := writer.WriteString("x")
+			return err
+		}, false, true},
+		{"closed", func() error { return writer.Close() }, false, true},
+		{"cut", func() error { return os.Truncate(outside, 0) }, false, true},
+		{"a name less", func() error { return os.Remove(outside) }, false, true},
+		{"renamed", func() error { return os.Rename(inside, outside) }, false, false},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		opened, changed := false, false
+		if err := w.Changes(func(c workspace.Notice) {
+			if c.Dir != number || c.Name != "" || c.Missed {
+				t.Errorf("%s: %+v", step.what, c)
+			}
+			opened, changed = opened || c.Opened, changed || !c.Opened
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if opened != step.opened || changed != step.changed {
+			t.Errorf("%s: opened %t, changed %t", step.what, opened, changed)
+		}
 	}
 }

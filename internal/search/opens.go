@@ -1,0 +1,386 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// opens is told by the kernel what happens to files by whatever name: that they
+// are opened, that those who wrote to them are done, that they get or lose a
+// name. It is shared by all workspaces of a pool, since to look whether a file
+// has a writer is to open it, of which all are told who follow it.
+type opens struct {
+	mu      sync.Mutex
+	watch   *workspace.Watch // nil while there are no users
+	users   map[*memory]bool
+	inodes  map[int32]*inode
+	max     int    // how many there may be; 0 before that is known
+	drained uint64 // counts how often everything until then was heard
+}
+
+// An inode is a file that is followed, whatever its names.
+type inode struct {
+	number    int32
+	opened    uint64 // when that was last heard, by drained; 0 if not since it was last found without a writer
+	gone      bool
+	followers []follower
+}
+
+// A follower is who wants to know of an inode: a file, or a directory that has
+// its rules from it.
+type follower struct {
+	m    *memory
+	file *fileNode
+	dir  *dirNode
+	name string // of the rules in the directory
+
+	queued bool // it is in what was heard for the memory
+}
+
+func (f *follower) path() string {
+	if f.file != nil {
+		return f.file.path
+	}
+	return join(f.dir.path, f.name)
+}
+
+// news is what was heard for a memory and not dealt with yet. It belongs to
+// opens, and to whoever has that locked.
+type news struct {
+	missed  missed
+	opened  []*inode        // perhaps by a writer; in order
+	changed map[*inode]bool // it has another number of names, or a writer less
+	written map[*inode]bool // it has a writer, who may write without a word
+}
+
+// missed says to what anything may have happened.
+type missed struct{ files, rules bool }
+
+// join makes a memory hear.
+func (o *opens) join(m *memory) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.watch == nil {
+		watch, err := workspace.NewWatch()
+		if err != nil {
+			return err
+		}
+		o.watch, o.users, o.inodes = watch, make(map[*memory]bool), make(map[int32]*inode)
+		if o.max == 0 {
+			o.max = workspace.MaxWatches() / 2
+		}
+	}
+	o.users[m] = true
+	m.news = news{changed: make(map[*inode]bool), written: make(map[*inode]bool)}
+	return nil
+}
+
+// leave ends that.
+func (o *opens) leave(m *memory) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.users, m)
+	if len(o.users) == 0 {
+		o.watch.Close()
+		o.watch, o.users, o.inodes = nil, nil, nil
+		return
+	}
+	for _, n := range o.inodes {
+		o.part(n, func(f *follower) bool { return f.m == m })
+	}
+}
+
+// part ends following of some.
+func (o *opens) part(n *inode, who func(*follower) bool) {
+	n.followers = slices.DeleteFunc(n.followers, func(f follower) bool { return who(&f) })
+	if len(n.followers) > 0 || n.gone {
+		return
+	}
+	n.gone = true
+	delete(o.inodes, n.number)
+	o.watch.Remove(n.number)
+}
+
+// unfollow ends that a file or directory is told of an inode, which may be nil.
+func (o *opens) unfollow(n *inode, file *fileNode, dir *dirNode) {
+	if n == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.part(n, func(f *follower) bool { return f.file == file && f.dir == dir })
+}
+
+// follow makes a follower be told of an open file, instead of the inode it
+// followed before, and reports whether what is read from now on stays what it is
+// until something is told. Where the file cannot be followed, it returns nil.
+func (o *opens) follow(r workspace.Reader, f follower, before *inode) (n *inode, sure bool) {
+	o.mu.Lock()
+	n, known := o.add(r, f, before)
+	if n == nil {
+		o.mu.Unlock()
+		return nil, false
+	}
+	if known {
+		o.drain() // of our own opening as well
+	}
+	at := o.drained
+	o.mu.Unlock()
+	if !r.Unwritten() {
+		return n, false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.clear(n, at)
+	return n, true
+}
+
+// add is follow without the question. known says that the file was followed when
+// it was opened.
+func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, known bool) {
+	number, err := int32(0), error(nil)
+	if len(o.inodes) < o.max || before != nil {
+		number, err = o.watch.AddFile(r)
+	}
+	if n = o.inodes[number]; n != nil && n == before && err == nil {
+		return n, true
+	}
+	if before != nil {
+		o.part(before, func(b *follower) bool { return b.file == f.file && b.dir == f.dir && b.name == f.name })
+	}
+	if err != nil || number == 0 {
+		return nil, false
+	}
+	if known = n != nil; !known {
+		n = &inode{number: number}
+		o.inodes[number] = n
+	}
+	n.followers = append(n.followers, f)
+	return n, known
+}
+
+// drain hears everything that has happened until now.
+func (o *opens) drain() {
+	o.drained++
+	over := false
+	err := o.watch.Changes(func(c workspace.Notice) {
+		if c.Missed {
+			over = true
+			return
+		}
+		n := o.inodes[c.Dir]
+		if n == nil {
+			return
+		}
+		if c.Gone {
+			n.gone = true
+			delete(o.inodes, n.number)
+		}
+		if c.Opened {
+			n.opened = o.drained
+		}
+		for i := range n.followers {
+			f := &n.followers[i]
+			if !c.Opened {
+				f.m.news.changed[n] = true
+			} else if !f.queued {
+				f.queued = true
+				f.m.news.opened = append(f.m.news.opened, n)
+			}
+		}
+	})
+	if over || err != nil {
+		for m := range o.users {
+			m.news.missed = missed{true, true}
+		}
+	}
+}
+
+// clear takes note that an inode was found without a writer after everything
+// until at was heard.
+func (o *opens) clear(n *inode, at uint64) {
+	if n.opened <= at {
+		n.opened = 0
+	}
+}
+
+// A heldFile is a file that was opened, and will be looked at for writers.
+type heldFile struct {
+	inode  *inode
+	reader workspace.Reader
+}
+
+// settle looks whether files have writers, and closes them. All that was heard
+// of them before is settled by that; what comes later is not.
+func (o *opens) settle(files []heldFile) {
+	if len(files) == 0 {
+		return
+	}
+	o.mu.Lock()
+	o.drain()
+	at := o.drained
+	o.mu.Unlock()
+	sure := make([]bool, 0, 2*chunk)
+	for _, f := range files {
+		sure = append(sure, f.reader.CloseUnwritten())
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, f := range files {
+		if sure[i] {
+			o.clear(f.inode, at)
+			continue
+		}
+		for k := range f.inode.followers {
+			f.inode.followers[k].m.news.written[f.inode] = true
+		}
+	}
+}
+
+// suspects takes inodes that may have got a writer, up to a number of them: those
+// of rules, and of files if these matter as well. They must be looked at before
+// anything is answered.
+func (m *memory) suspects(files bool, limit int) (list []suspect) {
+	o := &m.shared.opens
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	left := m.news.opened[:0]
+	for i, n := range m.news.opened {
+		if len(list) == limit {
+			left = append(left, m.news.opened[i:]...)
+			break
+		}
+		k := slices.IndexFunc(n.followers, func(f follower) bool { return f.m == m && f.queued })
+		if k < 0 {
+			continue
+		}
+		f := &n.followers[k]
+		switch {
+		case n.opened == 0 || f.file != nil && m.unsure[f.file]: // it was looked at; or is read anyway
+			f.queued = false
+		case files || f.file == nil:
+			f.queued = false
+			list = append(list, suspect{n, f.path()})
+		default:
+			left = append(left, n)
+		}
+	}
+	m.news.opened = left
+	return list
+}
+
+// A suspect is an inode to look at, by one of its names.
+type suspect struct {
+	inode *inode
+	path  string
+}
+
+// lookAt looks whether a few suspects have writers.
+func (m *memory) lookAt(list []suspect) {
+	held := make([]heldFile, 0, len(list))
+	o := &m.shared.opens
+	for _, s := range list {
+		r, err := m.top.OpenBelow(s.path)
+		if err != nil {
+			o.mu.Lock()
+			m.news.written[s.inode] = true
+			o.mu.Unlock()
+			continue
+		}
+		held = append(held, heldFile{s.inode, r})
+	}
+	o.settle(held)
+}
+
+// lookAtSome hears what has happened, looks at some of the files that were
+// opened, and returns how many.
+func (m *memory) lookAtSome(ctx context.Context) int {
+	o := &m.shared.opens
+	o.mu.Lock()
+	o.drain()
+	missed := m.news.missed.files
+	o.mu.Unlock()
+	if missed {
+		_ = m.lookAtEverything(ctx)
+		return len(m.order)
+	}
+	list := m.suspects(true, chunk)
+	m.lookAt(list)
+	return len(list)
+}
+
+// lookAtAll is lookAt with as many workers as there are.
+func (m *memory) lookAtAll(ctx context.Context, list []suspect) error {
+	err := inChunks(ctx, list, m.lookAt)
+	if err != nil { // some are not looked at
+		m.shared.opens.miss(m, missed{true, true})
+	}
+	return err
+}
+
+// inChunks does something to a list in parts, several at once.
+func inChunks[T any](ctx context.Context, list []T, do func(part []T)) error {
+	var next atomic.Int64
+	together(min(workers(), (len(list)+chunk-1)/chunk), func(int) {
+		for ctx.Err() == nil {
+			from := int(next.Add(chunk)) - chunk
+			if from >= len(list) {
+				return
+			}
+			do(list[from:min(len(list), from+chunk)])
+		}
+	})
+	return context.Cause(ctx)
+}
+
+// lookAtEverything looks at all files, after something was missed: whether they
+// have changed or have a writer. What has is told by the next hear.
+func (m *memory) lookAtEverything(ctx context.Context) error {
+	o := &m.shared.opens
+	o.mu.Lock()
+	m.news.missed.files = false
+	o.mu.Unlock()
+	err := inChunks(ctx, m.order, func(part []*fileNode) {
+		held := make([]heldFile, 0, len(part))
+		var changed []*inode
+		for _, f := range part {
+			if m.unsure[f] {
+				continue
+			}
+			r, err := m.top.OpenBelow(f.path)
+			if err != nil {
+				changed = append(changed, f.inode)
+				continue
+			}
+			if now, err := r.Stat(); err != nil || now != f.stat || f.young {
+				changed = append(changed, f.inode)
+			}
+			held = append(held, heldFile{f.inode, r})
+		}
+		o.settle(held)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for _, n := range changed {
+			m.news.changed[n] = true
+		}
+	})
+	if err != nil {
+		o.miss(m, missed{files: true})
+	}
+	return err
+}
+
+// miss takes note that anything may have happened to files of a memory.
+func (o *opens) miss(m *memory, what missed) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	m.news.missed.files = m.news.missed.files || what.files
+	m.news.missed.rules = m.news.missed.rules || what.rules
+}
