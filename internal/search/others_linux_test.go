@@ -301,7 +301,7 @@ func (x *tree) begin(env ...string) (step func()) {
 	x.t.Helper()
 	h := &hands{root: x.root, outside: filepath.Join(filepath.Dir(x.root), "outside")}
 	other := exec.Command(os.Args[0], "-test.run=^TestOthers$")
-	other.Env = append(os.Environ(), env...)
+	other.Env = append(append(os.Environ(), env...), "GORACE=atexit_sleep_ms=0") // which is a second otherwise
 	orders, failed := other.StdinPipe()
 	reports, err := other.StdoutPipe()
 	if err := errors.Join(h.prepare(), failed, err, other.Start()); err != nil {

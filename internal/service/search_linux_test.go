@@ -67,13 +67,13 @@ func TestSearchEnds(t *testing.T) {
 	if _, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: "short"}); err != nil {
 		t.Fatal(err)
 	}
-	if now := watches(t); now != before+1 {
-		t.Errorf("%d workspaces are watched, want 1", now-before)
+	if now := watches(t); now != before+2 { // one for its directories, one for files
+		t.Errorf("%d things are watched, want those of one workspace", now-before)
 	}
 	c.conn.Close()
 	s.shutdown()
 	if now := watches(t); now != before {
-		t.Errorf("%d workspaces are watched after the end", now-before)
+		t.Errorf("%d things are watched after the end", now-before)
 	}
 	goleak.VerifyNone(t, running)
 }
