@@ -13,10 +13,10 @@ import (
 // end never waits in Go and need not be made to.
 func outputPipe() (read, write *os.File, err error) {
 	var pair [2]int
-	if err := unix.Pipe2(pair[:], unix.O_CLOEXEC); err != nil {
+	if err := unix.Pipe2(pair[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	if err := unix.SetNonblock(pair[0], true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(pair[1]), unix.F_SETFL, 0); err != nil { // of a command, writing waits
 		unix.Close(pair[0])
 		unix.Close(pair[1])
 		return nil, nil, err

@@ -51,15 +51,12 @@ func (j *Jail) Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	// Neither end is read or written before it is polled, or without need.
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("making a socket: %w", err)
 	}
 	defer unix.Close(pair[1])
-	if err := unix.SetNonblock(pair[0], true); err != nil {
-		unix.Close(pair[0])
-		return nil, err
-	}
 	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group}
 	files, err := j.files(pair[1], &c)
 	if err == nil {

@@ -31,7 +31,7 @@ type Stat struct {
 // OpenDir opens a directory by a path that [Workspace.Resolve] returned. A link
 // that has appeared in it since is [ErrMoved]. Close it after use.
 func (w *Workspace) OpenDir(path string) (*Dir, error) {
-	fd, err := w.openExactly(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	fd, err := w.openExactly(path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, explain(path, err)
 	}

@@ -11,11 +11,10 @@ package helper
 func cloneGuard(flags, stack, tid uintptr, s *slot) int
 
 // cloneCommand makes a process that calls command. This one goes on when that
-// one has executed a program or has ended. The word at pidfd gets a file that
-// tells when.
+// one has executed a program or has ended.
 //
 //go:noescape
-func cloneCommand(flags, stack, pidfd uintptr, s *slot) int
+func cloneCommand(flags, stack uintptr, s *slot) int
 
 // What the new processes call, which only assembly sees.
 var _ = [...]func(*slot){guard, command}

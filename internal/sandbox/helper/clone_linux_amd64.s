@@ -30,19 +30,19 @@ child:
 	INT	$3
 	RET
 
-// func cloneCommand(flags, stack, pidfd uintptr, s *slot) int
-TEXT ·cloneCommand(SB), NOSPLIT, $16-40
+// func cloneCommand(flags, stack uintptr, s *slot) int
+TEXT ·cloneCommand(SB), NOSPLIT, $16-32
 	MOVQ	flags+0(FP), DI
 	MOVQ	stack+8(FP), SI
-	MOVQ	pidfd+16(FP), DX
+	XORL	DX, DX
 	XORL	R10, R10
 	XORL	R8, R8
-	MOVQ	s+24(FP), R12
+	MOVQ	s+16(FP), R12
 	MOVL	$SYS_clone, AX
 	SYSCALL
 	TESTQ	AX, AX
 	JZ	child
-	MOVQ	AX, ret+32(FP)
+	MOVQ	AX, ret+24(FP)
 	RET
 child:
 	XORL	BP, BP

@@ -28,18 +28,18 @@ child:
 	BRK
 	RET
 
-// func cloneCommand(flags, stack, pidfd uintptr, s *slot) int
-TEXT ·cloneCommand(SB), NOSPLIT, $16-40
+// func cloneCommand(flags, stack uintptr, s *slot) int
+TEXT ·cloneCommand(SB), NOSPLIT, $16-32
 	MOVD	flags+0(FP), R0
 	MOVD	stack+8(FP), R1
-	MOVD	pidfd+16(FP), R2
+	MOVD	ZR, R2
 	MOVD	ZR, R3
 	MOVD	ZR, R4
-	MOVD	s+24(FP), R19
+	MOVD	s+16(FP), R19
 	MOVD	$SYS_clone, R8
 	SVC
 	CBZ	R0, child
-	MOVD	R0, ret+32(FP)
+	MOVD	R0, ret+24(FP)
 	RET
 child:
 	MOVD	R19, 8(RSP)

@@ -47,9 +47,7 @@ type slot struct {
 	rights    rawRights
 	outgoing  rawReport
 	incoming  [64]byte
-	polled    [3]unix.PollFd
-	deaths    int32
-	pidfd     int32
+	polled    [2]unix.PollFd
 	status    uint32
 	finished  bool
 	rusage    syscall.Rusage
@@ -107,7 +105,7 @@ const (
 	maxLimits = 16
 
 	guardFlags   = unix.CLONE_VM | unix.CLONE_CHILD_CLEARTID | uintptr(syscall.SIGCHLD)
-	commandFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | uintptr(syscall.SIGCHLD)
+	commandFlags = unix.CLONE_VM | unix.CLONE_VFORK | uintptr(syscall.SIGCHLD)
 )
 
 // forkGuard makes the guard of a slot. No signal is handled between that and
@@ -130,7 +128,6 @@ const (
 	guardScope
 	guardDeaths // readable when a child has ended
 	guardControl
-	guardPidfd
 	guardRest
 )
 
@@ -155,7 +152,10 @@ func guard(s *slot) {
 	if s.scope >= 0 {
 		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.scope), guardScope, 0)
 	}
-	s.deaths = openDeaths(s)
+	syscall.RawSyscall(unix.SYS_DUP3, 0, guardDeaths, 0)
+	if errno == 0 {
+		step, errno = StepFork, openDeaths(s)
+	}
 	closeRange(guardControl, 1<<31-1)
 	for take(s) {
 		if errno == 0 {
@@ -171,22 +171,17 @@ func guard(s *slot) {
 	exit()
 }
 
-// openDeaths opens the file that tells of children that end, and returns its
-// number; -1 where there is none.
+// openDeaths opens the file that tells of children that end.
 //
 //go:norace
 //go:nosplit
-func openDeaths(s *slot) int32 {
-	syscall.RawSyscall(unix.SYS_DUP3, 0, guardDeaths, 0)
+func openDeaths(s *slot) uintptr {
 	s.signals = 1 << (syscall.SIGCHLD - 1)
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_SIGNALFD4, ^uintptr(0), uintptr(unsafe.Pointer(&s.signals)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK, 0, 0)
-	if errno != 0 {
-		return -1
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall(unix.SYS_DUP3, fd, guardDeaths, 0)
 	}
-	if fd != guardDeaths {
-		syscall.RawSyscall(unix.SYS_DUP3, fd, guardDeaths, 0)
-	}
-	return guardDeaths
+	return uintptr(errno)
 }
 
 // confine puts the guard into a domain of its own.
@@ -366,20 +361,10 @@ func release(s *slot) {
 //go:norace
 //go:nosplit
 func mind(s *slot) {
-	s.pidfd = -1
-	child := cloneCommand(commandFlags, s.stack, uintptr(unsafe.Pointer(&s.pidfd)), s)
+	child := cloneCommand(commandFlags, s.stack, s)
 	if child < 0 {
 		refuse(s, StepFork, uintptr(-child))
 		return
-	}
-	if s.pidfd < 0 { // Linux before 5.2
-		report(s, guardControl, Failed, StepFork, uintptr(syscall.ENOSYS))
-		s.finished = true
-		killAll(s, uintptr(child))
-		return
-	}
-	if s.pidfd != guardPidfd {
-		syscall.RawSyscall(unix.SYS_DUP3, uintptr(s.pidfd), guardPidfd, 0)
 	}
 	closeRange(guardRest, 1<<31-1)
 
@@ -396,19 +381,18 @@ func mind(s *slot) {
 //go:norace
 //go:nosplit
 func attend(s *slot, child uintptr) {
-	s.polled[0].Fd, s.polled[0].Events = guardPidfd, unix.POLLIN
+	s.polled[0].Fd, s.polled[0].Events = guardDeaths, unix.POLLIN
 	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
-	s.polled[2].Fd, s.polled[2].Events = s.deaths, unix.POLLIN
 	for {
-		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 3, 0, 0, 0, 0)
+		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, 0, 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue // it was stopped and goes on
 		}
-		if errno != 0 || s.polled[0].Revents != 0 {
+		if errno != 0 {
 			return
 		}
-		if s.polled[2].Revents != 0 {
-			// Somebody has ended whose parent is gone.
+		if s.polled[0].Revents != 0 {
+			// The command has ended, or somebody whose parent is gone.
 			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
 			if reap(s, child); s.ended {
 				return
