@@ -82,7 +82,7 @@ func FuzzPatch(f *testing.F) {
 					}
 				}
 			}
-			if got, want := len(splitText(after)), len(splitText(text))+come-go_; got != want && !strings.Contains(patch, "\n+\n") {
+			if got, want := len(splitText(after)), len(splitText(text))+come-go_; got != want && !strings.Contains(patch+"\n", "\n+\n") {
 				t.Errorf("%d lines, %d come, %d go, and there are %d", len(splitText(text)), come, go_, got)
 			}
 		}

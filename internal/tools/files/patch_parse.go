@@ -384,6 +384,12 @@ func (p *patchParser) unifiedFile(strict bool) (filePatch, error) {
 		} else if from != to {
 			file.name = to // as patch does for x.orig and x
 		}
+		if from == "" || to == "" {
+			file.name = ""
+		}
+	}
+	if file.name == "" {
+		return file, p.fail("the --- and +++ lines name no file")
 	}
 	p.at += 2
 	for p.more() && strings.HasPrefix(p.lines[p.at], "@@ ") {
