@@ -78,6 +78,13 @@ func Unprivileged(t *testing.T, tests, skip string) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), HelperVariable+"="+helper, "TMPDIR="+dir, "HOME="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	runTests(t, cmd)
+}
+
+// runTests runs a program of tests, of which one at least is to pass and none to
+// fail.
+func runTests(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
