@@ -216,19 +216,20 @@ func mind(s *slot) {
 	}
 	closeRange(guardRest, 1<<31-1)
 
-	attend(s, uintptr(child))
-	killAll(s, uintptr(child))
+	if !attend(s, uintptr(child)) {
+		killAll(s, uintptr(child))
+	}
 	release(s)
 	parent, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 	finish(s, parent == s.helper)
 }
 
-// attend returns when the command has ended or is to end. Signals from the
-// server go to its process group.
+// attend returns when the command has ended or is to end, true if nothing of it is
+// left. Signals from the server go to its process group.
 //
 //go:norace
 //go:nosplit
-func attend(s *slot, child uintptr) {
+func attend(s *slot, child uintptr) (gone bool) {
 	s.polled[0].Fd, s.polled[0].Events = guardDeaths, unix.POLLIN
 	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
 	for {
@@ -237,13 +238,13 @@ func attend(s *slot, child uintptr) {
 			continue // it was stopped and goes on
 		}
 		if errno != 0 {
-			return
+			return false
 		}
 		if s.polled[0].Revents != 0 {
 			// The command has ended, or somebody whose parent is gone.
 			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
-			if reap(s, child); s.ended {
-				return
+			if gone = reap(s, child); s.ended {
+				return gone
 			}
 		}
 		if s.polled[1].Revents == 0 {
@@ -251,7 +252,7 @@ func attend(s *slot, child uintptr) {
 		}
 		n, _, errno := syscall.RawSyscall(unix.SYS_READ, guardControl, uintptr(unsafe.Pointer(&s.incoming)), uintptr(len(s.incoming)))
 		if errno != 0 || n == 0 {
-			return
+			return false
 		}
 		for i := uintptr(0); i < n && i < uintptr(len(s.incoming)); i++ {
 			if s.incoming[i] == Tell {
