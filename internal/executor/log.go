@@ -275,11 +275,18 @@ func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration)
 // linger waits for what comes after the start of a call, but not for long: a short
 // call has ended by then, and all of it goes to the caller at once.
 func (l *eventLog) linger(ctx context.Context, r *reader) {
-	runtime.Gosched() // for one that is shorter still
-	l.mu.Lock()
-	if n := len(l.events); l.ended || n == 0 || l.events[n-1].Body != (Started{}) {
+	for try := 0; ; try++ {
+		l.mu.Lock()
+		n := len(l.events)
+		if l.ended || n == 0 || l.events[n-1].Body != (Started{}) {
+			l.mu.Unlock()
+			return
+		}
+		if try > 0 {
+			break
+		}
 		l.mu.Unlock()
-		return
+		runtime.Gosched() // one that is shorter still ends while others run
 	}
 	wake := l.await(r)
 	l.mu.Unlock()
