@@ -44,6 +44,10 @@ func GrepText(p Pattern, o Options, text []byte, found func(File)) error {
 // anything is kept in memory.
 func (e *Engine) LimitFollowed(n int) { e.shared.opens.max = n }
 
+// LimitOpen sets how many files an engine may keep open. It is called before
+// anything is searched.
+func (e *Engine) LimitOpen(n int64) { e.shared.opens.kept.max = n }
+
 // FileTypes is the table of types.
 var FileTypes = fileTypes()
 

@@ -84,9 +84,7 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 
 // listed is visitListed for a file that is open.
 func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, out *output) error {
-	if s.buffer == nil {
-		s.buffer = make([]byte, firstBuffer)
-	}
+	s.fit()
 	n, err := r.Read(s.buffer)
 	if err != nil {
 		return gone(err)
@@ -149,11 +147,16 @@ func (s *searcher) goOn(ctx context.Context, r workspace.Reader, path string, fi
 	return s.windows(ctx, r, path, first, out)
 }
 
-// begin reads a file from its beginning: the whole of it, unless it is large.
-func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, whole bool, err error) {
+// fit makes a buffer if there is none.
+func (s *searcher) fit() {
 	if s.buffer == nil {
 		s.buffer = make([]byte, firstBuffer)
 	}
+}
+
+// begin reads a file from its beginning: the whole of it, unless it is large.
+func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, whole bool, err error) {
+	s.fit()
 	if want := stat.Size + 1; want > int64(len(s.buffer)) && stat.Size <= maxWhole {
 		// One look first: what is binary need not be read.
 		n, err := r.Read(s.buffer)
