@@ -85,19 +85,21 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 // listed is visitListed for a file that is open.
 func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, out *output) error {
 	s.fit()
-	n, err := r.Read(s.buffer)
+	n, err := r.Read(s.buffer[:firstBuffer]) // not more: it may be binary
 	if err != nil {
 		return gone(err)
 	}
 	s.counts.Files++
-	text, whole := s.buffer[:n], n < len(s.buffer)
+	text, whole := s.buffer[:n], n < firstBuffer
 	if !whole && !s.binary(text) {
 		stat, err := r.Stat()
 		if err != nil {
 			return err
 		}
 		if stat.Size <= maxWhole {
-			s.grow(n, max(int(stat.Size)+4096, 2*n))
+			if size := int(stat.Size) + 4096; size > len(s.buffer) {
+				s.grow(n, max(size, 4*firstBuffer))
+			}
 			if text, whole, err = s.fill(r, n, stat.Size); err != nil {
 				return err
 			}
