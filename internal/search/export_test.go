@@ -48,6 +48,20 @@ func (e *Engine) LimitFollowed(n int) { e.shared.opens.max = n }
 // anything is searched.
 func (e *Engine) LimitOpen(n int64) { e.shared.opens.kept.max = n }
 
+// LookAfter looks at the files that were opened, after something was done when it
+// was known which these are.
+func (e *Engine) LookAfter(something func()) {
+	e.known.Lock()
+	defer e.known.Unlock()
+	o := &e.shared.opens
+	o.mu.Lock()
+	o.drain()
+	o.mu.Unlock()
+	list := e.memory.suspects(true, -1)
+	something()
+	e.memory.lookAt(list)
+}
+
 // FileTypes is the table of types.
 var FileTypes = fileTypes()
 

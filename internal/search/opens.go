@@ -29,6 +29,7 @@ type opens struct {
 // An inode is a file that is followed, whatever its names.
 type inode struct {
 	number    int32
+	dev, ino  uint64
 	opened    uint64 // when that was last heard, by drained; 0 if not since it was last found without a writer
 	gone      bool
 	followers []follower
@@ -160,7 +161,8 @@ func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, kn
 		return nil, false
 	}
 	if known = n != nil; !known {
-		n = &inode{number: number}
+		stat, _ := r.Stat() // where there is none, it is no file that is looked at
+		n = &inode{number: number, dev: stat.Dev, ino: stat.Ino}
 		o.inodes[number] = n
 	}
 	n.followers = append(n.followers, f)
@@ -217,6 +219,9 @@ type heldFile struct {
 	inode  *inode
 	reader workspace.Reader
 	keep   *fileNode // which keeps it open if it has no writer; nil where none does
+
+	several bool // followers
+	other   bool // it is another file, which has taken the name since
 }
 
 // settle looks whether files have writers, and closes them, or some of them. All
@@ -228,9 +233,17 @@ func (o *opens) settle(files []heldFile) {
 	o.mu.Lock()
 	o.drain()
 	at := o.drained
+	for i := range files {
+		files[i].several = len(files[i].inode.followers) > 1
+	}
 	o.mu.Unlock()
 	sure := make([]bool, 0, 2*chunk)
-	for _, f := range files {
+	for i := range files {
+		f := &files[i]
+		if f.several { // one alone is told that the name is another file's
+			stat, err := f.reader.Stat()
+			f.other = err != nil || stat.Dev != f.inode.dev || stat.Ino != f.inode.ino
+		}
 		if f.keep == nil {
 			sure = append(sure, f.reader.CloseUnwritten())
 			continue
@@ -247,7 +260,9 @@ func (o *opens) settle(files []heldFile) {
 	defer o.mu.Unlock()
 	for i, f := range files {
 		if sure[i] {
-			o.clear(f.inode, at)
+			if !f.other {
+				o.clear(f.inode, at)
+			}
 			continue
 		}
 		for k := range f.inode.followers {

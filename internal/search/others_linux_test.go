@@ -429,6 +429,43 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
+// TestLookedAtByAnotherName has a file in two workspaces of a pool. In one of
+// them another takes its name just before it is looked at: of the first nothing
+// is known then.
+func TestLookedAtByAnotherName(t *testing.T) {
+	x, y := newTree(t, 16), newTree(t, 17)
+	x.write("f", "needle 0\n")
+	x.write("g", "needle 0\n")
+	if err := os.Link(filepath.Join(x.root, "f"), filepath.Join(y.root, "h")); err != nil {
+		t.Fatal(err)
+	}
+	pool := search.NewPool(search.Config{})
+	one, two := pool.Engine(x.ws), pool.Engine(y.ws)
+	for _, e := range []*search.Engine{one, two} {
+		if err := e.Warm(t.Context()); err != nil || !isWarm(t, e) {
+			t.Fatal("it is not warm", err)
+		}
+	}
+	if err := x.mapFile(filepath.Join(y.root, "h")); err != nil {
+		t.Fatal(err)
+	}
+	one.LookAfter(func() {
+		at := func(name string) string { return filepath.Join(x.root, name) }
+		if err := errors.Join(os.Rename(at("f"), filepath.Join(filepath.Dir(x.root), "f")), os.Rename(at("g"), at("f"))); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, digit := range []byte("12") {
+		x.maps[0][7] = digit
+		if got := answer(t, two, question{pattern: search.Pattern{Text: "needle " + string(digit)}}); len(got) != 1 {
+			t.Errorf("%c was written: %q", digit, got)
+		}
+	}
+	if got := answer(t, one, question{pattern: search.Pattern{Text: "needle 0"}}); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
 // opened returns the files of a tree that this process has open.
 func (x *tree) opened() (names []string) {
 	x.t.Helper()
