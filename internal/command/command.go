@@ -86,6 +86,8 @@ type Running struct {
 	room    *Room
 	process *sandbox.Process
 	begun   time.Time
+	outputs []outlet
+	leave   func() // when it has ended
 
 	input    *os.File // to the command, nil without
 	terminal bool
@@ -110,19 +112,27 @@ type Running struct {
 
 // Start starts a command. Its output goes to take until it has ended.
 func (r *Room) Start(c Command, take Taker) (*Running, error) {
+	x, err := r.begin(c, take)
+	if err == nil {
+		go x.attend()
+	}
+	return x, err
+}
+
+// begin is Start for whoever attends to the command.
+func (r *Room) begin(c Command, take Taker) (*Running, error) {
 	leave, err := r.enter(c)
 	if err != nil {
 		return nil, err
 	}
 	x := newRunning(r, c)
 	x.before = r.note(c)
-	outputs, err := x.start()
-	if err != nil {
+	if err := x.start(); err != nil {
 		r.unnote(c)
 		leave()
 		return nil, err
 	}
-	x.run(outputs, take, leave)
+	x.run(take, leave)
 	return x, nil
 }
 
@@ -145,9 +155,10 @@ func newRunning(r *Room, c Command) *Running {
 	return &Running{command: c, room: r, done: make(chan struct{}), terminal: c.Terminal != nil}
 }
 
-// run attends to the process that was started.
-func (x *Running) run(outputs []outlet, take Taker, leave func()) {
-	x.take, x.begun = take, time.Now()
+// run takes note that the process that was started is the command's. Somebody has
+// to attend to it then.
+func (x *Running) run(take Taker, leave func()) {
+	x.take, x.leave, x.begun = take, leave, time.Now()
 	if x.command.Quiet > 0 {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
 	}
@@ -155,7 +166,6 @@ func (x *Running) run(outputs []outlet, take Taker, leave func()) {
 	if x.command.lasting && !x.command.ReadOnly {
 		x.room.patrol.watch(x)
 	}
-	go x.attend(outputs, leave)
 }
 
 // outlet is one end of what a command writes to.
@@ -164,8 +174,8 @@ type outlet struct {
 	file   *os.File
 }
 
-// start starts the process and returns what to read its output from.
-func (x *Running) start() (outputs []outlet, err error) {
+// start starts the process.
+func (x *Running) start() (err error) {
 	var theirs, ours []*os.File
 	defer func() {
 		for _, file := range theirs {
@@ -180,14 +190,14 @@ func (x *Running) start() (outputs []outlet, err error) {
 	r, c := x.room, x.command
 	program, err := r.program(c.Path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dir, err := r.workspace.OpenPath(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, tools.Failf("no_such_directory", "Nothing was run: %s is no directory of the workspace. Make it first, or choose another.", c.Dir)
+		return tools.Failf("no_such_directory", "Nothing was run: %s is no directory of the workspace. Make it first, or choose another.", c.Dir)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	theirs = append(theirs, dir)
 
@@ -198,12 +208,12 @@ func (x *Running) start() (outputs []outlet, err error) {
 	if c.Terminal != nil {
 		master, slave, err := sandbox.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		theirs, ours = append(theirs, slave), append(ours, master)
 		start.Stdin, start.Stdout, start.Stderr = slave, slave, slave
 		x.input = master
-		outputs = []outlet{{tools.Terminal, master}}
+		x.outputs = []outlet{{tools.Terminal, master}}
 	} else {
 		streams := []tools.Stream{tools.Stdout, tools.Stderr}
 		if c.joined {
@@ -212,16 +222,16 @@ func (x *Running) start() (outputs []outlet, err error) {
 		for _, stream := range streams {
 			read, write, err := outputPipe()
 			if err != nil {
-				return nil, err
+				return err
 			}
 			theirs, ours = append(theirs, write), append(ours, read)
-			outputs = append(outputs, outlet{stream, read})
+			x.outputs = append(x.outputs, outlet{stream, read})
 		}
 		start.Stdout, start.Stderr = theirs[1], theirs[len(theirs)-1]
 		if c.Input {
 			read, write, err := os.Pipe()
 			if err != nil {
-				return nil, err
+				return err
 			}
 			theirs, ours = append(theirs, read), append(ours, write)
 			start.Stdin, x.input = read, write
@@ -232,27 +242,27 @@ func (x *Running) start() (outputs []outlet, err error) {
 		jail = r.readOnly
 	}
 	x.process, err = jail.Start(start)
-	return outputs, err
+	return err
 }
 
 // attend reads the output until the command has ended, and tells how.
-func (x *Running) attend(outputs []outlet, leave func()) {
+func (x *Running) attend() {
 	defer close(x.done)
-	defer leave() // before, so that who waited for the end can start another
+	defer x.leave() // before, so that who waited for the end can start another
 	var reading sync.WaitGroup
-	lives := x.lives(outputs)
-	for i, o := range outputs {
+	lives := x.lives()
+	for i, o := range x.outputs {
 		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
 	x.room.rooms.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the
 	// kernel could not kill holds the other end open.
-	for _, o := range outputs {
+	for _, o := range x.outputs {
 		o.file.SetReadDeadline(time.Now().Add(patience))
 	}
 	reading.Wait()
-	for _, o := range outputs {
+	for _, o := range x.outputs {
 		o.file.Close()
 	}
 	if x.input != nil {
@@ -290,9 +300,9 @@ const bufferSize = 64_000 // what fills events of 32,000 bytes
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
 // lives returns what masks each of the outputs.
-func (x *Running) lives(outputs []outlet) []*output.Live {
-	lives := make([]*output.Live, len(outputs))
-	for i, o := range outputs {
+func (x *Running) lives() []*output.Live {
+	lives := make([]*output.Live, len(x.outputs))
+	for i, o := range x.outputs {
 		lives[i] = x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
 	}
 	if len(lives) == 2 {

@@ -4,7 +4,7 @@
 package command
 
 import (
-	"os"
+	"runtime"
 	"time"
 )
 
@@ -21,7 +21,8 @@ const (
 	maxReadyText = 2 << 10
 
 	// refillAfter is how long a session must run nothing before a shell is made
-	// ready, readyFor how long that waits, maxReady how many of them there are.
+	// ready, unless others keep the machine busy meanwhile; readyFor how long that
+	// waits, maxReady how many of them there are.
 	// What is stopped is often stopped together with much else, which is to be gone
 	// before new shells begin: hence stoppedFor.
 	refillAfter = 5 * time.Millisecond
@@ -32,9 +33,8 @@ const (
 
 // readyShell is a shell that waits for its script.
 type readyShell struct {
-	x       *Running
-	outputs []outlet
-	expiry  *time.Timer
+	x      *Running
+	expiry *time.Timer
 }
 
 // readyFits reports whether a shell that was made ready can run a script.
@@ -43,9 +43,9 @@ func readyFits(s Script) bool {
 	return !s.KeepDir && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input
 }
 
-// startReady has the shell that is ready run a script. It reports false where
+// beginReady has the shell that is ready run a script. It reports false where
 // there is none.
-func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
+func (r *Room) beginReady(s Script, take Taker) (*Running, bool) {
 	r.mu.Lock()
 	r.readOnlyNext = s.ReadOnly
 	shell := r.ready[s.ReadOnly]
@@ -72,7 +72,7 @@ func (r *Room) startReady(s Script, take Taker) (*Running, bool) {
 	x.input.Close()
 	x.input = nil
 	x.command.MaxOutput, x.command.Quiet, x.command.Deletes = s.MaxOutput, s.Quiet, s.Deletes
-	x.run(shell.outputs, take, leave)
+	x.run(take, leave)
 	return x, true
 }
 
@@ -83,30 +83,43 @@ func (r *Room) rest() {
 	r.restUntil = time.Now().Add(stoppedFor)
 }
 
-// refill makes a shell ready, unless a call runs something.
+// rested is called when a call that ran something has ended. The rooms are locked.
+func (r *Room) rested() {
+	r.startedThen = r.rooms.started
+	if r.refilling == nil {
+		r.refilling = time.AfterFunc(refillAfter, r.refill)
+	} else {
+		r.refilling.Reset(refillAfter)
+	}
+}
+
+// refill makes a shell ready, unless a call runs something, or so much was started
+// that a shell would take from that what it saves.
 func (r *Room) refill() {
 	r.rooms.mu.Lock()
 	idle, rest := r.running == r.lasting, time.Until(r.restUntil)
-	r.rooms.mu.Unlock()
+	busy := r.rooms.started-r.startedThen > uint64(runtime.NumCPU())
 	if rest > 0 {
-		time.AfterFunc(rest, r.refill)
+		r.startedThen = r.rooms.started
+		r.refilling.Reset(rest)
+	}
+	r.rooms.mu.Unlock()
+	if !idle || busy || rest > 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	readOnly := r.readOnlyNext
-	if !idle || r.closed || r.group.Spent() || r.ready[readOnly] != nil || !r.rooms.countReady(+1) {
+	if r.closed || r.group.Spent() || r.ready[readOnly] != nil || !r.rooms.countReady(+1) {
 		return
 	}
 	shell := &readyShell{x: newRunning(r, Command{
 		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, ReadOnly: readOnly,
 	})}
-	outputs, err := shell.x.start()
-	if err != nil {
+	if err := shell.x.start(); err != nil {
 		r.rooms.countReady(-1)
 		return
 	}
-	shell.outputs = outputs
 	shell.expiry = time.AfterFunc(readyFor, func() { r.dropReady(readOnly) })
 	r.ready[readOnly] = shell
 }
@@ -128,17 +141,10 @@ func (r *Room) dropReady(readOnly bool) {
 func (s *readyShell) drop() {
 	s.x.process.Kill()
 	s.x.process.Wait()
-	for _, file := range append([]*os.File{s.x.input}, files(s.outputs)...) {
-		file.Close()
+	s.x.input.Close()
+	for _, o := range s.x.outputs {
+		o.file.Close()
 	}
-}
-
-func files(outputs []outlet) []*os.File {
-	list := make([]*os.File, len(outputs))
-	for i, o := range outputs {
-		list[i] = o.file
-	}
-	return list
 }
 
 // countReady counts shells that are ready; it reports false, and counts nothing,

@@ -81,7 +81,8 @@ type Rooms struct {
 	rooms   map[tools.Session]*Room
 	patrols map[string]*patrol // by workspace
 	running int
-	ready   int // shells that wait for a script
+	started uint64 // ever
+	ready   int    // shells that wait for a script
 }
 
 // New returns the rooms of a server.
@@ -111,10 +112,14 @@ type Room struct {
 	private   string
 	home      string
 	prepared  func() error
-	running   int       // guarded by the rooms
-	lasting   int       // of them, those that are part of no call; guarded by the rooms
-	scripts   bool      // it has run one; guarded by the rooms
-	restUntil time.Time // before which no shell is made ready; guarded by the rooms
+
+	// Guarded by the rooms.
+	running     int
+	lasting     int         // of them, those that are part of no call
+	scripts     bool        // it has run one
+	restUntil   time.Time   // before which no shell is made ready
+	refilling   *time.Timer // when one may be; nil before the first script has ended
+	startedThen uint64      // what the rooms had started when that was set
 
 	protection atomic.Pointer[tools.Protection] // as the last call was told
 
@@ -267,6 +272,7 @@ func (r *Room) enter(c Command) (leave func(), err error) {
 		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
 			"This session runs %d commands already, which is all it may. Nothing was started: wait for one to end, or end a background process that is no longer needed.", limit)}
 	}
+	all.started++
 	all.running++
 	r.running++
 	if c.lasting {
@@ -281,7 +287,7 @@ func (r *Room) enter(c Command) (leave func(), err error) {
 			r.lasting--
 		}
 		if r.running == r.lasting && r.scripts {
-			time.AfterFunc(refillAfter, r.refill)
+			r.rested()
 		}
 	}), nil
 }

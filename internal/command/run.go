@@ -23,10 +23,10 @@ import (
 // command runs it takes signals, and input if it has one. A command that is
 // stopped with ctx returns what there is by then.
 func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
-	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.Start(c, take) })
+	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.begin(c, take) })
 }
 
-// follow is Run for a command that start starts.
+// follow is Run for a command that start begins.
 func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(Taker) (*Running, error)) (tools.Result, error) {
 	t := transcript{window: output.NewWindow(r.rooms.config.Shown), limit: r.rooms.config.Shown, artifacts: env.Artifacts}
 	x, err := start(func(stream tools.Stream, data []byte) {
@@ -38,12 +38,12 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	}
 	defer out.Listen(ctx, x.hear)()
 	defer context.AfterFunc(ctx, func() { x.Stop(context.Cause(ctx)) })()
-	outcome, err := x.Wait()
-	result := t.result(outcome)
-	if err != nil {
-		return result, notExecuted(c, err)
+	x.attend()
+	result := t.result(x.outcome)
+	if x.failed != nil {
+		return result, notExecuted(c, x.failed)
 	}
-	return result, r.verdict(ctx, outcome)
+	return result, r.verdict(ctx, x.outcome)
 }
 
 // transcript is what a command wrote: what the model is shown and, once that is

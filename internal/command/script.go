@@ -66,11 +66,11 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	r.rooms.mu.Unlock()
 	result, err := r.follow(ctx, env, c, out, func(take Taker) (*Running, error) {
 		if readyFits(s) {
-			if x, ok := r.startReady(s, take); ok {
+			if x, ok := r.beginReady(s, take); ok {
 				return x, nil
 			}
 		}
-		return r.Start(c, take)
+		return r.begin(c, take)
 	})
 	if told != nil && result.Exit != nil {
 		if remark := r.keep(told); remark != "" {

@@ -338,7 +338,8 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			return
 		}
 		reader := x.callersPlace(after)
-		if reader == nil {
+		called := reader != nil
+		if !called {
 			reader = x.log.follow(after)
 		}
 		x.followed(+1)
@@ -346,6 +347,9 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			x.log.unfollow(reader)
 			x.followed(-1)
 		}()
+		if called {
+			x.log.linger(ctx, reader)
+		}
 		for {
 			event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
 			if err != nil {

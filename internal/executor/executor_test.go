@@ -249,7 +249,10 @@ func TestDisconnect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, executor.Config{DisconnectGrace: 30 * time.Second, DefaultTimeout: time.Minute})
-				order := f.order(waits)
+				order := f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
+					out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("begun")})
+					return waits(ctx, out)
+				})
 				order.OnDisconnect = c.what
 				begin := time.Now()
 				x := f.start(order)

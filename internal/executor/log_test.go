@@ -212,7 +212,7 @@ func readsEverything(t *testing.T, readerFirst bool) {
 	}
 	for _, follow := range order {
 		follow()
-		synctest.Wait()
+		time.Sleep(time.Second) // until it has the first events
 	}
 	start := time.Now()
 	close(begin)
@@ -225,6 +225,81 @@ func readsEverything(t *testing.T, readerFirst bool) {
 	if n != chunks*10_000 {
 		t.Errorf("%d bytes, want %d", n, chunks*10_000)
 	}
+}
+
+// The caller gets the first events together with what comes next, if that comes
+// soon.
+func TestFirstEventsWaitForTheNext(t *testing.T) {
+	writes := func(after time.Duration) callFunc {
+		return func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			time.Sleep(after)
+			out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("text")})
+			time.Sleep(time.Second)
+			return tools.Result{}, nil
+		}
+	}
+	sleeps := func(long time.Duration) callFunc {
+		return func(context.Context, tools.Sink) (tools.Result, error) {
+			time.Sleep(long)
+			return tools.Result{}, nil
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		call  callFunc
+		watch bool // follow a call that somebody else has made
+		want  string
+	}{
+		{"a short call", sleeps(10 * time.Millisecond), false, "accepted 10ms, started 10ms, finished 10ms"},
+		{"a long call", sleeps(time.Second), false, "accepted 20ms, started 20ms, finished 1s"},
+		{"output", writes(5 * time.Millisecond), false, "accepted 5ms, started 5ms, output 5ms, finished 1.005s"},
+		{"late output", writes(50 * time.Millisecond), false, "accepted 20ms, started 20ms, output 50ms, finished 1.05s"},
+		{"somebody else's call", sleeps(10 * time.Millisecond), true, "accepted 0s, started 0s, finished 10ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, executor.Config{})
+				begin := time.Now()
+				x := f.start(f.order(c.call))
+				if c.watch {
+					go read(t, x, 0)
+					synctest.Wait()
+				}
+				var got []string
+				for event, err := range x.Events(context.Background(), 0) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, kind, _ := strings.Cut(kinds([]executor.Event{event}), ":")
+					got = append(got, kind+" "+time.Since(begin).String())
+				}
+				if got := strings.Join(got, ", "); got != c.want {
+					t.Errorf("%s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestCallerLeavesBeforeTheFirstEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{})
+		order := f.order(waits)
+		order.OnDisconnect = executor.CancelAtOnce
+		x := f.start(order)
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(5*time.Millisecond, cancel)
+		begin := time.Now()
+		for event, err := range x.Events(ctx, 0) {
+			if err != nil {
+				break
+			}
+			t.Logf("%v", event)
+		}
+		if end := finished(t, x); end.Outcome != executor.Cancelled || time.Since(begin) != 5*time.Millisecond {
+			t.Errorf("%v after %s, want cancelled after 5ms", end.Outcome, time.Since(begin))
+		}
+	})
 }
 
 func TestHeartbeat(t *testing.T) {

@@ -98,9 +98,11 @@ const (
 	// signalScope is LANDLOCK_SCOPE_SIGNAL.
 	signalScope = 1 << 1
 
-	// passes is how often a guard tries to kill what is left before it says so:
-	// for five seconds.
-	passes = 2500
+	// patience is how long a guard waits for what it has killed to end before it
+	// kills again, in nanoseconds, and passes how often it does before it says that
+	// something is left: for five seconds.
+	patience = 2_000_000
+	passes   = 2500
 
 	maxLimits = 16
 
@@ -216,19 +218,20 @@ func mind(s *slot) {
 	}
 	closeRange(guardRest, 1<<31-1)
 
-	attend(s, uintptr(child))
-	killAll(s, uintptr(child))
+	if !attend(s, uintptr(child)) {
+		killAll(s, uintptr(child))
+	}
 	release(s)
 	parent, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
 	finish(s, parent == s.helper)
 }
 
-// attend returns when the command has ended or is to end. Signals from the
-// server go to its process group.
+// attend returns when the command has ended or is to end, true if nothing of it is
+// left. Signals from the server go to its process group.
 //
 //go:norace
 //go:nosplit
-func attend(s *slot, child uintptr) {
+func attend(s *slot, child uintptr) (gone bool) {
 	s.polled[0].Fd, s.polled[0].Events = guardDeaths, unix.POLLIN
 	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
 	for {
@@ -237,13 +240,13 @@ func attend(s *slot, child uintptr) {
 			continue // it was stopped and goes on
 		}
 		if errno != 0 {
-			return
+			return false
 		}
 		if s.polled[0].Revents != 0 {
 			// The command has ended, or somebody whose parent is gone.
 			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
-			if reap(s, child); s.ended {
-				return
+			if gone = reap(s, child); s.ended {
+				return gone
 			}
 		}
 		if s.polled[1].Revents == 0 {
@@ -251,7 +254,7 @@ func attend(s *slot, child uintptr) {
 		}
 		n, _, errno := syscall.RawSyscall(unix.SYS_READ, guardControl, uintptr(unsafe.Pointer(&s.incoming)), uintptr(len(s.incoming)))
 		if errno != 0 || n == 0 {
-			return
+			return false
 		}
 		for i := uintptr(0); i < n && i < uintptr(len(s.incoming)); i++ {
 			if s.incoming[i] == Tell {
@@ -292,36 +295,44 @@ func reap(s *slot, child uintptr) (all bool) {
 	}
 }
 
-// killAll kills everything below the guard and reaps it. A process that forks
-// while it is killed cannot escape: either the fork fails, or the next pass
-// finds its child. What takes long is reported as left, and killed all the same.
+// killAll kills everything below the guard and reaps it. In a domain one signal
+// reaches all at the same moment, and who has got it cannot fork any more.
+// Otherwise only children can be found, and theirs are when they are gone. What
+// takes long is reported as left, and killed all the same.
 //
 //go:norace
 //go:nosplit
 func killAll(s *slot, child uintptr) {
-	for pass := 0; ; pass++ {
-		reaped := s.outgoing.reaped
-		if reap(s, child) {
-			return
-		}
+	for pass := 0; !reap(s, child); pass++ {
 		if pass == passes {
 			s.outgoing.left = 1
 			finish(s, false)
 		}
-		if s.flags&Scoped != 0 {
-			syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
-		} else {
+		if s.flags&Scoped == 0 {
 			killChildren(s, child)
+			awaitDeath(s)
+			continue
 		}
-		if reaped != s.outgoing.reaped {
-			continue // there may be children of those
+		syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
+		for awaitDeath(s) {
+			if reap(s, child) {
+				return
+			}
 		}
-		s.nap.Nsec = 100_000
-		if pass > 20 {
-			s.nap.Nsec = 2_000_000
-		}
-		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&s.nap)), 0, 0)
 	}
+}
+
+// awaitDeath waits until a child has ended that was not reaped yet, but not for
+// long. It may return true for one that was.
+//
+//go:norace
+//go:nosplit
+func awaitDeath(s *slot) bool {
+	s.polled[0].Fd, s.polled[0].Events = guardDeaths, unix.POLLIN
+	s.nap.Sec, s.nap.Nsec = 0, patience
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 1, uintptr(unsafe.Pointer(&s.nap)), 0, 0, 0)
+	syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
+	return errno == 0 && n > 0
 }
 
 // finish reports the end of the command, once, and whether there will be another.

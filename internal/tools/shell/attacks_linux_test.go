@@ -123,19 +123,32 @@ func attempt(t *testing.T, tool tools.Tool, env tools.Env, text string) tools.Re
 // call has ended.
 func noneLeft(t *testing.T, env tools.Env) {
 	t.Helper()
+	for dir, line := range working(t, env) {
+		if !isReady(line) {
+			t.Errorf("%s is left: %q", dir, line)
+		}
+	}
+}
+
+// working returns the command lines of the processes that work in a workspace,
+// by their directories in /proc.
+func working(t *testing.T, env tools.Env) map[string][]byte {
+	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
 		t.Fatal(err)
 	}
+	lines := make(map[string][]byte)
 	for _, link := range links {
 		if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, env.Workspace.Dir()) {
-			line, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
-			if !bytes.Contains(line, []byte("read -rd")) { // the shell that is ready
-				t.Errorf("%s is left: %q", filepath.Dir(link), line)
-			}
+			lines[filepath.Dir(link)], _ = os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
 		}
 	}
+	return lines
 }
+
+// isReady tells the shell that waits for the next script of a session.
+func isReady(line []byte) bool { return bytes.Contains(line, []byte("read -rd")) }
 
 // TestForkBomb is P-120, a command that does nothing but start processes: it ends, and
 // another session does not mind. All commands share a small number of processes

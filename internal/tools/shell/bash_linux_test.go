@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -228,5 +229,25 @@ type stopAt struct {
 func (s *stopAt) Emit(r tools.Report) {
 	if _, ok := r.(tools.Output); ok {
 		s.stop()
+	}
+}
+
+// A session that rests has a shell that is ready, which runs the next script.
+func TestReadyShell(t *testing.T) {
+	env := toolstest.Env(t, nil)
+	tool := shell.Bash(rooms(t))
+	for range 3 {
+		call(t, tool, env, m{"command": "true"})
+		var ready string
+		for deadline := time.Now().Add(time.Minute); ready == "" && time.Now().Before(deadline); {
+			for dir, line := range working(t, env) {
+				if isReady(line) {
+					ready = filepath.Base(dir)
+				}
+			}
+		}
+		if text, _, _ := call(t, tool, env, m{"command": "echo $$"}); strings.TrimSpace(text) != ready {
+			t.Errorf("process %s ran the script, and %s was ready", text, ready)
+		}
 	}
 }
