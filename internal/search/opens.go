@@ -328,7 +328,7 @@ func (m *memory) lookAt(list []suspect) {
 
 // maxOpen is how many files are kept open, if the process may have four times as
 // many. Whoever starts a program waits the longer the more there are.
-const maxOpen = 4096
+const maxOpen = 8192
 
 // mayKeep reports whether a file stays open that was opened for a search, so that
 // the next one need neither open it nor look at it. That is for files that are
