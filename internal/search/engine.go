@@ -87,7 +87,9 @@ func newEngine(ws *workspace.Workspace, config Config, with *shared) *Engine {
 
 // shared returns what there is to be shared.
 func (c Config) shared() *shared {
-	return &shared{text: budget{max: cmp.Or(c.MaxText, 256<<20)}, index: budget{max: cmp.Or(c.MaxIndex, 64<<20)}}
+	s := &shared{text: budget{max: cmp.Or(c.MaxText, 256<<20)}, index: budget{max: cmp.Or(c.MaxIndex, 64<<20)}}
+	s.opens.kept.max = int64(min(maxOpen, workspace.MaxOpen()/4))
+	return s
 }
 
 // Close ends what goes on in the background and drops what is kept in memory.
@@ -260,8 +262,9 @@ func (e *Engine) tidy(changed bool, files int) {
 }
 
 // attend looks for a while at files that others open, so that the next search
-// need not. That has a limit: to look is to open, and another server may look for
-// that reason, which opens again.
+// need not, and closes those that are kept open when that is over. It has a limit:
+// to look is to open, and another server may look for that reason, which opens
+// again.
 func (e *Engine) attend() {
 	for pause := late; ; {
 		select {
@@ -272,6 +275,7 @@ func (e *Engine) attend() {
 		looks := e.looks
 		if e.attentive = e.ctx.Err() == nil && looks > 0 && time.Now().Before(e.until); !e.attentive {
 			e.mu.Unlock()
+			e.shut()
 			return
 		}
 		e.mu.Unlock()
@@ -298,6 +302,15 @@ func (e *Engine) lookAtSome() int {
 		return 0
 	}
 	return e.memory.lookAtSome(e.ctx)
+}
+
+// shut closes the files that are kept open.
+func (e *Engine) shut() {
+	e.known.Lock()
+	defer e.known.Unlock()
+	if e.memory != nil {
+		e.memory.shutAll()
+	}
 }
 
 // reindex makes an index of text that has none.

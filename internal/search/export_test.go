@@ -44,6 +44,24 @@ func GrepText(p Pattern, o Options, text []byte, found func(File)) error {
 // anything is kept in memory.
 func (e *Engine) LimitFollowed(n int) { e.shared.opens.max = n }
 
+// LimitOpen sets how many files an engine may keep open. It is called before
+// anything is searched.
+func (e *Engine) LimitOpen(n int64) { e.shared.opens.kept.max = n }
+
+// LookAfter looks at the files that were opened, after something was done when it
+// was known which these are.
+func (e *Engine) LookAfter(something func()) {
+	e.known.Lock()
+	defer e.known.Unlock()
+	o := &e.shared.opens
+	o.mu.Lock()
+	o.drain()
+	o.mu.Unlock()
+	list := e.memory.suspects(true, -1)
+	something()
+	e.memory.lookAt(list)
+}
+
 // FileTypes is the table of types.
 var FileTypes = fileTypes()
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -83,6 +84,10 @@ type fileNode struct {
 	stat       workspace.Stat
 	length     int    // of the text
 	text       []byte // nil where it is not kept
+
+	// open is the file, if it is kept open. Searches may set it; it is closed only
+	// while there are none.
+	open atomic.Pointer[workspace.Reader]
 }
 
 var (
@@ -336,6 +341,7 @@ func (m *memory) drop(f *fileNode) {
 	if f.binary {
 		m.binaries--
 	}
+	m.shut(f)
 	f.text, f.length, f.binary, f.indexed = nil, 0, false, false
 	f.version++
 	delete(m.loose, f)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -103,7 +104,7 @@ func TestMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.write("a place/f", "needle below\n")
-	e := x.warmEngine(search.Config{})
+	e := x.warmEngine(search.Config{MaxText: 1})
 	ask := func(want string) {
 		t.Helper()
 		if got := answer(t, e, question{pattern: search.Pattern{Text: "needle"}}); !slices.Equal(got, []string{want}) {
@@ -134,6 +135,12 @@ func TestMount(t *testing.T) {
 		ask("a place/g\x001:needle above")
 		warm()
 		ask("a place/g\x001:needle above")
+		for again := 0; len(x.opened()) > 0; again++ { // it may be looked at just now
+			if again == 1000 {
+				t.Fatalf("%q keep what is mounted from being unmounted", x.opened())
+			}
+			time.Sleep(time.Millisecond)
+		}
 		if err := syscall.Unmount(place, syscall.MNT_DETACH); err != nil { // it may be read just now
 			t.Fatal(err)
 		}

@@ -23,11 +23,13 @@ type opens struct {
 	inodes  map[int32]*inode
 	max     int    // how many there may be; 0 before that is known
 	drained uint64 // counts how often everything until then was heard
+	kept    budget // of files that are kept open
 }
 
 // An inode is a file that is followed, whatever its names.
 type inode struct {
 	number    int32
+	dev, ino  uint64
 	opened    uint64 // when that was last heard, by drained; 0 if not since it was last found without a writer
 	gone      bool
 	followers []follower
@@ -159,7 +161,8 @@ func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, kn
 		return nil, false
 	}
 	if known = n != nil; !known {
-		n = &inode{number: number}
+		stat, _ := r.Stat() // where there is none, it is no file that is looked at
+		n = &inode{number: number, dev: stat.Dev, ino: stat.Ino}
 		o.inodes[number] = n
 	}
 	n.followers = append(n.followers, f)
@@ -215,10 +218,14 @@ func (o *opens) clear(n *inode, at uint64) {
 type heldFile struct {
 	inode  *inode
 	reader workspace.Reader
+	keep   *fileNode // which keeps it open if it has no writer; nil where none does
+
+	several bool // followers
+	other   bool // it is another file, which has taken the name since
 }
 
-// settle looks whether files have writers, and closes them. All that was heard
-// of them before is settled by that; what comes later is not.
+// settle looks whether files have writers, and closes them, or some of them. All
+// that was heard of them before is settled by that; what comes later is not.
 func (o *opens) settle(files []heldFile) {
 	if len(files) == 0 {
 		return
@@ -226,16 +233,36 @@ func (o *opens) settle(files []heldFile) {
 	o.mu.Lock()
 	o.drain()
 	at := o.drained
+	for i := range files {
+		files[i].several = len(files[i].inode.followers) > 1
+	}
 	o.mu.Unlock()
 	sure := make([]bool, 0, 2*chunk)
-	for _, f := range files {
-		sure = append(sure, f.reader.CloseUnwritten())
+	for i := range files {
+		f := &files[i]
+		if f.several { // one alone is told that the name is another file's
+			stat, err := f.reader.Stat()
+			f.other = err != nil || stat.Dev != f.inode.dev || stat.Ino != f.inode.ino
+		}
+		if f.keep == nil {
+			sure = append(sure, f.reader.CloseUnwritten())
+			continue
+		}
+		reader := f.reader
+		unwritten := reader.Unwritten()
+		if !unwritten || !f.keep.open.CompareAndSwap(nil, &reader) {
+			reader.Close()
+			o.kept.give(1)
+		}
+		sure = append(sure, unwritten)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, f := range files {
 		if sure[i] {
-			o.clear(f.inode, at)
+			if !f.other {
+				o.clear(f.inode, at)
+			}
 			continue
 		}
 		for k := range f.inode.followers {
@@ -294,9 +321,35 @@ func (m *memory) lookAt(list []suspect) {
 			o.mu.Unlock()
 			continue
 		}
-		held = append(held, heldFile{s.inode, r})
+		held = append(held, heldFile{inode: s.inode, reader: r})
 	}
 	o.settle(held)
+}
+
+// maxOpen is how many files are kept open, if the process may have four times as
+// many. Whoever starts a program waits the longer the more there are.
+const maxOpen = 8192
+
+// mayKeep reports whether a file stays open that was opened for a search, so that
+// the next one need neither open it nor look at it. That is for files that are
+// read at once, and not where there are mounts, which could not be ended.
+func (m *memory) mayKeep(f *fileNode) bool {
+	return f.stat.Size < firstBuffer && !m.mounts.Any() && m.shared.opens.kept.take(1)
+}
+
+// shut closes a file that was kept open.
+func (m *memory) shut(f *fileNode) {
+	if r := f.open.Swap(nil); r != nil {
+		r.Close()
+		m.shared.opens.kept.give(1)
+	}
+}
+
+// shutAll closes all of them.
+func (m *memory) shutAll() {
+	for _, f := range m.order {
+		m.shut(f)
+	}
 }
 
 // lookAtSome hears what has happened, looks at some of the files that were
@@ -305,6 +358,13 @@ func (m *memory) lookAtSome(ctx context.Context) int {
 	o := &m.shared.opens
 	o.mu.Lock()
 	o.drain()
+	for n := range m.news.changed { // it may be gone, and take up room while it is open
+		for i := range n.followers {
+			if f := &n.followers[i]; f.m == m && f.file != nil {
+				m.shut(f.file)
+			}
+		}
+	}
 	missed := m.news.missed.files
 	o.mu.Unlock()
 	if missed {
@@ -362,7 +422,7 @@ func (m *memory) lookAtEverything(ctx context.Context) error {
 			if now, err := r.Stat(); err != nil || now != f.stat || f.young {
 				changed = append(changed, f.inode)
 			}
-			held = append(held, heldFile{f.inode, r})
+			held = append(held, heldFile{inode: f.inode, reader: r})
 		}
 		o.settle(held)
 		o.mu.Lock()

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -360,14 +362,14 @@ func (x *tree) findAll(e *search.Engine) (found []string, warm bool) {
 // TestFollowed changes files through links and mappings where fewer can be
 // followed than there are, and where two workspaces of a pool are one directory.
 func TestFollowed(t *testing.T) {
-	few := func(x *tree) []*search.Engine {
-		e := search.New(x.ws, search.Config{})
+	few := func(x *tree, config search.Config) []*search.Engine {
+		e := search.New(x.ws, config)
 		t.Cleanup(e.Close)
 		e.LimitFollowed(5)
 		return []*search.Engine{e}
 	}
-	two := func(x *tree) []*search.Engine {
-		pool := search.NewPool(search.Config{})
+	two := func(x *tree, config search.Config) []*search.Engine {
+		pool := search.NewPool(config)
 		again, err := workspace.Open(x.root)
 		if err != nil {
 			t.Fatal(err)
@@ -375,7 +377,13 @@ func TestFollowed(t *testing.T) {
 		t.Cleanup(func() { again.Close() })
 		return []*search.Engine{pool.Engine(x.ws), pool.Engine(again)}
 	}
-	for name, engines := range map[string]func(*tree) []*search.Engine{"few": few, "two": two} {
+	for name, engines := range map[string]func(*tree) []*search.Engine{
+		"few": func(x *tree) []*search.Engine { return few(x, search.Config{}) },
+		"two": func(x *tree) []*search.Engine { return two(x, search.Config{}) },
+
+		"few, text not in memory": func(x *tree) []*search.Engine { return few(x, search.Config{MaxText: 1}) },
+		"two, text not in memory": func(x *tree) []*search.Engine { return two(x, search.Config{MaxText: 1}) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			x := newTree(t, 14)
 			for i := range 10 {
@@ -419,4 +427,136 @@ func TestFollowed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLookedAtByAnotherName has a file in two workspaces of a pool. In one of
+// them another takes its name just before it is looked at: of the first nothing
+// is known then.
+func TestLookedAtByAnotherName(t *testing.T) {
+	x, y := newTree(t, 16), newTree(t, 17)
+	x.write("f", "needle 0\n")
+	x.write("g", "needle 0\n")
+	if err := os.Link(filepath.Join(x.root, "f"), filepath.Join(y.root, "h")); err != nil {
+		t.Fatal(err)
+	}
+	pool := search.NewPool(search.Config{})
+	one, two := pool.Engine(x.ws), pool.Engine(y.ws)
+	for _, e := range []*search.Engine{one, two} {
+		if err := e.Warm(t.Context()); err != nil || !isWarm(t, e) {
+			t.Fatal("it is not warm", err)
+		}
+	}
+	if err := x.mapFile(filepath.Join(y.root, "h")); err != nil {
+		t.Fatal(err)
+	}
+	one.LookAfter(func() {
+		at := func(name string) string { return filepath.Join(x.root, name) }
+		if err := errors.Join(os.Rename(at("f"), filepath.Join(filepath.Dir(x.root), "f")), os.Rename(at("g"), at("f"))); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, digit := range []byte("12") {
+		x.maps[0][7] = digit
+		if got := answer(t, two, question{pattern: search.Pattern{Text: "needle " + string(digit)}}); len(got) != 1 {
+			t.Errorf("%c was written: %q", digit, got)
+		}
+	}
+	if got := answer(t, one, question{pattern: search.Pattern{Text: "needle 0"}}); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// opened returns the files of a tree that this process has open.
+func (x *tree) opened() (names []string) {
+	x.t.Helper()
+	const table = "/proc/self/fd"
+	entries, err := os.ReadDir(table)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, e := range entries {
+		path, _ := os.Readlink(filepath.Join(table, e.Name())) // of the table itself there is none any more
+		if name, ok := strings.CutPrefix(path, x.root+"/"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestKeptOpen searches files whose text is not in memory: some of them stay
+// open, but no longer than they have their names, and not for long.
+func TestKeptOpen(t *testing.T) {
+	const files, limit = 10, 5
+	x := newTree(t, 15)
+	x.write("large", strings.Repeat("some text\n", 64<<10))
+	for i := range files {
+		x.write(fmt.Sprint("f", i), "needle\n")
+	}
+	at := func(name string) string { return filepath.Join(x.root, name) }
+	synctest.Test(t, func(t *testing.T) {
+		e := search.New(x.ws, search.Config{MaxText: 1})
+		defer e.Close()
+		e.LimitOpen(limit)
+		if err := e.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		find := func(text string, want, wantOpen int) (open []string) {
+			t.Helper()
+			for range 3 {
+				got := 0
+				sum, err := e.Grep(t.Context(), search.Pattern{Text: text}, search.Scope{}, search.Options{}, func(f search.File) bool {
+					got += f.Count
+					return true
+				})
+				if err != nil || !sum.Warm || got != want {
+					t.Fatalf("%d lines, want %d: %+v, %v", got, want, sum, err)
+				}
+			}
+			if open = x.opened(); len(open) != wantOpen {
+				t.Fatalf("open are %q, want %d", open, wantOpen)
+			}
+			return open
+		}
+		find("some text", 64<<10, 0) // it is too large
+		one := find("needle", files, limit)[0]
+		if err := os.Remove(at(one)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // nobody searches
+		synctest.Wait()
+		if open := x.opened(); len(open) != limit-1 || slices.ContainsFunc(open, func(name string) bool { return strings.HasPrefix(name, one) }) {
+			t.Errorf("%s is gone, and open are %q", one, open)
+		}
+		find("needle", files-1, limit)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if open := x.opened(); len(open) > 0 {
+			t.Errorf("after a minute are open %q", open)
+		}
+		if find("needle", files-1, limit); !isWarm(t, e) {
+			t.Error("it is not warm")
+		}
+
+		e.LimitOpen(2 * files)
+		one = find("needle", files-1, files-1)[0]
+		if err := errors.Join(writeFile(at("new"), "needle\nneedle\n"), os.Rename(at("new"), at(one))); err != nil {
+			t.Fatal(err)
+		}
+		find("needle", files, files-1)
+		for _, lines := range []int{3, 16 << 10, 16, 64 << 10} { // one block, several, and more than is kept open
+			if err := writeFile(at(one), strings.Repeat("needle\n", lines)+"thread\n"); err != nil {
+				t.Fatal(err)
+			}
+			open := files - 1
+			if lines == 64<<10 {
+				open--
+			}
+			find("needle", files-2+lines, open)
+			find("thread", 1, open)
+		}
+		e.Close()
+		if open := x.opened(); len(open) > 0 {
+			t.Errorf("after the end are open %q", open)
+		}
+	})
 }

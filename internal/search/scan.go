@@ -84,22 +84,22 @@ func (s *searcher) visitListed(ctx context.Context, d *workspace.Dir, f target, 
 
 // listed is visitListed for a file that is open.
 func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, out *output) error {
-	if s.buffer == nil {
-		s.buffer = make([]byte, firstBuffer)
-	}
-	n, err := r.Read(s.buffer)
+	s.fit()
+	n, err := r.Read(s.buffer[:firstBuffer]) // not more: it may be binary
 	if err != nil {
 		return gone(err)
 	}
 	s.counts.Files++
-	text, whole := s.buffer[:n], n < len(s.buffer)
+	text, whole := s.buffer[:n], n < firstBuffer
 	if !whole && !s.binary(text) {
 		stat, err := r.Stat()
 		if err != nil {
 			return err
 		}
 		if stat.Size <= maxWhole {
-			s.grow(n, max(int(stat.Size)+4096, 2*n))
+			if size := int(stat.Size) + 4096; size > len(s.buffer) {
+				s.grow(n, max(size, 4*firstBuffer))
+			}
 			if text, whole, err = s.fill(r, n, stat.Size); err != nil {
 				return err
 			}
@@ -149,11 +149,16 @@ func (s *searcher) goOn(ctx context.Context, r workspace.Reader, path string, fi
 	return s.windows(ctx, r, path, first, out)
 }
 
-// begin reads a file from its beginning: the whole of it, unless it is large.
-func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, whole bool, err error) {
+// fit makes a buffer if there is none.
+func (s *searcher) fit() {
 	if s.buffer == nil {
 		s.buffer = make([]byte, firstBuffer)
 	}
+}
+
+// begin reads a file from its beginning: the whole of it, unless it is large.
+func (s *searcher) begin(r workspace.Reader, stat workspace.Stat) (text []byte, whole bool, err error) {
+	s.fit()
 	if want := stat.Size + 1; want > int64(len(s.buffer)) && stat.Size <= maxWhole {
 		// One look first: what is binary need not be read.
 		n, err := r.Read(s.buffer)

@@ -343,8 +343,10 @@ func (w *walk) open(p *piece, l *lister) bool {
 	return true
 }
 
-// choose returns what of a directory is meant, sorted.
+// choose returns what of a directory is meant, sorted. The directories are only
+// good until it is called again.
 func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
+	files, dirs = l.files[:0], l.dirs[:0]
 	deeper := w.scope.MaxDepth == 0 || p.depth+1 < w.scope.MaxDepth
 	for _, e := range l.entries {
 		if e.kind == workspace.Regular && w.scope.rejects(e.name) {
@@ -374,7 +376,8 @@ func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 	byName := func(a, b entry) int { return strings.Compare(a.name, b.name) }
 	slices.SortFunc(files, byName)
 	slices.SortFunc(dirs, byName)
-	return files, dirs
+	l.files, l.dirs = files, dirs
+	return slices.Clone(files), dirs
 }
 
 // follow returns where a link leads, if that is a file or a directory inside
@@ -478,6 +481,8 @@ type lister struct {
 	path    []byte
 	entries []listed
 	has     ruleFiles
+
+	files, dirs []entry // that were chosen
 }
 
 type listed struct {

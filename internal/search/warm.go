@@ -362,17 +362,23 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 		s.utf8(f.text, f.path, x.spans, true, out)
 		return nil
 	}
+	if r := f.open.Load(); r != nil && s.maxSize == 0 && s.again(ctx, *r, x, out) {
+		return nil
+	}
 	r, err := m.top.OpenBelow(f.path)
 	if err != nil {
 		return gone(err)
 	}
 	if f.inode != nil && !m.unsure[f] {
-		s.held = append(s.held, heldFile{f.inode, r})
+		held := heldFile{inode: f.inode, reader: r}
+		if m.mayKeep(f) {
+			held.keep = f
+		}
+		s.held = append(s.held, held)
 	} else {
 		defer r.Close()
 	}
-	// Where the one block is the whole file, it does not matter which.
-	one := len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == f.length
+	one := x.whole()
 	if one && s.maxSize == 0 {
 		return s.listed(ctx, r, f.path, out)
 	}
@@ -399,6 +405,35 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 	}
 	s.text(text, f.path, spans, out)
 	return nil
+}
+
+// whole reports whether the one block is the whole file: then it does not matter
+// which.
+func (x *candidate) whole() bool {
+	return len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == x.file.length
+}
+
+// again searches a file that was kept open. It returns false where it cannot be
+// read at once any more.
+func (s *searcher) again(ctx context.Context, r workspace.Reader, x candidate, out *output) bool {
+	s.fit()
+	same := func() bool {
+		stat, err := r.Stat()
+		return err == nil && stat == x.file.stat
+	}
+	spans := x.spans
+	if x.whole() || spans != nil && !same() {
+		spans = nil
+	}
+	n, err := r.ReadFirst(s.buffer)
+	if err != nil || n == len(s.buffer) {
+		return false
+	}
+	if spans != nil && same() {
+		s.text(s.buffer[:n], x.file.path, spans, out)
+		return true
+	}
+	return s.goOn(ctx, r, x.file.path, s.buffer[:n], true, out) == nil
 }
 
 // glob returns the files a scope means. It returns false where the memory does

@@ -225,7 +225,7 @@ func TestWarmAsCold(t *testing.T) {
 		}
 		config := search.Config{}
 		if i%3 == 0 {
-			config.MaxText = 2000 // most is not kept
+			config.MaxText = int64(1 + i%2*2000) // nothing is kept, or little
 		}
 		e := x.warmEngine(config)
 		var edits []string
@@ -571,8 +571,9 @@ func TestWhileThingsChange(t *testing.T) {
 	if err := errors.Join(os.Mkdir(at("swap"), 0o755), os.WriteFile(at("swap/f"), []byte("foo inside\n"), 0o644), os.Symlink(outside, at("trap")), os.Symlink(outside+"/f", at("trap-f"))); err != nil {
 		t.Fatal(err)
 	}
-	warm := search.New(x.ws, search.Config{})
+	warm, sparse := search.New(x.ws, search.Config{}), search.New(x.ws, search.Config{MaxText: 1})
 	defer warm.Close()
+	defer sparse.Close()
 	var changes, searches sync.WaitGroup
 	done := make(chan struct{})
 	changes.Go(func() {
@@ -589,7 +590,7 @@ func TestWhileThingsChange(t *testing.T) {
 		}
 	})
 	found := new(atomic.Int64)
-	for i, e := range []*search.Engine{warm, warm, x.engine()} {
+	for i, e := range []*search.Engine{warm, warm, x.engine(), sparse, sparse} {
 		searches.Go(func() {
 			for n := 0; ; n++ {
 				scope := search.Scope{Hidden: n%5 == 4, Follow: n%7 == 6}
@@ -608,7 +609,7 @@ func TestWhileThingsChange(t *testing.T) {
 				if _, _, err := e.Glob(t.Context(), search.Scope{Match: "*.go"}, search.ByTime); err != nil {
 					t.Error(err)
 				}
-				if i == 0 && n%20 == 19 {
+				if i%3 == 0 && n%20 == 19 {
 					e.Drop()
 				}
 				select {

@@ -56,6 +56,10 @@ func (m *Mounts) Changed() bool {
 	return changed
 }
 
+// Any reports whether there were mounts in the workspace when it was last asked
+// for changes.
+func (m *Mounts) Any() bool { return m.known != "" }
+
 // touched asks the kernel whether the table of mounts is another than when it
 // was last asked. It takes one call.
 func (m *Mounts) touched() (bool, error) {

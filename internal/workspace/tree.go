@@ -134,6 +134,16 @@ func (r Reader) Read(p []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
+// ReadFirst reads up to len(p) bytes from the beginning of the file, wherever
+// Read is. It is safe for concurrent use.
+func (r Reader) ReadFirst(p []byte) (n int, err error) {
+	err = retry(func() error {
+		n, err = unix.Pread(r.fd, p, 0)
+		return err
+	})
+	return max(n, 0), err
+}
+
 // Close closes the file.
 func (r Reader) Close() { unix.Close(r.fd) }
 

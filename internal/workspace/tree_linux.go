@@ -154,6 +154,15 @@ func MaxWatches() int {
 	return 8192 // as it was for long
 }
 
+// MaxOpen returns how many files this process may have open.
+func MaxOpen() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 1024 // as it is for most
+	}
+	return int(min(limit.Cur, 1<<30))
+}
+
 // A Watch is told by the kernel what changes in directories, and what happens to
 // files. Its methods are not safe for concurrent use.
 type Watch struct {

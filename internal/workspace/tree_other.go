@@ -78,6 +78,10 @@ func (d *Dir) OpenBelow(path string) (Reader, error) {
 // MaxWatches returns how many files and directories a user may watch.
 func MaxWatches() int { return 0 }
 
+// MaxOpen returns how many files this process may have open, for those who keep
+// some open that are watched: none.
+func MaxOpen() int { return 0 }
+
 // A Watch is told by the kernel what changes in directories, and what happens to
 // files. Here it is not.
 type Watch struct{}
@@ -105,6 +109,9 @@ func (w *Workspace) NewMounts() (*Mounts, error) { return nil, errors.ErrUnsuppo
 
 // Close is never called.
 func (m *Mounts) Close() {}
+
+// Any is never called.
+func (m *Mounts) Any() bool { return true }
 
 // Changed is never called.
 func (m *Mounts) Changed() bool { return true }

@@ -104,6 +104,14 @@ func TestList(t *testing.T) {
 	if err != nil || string(text[:n]) != "dir/"+want[5] || s.Size != int64(n) || s.Kind != workspace.Regular || s.Links != 1 {
 		t.Errorf("%q, %v, %+v", text[:n], err, s)
 	}
+	for range 2 { // wherever Read is
+		if n, err := r.ReadFirst(text[:4]); err != nil || string(text[:n]) != "dir/" {
+			t.Errorf("first is %q, %v", text[:n], err)
+		}
+	}
+	if n, err := r.Read(text); err != nil || n != 0 {
+		t.Errorf("%d bytes after the end, %v", n, err)
+	}
 	if again, err := d.Lstat(want[5]); again != s || err != nil {
 		t.Errorf("%+v, %v, want %+v", again, err, s)
 	}
