@@ -262,7 +262,10 @@ func TestFirstEventsWaitForTheNext(t *testing.T) {
 				begin := time.Now()
 				x := f.start(f.order(c.call))
 				if c.watch {
-					go read(t, x, 0)
+					go func() {
+						for range x.Events(context.Background(), 0) {
+						}
+					}()
 					synctest.Wait()
 				}
 				var got []string
