@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -32,7 +33,7 @@ const (
 	// firstBuffer is how much of a file is read at first.
 	firstBuffer = 256 << 10
 
-	// maxKept is how large a buffer a worker keeps between files.
+	// maxKept is how large a buffer is kept between files, and between searches.
 	maxKept = 4 << 20
 )
 
@@ -149,11 +150,27 @@ func (s *searcher) goOn(ctx context.Context, r workspace.Reader, path string, fi
 	return s.windows(ctx, r, path, first, out)
 }
 
-// fit makes a buffer if there is none.
+// buffers are those that searches have left to others, as *[]byte.
+var buffers sync.Pool
+
+// fit takes a buffer if there is none.
 func (s *searcher) fit() {
-	if s.buffer == nil {
+	if s.buffer != nil {
+		return
+	}
+	if left, ok := buffers.Get().(*[]byte); ok {
+		s.buffer = *left
+	} else {
 		s.buffer = make([]byte, firstBuffer)
 	}
+}
+
+// done leaves the buffer to others, when nothing is searched any more.
+func (s *searcher) done() {
+	if left := s.buffer; left != nil && len(left) <= maxKept {
+		buffers.Put(&left)
+	}
+	s.buffer = nil
 }
 
 // begin reads a file from its beginning: the whole of it, unless it is large.

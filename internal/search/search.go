@@ -93,6 +93,7 @@ func grepCold(ctx context.Context, ws *workspace.Workspace, q *query, c *chooser
 		sum.Files += s.counts.Files
 		sum.Binary += s.counts.Binary
 		sum.Matches += s.counts.Matches
+		s.done()
 	}
 	sum.Problems, sum.Problem = w.problems.count, w.problems.first
 	return sum, err

@@ -341,6 +341,7 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 		if s != nil {
 			sum.Binary += s.counts.Binary
 			sum.Matches += s.counts.Matches
+			s.done()
 		}
 	}
 	if ctx.Err() != nil {
