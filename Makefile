@@ -59,7 +59,7 @@ generated: tools ## Fail if generating would change anything.
 	@diff -r -x '*.proto' proto .bin/generated/proto || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
-bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes ten minutes.
+bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
 	go run ./bench
 
 .PHONY: soak

@@ -90,7 +90,7 @@ func filesFigure(ctx context.Context, h *harness) ([]row, error) {
 				slices(first.read(text), first.server, n), slices(second.read(text), second.server, n), c.target)
 		}
 	}
-	edits, err := editing(ctx, servers.subject)
+	edits, err := h.editing(ctx, servers.subject)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ type edits struct {
 
 // editing changes one line of a file back and forth: through the server, and
 // with as little as keeps a file whole when the machine fails.
-func editing(ctx context.Context, s *server) (*edits, error) {
+func (h *harness) editing(ctx context.Context, s *server) (*edits, error) {
 	const ask, done = "the line that is changed\n", "the line that was changed\n"
 	half := lines(512 << 10)
 	text := append(append(half[:len(half):len(half)], ask...), half...)
@@ -178,7 +178,7 @@ func editing(ctx context.Context, s *server) (*edits, error) {
 	}
 	turns := func(edit func(ctx context.Context, from, to string) error) func(context.Context) (float64, error) {
 		var n atomic.Int64
-		rate := timed(func(ctx context.Context) error {
+		rate := h.timed(func(ctx context.Context) error {
 			if n.Add(1)%2 == 1 {
 				return edit(ctx, ask, done)
 			}

@@ -57,6 +57,7 @@ type plan struct {
 	startupRounds int
 
 	searchRounds, treeFiles int
+	sample                  time.Duration // of searches at least, one of which differs by a tenth from the next
 
 	shellRounds, pacedCalls   int
 	floodRounds, cancelRounds int
@@ -68,8 +69,8 @@ var full = plan{
 	warmups: 3, rounds: 20, slice: 250 * time.Millisecond, concurrency: []int{1, 16, 64},
 	waitingRounds: 3, executions: 10_000, settle: 500 * time.Millisecond,
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
-	startupRounds: 15, searchRounds: 11, treeFiles: 20_000,
-	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9, limit: 20 * time.Minute,
+	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, sample: 200 * time.Millisecond,
+	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9, limit: 25 * time.Minute,
 }
 
 // short is only to see that everything works.
@@ -77,7 +78,7 @@ var short = plan{
 	warmups: 1, rounds: 2, slice: 20 * time.Millisecond, concurrency: []int{1, 16, 64},
 	waitingRounds: 1, executions: 200, settle: 50 * time.Millisecond,
 	outputRounds: 2, outputSlice: 4 * mib, output: 64 * mib, stopped: 10,
-	startupRounds: 2, searchRounds: 1, treeFiles: 200,
+	startupRounds: 2, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
 	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1, limit: 5 * time.Minute,
 }
 

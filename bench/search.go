@@ -152,7 +152,7 @@ func (h *harness) searchAs(ctx context.Context, name, how string, e *search.Engi
 		finish = append(finish, func() row { return s.row(name+", "+what, "searches/s", itself, t) })
 	}
 	for _, p := range patterns {
-		rg := runOther(others.dir, others.rg, p.arguments()...)
+		rg := h.runOther(others.dir, others.rg, p.arguments()...)
 		least := map[string]float64{"cold": p.cold, "warm": p.warm, "warm, text not in memory": p.reread}[how]
 		if how == "warm, text not in memory" && least == 0 {
 			continue
@@ -160,16 +160,16 @@ func (h *harness) searchAs(ctx context.Context, name, how string, e *search.Engi
 		if err := sameLines(ctx, e, p, others); err != nil {
 			return nil, err
 		}
-		compare(p.name+", "+how, timed(func(ctx context.Context) error {
+		compare(p.name+", "+how, h.timed(func(ctx context.Context) error {
 			_, err := grepOnce(ctx, e, p)
 			return err
 		}), rg, atLeast(least))
 	}
 	globs := map[string]func(context.Context) (float64, error){
-		"rg --files -g": runOther(others.dir, others.rg, "--no-config", "--no-require-git", "--files", "-g", fileGlob),
+		"rg --files -g": h.runOther(others.dir, others.rg, "--no-config", "--no-require-git", "--files", "-g", fileGlob),
 	}
 	if others.fd != "" { // where there is no repository, old ones know of no rules: less to do
-		globs["fd -g"] = runOther(others.dir, others.fd, "-t", "f", "-g", strings.TrimPrefix(fileGlob, "**/"))
+		globs["fd -g"] = h.runOther(others.dir, others.fd, "-t", "f", "-g", strings.TrimPrefix(fileGlob, "**/"))
 	}
 	for _, other := range []string{"rg --files -g", "fd -g"} {
 		run := globs[other]
@@ -177,7 +177,7 @@ func (h *harness) searchAs(ctx context.Context, name, how string, e *search.Engi
 		if run == nil || least == 0 {
 			continue
 		}
-		compare("glob, "+how+" (bare: "+other+")", timed(func(ctx context.Context) error {
+		compare("glob, "+how+" (bare: "+other+")", h.timed(func(ctx context.Context) error {
 			files, _, err := e.Glob(ctx, search.Scope{Match: fileGlob}, search.ByName)
 			if err == nil && len(files) == 0 {
 				err = errors.New("no file was found")
@@ -266,8 +266,8 @@ func sameLines(ctx context.Context, e *search.Engine, p pattern, others otherToo
 }
 
 // runOther measures a program that is started, how often a second.
-func runOther(dir, program string, arguments ...string) func(context.Context) (float64, error) {
-	return timed(func(ctx context.Context) error {
+func (h *harness) runOther(dir, program string, arguments ...string) func(context.Context) (float64, error) {
+	return h.timed(func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, program, arguments...)
 		cmd.Dir = dir
 		var out bytes.Buffer
@@ -280,9 +280,8 @@ func runOther(dir, program string, arguments ...string) func(context.Context) (f
 	})
 }
 
-// timed measures how often a second something can be done, for at least some
-// milliseconds.
-func timed(do func(context.Context) error) func(context.Context) (float64, error) {
+// timed measures how often a second something can be done.
+func (h *harness) timed(do func(context.Context) error) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		runtime.GC() // of what others left
 		begin := time.Now()
@@ -290,7 +289,7 @@ func timed(do func(context.Context) error) func(context.Context) (float64, error
 			if err := do(ctx); err != nil {
 				return 0, err
 			}
-			if took := time.Since(begin); took > 10*time.Millisecond {
+			if took := time.Since(begin); took > h.plan.sample {
 				return float64(n) / took.Seconds(), nil
 			}
 		}
