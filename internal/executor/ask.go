@@ -54,9 +54,9 @@ func (x *Execution) about(q approval.Question) approval.Question {
 
 // answered goes on with a call that waited.
 func (x *Execution) answered(ctx context.Context, call tools.Call, answer approval.Answer) {
-	now := policy.Verdict{Action: policy.Allow}
+	now, rights := policy.Verdict{Action: policy.Allow}, x.Order.Rights
 	if answer.Allows() && x.Order.Recheck != nil {
-		now = x.Order.Recheck()
+		now, rights = x.Order.Recheck()
 	}
 	x.mu.Lock()
 	if x.ticket == nil {
@@ -82,6 +82,7 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 	if answer.Comment != "" {
 		x.remark = fmt.Sprintf("%s allowed the call and said: %s", answer.By, answer.Comment)
 	}
+	x.Order.Rights = rights
 	x.begin(time.Now())
 	// With the lock held the execution cannot end, nor can its executor close.
 	x.executor.runners.run(func() { x.run(ctx, call) })

@@ -50,13 +50,17 @@ type Order struct {
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
 
+	// Rights are what the commands of the call may touch.
+	Rights tools.Rights
+
 	// Ask is what a person is asked before the call runs; nil for one that runs
 	// at once. The executor fills in whose call it is.
 	Ask *approval.Question
 
 	// Recheck, if set, judges a call that was asked about once more when it is
-	// allowed: what is denied by then does not run. It does no more than compute.
-	Recheck func() policy.Verdict
+	// allowed: what is denied by then does not run, and what runs has the rights of
+	// then. It does no more than compute.
+	Recheck func() (policy.Verdict, tools.Rights)
 
 	// Policy is the version of the policy that judged.
 	Policy string
@@ -175,7 +179,7 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 			return
 		}
 	}
-	result, err := call.Run(ctx, (*sink)(x))
+	result, err := call.Run(ctx, x.Order.Rights, (*sink)(x))
 	x.finish(x.conclude(ctx, result, err))
 }
 

@@ -29,7 +29,9 @@ type callFunc func(ctx context.Context, out tools.Sink) (tools.Result, error)
 
 func (callFunc) Effects() []tools.Effect { return nil }
 
-func (f callFunc) Run(ctx context.Context, out tools.Sink) (tools.Result, error) { return f(ctx, out) }
+func (f callFunc) Run(ctx context.Context, _ tools.Rights, out tools.Sink) (tools.Result, error) {
+	return f(ctx, out)
+}
 
 // waits is a call that does nothing until it is told to stop.
 func waits(ctx context.Context, _ tools.Sink) (tools.Result, error) {

@@ -33,6 +33,11 @@ type Call struct {
 	Input   json.RawMessage
 	Effects []tools.Effect
 
+	// Network is how far the commands of the session may reach, Offer what the
+	// sandbox can give and keep.
+	Network tools.Network
+	Offer   *tools.Offer
+
 	// Digest stands for tool and canonical input, so that a grant may be for
 	// this exact call.
 	Digest [32]byte
@@ -52,6 +57,10 @@ type Decision struct {
 
 	// Policy is the version of the policy that decided.
 	Policy string
+
+	// Rights are what the call may touch if it runs: what was allowed, and what is
+	// asked about, which whoever lets it run grants.
+	Rights tools.Rights
 
 	// Effects are those of the call, each with its own verdict, and at the end
 	// one that stands for the call itself: it uses its tool. The most severe

@@ -107,7 +107,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		subject.Digest = callDigest(order.Tool, input.json)
 	}
 	decision := p.Decide(subject, grants)
-	order.Verdict = decision.Verdict
+	order.Verdict, order.Rights = decision.Verdict, decision.Rights
 	if decision.Action == policy.Deny {
 		order.Refusal = refused(order)
 		return nil
@@ -117,22 +117,27 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		order.Quick = false
 		subject.Digest = callDigest(order.Tool, input.json)
 		order.Ask = question(ctx, order, p, subject, decision, call)
-		order.Ask.Rejudge = func(grants []policy.Grant) policy.Verdict { return a.rejudge(order.Session, subject, grants) }
-		order.Recheck = func() policy.Verdict { return a.rejudge(order.Session, subject, a.desk.Grants(order.Session)) }
+		order.Ask.Rejudge = func(grants []policy.Grant) policy.Verdict {
+			return a.rejudge(order.Session, subject, grants).Verdict
+		}
+		order.Recheck = func() (policy.Verdict, tools.Rights) {
+			now := a.rejudge(order.Session, subject, a.desk.Grants(order.Session))
+			return now.Verdict, now.Rights
+		}
 	}
 	return nil
 }
 
 // rejudge judges a call that waited, by the policy in force and with the settings
 // that its session has by now.
-func (a *admission) rejudge(s *session.Session, subject *policy.Call, grants []policy.Grant) policy.Verdict {
+func (a *admission) rejudge(s *session.Session, subject *policy.Call, grants []policy.Grant) policy.Decision {
 	p, settings := a.rules.current(), s.Settings()
 	if !available(s, p, subject.Spec) {
-		return policy.Verdict{Action: policy.Deny, Rule: "tools", Reason: "The session no longer has the tool " + subject.Spec.Name + "."}
+		return policy.Decision{Verdict: policy.Verdict{Action: policy.Deny, Rule: "tools", Reason: "The session no longer has the tool " + subject.Spec.Name + "."}}
 	}
 	now := *subject
 	now.Labels, now.Level, now.Mode = settings.Labels, settings.Level, settings.Mode
-	return p.Decide(&now, grants).Verdict
+	return p.Decide(&now, grants)
 }
 
 // setTimeout gives a call the time it says it needs or, where it does not say,

@@ -72,6 +72,7 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 		Content:     contentToProto(f.Result.Content),
 		DetailsJson: string(f.Result.Details),
 		Verdict:     verdictToProto(f.Verdict, f.Policy),
+		Warnings:    f.Result.Warnings,
 		Usage: &pb.Usage{
 			Waited: durationpb.New(f.Waited), Ran: durationpb.New(f.Ran), OutputBytes: f.OutputBytes,
 		},

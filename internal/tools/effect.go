@@ -46,6 +46,10 @@ type Effect struct {
 	// nothing.
 	ReadOnly bool
 
+	// Told says that the effects beside it tell everything that running the
+	// program touches. What is not told is contained, or asked about.
+	Told bool
+
 	// Host and Port are what is reached; port 0 means any.
 	Host string
 	Port int
@@ -57,7 +61,7 @@ type Effect struct {
 	Mode Mode
 
 	// Unclear says why it cannot be told in full what is touched; empty where it
-	// can. What is unclear is never allowed without a person.
+	// can. What is unclear runs where it is contained, or with a person's leave.
 	Unclear string
 }
 

@@ -33,6 +33,9 @@ type Env struct {
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
 
+	// Rights are what the commands of the call may touch, once it runs.
+	Rights Rights
+
 	judged *judged // by the call that was decoded for this env
 }
 

@@ -72,7 +72,7 @@ func TestJudgedAsRun(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			result, err := call.Run(t.Context(), new(toolstest.Recorder))
+			result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 			if toolstest.Text(result) != test.want || !errors.Is(err, test.err) {
 				t.Errorf("%q, %v, want %q, %v", toolstest.Text(result), err, test.want, test.err)
 			}

@@ -20,6 +20,10 @@ type Result struct {
 	// Exit tells how the program of a call ended; nil for a call that ran none.
 	Exit *Exit
 
+	// Warnings tell what was taken back of what the call did. The model is told in
+	// the content; these are for the runtime and the audit log.
+	Warnings []string
+
 	// Usage is what the programs of a call used; nil where that is not known.
 	Usage *Usage
 }

@@ -43,11 +43,11 @@ type Call interface {
 	// Effects lists what the call would read, write, run or reach.
 	Effects() []Effect
 
-	// Run performs the call: it reports to out, stops soon after ctx is done,
-	// and returns the result or the reason there is none. It is called at most
-	// once. A result that comes with an error is kept: a tool that was stopped
+	// Run performs the call with the rights that its verdict gave it: it reports to
+	// out, stops soon after ctx is done, and returns the result or the reason there
+	// is none. It is called at most once. A result that comes with an error is kept: a tool that was stopped
 	// half-way returns what it has.
-	Run(ctx context.Context, out Sink) (Result, error)
+	Run(ctx context.Context, rights Rights, out Sink) (Result, error)
 }
 
 // A Previewer is a call that can show a person what it would do.
@@ -184,8 +184,9 @@ func (c *typedCall) Effects() []Effect {
 	return c.effects
 }
 
-func (c *typedCall) Run(ctx context.Context, out Sink) (Result, error) {
+func (c *typedCall) Run(ctx context.Context, rights Rights, out Sink) (Result, error) {
 	c.Effects()
+	c.env.Rights = rights
 	return c.tool.run(ctx, c.env, c.in, out)
 }
 

@@ -231,7 +231,7 @@ func TestSwaps(t *testing.T) {
 						t.Errorf("%s shows what is outside: %s", c.tool, shown.Text)
 					}
 				}
-				result, err := call.Run(t.Context(), new(toolstest.Recorder))
+				result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 				ran.Add(1)
 				if err == nil {
 					came.Add(1)

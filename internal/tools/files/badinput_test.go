@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
@@ -162,7 +163,7 @@ func TestManyFiles(t *testing.T) {
 		t.Errorf("%.200s", got)
 	}
 	ctx := &fewLooks{Context: t.Context(), left: 100}
-	if _, err := decode(t, env, "delete_file", `{"path":"d","recursive":true}`).Run(ctx, new(toolstest.Recorder)); err == nil {
+	if _, err := decode(t, env, "delete_file", `{"path":"d","recursive":true}`).Run(ctx, tools.Rights{}, new(toolstest.Recorder)); err == nil {
 		t.Error("it was cancelled and went on")
 	}
 }

@@ -52,7 +52,7 @@ func TestPreviewIsWhatRuns(t *testing.T) {
 		if after := content(t, env.Workspace.Dir()); fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Errorf("%s: the preview changed %v", test.name, after)
 		}
-		result, err := call.Run(t.Context(), new(toolstest.Recorder))
+		result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestApprovedAsShown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := call.Run(t.Context(), new(toolstest.Recorder))
+		_, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 		if failure, ok := errors.AsType[*tools.Failure](err); !ok || failure.Code != "stale_file" {
 			t.Errorf("%s: %v", test.input, err)
 		}
@@ -138,7 +138,7 @@ func BenchmarkEdit(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := call.Run(b.Context(), new(toolstest.Recorder)); err != nil {
+		if _, err := call.Run(b.Context(), tools.Rights{}, new(toolstest.Recorder)); err != nil {
 			b.Fatal(err)
 		}
 		between := time.Now()

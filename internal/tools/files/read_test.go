@@ -344,7 +344,7 @@ func TestReadStopsHalfWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := call.Run(ctx, new(toolstest.Recorder)); !errors.Is(err, context.Canceled) {
+		if _, err := call.Run(ctx, tools.Rights{}, new(toolstest.Recorder)); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v, want that it was cancelled", input, err)
 		}
 	}

@@ -37,7 +37,7 @@ func watchIn(t *testing.T, env tools.Env, input string, steps ...func(dir string
 		go func() {
 			defer close(done)
 			var result tools.Result
-			result, err = call.Run(ctx, &recorder)
+			result, err = call.Run(ctx, tools.Rights{}, &recorder)
 			text = toolstest.Text(result)
 		}()
 		for _, step := range steps {

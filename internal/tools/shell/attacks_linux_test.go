@@ -115,7 +115,7 @@ func attempt(t *testing.T, tool tools.Tool, env tools.Env, text string) tools.Re
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	result, _ := c.Run(ctx, new(toolstest.Recorder))
+	result, _ := c.Run(ctx, toolstest.RightsOf(c), new(toolstest.Recorder))
 	return result
 }
 

@@ -214,7 +214,7 @@ func TestBashStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out stopAt
 	out.stop = func() { cancel(errors.New("enough")) }
-	result, err := c.Run(ctx, &out)
+	result, err := c.Run(ctx, toolstest.RightsOf(c), &out)
 	if !errors.Is(err, context.Canceled) || toolstest.Text(result) != "begun\n" || result.Exit.Reason != tools.Cancelled {
 		t.Errorf("%q %+v %v", toolstest.Text(result), result.Exit, err)
 	}

@@ -142,7 +142,7 @@ func TestReplInterrupt(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var out stopAt
 			out.stop = func() { cancel(errors.New("enough")) }
-			result, err := c.Run(ctx, &out)
+			result, err := c.Run(ctx, toolstest.RightsOf(c), &out)
 			text := toolstest.Text(result)
 			if !errors.Is(err, context.Canceled) || !strings.Contains(text, "beg") || strings.Contains(text, "unseen") || strings.Contains(text, "is kept") != can {
 				t.Errorf("%s: %q %v", long, text, err)
@@ -178,7 +178,7 @@ func TestReplInterruptAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(2000+rand.IntN(20_000))*time.Microsecond)
-			result, err := c.Run(ctx, new(toolstest.Recorder))
+			result, err := c.Run(ctx, toolstest.RightsOf(c), new(toolstest.Recorder))
 			cancel()
 			if text := toolstest.Text(result); err != nil && strings.Contains(text, "lost") {
 				t.Fatalf("%s, %d: %q %v", test.long, i, text, err)

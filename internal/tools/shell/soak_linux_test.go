@@ -52,7 +52,7 @@ func TestSoak(t *testing.T) {
 		if text == "sleep 100" {
 			time.AfterFunc(5*time.Millisecond, cancel)
 		}
-		result, err := c.Run(ctx, new(toolstest.Recorder))
+		result, err := c.Run(ctx, toolstest.RightsOf(c), new(toolstest.Recorder))
 		if want := ends[text]; result.Exit == nil || result.Exit.Reason != want {
 			t.Errorf("%s: %+v %v, want %s", text, result.Exit, err, want)
 		}

@@ -317,7 +317,7 @@ func StopsSoon(t *testing.T, tool tools.Tool, input string, env tools.Env) {
 		defer quiet.Stop()
 		done := make(chan error, 1)
 		go func() {
-			_, err := call.Run(ctx, sinkFunc(func(tools.Report) { cancel(errStop) }))
+			_, err := call.Run(ctx, RightsOf(call), sinkFunc(func(tools.Report) { cancel(errStop) }))
 			done <- err
 		}()
 		select {
@@ -525,7 +525,7 @@ func Run(t *testing.T, tool tools.Tool, env tools.Env, input string) (tools.Resu
 		session.begin()
 	}
 	var recorder Recorder
-	result, err := call.Run(t.Context(), &recorder)
+	result, err := call.Run(t.Context(), RightsOf(call), &recorder)
 	if traced {
 		for _, problem := range undeclared(effects, session.end()) {
 			t.Errorf("%s %.100s: %s", tool.Spec().Name, input, problem)
@@ -543,4 +543,15 @@ func Text(result tools.Result) string {
 		}
 	}
 	return b.String()
+}
+
+// RightsOf returns what the commands of a call have where no policy judges it: a
+// call that only reads can write nothing, any other what is the session's own.
+func RightsOf(call tools.Call) tools.Rights {
+	for _, e := range call.Effects() {
+		if e.Unclear != "" || e.Kind != tools.ReadsPath && !(e.Kind == tools.RunsProgram && e.ReadOnly) {
+			return tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
+		}
+	}
+	return tools.Rights{}
 }

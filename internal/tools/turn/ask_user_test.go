@@ -26,7 +26,7 @@ func ask(t *testing.T, input string, answers []tools.Answer, failure error) (ask
 		asked = questions
 		return answers, failure
 	}}
-	result, err = call.Run(t.Context(), recorder)
+	result, err = call.Run(t.Context(), tools.Rights{}, recorder)
 	return asked, result, err
 }
 

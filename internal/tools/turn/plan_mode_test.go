@@ -48,7 +48,7 @@ func TestPlanMode(t *testing.T) {
 		if got := call.Effects(); !reflect.DeepEqual(got, step.effects) {
 			t.Errorf("effects %+v, want %+v", got, step.effects)
 		}
-		result, err := call.Run(t.Context(), new(toolstest.Recorder))
+		result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 		if err != nil || s.Mode() != step.mode || !strings.Contains(toolstest.Text(result), step.says) {
 			t.Errorf("%q in mode %s: %v; want %s and %q", toolstest.Text(result), s.Mode(), err, step.mode, step.says)
 		}
@@ -98,7 +98,7 @@ func TestPlanModeRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := call.Run(t.Context(), new(toolstest.Recorder))
+		_, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 		if failure, ok := errors.AsType[*tools.Failure](err); !ok || failure.Code != test.code || s.Mode() != test.end {
 			t.Errorf("%s: %v, in mode %s; want %s and %s", test.name, err, s.Mode(), test.code, test.end)
 		}
@@ -122,7 +122,7 @@ func TestPlanEndIsWhatWasJudged(t *testing.T) {
 	if got := call.Effects(); !reflect.DeepEqual(got, changes(tools.ModeAsk)) {
 		t.Errorf("effects %+v, want those of when it was decoded", got)
 	}
-	if _, err := call.Run(t.Context(), new(toolstest.Recorder)); err != nil || s.Mode() != tools.ModeAsk {
+	if _, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder)); err != nil || s.Mode() != tools.ModeAsk {
 		t.Errorf("it left for %s: %v; ask was approved", s.Mode(), err)
 	}
 }

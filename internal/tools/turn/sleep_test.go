@@ -98,7 +98,7 @@ func TestSleepIsCut(t *testing.T) {
 					t.Fatal(err)
 				}
 				begin := time.Now()
-				result, err := call.Run(ctx, new(toolstest.Recorder))
+				result, err := call.Run(ctx, tools.Rights{}, new(toolstest.Recorder))
 				if !errors.Is(err, cause) || time.Since(begin) != test.after {
 					t.Errorf("after %s: %v, want the cause after %s", time.Since(begin), err, test.after)
 				}

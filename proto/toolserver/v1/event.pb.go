@@ -1233,7 +1233,10 @@ type Finished struct {
 	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
 	// How the program of the call ended. Not set for calls that ran none, or
 	// whose end is not known.
-	Exit          *ExitStatus `protobuf:"bytes,9,opt,name=exit,proto3" json:"exit,omitempty"`
+	Exit *ExitStatus `protobuf:"bytes,9,opt,name=exit,proto3" json:"exit,omitempty"`
+	// What was taken back of what the call did, or could not be: the outcome is
+	// that of the call all the same. The content tells it to the model as well.
+	Warnings      []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1327,6 +1330,13 @@ func (x *Finished) GetUsage() *Usage {
 func (x *Finished) GetExit() *ExitStatus {
 	if x != nil {
 		return x.Exit
+	}
+	return nil
+}
+
+func (x *Finished) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1811,7 +1821,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"media_type\x18\x03 \x01(\tR\tmediaType\"\v\n" +
 	"\tHeartbeat\"\x1f\n" +
 	"\aSkipped\x12\x14\n" +
-	"\x05first\x18\x01 \x01(\x04R\x05first\"\xcc\x03\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\"\xe8\x03\n" +
 	"\bFinished\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x120\n" +
 	"\acontent\x18\x02 \x03(\v2\x16.toolserver.v1.ContentR\acontent\x12!\n" +
@@ -1823,7 +1833,9 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"truncation\x18\a \x01(\v2\x19.toolserver.v1.TruncationR\n" +
 	"truncation\x12*\n" +
 	"\x05usage\x18\b \x01(\v2\x14.toolserver.v1.UsageR\x05usage\x12-\n" +
-	"\x04exit\x18\t \x01(\v2\x19.toolserver.v1.ExitStatusR\x04exit\"\x85\x01\n" +
+	"\x04exit\x18\t \x01(\v2\x19.toolserver.v1.ExitStatusR\x04exit\x12\x1a\n" +
+	"\bwarnings\x18\n" +
+	" \x03(\tR\bwarnings\"\x85\x01\n" +
 	"\n" +
 	"ExitStatus\x121\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x19.toolserver.v1.ExitReasonR\x06reason\x12\x12\n" +

@@ -24,6 +24,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Confinement is which files the commands of a call may write.
+type Confinement int32
+
+const (
+	// Not set.
+	Confinement_CONFINEMENT_UNSPECIFIED Confinement = 0
+	// A temporary directory that goes with the call.
+	Confinement_CONFINEMENT_READING Confinement = 1
+	// The paths that are named, the home and the temporary directory of the session.
+	Confinement_CONFINEMENT_NAMED Confinement = 2
+	// The workspace, the home, the temporary directory and the caches.
+	Confinement_CONFINEMENT_SESSION Confinement = 3
+	// Every file that the server may write.
+	Confinement_CONFINEMENT_UNCONFINED Confinement = 4
+)
+
+// Enum value maps for Confinement.
+var (
+	Confinement_name = map[int32]string{
+		0: "CONFINEMENT_UNSPECIFIED",
+		1: "CONFINEMENT_READING",
+		2: "CONFINEMENT_NAMED",
+		3: "CONFINEMENT_SESSION",
+		4: "CONFINEMENT_UNCONFINED",
+	}
+	Confinement_value = map[string]int32{
+		"CONFINEMENT_UNSPECIFIED": 0,
+		"CONFINEMENT_READING":     1,
+		"CONFINEMENT_NAMED":       2,
+		"CONFINEMENT_SESSION":     3,
+		"CONFINEMENT_UNCONFINED":  4,
+	}
+)
+
+func (x Confinement) Enum() *Confinement {
+	p := new(Confinement)
+	*p = x
+	return p
+}
+
+func (x Confinement) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Confinement) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_policy_proto_enumTypes[0].Descriptor()
+}
+
+func (Confinement) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_policy_proto_enumTypes[0]
+}
+
+func (x Confinement) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Confinement.Descriptor instead.
+func (Confinement) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{0}
+}
+
 // Action is what a verdict does with a call.
 type Action int32
 
@@ -65,11 +126,11 @@ func (x Action) String() string {
 }
 
 func (Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_policy_proto_enumTypes[0].Descriptor()
+	return file_toolserver_v1_policy_proto_enumTypes[1].Descriptor()
 }
 
 func (Action) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_policy_proto_enumTypes[0]
+	return &file_toolserver_v1_policy_proto_enumTypes[1]
 }
 
 func (x Action) Number() protoreflect.EnumNumber {
@@ -78,7 +139,7 @@ func (x Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Action.Descriptor instead.
 func (Action) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{0}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{1}
 }
 
 // Verdict is what the policy says about a call, and why.
@@ -93,6 +154,9 @@ type Verdict struct {
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The version of the policy that was in force.
 	PolicyVersion string `protobuf:"bytes,4,opt,name=policy_version,json=policyVersion,proto3" json:"policy_version,omitempty"`
+	// What the commands of the call may touch if it runs. Of a verdict on a whole
+	// call whose tool runs commands; not set otherwise.
+	Rights        *Rights `protobuf:"bytes,5,opt,name=rights,proto3" json:"rights,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +219,96 @@ func (x *Verdict) GetPolicyVersion() string {
 	return ""
 }
 
+func (x *Verdict) GetRights() *Rights {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+// Rights are what the commands of a call may touch: its jail opens exactly these.
+type Rights struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which files may be written.
+	Confinement Confinement `protobuf:"varint,1,opt,name=confinement,proto3,enum=toolserver.v1.Confinement" json:"confinement,omitempty"`
+	// Paths that may be written beside what the confinement opens, each with
+	// everything below: relative to the workspace where they lie inside.
+	Write []string `protobuf:"bytes,2,rep,name=write,proto3" json:"write,omitempty"`
+	// Paths outside of the workspace that may be read for this call.
+	Read []string `protobuf:"bytes,3,rep,name=read,proto3" json:"read,omitempty"`
+	// How far commands reach.
+	Network Network `protobuf:"varint,4,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	// Hosts, as host:port, that this call may reach in addition.
+	Hosts         []string `protobuf:"bytes,5,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rights) Reset() {
+	*x = Rights{}
+	mi := &file_toolserver_v1_policy_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rights) ProtoMessage() {}
+
+func (x *Rights) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_policy_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rights.ProtoReflect.Descriptor instead.
+func (*Rights) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Rights) GetConfinement() Confinement {
+	if x != nil {
+		return x.Confinement
+	}
+	return Confinement_CONFINEMENT_UNSPECIFIED
+}
+
+func (x *Rights) GetWrite() []string {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+func (x *Rights) GetRead() []string {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *Rights) GetNetwork() Network {
+	if x != nil {
+		return x.Network
+	}
+	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *Rights) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
 // Effect is one thing a call would touch. A policy judges effects.
 type Effect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -170,7 +324,7 @@ type Effect struct {
 	//	*Effect_ChangesMode
 	Kind isEffect_Kind `protobuf_oneof:"kind"`
 	// Why it cannot be told in full what is touched; empty where it can. What is
-	// unclear is never allowed without a person.
+	// unclear runs where it is contained, or with the leave of a person.
 	Unclear       string `protobuf:"bytes,7,opt,name=unclear,proto3" json:"unclear,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -178,7 +332,7 @@ type Effect struct {
 
 func (x *Effect) Reset() {
 	*x = Effect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[1]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -190,7 +344,7 @@ func (x *Effect) String() string {
 func (*Effect) ProtoMessage() {}
 
 func (x *Effect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[1]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -203,7 +357,7 @@ func (x *Effect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effect.ProtoReflect.Descriptor instead.
 func (*Effect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Effect) GetKind() isEffect_Kind {
@@ -338,7 +492,7 @@ type PathEffect struct {
 
 func (x *PathEffect) Reset() {
 	*x = PathEffect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[2]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -350,7 +504,7 @@ func (x *PathEffect) String() string {
 func (*PathEffect) ProtoMessage() {}
 
 func (x *PathEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[2]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -363,7 +517,7 @@ func (x *PathEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathEffect.ProtoReflect.Descriptor instead.
 func (*PathEffect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PathEffect) GetPath() string {
@@ -401,14 +555,16 @@ type ProgramEffect struct {
 	// command would tell is written as "…".
 	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
 	// Whether running it provably changes nothing.
-	ReadOnly      bool `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	ReadOnly bool `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Whether the effects beside it tell everything that running it touches.
+	Told          bool `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProgramEffect) Reset() {
 	*x = ProgramEffect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[3]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +576,7 @@ func (x *ProgramEffect) String() string {
 func (*ProgramEffect) ProtoMessage() {}
 
 func (x *ProgramEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[3]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +589,7 @@ func (x *ProgramEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramEffect.ProtoReflect.Descriptor instead.
 func (*ProgramEffect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProgramEffect) GetArgv() []string {
@@ -446,6 +602,13 @@ func (x *ProgramEffect) GetArgv() []string {
 func (x *ProgramEffect) GetReadOnly() bool {
 	if x != nil {
 		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *ProgramEffect) GetTold() bool {
+	if x != nil {
+		return x.Told
 	}
 	return false
 }
@@ -463,7 +626,7 @@ type HostEffect struct {
 
 func (x *HostEffect) Reset() {
 	*x = HostEffect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[4]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +638,7 @@ func (x *HostEffect) String() string {
 func (*HostEffect) ProtoMessage() {}
 
 func (x *HostEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[4]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +651,7 @@ func (x *HostEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostEffect.ProtoReflect.Descriptor instead.
 func (*HostEffect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HostEffect) GetHost() string {
@@ -516,7 +679,7 @@ type ToolEffect struct {
 
 func (x *ToolEffect) Reset() {
 	*x = ToolEffect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[5]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +691,7 @@ func (x *ToolEffect) String() string {
 func (*ToolEffect) ProtoMessage() {}
 
 func (x *ToolEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[5]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +704,7 @@ func (x *ToolEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
 func (*ToolEffect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{5}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToolEffect) GetTool() string {
@@ -562,7 +725,7 @@ type ModeEffect struct {
 
 func (x *ModeEffect) Reset() {
 	*x = ModeEffect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[6]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +737,7 @@ func (x *ModeEffect) String() string {
 func (*ModeEffect) ProtoMessage() {}
 
 func (x *ModeEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[6]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +750,7 @@ func (x *ModeEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeEffect.ProtoReflect.Descriptor instead.
 func (*ModeEffect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ModeEffect) GetMode() Mode {
@@ -610,7 +773,7 @@ type JudgedEffect struct {
 
 func (x *JudgedEffect) Reset() {
 	*x = JudgedEffect{}
-	mi := &file_toolserver_v1_policy_proto_msgTypes[7]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +785,7 @@ func (x *JudgedEffect) String() string {
 func (*JudgedEffect) ProtoMessage() {}
 
 func (x *JudgedEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_policy_proto_msgTypes[7]
+	mi := &file_toolserver_v1_policy_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +798,7 @@ func (x *JudgedEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgedEffect.ProtoReflect.Descriptor instead.
 func (*JudgedEffect) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_policy_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JudgedEffect) GetEffect() *Effect {
@@ -656,12 +819,19 @@ var File_toolserver_v1_policy_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x1atoolserver/v1/policy.proto\x12\rtoolserver.v1\x1a\x1btoolserver/v1/session.proto\"\x8b\x01\n" +
+	"\x1atoolserver/v1/policy.proto\x12\rtoolserver.v1\x1a\x1btoolserver/v1/session.proto\"\xba\x01\n" +
 	"\aVerdict\x12-\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x15.toolserver.v1.ActionR\x06action\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12%\n" +
-	"\x0epolicy_version\x18\x04 \x01(\tR\rpolicyVersion\"\xee\x02\n" +
+	"\x0epolicy_version\x18\x04 \x01(\tR\rpolicyVersion\x12-\n" +
+	"\x06rights\x18\x05 \x01(\v2\x15.toolserver.v1.RightsR\x06rights\"\xb8\x01\n" +
+	"\x06Rights\x12<\n" +
+	"\vconfinement\x18\x01 \x01(\x0e2\x1a.toolserver.v1.ConfinementR\vconfinement\x12\x14\n" +
+	"\x05write\x18\x02 \x03(\tR\x05write\x12\x12\n" +
+	"\x04read\x18\x03 \x03(\tR\x04read\x120\n" +
+	"\anetwork\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x12\x14\n" +
+	"\x05hosts\x18\x05 \x03(\tR\x05hosts\"\xee\x02\n" +
 	"\x06Effect\x121\n" +
 	"\x05reads\x18\x01 \x01(\v2\x19.toolserver.v1.PathEffectH\x00R\x05reads\x123\n" +
 	"\x06writes\x18\x02 \x01(\v2\x19.toolserver.v1.PathEffectH\x00R\x06writes\x122\n" +
@@ -676,10 +846,11 @@ const file_toolserver_v1_policy_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05named\x18\x02 \x01(\tR\x05named\x12\x12\n" +
 	"\x04tree\x18\x03 \x01(\bR\x04tree\x12\x12\n" +
-	"\x04glob\x18\x04 \x01(\bR\x04glob\"@\n" +
+	"\x04glob\x18\x04 \x01(\bR\x04glob\"T\n" +
 	"\rProgramEffect\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x1b\n" +
-	"\tread_only\x18\x02 \x01(\bR\breadOnly\"4\n" +
+	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12\x12\n" +
+	"\x04told\x18\x03 \x01(\bR\x04told\"4\n" +
 	"\n" +
 	"HostEffect\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
@@ -692,7 +863,13 @@ const file_toolserver_v1_policy_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\x0e2\x13.toolserver.v1.ModeR\x04mode\"o\n" +
 	"\fJudgedEffect\x12-\n" +
 	"\x06effect\x18\x01 \x01(\v2\x15.toolserver.v1.EffectR\x06effect\x120\n" +
-	"\averdict\x18\x02 \x01(\v2\x16.toolserver.v1.VerdictR\averdict*S\n" +
+	"\averdict\x18\x02 \x01(\v2\x16.toolserver.v1.VerdictR\averdict*\x8f\x01\n" +
+	"\vConfinement\x12\x1b\n" +
+	"\x17CONFINEMENT_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CONFINEMENT_READING\x10\x01\x12\x15\n" +
+	"\x11CONFINEMENT_NAMED\x10\x02\x12\x17\n" +
+	"\x13CONFINEMENT_SESSION\x10\x03\x12\x1a\n" +
+	"\x16CONFINEMENT_UNCONFINED\x10\x04*S\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fACTION_ALLOW\x10\x01\x12\x0e\n" +
@@ -712,36 +889,42 @@ func file_toolserver_v1_policy_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_policy_proto_rawDescData
 }
 
-var file_toolserver_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_toolserver_v1_policy_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_toolserver_v1_policy_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_toolserver_v1_policy_proto_goTypes = []any{
-	(Action)(0),           // 0: toolserver.v1.Action
-	(*Verdict)(nil),       // 1: toolserver.v1.Verdict
-	(*Effect)(nil),        // 2: toolserver.v1.Effect
-	(*PathEffect)(nil),    // 3: toolserver.v1.PathEffect
-	(*ProgramEffect)(nil), // 4: toolserver.v1.ProgramEffect
-	(*HostEffect)(nil),    // 5: toolserver.v1.HostEffect
-	(*ToolEffect)(nil),    // 6: toolserver.v1.ToolEffect
-	(*ModeEffect)(nil),    // 7: toolserver.v1.ModeEffect
-	(*JudgedEffect)(nil),  // 8: toolserver.v1.JudgedEffect
-	(Mode)(0),             // 9: toolserver.v1.Mode
+	(Confinement)(0),      // 0: toolserver.v1.Confinement
+	(Action)(0),           // 1: toolserver.v1.Action
+	(*Verdict)(nil),       // 2: toolserver.v1.Verdict
+	(*Rights)(nil),        // 3: toolserver.v1.Rights
+	(*Effect)(nil),        // 4: toolserver.v1.Effect
+	(*PathEffect)(nil),    // 5: toolserver.v1.PathEffect
+	(*ProgramEffect)(nil), // 6: toolserver.v1.ProgramEffect
+	(*HostEffect)(nil),    // 7: toolserver.v1.HostEffect
+	(*ToolEffect)(nil),    // 8: toolserver.v1.ToolEffect
+	(*ModeEffect)(nil),    // 9: toolserver.v1.ModeEffect
+	(*JudgedEffect)(nil),  // 10: toolserver.v1.JudgedEffect
+	(Network)(0),          // 11: toolserver.v1.Network
+	(Mode)(0),             // 12: toolserver.v1.Mode
 }
 var file_toolserver_v1_policy_proto_depIdxs = []int32{
-	0,  // 0: toolserver.v1.Verdict.action:type_name -> toolserver.v1.Action
-	3,  // 1: toolserver.v1.Effect.reads:type_name -> toolserver.v1.PathEffect
-	3,  // 2: toolserver.v1.Effect.writes:type_name -> toolserver.v1.PathEffect
-	4,  // 3: toolserver.v1.Effect.runs:type_name -> toolserver.v1.ProgramEffect
-	5,  // 4: toolserver.v1.Effect.reaches:type_name -> toolserver.v1.HostEffect
-	6,  // 5: toolserver.v1.Effect.uses:type_name -> toolserver.v1.ToolEffect
-	7,  // 6: toolserver.v1.Effect.changes_mode:type_name -> toolserver.v1.ModeEffect
-	9,  // 7: toolserver.v1.ModeEffect.mode:type_name -> toolserver.v1.Mode
-	2,  // 8: toolserver.v1.JudgedEffect.effect:type_name -> toolserver.v1.Effect
-	1,  // 9: toolserver.v1.JudgedEffect.verdict:type_name -> toolserver.v1.Verdict
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	1,  // 0: toolserver.v1.Verdict.action:type_name -> toolserver.v1.Action
+	3,  // 1: toolserver.v1.Verdict.rights:type_name -> toolserver.v1.Rights
+	0,  // 2: toolserver.v1.Rights.confinement:type_name -> toolserver.v1.Confinement
+	11, // 3: toolserver.v1.Rights.network:type_name -> toolserver.v1.Network
+	5,  // 4: toolserver.v1.Effect.reads:type_name -> toolserver.v1.PathEffect
+	5,  // 5: toolserver.v1.Effect.writes:type_name -> toolserver.v1.PathEffect
+	6,  // 6: toolserver.v1.Effect.runs:type_name -> toolserver.v1.ProgramEffect
+	7,  // 7: toolserver.v1.Effect.reaches:type_name -> toolserver.v1.HostEffect
+	8,  // 8: toolserver.v1.Effect.uses:type_name -> toolserver.v1.ToolEffect
+	9,  // 9: toolserver.v1.Effect.changes_mode:type_name -> toolserver.v1.ModeEffect
+	12, // 10: toolserver.v1.ModeEffect.mode:type_name -> toolserver.v1.Mode
+	4,  // 11: toolserver.v1.JudgedEffect.effect:type_name -> toolserver.v1.Effect
+	2,  // 12: toolserver.v1.JudgedEffect.verdict:type_name -> toolserver.v1.Verdict
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_policy_proto_init() }
@@ -750,7 +933,7 @@ func file_toolserver_v1_policy_proto_init() {
 		return
 	}
 	file_toolserver_v1_session_proto_init()
-	file_toolserver_v1_policy_proto_msgTypes[1].OneofWrappers = []any{
+	file_toolserver_v1_policy_proto_msgTypes[2].OneofWrappers = []any{
 		(*Effect_Reads)(nil),
 		(*Effect_Writes)(nil),
 		(*Effect_Runs)(nil),
@@ -763,8 +946,8 @@ func file_toolserver_v1_policy_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_policy_proto_rawDesc), len(file_toolserver_v1_policy_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   8,
+			NumEnums:      2,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

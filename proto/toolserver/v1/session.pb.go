@@ -26,6 +26,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Network is how far commands reach.
+type Network int32
+
+const (
+	// Not set.
+	Network_NETWORK_UNSPECIFIED Network = 0
+	// Nothing.
+	Network_NETWORK_NONE Network = 1
+	// What the session itself serves on loopback.
+	Network_NETWORK_LOOPBACK Network = 2
+	// The hosts that the policy allows, too, through a proxy of the server.
+	Network_NETWORK_HOSTS Network = 3
+	// Whatever the server's machine reaches.
+	Network_NETWORK_OPEN Network = 4
+)
+
+// Enum value maps for Network.
+var (
+	Network_name = map[int32]string{
+		0: "NETWORK_UNSPECIFIED",
+		1: "NETWORK_NONE",
+		2: "NETWORK_LOOPBACK",
+		3: "NETWORK_HOSTS",
+		4: "NETWORK_OPEN",
+	}
+	Network_value = map[string]int32{
+		"NETWORK_UNSPECIFIED": 0,
+		"NETWORK_NONE":        1,
+		"NETWORK_LOOPBACK":    2,
+		"NETWORK_HOSTS":       3,
+		"NETWORK_OPEN":        4,
+	}
+)
+
+func (x Network) Enum() *Network {
+	p := new(Network)
+	*p = x
+	return p
+}
+
+func (x Network) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Network) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (Network) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_session_proto_enumTypes[0]
+}
+
+func (x Network) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Network.Descriptor instead.
+func (Network) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
 // Mode is what happens with calls that change something.
 type Mode int32
 
@@ -75,11 +136,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_session_proto_enumTypes[0].Descriptor()
+	return file_toolserver_v1_session_proto_enumTypes[1].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_session_proto_enumTypes[0]
+	return &file_toolserver_v1_session_proto_enumTypes[1]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -88,7 +149,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{0}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
 // Session is the room a caller works in: a workspace directory, how much it is
@@ -116,7 +177,9 @@ type Session struct {
 	// When it was last used.
 	LastUsedTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_used_time,json=lastUsedTime,proto3" json:"last_used_time,omitempty"`
 	// Whether it is the one a caller has without asking for any.
-	IsDefault     bool `protobuf:"varint,11,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
+	IsDefault bool `protobuf:"varint,11,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
+	// How far the commands of the session reach.
+	Network       Network `protobuf:"varint,12,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +291,13 @@ func (x *Session) GetIsDefault() bool {
 	return false
 }
 
+func (x *Session) GetNetwork() Network {
+	if x != nil {
+		return x.Network
+	}
+	return Network_NETWORK_UNSPECIFIED
+}
+
 // ToolSelection chooses tools by pattern: a name or alias, a glob over names
 // such as "git_*", or a kind such as "@builtin".
 type ToolSelection struct {
@@ -288,7 +358,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xb8\x04\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xea\x04\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -304,13 +374,20 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\x0elast_used_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\flastUsedTime\x12\x1d\n" +
 	"\n" +
-	"is_default\x18\v \x01(\bR\tisDefault\x1a9\n" +
+	"is_default\x18\v \x01(\bR\tisDefault\x120\n" +
+	"\anetwork\x18\f \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
 	"\rToolSelection\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude*o\n" +
+	"\aNetwork\x12\x17\n" +
+	"\x13NETWORK_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fNETWORK_NONE\x10\x01\x12\x14\n" +
+	"\x10NETWORK_LOOPBACK\x10\x02\x12\x11\n" +
+	"\rNETWORK_HOSTS\x10\x03\x12\x10\n" +
+	"\fNETWORK_OPEN\x10\x04*o\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bMODE_ASK\x10\x01\x12\x0e\n" +
@@ -332,30 +409,32 @@ func file_toolserver_v1_session_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_session_proto_rawDescData
 }
 
-var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_toolserver_v1_session_proto_goTypes = []any{
-	(Mode)(0),                     // 0: toolserver.v1.Mode
-	(*Session)(nil),               // 1: toolserver.v1.Session
-	(*ToolSelection)(nil),         // 2: toolserver.v1.ToolSelection
-	nil,                           // 3: toolserver.v1.Session.LabelsEntry
-	(Level)(0),                    // 4: toolserver.v1.Level
-	(*durationpb.Duration)(nil),   // 5: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(Network)(0),                  // 0: toolserver.v1.Network
+	(Mode)(0),                     // 1: toolserver.v1.Mode
+	(*Session)(nil),               // 2: toolserver.v1.Session
+	(*ToolSelection)(nil),         // 3: toolserver.v1.ToolSelection
+	nil,                           // 4: toolserver.v1.Session.LabelsEntry
+	(Level)(0),                    // 5: toolserver.v1.Level
+	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_toolserver_v1_session_proto_depIdxs = []int32{
-	4, // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
-	0, // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
-	2, // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
-	3, // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
-	5, // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
-	6, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	6, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	5, // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
+	1, // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
+	3, // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
+	4, // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
+	6, // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
+	7, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	7, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
+	0, // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_proto_init() }
@@ -369,7 +448,7 @@ func file_toolserver_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_proto_rawDesc), len(file_toolserver_v1_session_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,

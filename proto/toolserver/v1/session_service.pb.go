@@ -44,7 +44,9 @@ type CreateSessionRequest struct {
 	// Free words; at most 32, keys and values at most 256 bytes.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How long to keep it unused; 0: for ever; not set: the server's default.
-	IdleTtl       *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	IdleTtl *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	// How far its commands reach; not set: the server's default.
+	Network       Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +128,13 @@ func (x *CreateSessionRequest) GetIdleTtl() *durationpb.Duration {
 		return x.IdleTtl
 	}
 	return nil
+}
+
+func (x *CreateSessionRequest) GetNetwork() Network {
+	if x != nil {
+		return x.Network
+	}
+	return Network_NETWORK_UNSPECIFIED
 }
 
 // CreateSessionResponse has the new session.
@@ -383,7 +392,7 @@ type UpdateSessionRequest struct {
 	// the new values. A field that the mask names and that is not set takes the
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// The fields to change: mode, level, tools, labels, idle_ttl.
+	// The fields to change: mode, level, tools, labels, idle_ttl, network.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -575,7 +584,7 @@ var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x96\x03\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xc8\x03\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -584,7 +593,8 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\x0e2\x13.toolserver.v1.ModeR\x04mode\x122\n" +
 	"\x05tools\x18\x05 \x01(\v2\x1c.toolserver.v1.ToolSelectionR\x05tools\x12G\n" +
 	"\x06labels\x18\x06 \x03(\v2/.toolserver.v1.CreateSessionRequest.LabelsEntryR\x06labels\x124\n" +
-	"\bidle_ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x1a9\n" +
+	"\bidle_ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x120\n" +
+	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -650,8 +660,9 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(Mode)(0),                     // 12: toolserver.v1.Mode
 	(*ToolSelection)(nil),         // 13: toolserver.v1.ToolSelection
 	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*Session)(nil),               // 15: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 16: google.protobuf.FieldMask
+	(Network)(0),                  // 15: toolserver.v1.Network
+	(*Session)(nil),               // 16: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil), // 17: google.protobuf.FieldMask
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	11, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
@@ -659,27 +670,28 @@ var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	13, // 2: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
 	10, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
 	14, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
-	15, // 5: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	15, // 6: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	15, // 7: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	15, // 8: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	16, // 9: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	15, // 10: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	0,  // 11: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 12: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 13: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 14: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 15: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	1,  // 16: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 17: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 18: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 19: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 20: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	15, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
+	16, // 6: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	16, // 7: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	16, // 8: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	16, // 9: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	17, // 10: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	16, // 11: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	0,  // 12: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	2,  // 13: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	4,  // 14: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	6,  // 15: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	8,  // 16: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	1,  // 17: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	3,  // 18: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	5,  // 19: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	7,  // 20: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	9,  // 21: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }

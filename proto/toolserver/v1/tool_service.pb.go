@@ -1451,7 +1451,9 @@ type GetServerInfoResponse struct {
 	// How callers prove who they are: "none" or "tokens".
 	Authentication string `protobuf:"bytes,7,opt,name=authentication,proto3" json:"authentication,omitempty"`
 	// Who the caller is to this server.
-	Principal     string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
+	// How commands are confined.
+	Sandbox       *Sandbox `protobuf:"bytes,9,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1542,6 +1544,105 @@ func (x *GetServerInfoResponse) GetPrincipal() string {
 	return ""
 }
 
+func (x *GetServerInfoResponse) GetSandbox() *Sandbox {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+// Sandbox tells how a server confines commands.
+type Sandbox struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether commands are confined at all: what nobody understands is contained.
+	Holds bool `protobuf:"varint,1,opt,name=holds,proto3" json:"holds,omitempty"`
+	// Whether commands have namespaces of their session: their own /tmp, /proc and
+	// loopback, and nothing of what a rule denies to read.
+	Namespaces bool `protobuf:"varint,2,opt,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// The version of Landlock; 0 is none.
+	Landlock uint32 `protobuf:"varint,3,opt,name=landlock,proto3" json:"landlock,omitempty"`
+	// The most that commands reach.
+	MaxNetwork Network `protobuf:"varint,4,opt,name=max_network,json=maxNetwork,proto3,enum=toolserver.v1.Network" json:"max_network,omitempty"`
+	// Trees beside the workspace that every command may read.
+	Readable []string `protobuf:"bytes,5,rep,name=readable,proto3" json:"readable,omitempty"`
+	// Checks of the self-test that do not hold; empty before it has run.
+	FailedChecks  []string `protobuf:"bytes,6,rep,name=failed_checks,json=failedChecks,proto3" json:"failed_checks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sandbox) Reset() {
+	*x = Sandbox{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sandbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sandbox) ProtoMessage() {}
+
+func (x *Sandbox) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
+func (*Sandbox) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Sandbox) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
+func (x *Sandbox) GetNamespaces() bool {
+	if x != nil {
+		return x.Namespaces
+	}
+	return false
+}
+
+func (x *Sandbox) GetLandlock() uint32 {
+	if x != nil {
+		return x.Landlock
+	}
+	return 0
+}
+
+func (x *Sandbox) GetMaxNetwork() Network {
+	if x != nil {
+		return x.MaxNetwork
+	}
+	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *Sandbox) GetReadable() []string {
+	if x != nil {
+		return x.Readable
+	}
+	return nil
+}
+
+func (x *Sandbox) GetFailedChecks() []string {
+	if x != nil {
+		return x.FailedChecks
+	}
+	return nil
+}
+
 // Limits are the bounds a server works under.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1569,7 +1670,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1682,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1695,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Limits) GetMaxInputBytes() uint64 {
@@ -1664,7 +1765,7 @@ var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x18toolserver/v1/tool.proto\"\xd3\x01\n" +
+	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xd3\x01\n" +
 	"\x10ListToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12+\n" +
@@ -1768,7 +1869,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xb1\x03\n" +
+	"\x14GetServerInfoRequest\"\xe3\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -1779,10 +1880,21 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\fcapabilities\x18\x05 \x03(\tR\fcapabilities\x12N\n" +
 	"\bfeatures\x18\x06 \x03(\v22.toolserver.v1.GetServerInfoResponse.FeaturesEntryR\bfeatures\x12&\n" +
 	"\x0eauthentication\x18\a \x01(\tR\x0eauthentication\x12\x1c\n" +
-	"\tprincipal\x18\b \x01(\tR\tprincipal\x1a;\n" +
+	"\tprincipal\x18\b \x01(\tR\tprincipal\x120\n" +
+	"\asandbox\x18\t \x01(\v2\x16.toolserver.v1.SandboxR\asandbox\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xb7\x03\n" +
+	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xd5\x01\n" +
+	"\aSandbox\x12\x14\n" +
+	"\x05holds\x18\x01 \x01(\bR\x05holds\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x02 \x01(\bR\n" +
+	"namespaces\x12\x1a\n" +
+	"\blandlock\x18\x03 \x01(\rR\blandlock\x127\n" +
+	"\vmax_network\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
+	"maxNetwork\x12\x1a\n" +
+	"\breadable\x18\x05 \x03(\tR\breadable\x12#\n" +
+	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xb7\x03\n" +
 	"\x06Limits\x12&\n" +
 	"\x0fmax_input_bytes\x18\x01 \x01(\x04R\rmaxInputBytes\x12&\n" +
 	"\x0fmax_input_depth\x18\x02 \x01(\rR\rmaxInputDepth\x12(\n" +
@@ -1824,7 +1936,7 @@ func file_toolserver_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(ToolView)(0),                  // 0: toolserver.v1.ToolView
 	(*ListToolsRequest)(nil),       // 1: toolserver.v1.ListToolsRequest
@@ -1848,64 +1960,68 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*ArtifactInfo)(nil),           // 19: toolserver.v1.ArtifactInfo
 	(*GetServerInfoRequest)(nil),   // 20: toolserver.v1.GetServerInfoRequest
 	(*GetServerInfoResponse)(nil),  // 21: toolserver.v1.GetServerInfoResponse
-	(*Limits)(nil),                 // 22: toolserver.v1.Limits
-	nil,                            // 23: toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	(ToolKind)(0),                  // 24: toolserver.v1.ToolKind
-	(*Tool)(nil),                   // 25: toolserver.v1.Tool
-	(*structpb.Struct)(nil),        // 26: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 27: google.protobuf.Duration
-	(OnDisconnect)(0),              // 28: toolserver.v1.OnDisconnect
-	(*Event)(nil),                  // 29: toolserver.v1.Event
-	(*Execution)(nil),              // 30: toolserver.v1.Execution
-	(ExecutionState)(0),            // 31: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
+	(*Sandbox)(nil),                // 22: toolserver.v1.Sandbox
+	(*Limits)(nil),                 // 23: toolserver.v1.Limits
+	nil,                            // 24: toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	(ToolKind)(0),                  // 25: toolserver.v1.ToolKind
+	(*Tool)(nil),                   // 26: toolserver.v1.Tool
+	(*structpb.Struct)(nil),        // 27: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
+	(OnDisconnect)(0),              // 29: toolserver.v1.OnDisconnect
+	(*Event)(nil),                  // 30: toolserver.v1.Event
+	(*Execution)(nil),              // 31: toolserver.v1.Execution
+	(ExecutionState)(0),            // 32: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
+	(Network)(0),                   // 34: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
-	24, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
-	25, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	26, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	27, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	28, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	29, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	30, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	29, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	30, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	31, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	30, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	25, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
+	26, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
+	27, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	28, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	29, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	30, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	31, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	30, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	31, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	32, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	31, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
 	14, // 12: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
 	15, // 13: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
 	19, // 14: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	32, // 15: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	32, // 16: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	22, // 17: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	23, // 18: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	27, // 19: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	27, // 20: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	27, // 21: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 22: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	3,  // 23: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	5,  // 24: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	7,  // 25: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	9,  // 26: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	11, // 27: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	13, // 28: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	17, // 29: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	20, // 30: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 31: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	4,  // 32: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	6,  // 33: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	8,  // 34: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	10, // 35: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	12, // 36: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	16, // 37: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	18, // 38: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	21, // 39: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	33, // 15: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	33, // 16: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	23, // 17: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	24, // 18: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	22, // 19: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	34, // 20: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	28, // 21: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	28, // 22: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	28, // 23: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 24: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	3,  // 25: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	5,  // 26: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	7,  // 27: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	9,  // 28: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	11, // 29: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	13, // 30: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	17, // 31: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	20, // 32: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 33: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	4,  // 34: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	6,  // 35: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	8,  // 36: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	10, // 37: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	12, // 38: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	16, // 39: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	18, // 40: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	21, // 41: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
@@ -1915,6 +2031,7 @@ func file_toolserver_v1_tool_service_proto_init() {
 	}
 	file_toolserver_v1_event_proto_init()
 	file_toolserver_v1_execution_proto_init()
+	file_toolserver_v1_session_proto_init()
 	file_toolserver_v1_tool_proto_init()
 	file_toolserver_v1_tool_service_proto_msgTypes[2].OneofWrappers = []any{}
 	file_toolserver_v1_tool_service_proto_msgTypes[12].OneofWrappers = []any{
@@ -1929,7 +2046,7 @@ func file_toolserver_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_service_proto_rawDesc), len(file_toolserver_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
