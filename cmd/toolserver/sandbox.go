@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 )
 
@@ -47,7 +49,7 @@ func (m sandboxMode) String() string { return sandboxModes[m] }
 // A networkLevel is how far commands reach.
 type networkLevel sandbox.Network
 
-var networkLevels = []string{sandbox.NetworkNone: "none", sandbox.NetworkProxy: "proxy", sandbox.NetworkOpen: "open"}
+var networkLevels = []string{sandbox.NetworkNone: "none", sandbox.NetworkLoopback: "proxy", sandbox.NetworkOpen: "open"}
 
 // UnmarshalText reads the name of a level.
 func (l *networkLevel) UnmarshalText(text []byte) error {
@@ -63,7 +65,7 @@ func (l networkLevel) String() string { return networkLevels[l] }
 
 // proxyPort returns the port that commands may connect to; 0 for none.
 func (c *sandboxConfig) proxyPort() (uint16, error) {
-	if sandbox.Network(c.Network) != sandbox.NetworkProxy {
+	if sandbox.Network(c.Network) != sandbox.NetworkLoopback {
 		return 0, nil
 	}
 	_, port, err := net.SplitHostPort(c.Proxy)
@@ -130,15 +132,13 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 
 // rooms returns where commands run.
 func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
-	port, _ := c.proxyPort() // validated
 	l := &c.Limits
 	return command.New(command.Config{
 		Sandbox: s,
 		Masker:  masker,
-		Profile: sandbox.Profile{
-			Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write,
-			Network: sandbox.Network(c.Network), ProxyPort: port,
-		},
+		View:    sandbox.View{Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write},
+		Network: tools.NetworkLoopback,
+		Grace:   2 * time.Second,
 		Path: c.Path,
 		Env:  c.environ(),
 		Limits: sandbox.Limits{

@@ -38,8 +38,8 @@ type Command struct {
 	// Terminal gives the command a terminal of this size, for input and output.
 	Terminal *Size
 
-	// ReadOnly takes from the command the right to write to the workspace.
-	ReadOnly bool
+	// Rights are what the command may touch.
+	Rights tools.Rights
 
 	// Deletes says that the command does nothing but delete, so that it may run
 	// where there are too many files.
@@ -54,10 +54,14 @@ type Command struct {
 	// Quiet is how long the command may write nothing; 0 means for ever.
 	Quiet time.Duration
 
-	unmasked bool // whoever takes the output masks it
-	lasting  bool // it is not part of a call
-	joined   bool // what it writes to standard error comes as standard output
+	jail     *jailed // where it runs; nil: one is made for its rights
+	unmasked bool    // whoever takes the output masks it
+	lasting  bool    // it is not part of a call
+	joined   bool    // what it writes to standard error comes as standard output
 }
+
+// readOnly reports whether the command can write nothing that stays.
+func (c *Command) readOnly() bool { return c.Rights.Confinement == tools.Reading }
 
 // Size is the size of a terminal.
 type Size struct{ Rows, Columns uint16 }
@@ -84,6 +88,7 @@ var (
 type Running struct {
 	command Command
 	room    *Room
+	jail    *jailed
 	process *sandbox.Process
 	begun   time.Time
 	outputs []outlet
@@ -138,7 +143,7 @@ func (r *Room) begin(c Command, take Taker) (*Running, error) {
 
 // note has the sentry look before a command that may write.
 func (r *Room) note(c Command) watch {
-	if c.ReadOnly {
+	if c.readOnly() {
 		return watch{}
 	}
 	return r.patrol.before(r, !c.lasting)
@@ -146,13 +151,13 @@ func (r *Room) note(c Command) watch {
 
 // unnote is for what was noted and not started.
 func (r *Room) unnote(c Command) {
-	if !c.ReadOnly && !c.lasting {
+	if !c.readOnly() && !c.lasting {
 		r.patrol.never()
 	}
 }
 
 func newRunning(r *Room, c Command) *Running {
-	return &Running{command: c, room: r, done: make(chan struct{}), terminal: c.Terminal != nil}
+	return &Running{command: c, room: r, jail: c.jail, done: make(chan struct{}), terminal: c.Terminal != nil}
 }
 
 // run takes note that the process that was started is the command's. Somebody has
@@ -163,7 +168,7 @@ func (x *Running) run(take Taker, leave func()) {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
 	}
 	x.room.rooms.disk.begins(x)
-	if x.command.lasting && !x.command.ReadOnly {
+	if x.command.lasting && !x.command.readOnly() {
 		x.room.patrol.watch(x)
 	}
 }
@@ -185,6 +190,9 @@ func (x *Running) start() (err error) {
 			for _, file := range ours {
 				file.Close()
 			}
+			if x.jail != nil {
+				x.jail.release()
+			}
 		}
 	}()
 	r, c := x.room, x.command
@@ -202,8 +210,8 @@ func (x *Running) start() (err error) {
 	theirs = append(theirs, dir)
 
 	start := sandbox.Command{
-		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(c.Env, c.Terminal != nil),
-		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
+		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Dir: dir, Grace: r.rooms.config.Grace,
+		Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
 		master, slave, err := sandbox.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
@@ -237,11 +245,13 @@ func (x *Running) start() (err error) {
 			start.Stdin, x.input = read, write
 		}
 	}
-	jail := r.jail
-	if c.ReadOnly {
-		jail = r.readOnly
+	if x.jail == nil {
+		if x.jail, err = r.jailFor(c.Rights); err != nil {
+			return err
+		}
 	}
-	x.process, err = jail.Start(start)
+	start.Env = r.environ(c.Env, x.jail.temp, c.Terminal != nil)
+	x.process, err = x.jail.Start(start)
 	return err
 }
 
@@ -255,6 +265,7 @@ func (x *Running) attend() {
 		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
+	x.jail.release()
 	x.room.rooms.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the
 	// kernel could not kill holds the other end open.
@@ -273,7 +284,7 @@ func (x *Running) attend() {
 	}
 	x.failed = err
 	x.outcome = Outcome{Exit: x.exit(end), Usage: usageOf(end), Ran: time.Since(x.begun)}
-	if x.command.ReadOnly {
+	if x.command.readOnly() {
 		return
 	}
 	x.lookAfter()
@@ -406,13 +417,13 @@ func (x *Running) Wait() (Outcome, error) {
 	return x.outcome, x.failed
 }
 
-// Stop ends the command and everything it started, for a reason. The first
-// reason counts. It returns at once.
+// Stop ends the command and everything it started, for a reason: it is asked to
+// end, and killed if it does not. The first reason counts. It returns at once.
 func (x *Running) Stop(cause error) {
 	if x.cause.CompareAndSwap(nil, &cause) {
 		x.room.rest()
 	}
-	x.process.Kill()
+	x.process.Terminate()
 }
 
 // Signal sends a signal to the processes the command has in the foreground.
@@ -451,7 +462,7 @@ func (x *Running) Resize(size Size) error {
 
 // exit tells how the command ended, in the words of tools.
 func (x *Running) exit(end sandbox.End) tools.Exit {
-	exit := tools.Exit{Reason: tools.Exited, Code: end.Code}
+	exit := tools.Exit{Reason: tools.Exited, Code: end.Code, Message: leftover(end.Leftover)}
 	switch end.Reason {
 	case sandbox.Exited:
 		// Who stops a command that has just ended by itself was too late.

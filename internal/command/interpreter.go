@@ -151,6 +151,15 @@ func (s *slot) acquire(ctx context.Context) error {
 
 func (s *slot) release() { <-s.held }
 
+// slotKey names the interpreter of a language for calls with these rights: what
+// runs with other rights is another one.
+func slotKey(l Language, rights tools.Rights) string {
+	if rights.Confinement == tools.SessionWide {
+		return l.Name
+	}
+	return l.Name + " " + rights.Confinement.String()
+}
+
 // slotOf returns the slot of a language.
 func (r *Room) slotOf(language string) *slot {
 	r.mu.Lock()
@@ -196,7 +205,7 @@ func (s *slot) stop(cause error) {
 // the output of the code and the value of its last expression. When ctx is done
 // the code is interrupted; an interpreter that does not come back is ended.
 func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code string, restart bool, out tools.Sink) (tools.Result, error) {
-	s := r.slotOf(l.Name)
+	s := r.slotOf(slotKey(l, env.Rights))
 	if err := s.acquire(ctx); err != nil {
 		return tools.Result{}, err
 	}
@@ -205,7 +214,7 @@ func (r *Room) Evaluate(ctx context.Context, env tools.Env, l Language, code str
 		s.stop(context.Canceled)
 		s.lost = ""
 	}
-	started, err := r.ensure(ctx, s, l)
+	started, err := r.ensure(ctx, s, l, env.Rights)
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -245,7 +254,7 @@ type evaluationDetails struct {
 }
 
 // ensure has an interpreter in the slot, and reports whether it was started.
-func (r *Room) ensure(ctx context.Context, s *slot, l Language) (started bool, err error) {
+func (r *Room) ensure(ctx context.Context, s *slot, l Language, rights tools.Rights) (started bool, err error) {
 	if s.it != nil && s.it.ended() {
 		s.lost = s.it.end()
 		s.stop(nil)
@@ -255,7 +264,7 @@ func (r *Room) ensure(ctx context.Context, s *slot, l Language) (started bool, e
 	}
 	it := new(interpreter)
 	it.x, err = r.Start(Command{
-		Path: l.Program, Args: l.args, Dir: ".", Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true, joined: l.lines,
+		Path: l.Program, Args: l.args, Dir: ".", Rights: rights, Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true, joined: l.lines,
 	}, it.take)
 	if err != nil {
 		return false, err

@@ -6,11 +6,14 @@ package command
 import (
 	"runtime"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // A session that ran a script will likely run another, so a shell is made ready
 // for it while no call runs anything: sandboxed, started, and waiting for its text. It is
-// used once, like any other. There is one for each of the two jails of a room.
+// used once, like any other. There is one that can only read, and one that can write
+// what is the session's own.
 
 const (
 	// readScript is what such a shell does. What follows finds an empty input, as
@@ -40,16 +43,20 @@ type readyShell struct {
 // readyFits reports whether a shell that was made ready can run a script.
 func readyFits(s Script) bool {
 	c := s.Command
-	return !s.KeepDir && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input
+	rights := &c.Rights
+	plain := rights.Confinement == tools.Reading && len(rights.Read) == 0 ||
+		rights.Confinement == tools.SessionWide && rights.Network == tools.NetworkLoopback && len(rights.Read)+len(rights.Write)+len(rights.Hosts) == 0
+	return !s.KeepDir && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input &&
+		plain && rights.Deny == nil
 }
 
 // beginReady has the shell that is ready run a script. It reports false where
 // there is none.
 func (r *Room) beginReady(s Script, take Taker) (*Running, bool) {
 	r.mu.Lock()
-	r.readOnlyNext = s.ReadOnly
-	shell := r.ready[s.ReadOnly]
-	delete(r.ready, s.ReadOnly)
+	r.readyNext = s.Rights.Confinement
+	shell := r.ready[r.readyNext]
+	delete(r.ready, r.readyNext)
 	r.mu.Unlock()
 	if shell == nil {
 		return nil, false
@@ -109,26 +116,34 @@ func (r *Room) refill() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	readOnly := r.readOnlyNext
-	if r.closed || r.group.Spent() || r.ready[readOnly] != nil || !r.rooms.countReady(+1) {
+	next := r.readyNext
+	if r.closed || r.group.Spent() || r.ready[next] != nil || !r.rooms.countReady(+1) {
 		return
 	}
 	shell := &readyShell{x: newRunning(r, Command{
-		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, ReadOnly: readOnly,
+		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, Rights: readyRights(next),
 	})}
 	if err := shell.x.start(); err != nil {
 		r.rooms.countReady(-1)
 		return
 	}
-	shell.expiry = time.AfterFunc(readyFor, func() { r.dropReady(readOnly) })
-	r.ready[readOnly] = shell
+	shell.expiry = time.AfterFunc(readyFor, func() { r.dropReady(next) })
+	r.ready[next] = shell
+}
+
+// readyRights returns the rights of a shell that is made ready.
+func readyRights(c tools.Confinement) tools.Rights {
+	if c == tools.Reading {
+		return tools.Rights{}
+	}
+	return tools.Rights{Confinement: c, Network: tools.NetworkLoopback}
 }
 
 // dropReady ends a shell that is ready, if there is one.
-func (r *Room) dropReady(readOnly bool) {
+func (r *Room) dropReady(which tools.Confinement) {
 	r.mu.Lock()
-	shell := r.ready[readOnly]
-	delete(r.ready, readOnly)
+	shell := r.ready[which]
+	delete(r.ready, which)
 	r.mu.Unlock()
 	if shell != nil {
 		shell.expiry.Stop()
@@ -141,6 +156,7 @@ func (r *Room) dropReady(readOnly bool) {
 func (s *readyShell) drop() {
 	s.x.process.Kill()
 	s.x.process.Wait()
+	s.x.jail.release()
 	s.x.input.Close()
 	for _, o := range s.x.outputs {
 		o.file.Close()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +28,15 @@ type Config struct {
 	Sandbox *sandbox.Sandbox
 	Masker  func() *output.Masker // asked for when the first command runs
 
-	// Profile is what all commands may reach, besides the workspace and the
+	// View is what all commands may read, and write, besides the workspace and the
 	// private directory of their session.
-	Profile sandbox.Profile
+	View sandbox.View
+
+	// Network is the most that commands reach.
+	Network tools.Network
+
+	// Grace is how long what is to end has to do so by itself.
+	Grace time.Duration
 
 	// Path is where programs are looked for. Env is what commands have in their
 	// environment beside what they always have, which it may replace.
@@ -75,7 +82,8 @@ type Rooms struct {
 	config Config
 	group  *sandbox.Group // of all commands
 
-	disk disk
+	disk  disk
+	offer func() *tools.Offer
 
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
@@ -94,7 +102,9 @@ func New(config Config) *Rooms {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
 	config.Kept = config.Kept.WithDefaults()
-	return &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), patrols: make(map[string]*patrol)}
+	r := &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), patrols: make(map[string]*patrol)}
+	r.offer = sync.OnceValue(r.makeOffer)
+	return r
 }
 
 // A Room is where the commands of one session run.
@@ -107,8 +117,6 @@ type Room struct {
 	patrol    *patrol
 	undone    atomic.Int64 // files that were kept
 	made      made
-	jail      *sandbox.Jail
-	readOnly  *sandbox.Jail // one that can only read the workspace
 	private   string
 	home      string
 	prepared  func() error
@@ -123,12 +131,18 @@ type Room struct {
 
 	protection atomic.Pointer[tools.Protection] // as the last call was told
 
+	view    sandbox.View // what all its commands see
+	spacing sync.Mutex
+	spaces  [2]*sandbox.Space // with the network of their own, and with that of the machine
+	jailing sync.Mutex
+	jails   []*keptJail // the oldest first
+
 	mu     sync.Mutex
 	dir    string // the working directory that calls keep
 	closed bool
 
-	ready        map[bool]*readyShell // by whether they can only read
-	readOnlyNext bool                 // which of them to make ready
+	ready     map[tools.Confinement]*readyShell
+	readyNext tools.Confinement // which of them to make ready
 
 	backgrounds []*Background // the oldest first
 	started     int           // how many of them there were
@@ -153,7 +167,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	defer r.mu.Unlock()
 	room := r.rooms[env.Session]
 	if room == nil {
-		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, patrol: r.patrolOf(env.Workspace.Dir()), dir: ".", ready: make(map[bool]*readyShell)}
+		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, patrol: r.patrolOf(env.Workspace.Dir()), dir: ".", ready: make(map[tools.Confinement]*readyShell)}
 		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
@@ -186,18 +200,17 @@ func (r *Room) prepare(session tools.Session) error {
 	if r.sentry.ws, err = (workspace.Config{}).Open(r.workspace.Dir()); err != nil {
 		return err
 	}
-	profile := r.rooms.config.Profile
-	profile.Write = append(slices.Clone(profile.Write), r.Home(), r.temp())
-	looking := profile
-	looking.Read = append(slices.Clone(profile.Read), r.workspace.Dir())
-	if r.readOnly, err = r.rooms.config.Sandbox.Jail(looking); err != nil {
-		return err
+	r.view = sandbox.View{
+		Read:  r.rooms.config.View.Read,
+		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp()),
+		Temp:  r.temp(),
 	}
-	profile.Write = append(profile.Write, r.workspace.Dir())
-	if r.jail, err = r.rooms.config.Sandbox.Jail(profile); err != nil {
-		return err
+	for i := range r.spaces {
+		if err := os.Mkdir(r.viewsDir(i), 0o700); err != nil {
+			return err
+		}
 	}
-	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, r.rooms.config.Profile.Write)
+	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, r.rooms.config.View.Write)
 	return nil
 }
 
@@ -208,25 +221,41 @@ func (r *Room) close(session tools.Session) {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	r.dropReady(false)
-	r.dropReady(true)
+	r.dropReady(tools.Reading)
+	r.dropReady(tools.SessionWide)
 	r.stopBackgrounds()
 	r.stopInterpreters()
 	r.rooms.leavePatrol(r.workspace.Dir())
 	if r.sentry.ws != nil {
 		r.sentry.ws.Close()
 	}
-	for _, jail := range []*sandbox.Jail{r.jail, r.readOnly} {
-		if jail != nil {
-			jail.Close()
-		}
-	}
+	r.closeJails()
 }
 
 // Home returns the home directory of the room's commands.
 func (r *Room) Home() string { return r.home }
 
 func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
+
+// viewsDir returns where the views of a space are.
+func (r *Room) viewsDir(space int) string {
+	return filepath.Join(r.private, "views"+strconv.Itoa(space))
+}
+
+// Offer returns what commands can be given here, and kept from.
+func (r *Rooms) Offer() *tools.Offer { return r.offer() }
+
+func (r *Rooms) makeOffer() *tools.Offer {
+	c := r.config.Sandbox.Capabilities()
+	offer := &tools.Offer{
+		Holds: !c.Off && c.Landlock > 0, Covers: c.Namespaces, Network: r.config.Network,
+		Readable: slices.Clone(r.config.View.Read),
+	}
+	if c.Namespaces {
+		offer.Temporary = []string{"/tmp", "/var/tmp"}
+	}
+	return offer
+}
 
 // ReplacesHome reports whether commands have another home than that of their
 // session.
@@ -319,7 +348,7 @@ func (r *Rooms) Find(name string) (path string, ok bool) {
 
 // environ returns the environment of a command. Nothing comes from the
 // environment of the server.
-func (r *Room) environ(more []string, terminal bool) []string {
+func (r *Room) environ(more []string, temp string, terminal bool) []string {
 	term := "dumb"
 	if terminal {
 		term = "xterm-256color"
@@ -327,7 +356,7 @@ func (r *Room) environ(more []string, terminal bool) []string {
 	env := []string{
 		"PATH=" + strings.Join(r.rooms.config.Path, ":"),
 		"HOME=" + r.Home(),
-		"TMPDIR=" + r.temp(),
+		"TMPDIR=" + r.seen(temp),
 		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
 		"TERM=" + term,
 		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
@@ -345,6 +374,14 @@ func (r *Room) environ(more []string, terminal bool) []string {
 		}
 	}
 	return env
+}
+
+// seen returns a path below the temporary directory as commands know it.
+func (r *Room) seen(temp string) string {
+	if r.rooms.config.Sandbox.Namespaces() {
+		return "/tmp" + strings.TrimPrefix(temp, r.temp())
+	}
+	return temp
 }
 
 // narrower returns limits of which each is the smaller of two that are set.

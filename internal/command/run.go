@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -98,6 +99,9 @@ func (t *transcript) result(o Outcome) tools.Result {
 	}
 	if t.artifact != nil {
 		result.Content = append(result.Content, t.artifact.Close())
+	}
+	if o.Exit.Reason == tools.Exited && o.Exit.Message != "" {
+		result.Content = append(result.Content, tools.Text("("+o.Exit.Message+")"))
 	}
 	d := details{
 		Signal: o.Exit.Signal, DurationMS: o.Ran.Milliseconds(),
@@ -205,6 +209,15 @@ func (x *Running) hear(ctx context.Context, in tools.Input) (int, error) {
 		return 0, x.Resize(Size{Rows: uint16(in.Rows), Columns: uint16(in.Columns)})
 	}
 	return 0, errors.ErrUnsupported
+}
+
+// leftover says what was still running when a command ended.
+func leftover(lines string) string {
+	if lines == "" {
+		return ""
+	}
+	return fmt.Sprintf("Still running when the command ended, and ended with it: %s. To keep something running, call again with run_in_background.",
+		output.Clean([]byte(strings.ReplaceAll(lines, "\n", "; "))))
 }
 
 // Messages of limits: which one, and how to stay under it.

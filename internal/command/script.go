@@ -48,12 +48,16 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	var told *os.File
 	if s.KeepDir {
 		var err error
-		if told, err = os.CreateTemp(r.temp(), "dir-*"); err != nil {
+		if s.jail, err = r.jailFor(s.Rights); err != nil {
+			return tools.Result{}, err
+		}
+		if told, err = os.CreateTemp(s.jail.temp, "dir-*"); err != nil {
+			s.jail.release()
 			return tools.Result{}, noSpace(err)
 		}
 		defer os.Remove(told.Name())
 		defer told.Close()
-		s.Env = append(slices.Clip(s.Env), "TOOLSERVER_DIR="+told.Name())
+		s.Env = append(slices.Clip(s.Env), "TOOLSERVER_DIR="+r.seen(told.Name()))
 		s.Text = tellDir + s.Text
 	}
 	c, cleanup, err := r.prepareScript(s)
@@ -92,7 +96,7 @@ func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
 	if err != nil {
 		return c, nil, err
 	}
-	c.Args = []string{"-c", fromFile, path}
+	c.Args = []string{"-c", fromFile, r.seen(path)}
 	return c, func() { os.Remove(path) }, nil
 }
 

@@ -297,11 +297,16 @@ func TestCancelTogether(t *testing.T) {
 
 // serve is a server that runs commands until it is killed.
 func serve(dir string) {
-	s, err := sandbox.Open(sandbox.Config{Helper: helperPath})
+	s, err := sandbox.Open(sandbox.Config{Helper: helperPath, NoNamespaces: true})
 	if err != nil {
 		panic(err)
 	}
-	jail, err := s.Jail(sandbox.Profile{Write: []string{dir}, Read: sandbox.SystemPaths()})
+	views, err := os.MkdirTemp("", "views")
+	if err != nil {
+		panic(err)
+	}
+	space := s.Space(sandbox.SpaceConfig{Dir: views})
+	jail, err := space.Jail(sandbox.Profile{View: sandbox.View{Read: sandbox.SystemPaths(), Write: []string{dir}}, Write: []string{dir}})
 	if err != nil {
 		panic(err)
 	}

@@ -6,6 +6,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -64,13 +65,14 @@ func handledFS(version int) uint64 {
 	return rights
 }
 
-// newRuleset returns the Landlock ruleset of a profile.
-func newRuleset(p Profile, version int) (*os.File, error) {
+// newRuleset returns the Landlock ruleset of a profile. Of a view that was made
+// everything can be read.
+func newRuleset(p *Profile, v *view, version int) (*os.File, error) {
 	attr := [3]uint64{handledFS(version), 0, 0}
 	size := uintptr(8)
 	if version >= landlockNetwork {
 		size = 16
-		if p.Network != NetworkOpen {
+		if p.Network == NetworkNone {
 			attr[1] = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 		}
 	}
@@ -84,38 +86,53 @@ func newRuleset(p Profile, version int) (*os.File, error) {
 	unix.CloseOnExec(int(fd))
 	ruleset := os.NewFile(fd, "landlock ruleset")
 	r := rules{ruleset: int(fd), handled: attr[0]}
-	for _, path := range p.Write {
-		if err := r.allow(path, writeRights); err != nil {
-			ruleset.Close()
-			return nil, err
-		}
-	}
-	for _, path := range p.Read {
-		if err := r.allow(path, readRights); err != nil && !os.IsNotExist(err) {
-			ruleset.Close()
-			return nil, err
-		}
-	}
-	for _, path := range devices {
-		if err := r.allow(path, deviceRights); err != nil && !os.IsNotExist(err) {
-			ruleset.Close()
-			return nil, err
-		}
-	}
-	if p.Network == NetworkProxy && attr[1] != 0 {
-		if err := r.allowPort(p.ProxyPort); err != nil {
-			ruleset.Close()
-			return nil, err
-		}
+	if err := r.allowAll(p, v); err != nil {
+		ruleset.Close()
+		return nil, err
 	}
 	return ruleset, nil
 }
 
-// realPaths returns where directories are, with no link in it.
+// allowAll allows what a profile does.
+func (r rules) allowAll(p *Profile, v *view) error {
+	for _, path := range p.Write {
+		if err := r.allow(path, writeRights); err != nil {
+			return err
+		}
+	}
+	read := slices.Concat(p.View.Read, p.View.Write, facts[:])
+	if v != nil {
+		if err := r.allowIn(v.root, ".", readRights); err != nil {
+			return err
+		}
+		if p.View.Temp == "" || slices.Contains(p.Write, p.View.Temp) {
+			if err := r.allowIn(v.root, "dev/shm", writeRights); err != nil {
+				return err
+			}
+		}
+		if err := r.allowIn(v.root, "dev/pts", deviceRights|readRights); err != nil {
+			return err
+		}
+		read = nil
+	}
+	for _, path := range read {
+		if err := r.allow(path, readRights); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	for _, path := range devices {
+		if err := r.allow(path, deviceRights); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// realPaths returns where files and directories are, with no link in it.
 func realPaths(dirs []string) ([]string, error) {
 	paths := make([]string, len(dirs))
 	for i, dir := range dirs {
-		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 		}
@@ -140,6 +157,20 @@ func (r rules) allow(path string, rights uint64) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
+	return r.allowFile(fd, path, rights)
+}
+
+// allowIn is allow for a path in a directory.
+func (r rules) allowIn(dir *os.File, path string, rights uint64) error {
+	fd, err := unix.Openat(int(dir.Fd()), path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	return r.allowFile(fd, path, rights)
+}
+
+func (r rules) allowFile(fd int, path string, rights uint64) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
@@ -149,11 +180,6 @@ func (r rules) allow(path string, rights uint64) error {
 	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.handled, Parent_fd: int32(fd)}
 	return r.add(unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr), path)
-}
-
-func (r rules) allowPort(port uint16) error {
-	attr := [2]uint64{unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, uint64(port)}
-	return r.add(2, unsafe.Pointer(&attr), fmt.Sprintf("port %d", port))
 }
 
 func (r rules) add(kind uintptr, attr unsafe.Pointer, what string) error {

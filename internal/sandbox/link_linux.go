@@ -4,6 +4,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -20,14 +21,17 @@ import (
 )
 
 // A link is the way to one helper, which is started when it is needed and when
-// it has died, and to its guards. All its commands have the same filter.
+// it has died, and to its guards. All its commands have the same filter and the
+// same namespaces.
 //
 // What to run goes to whichever guard has nothing to do. The link knows how many
 // there are, and has the helper make one when there is none. They outlive the
 // helper, and so do requests: a helper that comes after it makes guards for them.
 type link struct {
-	sandbox *Sandbox
-	network Network // of its commands
+	sandbox    *Sandbox
+	dir        string // for views
+	open       bool   // its commands may use the network of the machine
+	namespaced func() bool
 
 	mu       sync.Mutex // held while something is sent
 	orders   int        // to the helper; -1 while there is none
@@ -37,7 +41,9 @@ type link struct {
 
 	idle    atomic.Int32 // guards that have nothing to do
 	started atomic.Int64 // commands, ever
+	running atomic.Int64 // commands
 	tending atomic.Bool
+	retire  *time.Timer // ends a helper that has nothing to do
 }
 
 // answerTime is how long a helper may take to read an order, and a guard to
@@ -47,8 +53,99 @@ const answerTime = 10 * time.Second
 // maxTries is how many more helpers are tried after one that died.
 const maxTries = 5
 
-func newLink(s *Sandbox, network Network) *link {
-	return &link{sandbox: s, network: network, orders: -1, requests: [2]int{-1, -1}}
+func newLink(s *Sandbox, config SpaceConfig) *link {
+	return &link{
+		sandbox: s, dir: config.Dir, open: config.Open, namespaced: s.Namespaces,
+		orders: -1, requests: [2]int{-1, -1},
+	}
+}
+
+// ready returns the helper, which is started if there is none.
+func (l *link) ready() (*os.Process, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, os.ErrClosed
+	}
+	if l.orders < 0 {
+		if err := l.startOrTryAgain(); err != nil {
+			return nil, err
+		}
+	}
+	l.rested()
+	return l.process, nil
+}
+
+// current reports whether a helper is the one there is.
+func (l *link) current(process *os.Process) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.orders >= 0 && l.process == process
+}
+
+// arrange has a helper make or remove a view.
+func (l *link) arrange(process *os.Process, kind helper.RequestKind, view string) error {
+	order := helper.Request{Kind: kind, View: view}
+	message, err := order.Encode()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.orders < 0 || l.process != process {
+		return syscall.EPIPE
+	}
+	if err = sendAll(l.orders, message, nil); err == nil {
+		var answer [helper.AnswerSize]byte
+		if err = readFull(l.orders, answer[:]); err == nil {
+			if text, _, _ := bytes.Cut(answer[:], []byte{0}); len(text) > 0 {
+				return errors.New(string(text))
+			}
+			return nil
+		}
+	}
+	l.hangUp()
+	return err
+}
+
+func readFull(fd int, p []byte) error {
+	for len(p) > 0 {
+		n, err := unix.Read(fd, p)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n == 0:
+			return syscall.EPIPE
+		default:
+			p = p[n:]
+		}
+	}
+	return nil
+}
+
+// rested sees to it that the helper ends when it has nothing to do for a while. The
+// link is locked.
+func (l *link) rested() {
+	if l.retire == nil {
+		l.retire = time.AfterFunc(idleHelper, l.retireIdle)
+		return
+	}
+	l.retire.Reset(idleHelper)
+}
+
+func (l *link) retireIdle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed || l.orders < 0:
+	case l.running.Load() > 0:
+		l.rested()
+	default:
+		l.dismiss()
+		unix.Close(l.orders) // it ends by itself
+		l.orders = -1
+	}
 }
 
 // run gives a request to a guard.
@@ -76,6 +173,8 @@ func (l *link) run(request []byte, files []int) error {
 		return fmt.Errorf("passing files to toolserver-exec: %w", err)
 	}
 	l.started.Add(1)
+	l.running.Add(1)
+	l.rested()
 	l.tend()
 	return nil
 }
@@ -103,10 +202,8 @@ func (l *link) post() error {
 	message, err := order.Encode()
 	for try := 0; err == nil; try++ {
 		if l.orders < 0 {
-			if err := l.start(); err != nil && try < maxTries && l.gone(err) {
-				continue
-			} else if err != nil {
-				return fmt.Errorf("%w: starting toolserver-exec: %w", ErrUnavailable, err)
+			if err := l.startOrTryAgain(); err != nil {
+				return err
 			}
 		}
 		failed := sendAll(l.orders, message, nil)
@@ -119,6 +216,20 @@ func (l *link) post() error {
 		}
 	}
 	return err
+}
+
+// startOrTryAgain starts a helper, and another if it dies at once. The link is
+// locked.
+func (l *link) startOrTryAgain() error {
+	for try := 0; ; try++ {
+		err := l.start()
+		if err == nil {
+			return nil
+		}
+		if try == maxTries || !l.gone(err) {
+			return fmt.Errorf("%w: starting toolserver-exec: %w", ErrUnavailable, err)
+		}
+	}
 }
 
 // rest says that a guard has nothing to do any more.
@@ -234,6 +345,9 @@ func (l *link) close() {
 		return
 	}
 	l.closed = true
+	if l.retire != nil {
+		l.retire.Stop()
+	}
 	for _, socket := range [...]int{l.orders, l.requests[0], l.requests[1]} {
 		if socket >= 0 {
 			unix.Close(socket) // they end by themselves, when they have swept
@@ -293,9 +407,9 @@ func (l *link) start() error {
 	}
 	taken := os.NewFile(uintptr(requests), "requests")
 	defer taken.Close()
-	process, err := os.StartProcess(path, []string{"toolserver-exec"}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken},
-		Sys: &syscall.SysProcAttr{Setsid: true},
+	args, sys := l.own()
+	process, err := os.StartProcess(path, args, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken}, Sys: sys,
 	})
 	theirs.Close() // so that its end is seen
 	if err != nil {
@@ -315,7 +429,7 @@ func (l *link) start() error {
 		}
 		return err
 	}
-	restrict := helper.Request{Kind: helper.Restrict, Filter: newFilter(l.network, l.sandbox.landlock)}
+	restrict := helper.Request{Kind: helper.Restrict, Filter: l.filter()}
 	message, err := restrict.Encode()
 	if err == nil {
 		err = sendAll(l.orders, message, nil)
@@ -326,16 +440,48 @@ func (l *link) start() error {
 	return err
 }
 
+// own returns how a helper is called, and what is its own from the start.
+func (l *link) own() (args []string, sys *syscall.SysProcAttr) {
+	args, sys = []string{"toolserver-exec"}, &syscall.SysProcAttr{Setsid: true}
+	if !l.namespaced() {
+		return args, sys
+	}
+	sys.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
+	if !l.open {
+		sys.Cloneflags |= unix.CLONE_NEWNET
+	}
+	if user, group := os.Geteuid(), os.Getegid(); user != 0 {
+		sys.Cloneflags |= unix.CLONE_NEWUSER
+		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: user, HostID: user, Size: 1}}
+		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: group, HostID: group, Size: 1}}
+		// To mount, to raise loopback, to change roots; to read the memory of
+		// commands, and to look past their modes.
+		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SYS_PTRACE, unix.CAP_SETPCAP}
+	}
+	return append(args, helper.Namespaced, l.dir), sys
+}
+
+// filter returns the filter that all commands have.
+func (l *link) filter() []helper.Instr {
+	network := NetworkNone
+	if l.open || l.namespaced() {
+		network = NetworkOpen
+	}
+	return newFilter(network, l.sandbox.landlock)
+}
+
 // awaitReady returns when a helper waits for orders.
 func awaitReady(orders int) error {
+	var b [helper.AnswerSize]byte
 	for {
-		var b [1]byte
 		switch n, err := unix.Read(orders, b[:]); {
 		case err == unix.EINTR:
 		case err != nil:
 			return err
 		case n == 0:
 			return syscall.EPIPE
+		case b[0] == helper.Unsettled:
+			return errors.New(string(b[1:n]))
 		case b[0] != helper.Ready:
 			return syscall.EPROTO
 		default:

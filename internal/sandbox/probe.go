@@ -18,6 +18,9 @@ type Capabilities struct {
 	Landlock int  // its version; 0 is none
 	Scope    bool // the kernel confines signals; otherwise guards look for whom to kill
 	User     int  // that commands run as
+
+	Namespaces bool   // spaces have their own
+	Why        string // they have none, where they do not
 }
 
 // checks are what [Sandbox.Probe] tries, in this order.
@@ -66,12 +69,5 @@ var checks = [...]struct {
 	{"path_socket", "commands do not connect to sockets in the file system", true},
 	{"abstract_socket", "commands do not connect to abstract sockets", true},
 	{"datagram_socket", "commands do not send datagrams to sockets in the file system", true},
-	{"proxy_reached", "commands with a proxy reach it", false},
-	{"proxy_other_port", "commands with a proxy reach no other port", false},
-	{"proxy_fast_open", "commands with a proxy do not connect by sending", false},
-	{"proxy_bind", "commands with a proxy do not bind TCP ports", false},
-	{"proxy_listen", "commands with a proxy do not listen", false},
-	{"proxy_udp", "commands with a proxy do not send UDP", false},
-	{"proxy_mptcp", "commands with a proxy do not connect by MPTCP", false},
 	{"leftover", "what a command leaves running is killed", true},
 }

@@ -6,15 +6,14 @@ package sandbox
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +22,11 @@ import (
 
 // Capabilities returns what the machine has.
 func (s *Sandbox) Capabilities() Capabilities {
-	return Capabilities{Off: s.config.Off, Landlock: s.landlock, Scope: s.landlock >= landlockScopes, User: os.Geteuid()}
+	c := Capabilities{Off: s.config.Off, Landlock: s.landlock, Scope: s.landlock >= landlockScopes, User: os.Geteuid(), Namespaces: true}
+	if err := s.namespaces(); err != nil {
+		c.Namespaces, c.Why = false, err.Error()
+	}
+	return c
 }
 
 // Probe tries what commands must not be able to do, and tells what holds. It
@@ -52,8 +55,8 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	workspace, outside := filepath.Join(dir, "workspace"), filepath.Join(dir, "outside")
-	for _, d := range []string{workspace, outside} {
+	workspace, outside, views := filepath.Join(dir, "workspace"), filepath.Join(dir, "outside"), filepath.Join(dir, "views")
+	for _, d := range []string{workspace, outside, views} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err
 		}
@@ -69,23 +72,15 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 		return err
 	}
 	defer program.Close()
-	proxy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer proxy.Close()
-	port := proxy.Addr().(*net.TCPAddr).Port
-
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
+	space := s.Space(SpaceConfig{Dir: views})
+	defer space.Close()
 	try := func(network Network, parse func(out []byte, end End), args ...string) {
 		wg.Go(func() {
-			profile := Profile{Write: []string{workspace}, Read: SystemPaths(), Network: network, ProxyPort: uint16(port)}
-			if s.config.Helper != "" {
-				profile.Read = append(profile.Read, s.config.Helper)
-			}
-			out, end, err := s.try(ctx, profile, program, args)
+			profile := Profile{View: View{Read: SystemPaths(), Write: []string{workspace}}, Write: []string{workspace}, Network: network}
+			out, end, err := space.try(ctx, profile, program, args)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -102,8 +97,11 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 			}
 		}
 	}
-	try(NetworkNone, lines, helper.ProbeWalls, workspace, outside, strconv.Itoa(os.Getpid()))
-	try(NetworkProxy, lines, helper.ProbeProxy, strconv.Itoa(port))
+	namespaced := ""
+	if s.Namespaces() {
+		namespaced = helper.Namespaced
+	}
+	try(NetworkNone, lines, helper.ProbeWalls, workspace, outside, strconv.Itoa(os.Getpid()), namespaced)
 	for _, kind := range []string{helper.ProbeX32, helper.ProbeI386} {
 		try(NetworkNone, func(out []byte, end End) {
 			if end.Reason == Violation {
@@ -116,25 +114,29 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	try(NetworkNone, func(out []byte, _ End) {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
 		if err == nil {
-			err = unix.Kill(pid, 0)
+			err = space.find(pid)
 		}
-		answers[helper.ProbeLeftover] = Check{Holds: err == syscall.ESRCH, Detail: fmt.Sprint(err)}
+		answers[helper.ProbeLeftover] = Check{Holds: errors.Is(err, os.ErrNotExist), Detail: fmt.Sprint(err)}
 	}, helper.ProbeLeftover)
 	wg.Wait()
 	return failed
 }
 
-// program opens the helper's program.
+// program opens the helper's program, as a file that is in no directory.
 func (s *Sandbox) program() (*os.File, error) {
-	if s.config.Helper != "" {
-		return os.Open(s.config.Helper)
+	if s.config.Helper == "" {
+		return s.image()
 	}
-	return s.image()
+	image, err := os.ReadFile(s.config.Helper)
+	if err != nil {
+		return nil, err
+	}
+	return memoryFile("toolserver-exec", unix.MFD_EXEC, image)
 }
 
 // try runs one probe and returns what it wrote.
-func (s *Sandbox) try(ctx context.Context, profile Profile, program *os.File, args []string) ([]byte, End, error) {
-	jail, err := s.Jail(profile)
+func (sp *Space) try(ctx context.Context, profile Profile, program *os.File, args []string) ([]byte, End, error) {
+	jail, err := sp.Jail(profile)
 	if err != nil {
 		return nil, End{}, err
 	}

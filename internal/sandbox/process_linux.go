@@ -6,6 +6,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -25,9 +26,12 @@ type Process struct {
 	control *os.File
 	limits  Limits
 	group   *Group
+	grace   time.Duration
 	cause   atomic.Pointer[cause] // what it was killed for; nil if it was not
 	guard   atomic.Uint32         // its process id; 0 until it has told
 	before  time.Duration         // CPU time of commands that the guard had before; set with guard
+
+	leftover string // see End
 }
 
 // cause is why a command is killed.
@@ -39,13 +43,26 @@ type cause struct {
 // Start starts a command. Whether the program could be executed is told by
 // Wait.
 func (j *Jail) Start(c Command) (*Process, error) {
-	s := j.sandbox
+	s := j.space.sandbox
+	view, ruleset, err := j.enter()
+	if err != nil {
+		return nil, err
+	}
 	request := helper.Request{
 		Kind: helper.Run, ID: s.last.Add(1), Path: c.Path, Args: c.Args, Env: c.Env,
-		Roots: j.roots, Limits: c.Limits.encode(), Flags: j.flags(),
+		Roots: j.roots, Limits: c.Limits.encode(), Flags: j.flags(ruleset), Filter: j.filter(),
 	}
 	if c.Terminal {
 		request.Flags |= helper.Terminal
+	}
+	if c.Grace > 0 {
+		request.Flags |= helper.Mannered
+	}
+	if view != nil {
+		if request.Place, err = view.place(c.Dir); err != nil {
+			return nil, err
+		}
+		defer runtime.KeepAlive(view)
 	}
 	message, err := request.Encode()
 	if err != nil {
@@ -57,17 +74,24 @@ func (j *Jail) Start(c Command) (*Process, error) {
 		return nil, fmt.Errorf("making a socket: %w", err)
 	}
 	defer unix.Close(pair[1])
-	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group}
-	files, err := j.files(pair[1], &c)
+	// Who says something is told by the kernel: a guard knows itself by another id
+	// in its namespace.
+	if err := unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("making a socket: %w", err)
+	}
+	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group, grace: c.Grace}
+	files, err := j.files(pair[1], &c, ruleset)
 	if err == nil {
 		err = s.add(p)
 	}
 	if err == nil {
-		if err = j.link.run(message, files); err != nil {
+		if err = j.space.link.run(message, files); err != nil {
 			s.remove(p)
 		}
 	}
 	runtime.KeepAlive(c)
+	runtime.KeepAlive(ruleset)
 	if err != nil {
 		p.control.Close()
 		return nil, err
@@ -77,12 +101,12 @@ func (j *Jail) Start(c Command) (*Process, error) {
 }
 
 // files returns the files that go with a request.
-func (j *Jail) files(control int, c *Command) ([]int, error) {
+func (j *Jail) files(control int, c *Command, ruleset *os.File) ([]int, error) {
 	if c.Dir == nil {
 		return nil, errors.New("a command needs a working directory")
 	}
 	files := []int{control}
-	for _, file := range [...]*os.File{c.Stdin, c.Stdout, c.Stderr, c.Dir, j.ruleset} {
+	for _, file := range [...]*os.File{c.Stdin, c.Stdout, c.Stderr, c.Dir, ruleset} {
 		switch {
 		case file != nil:
 			fd := int(file.Fd())
@@ -91,7 +115,7 @@ func (j *Jail) files(control int, c *Command) ([]int, error) {
 			}
 			files = append(files, fd)
 		case len(files) <= 3:
-			files = append(files, int(j.sandbox.null.Fd()))
+			files = append(files, int(j.space.sandbox.null.Fd()))
 		}
 	}
 	return files, nil
@@ -178,8 +202,23 @@ func (p *Process) spoken() bool {
 // tells when they are gone.
 func (p *Process) Kill() { p.kill(Killed, nil) }
 
+// Terminate asks the command and everything it started to end, and kills after
+// the grace of the command what has not. It returns at once.
+func (p *Process) Terminate() {
+	if p.grace == 0 || !p.cause.CompareAndSwap(nil, &cause{reason: Killed}) || p.say(helper.Terminate) != nil {
+		p.Kill()
+		return
+	}
+	time.AfterFunc(p.grace, p.hangUp)
+}
+
 func (p *Process) kill(reason Reason, of *Group) {
 	p.cause.CompareAndSwap(nil, &cause{reason, of})
+	p.hangUp()
+}
+
+// hangUp has the guard kill everything.
+func (p *Process) hangUp() {
 	conn, err := p.control.SyscallConn()
 	if err != nil {
 		return // it has ended
@@ -193,41 +232,83 @@ func (p *Process) kill(reason Reason, of *Group) {
 // called, once. The error is a [*StartError] if the program could not be
 // executed.
 func (p *Process) Wait() (end End, err error) {
-	s := p.jail.sandbox
+	s := p.jail.space.sandbox
 	defer p.control.Close()
 	defer s.remove(p)
-	defer func() { s.monitor.remove(p, end.User+end.System) }()
+	defer func() {
+		s.monitor.remove(p, end.User+end.System)
+		p.jail.space.link.running.Add(-1)
+	}()
 	var failed error
-	var buf [128]byte
 	for {
-		n, err := p.control.Read(buf[:])
+		report, guard, err := p.hear()
 		if errors.Is(err, syscall.ECONNRESET) {
 			// The guard ended before it read all we said. This comes first, once,
 			// and then what it has said.
-			n, err = p.control.Read(buf[:])
+			report, guard, err = p.hear()
 		}
-		if n == 0 || err != nil {
-			return p.lost(errors.Is(err, os.ErrDeadlineExceeded)), failed
-		}
-		report, err := helper.DecodeReport(buf[:n])
 		if err != nil {
-			return p.lost(true), err
+			return p.lost(!errors.Is(err, io.EOF)), failed
 		}
 		switch report.Kind {
 		case helper.Running:
 			if p.guard.Load() == 0 {
 				p.before = time.Duration(report.User+report.System) * time.Microsecond
-				p.guard.Store(report.Guard)
+				p.guard.Store(guard)
 			}
 		case helper.Failed:
 			failed = &StartError{Doing: report.Step.String(), Errno: syscall.Errno(report.Errno), inExec: report.Step == helper.StepExec}
+		case helper.Leaving:
+			if p.cause.Load() == nil {
+				p.leftover = commandLines(int(guard))
+			}
+			p.say(helper.Terminate)
+			time.AfterFunc(p.grace, p.hangUp)
 		case helper.Ended:
 			if report.Again != 0 {
-				p.jail.link.rest()
+				p.jail.space.link.rest()
 			}
 			return p.end(report), failed
 		}
 	}
+}
+
+// hear returns what the guard says next, and the id that the guard has here.
+func (p *Process) hear() (report helper.Report, guard uint32, err error) {
+	conn, err := p.control.SyscallConn()
+	if err != nil {
+		return report, 0, err
+	}
+	var buf [128]byte
+	var rights [64]byte
+	var n, size int
+	waited := conn.Read(func(fd uintptr) bool {
+		for {
+			n, size, _, _, err = unix.Recvmsg(int(fd), buf[:], rights[:], unix.MSG_CMSG_CLOEXEC)
+			if err != unix.EINTR {
+				return err != unix.EAGAIN
+			}
+		}
+	})
+	switch {
+	case waited != nil:
+		return report, 0, waited
+	case err != nil:
+		return report, 0, err
+	case n == 0:
+		return report, 0, io.EOF
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:size])
+	if err != nil {
+		return report, 0, err
+	}
+	for _, m := range messages {
+		if who, err := unix.ParseUnixCredentials(&m); err == nil {
+			guard = uint32(who.Pid)
+		}
+	}
+	report, err = helper.DecodeReport(buf[:n])
+	return report, guard, err
 }
 
 // lost is the end of a command whose guard does not answer, or is gone. What
@@ -235,7 +316,7 @@ func (p *Process) Wait() (end End, err error) {
 func (p *Process) lost(left bool) End {
 	abandon := helper.Request{Kind: helper.Abandon, ID: p.id}
 	if message, err := abandon.Encode(); err == nil {
-		p.jail.link.tell(message)
+		p.jail.space.link.tell(message)
 	}
 	if cause := p.cause.Load(); cause != nil {
 		return End{Reason: cause.reason, Group: cause.group, Left: left}
@@ -248,10 +329,12 @@ func (p *Process) end(r helper.Report) End {
 	end := End{
 		Reason: Exited,
 		User:   time.Duration(r.User) * time.Microsecond, System: time.Duration(r.System) * time.Microsecond,
-		MaxRSS: r.MaxRSS, Left: r.Left != 0,
+		MaxRSS: r.MaxRSS, Left: r.Left != 0, Leftover: p.leftover,
 	}
 	cause := p.cause.Load()
 	switch {
+	case cause != nil && r.Stopped != 0:
+		end.Reason, end.Group = cause.reason, cause.group // whatever it made of that
 	case status.Exited():
 		end.Code = status.ExitStatus()
 	case cause != nil:

@@ -5,6 +5,11 @@
 // which bounds what it and everything it starts can reach; when it ends, nothing
 // of it is left. No privileges are needed: Landlock and seccomp restrict, and
 // package helper tells how everything is found and killed.
+//
+// The commands of a session share a [Space]. Where the machine lets the server
+// make namespaces, a space has its own: commands see a [View] of the files there
+// are, their own processes, and a network that is loopback alone. Where it does
+// not, Landlock and seccomp hold without them.
 package sandbox
 
 import (
@@ -29,6 +34,9 @@ type Config struct {
 	// Off runs commands without restrictions. They are still killed whole.
 	Off bool
 
+	// NoNamespaces makes none, as where the machine does not let the server.
+	NoNamespaces bool
+
 	// MaxProcesses is how many processes all commands may have together, where
 	// control groups can be made; 0 means half of what the machine can have.
 	MaxProcesses int
@@ -43,22 +51,44 @@ type Network int
 const (
 	// NetworkNone lets commands open no socket.
 	NetworkNone Network = iota
-	// NetworkProxy lets commands connect by TCP to the port of a proxy.
-	NetworkProxy
-	// NetworkOpen lets commands use IPv4 and IPv6.
+	// NetworkLoopback lets commands reach what those of their space serve.
+	NetworkLoopback
+	// NetworkOpen lets commands reach what the machine does. Only a space that is
+	// open has it.
 	NetworkOpen
 
 	networks = iota
 )
 
+// A View is the files there are for the commands of a jail. All of them can be
+// read. Paths are absolute and lead through no link but those of Read, which may.
+type View struct {
+	// Read are files and trees that nobody writes, Write trees that some jails
+	// may. Of Read, what is not there is left out.
+	Read, Write []string
+
+	// Temp is the directory that commands find at /tmp, beside where it is. It
+	// needs a namespace, and so do the others below.
+	Temp string
+
+	// Cover are files and directories that are hidden, Fixed those that stay as
+	// they are.
+	Cover, Fixed []string
+}
+
 // A Profile is what the commands of a jail may reach.
 type Profile struct {
-	// Write are directories for reading and writing, Read those and files for
-	// reading and executing. Of Read, what is not there is left out.
-	Write, Read []string
+	View View
 
-	Network   Network
-	ProxyPort uint16 // for NetworkProxy
+	// Write is what can be written: files and trees at or below those of the
+	// view's Write.
+	Write []string
+
+	// Unconfined lets commands read and write whatever the server's user may.
+	// There is no view then.
+	Unconfined bool
+
+	Network Network
 }
 
 // Limits bound one command and everything it starts. 0 means no limit.
@@ -83,6 +113,10 @@ type Command struct {
 
 	Limits Limits
 	Group  *Group // what it has limits together with; nil: none
+
+	// Grace is how long what the command leaves running when it ends has to end
+	// by itself, once it was asked to, before it is killed; 0: it is killed at once.
+	Grace time.Duration
 }
 
 // An End tells how a command ended. It is complete: nothing runs any more.
@@ -95,6 +129,10 @@ type End struct {
 	User, System time.Duration // of all processes
 	MaxRSS       uint64        // bytes, of the largest process
 	Left         bool          // something could not be killed: the kernel holds it
+
+	// Leftover is what was still running when the command ended, and was ended
+	// then: command lines, one a line, and some of them if there were many.
+	Leftover string
 }
 
 // Reason is why a command ended.
@@ -161,7 +199,17 @@ var systemPaths = [...]string{
 	"/etc/ld.so.conf.d", "/etc/localtime", "/etc/locale.conf", "/etc/magic", "/etc/mime.types",
 	"/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/perl", "/etc/pki", "/etc/protocols",
 	"/etc/python3", "/etc/python3.11", "/etc/resolv.conf", "/etc/services", "/etc/shells", "/etc/ssl",
-	"/etc/terminfo", "/etc/timezone", "/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage",
+	"/etc/terminfo", "/etc/timezone", "/etc/ethers", "/etc/networks", "/etc/rpc", "/etc/login.defs", "/etc/skel", "/etc/profile", "/etc/profile.d",
+	"/etc/environment", "/etc/mailcap", "/etc/vim", "/etc/gitconfig", "/etc/npmrc", "/etc/maven", "/etc/gdb", "/etc/ghostscript",
+	"/etc/ImageMagick-6", "/etc/lsb-release", "/etc/issue", "/etc/machine-info", "/etc/nanorc", "/etc/papersize", "/etc/xdg",
+	"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage", "/sys/fs/cgroup",
+}
+
+// facts are files of /proc that tell of the machine and of no process.
+var facts = [...]string{
+	"/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version", "/proc/filesystems",
+	"/proc/cgroups", "/proc/devices", "/proc/diskstats", "/proc/partitions", "/proc/swaps", "/proc/vmstat",
+	"/proc/sys/kernel", "/proc/sys/vm", "/proc/sys/fs", "/proc/sys/net/core/somaxconn",
 }
 
 // devices are for reading and writing.

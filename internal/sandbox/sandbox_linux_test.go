@@ -55,17 +55,20 @@ type place struct {
 func newPlace(t testing.TB, config sandbox.Config, change func(*sandbox.Profile)) *place {
 	t.Helper()
 	config.Helper = cmp.Or(config.Helper, helperPath)
+	config.NoNamespaces = true // these tests know processes by the ids they have outside
 	s, err := sandbox.Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
 	dir := t.TempDir()
-	profile := sandbox.Profile{Write: []string{dir}, Read: sandbox.SystemPaths()}
+	profile := sandbox.Profile{View: sandbox.View{Read: sandbox.SystemPaths(), Write: []string{dir}}, Write: []string{dir}}
 	if change != nil {
 		change(&profile)
 	}
-	jail, err := s.Jail(profile)
+	space := s.Space(sandbox.SpaceConfig{Dir: t.TempDir(), Open: profile.Network == sandbox.NetworkOpen})
+	t.Cleanup(space.Close)
+	jail, err := space.Jail(profile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +167,8 @@ func TestRun(t *testing.T) {
 // TestWalls tries with a shell what a command must not be able to do. TestProbe
 // tries the rest.
 func TestWalls(t *testing.T) {
-	for _, network := range []sandbox.Network{sandbox.NetworkNone, sandbox.NetworkProxy, sandbox.NetworkOpen} {
-		p := newPlace(t, sandbox.Config{}, func(profile *sandbox.Profile) { profile.Network, profile.ProxyPort = network, 1 })
+	for _, network := range []sandbox.Network{sandbox.NetworkNone, sandbox.NetworkLoopback, sandbox.NetworkOpen} {
+		p := newPlace(t, sandbox.Config{}, func(profile *sandbox.Profile) { profile.Network = network })
 		outside := filepath.Join(t.TempDir(), "other workspace")
 		if err := os.Mkdir(outside, 0o755); err != nil {
 			t.Fatal(err)

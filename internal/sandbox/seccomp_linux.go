@@ -194,33 +194,13 @@ func (f *filter) sockets(network Network) {
 	f.inspect(unix.SYS_SOCKET, func(f *filter) {
 		f.loadArgument(0)
 		switch network {
-		case NetworkNone:
+		case NetworkNone, NetworkLoopback:
 			f.add(opReturn, retPerm, 0, 0)
-		case NetworkProxy:
-			f.refuseUnless(retFamily, unix.AF_INET, unix.AF_INET6)
-			f.loadArgument(1)
-			f.add(opAnd, socketType, 0, 0)
-			f.refuseUnless(retPerm, unix.SOCK_STREAM)
-			// Landlock knows TCP and not its relatives.
-			f.loadArgument(2)
-			f.refuseUnless(retPerm, 0, unix.IPPROTO_TCP)
 		case NetworkOpen:
-			f.refuseUnless(retFamily, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+			f.refuseUnless(retFamily, unix.AF_INET, unix.AF_INET6, unix.AF_UNIX, unix.AF_NETLINK)
 			f.add(opEqual, unix.AF_NETLINK, 0, 3)
 			f.loadArgument(2)
 			f.refuseUnless(retPerm, unix.NETLINK_ROUTE)
 		}
 	})
-	if network != NetworkProxy {
-		return
-	}
-	// Landlock sees connect and bind. These do the same without them.
-	f.refuse(unix.SYS_LISTEN, retPerm)
-	for _, c := range [...]struct{ number, flags uint32 }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {
-		f.inspect(c.number, func(f *filter) {
-			f.loadArgument(c.flags)
-			f.add(opAnySet, unix.MSG_FASTOPEN, 0, 1)
-			f.add(opReturn, retPerm, 0, 0)
-		})
-	}
 }

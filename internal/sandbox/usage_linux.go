@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -163,3 +164,27 @@ func (t table) number(name string) uint64 {
 }
 
 func (t table) kilobytes(name string) uint64 { return t.number(name) << 10 }
+
+// maxCommandLines is how many of the processes that a command leaves are told.
+const maxCommandLines = 5
+
+// commandLines returns the command lines of what is below a guard.
+func commandLines(guard int) string {
+	var lines []string
+	for todo := []int{guard}; len(todo) > 0 && len(lines) < maxCommandLines; {
+		pid := todo[0]
+		todo = todo[1:]
+		for field := range bytes.FieldsSeq(childrenOf(pid)) {
+			child, err := strconv.Atoi(string(field))
+			if err != nil {
+				continue
+			}
+			todo = append(todo, child)
+			line, _ := os.ReadFile("/proc/" + strconv.Itoa(child) + "/cmdline")
+			if line = bytes.TrimRight(line, "\x00"); len(line) > 0 && len(lines) < maxCommandLines {
+				lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -39,7 +39,16 @@ func become(s *slot) (Step, syscall.Errno) {
 			return StepTerminal, errno
 		}
 	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_FCHDIR, uintptr(s.files[fileDir]), 0, 0); errno != 0 {
+	if s.view != 0 {
+		if _, _, errno := syscall.RawSyscall(unix.SYS_CHROOT, s.view, 0, 0); errno != 0 {
+			return StepView, errno
+		}
+		// By its path: the directory that came with the request is that of the server,
+		// and outside of the view.
+		if _, _, errno := syscall.RawSyscall(unix.SYS_CHDIR, s.dir, 0, 0); errno != 0 {
+			return StepDir, errno
+		}
+	} else if _, _, errno := syscall.RawSyscall(unix.SYS_FCHDIR, uintptr(s.files[fileDir]), 0, 0); errno != 0 {
 		return StepDir, errno
 	}
 	for i := uintptr(0); i < s.nlimits && i < maxLimits; i++ {
@@ -62,6 +71,11 @@ func become(s *slot) (Step, syscall.Errno) {
 			return StepPrivileges, errno
 		}
 	}
+	if s.program[0] != 0 {
+		if _, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&s.program))); errno != 0 {
+			return StepSeccomp, errno
+		}
+	}
 	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, guardRequests, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	s.signals = 0
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.signals)), 0, 8, 0, 0)
@@ -69,8 +83,9 @@ func become(s *slot) (Step, syscall.Errno) {
 	return StepExec, errno
 }
 
-// dropCapabilities leaves of the capabilities only the one to go past file
-// modes, which Landlock bounds.
+// dropCapabilities leaves of the capabilities of root only the one to go past
+// file modes, which Landlock bounds; others have theirs from a namespace, and keep
+// none.
 //
 //go:norace
 //go:nosplit
@@ -80,7 +95,11 @@ func dropCapabilities(s *slot) syscall.Errno {
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CAPGET, header, data, 0); errno != 0 {
 		return errno
 	}
-	s.capData[0].Permitted &= 1 << unix.CAP_DAC_OVERRIDE
+	if user, _, _ := syscall.RawSyscall(unix.SYS_GETEUID, 0, 0, 0); user == 0 {
+		s.capData[0].Permitted &= 1 << unix.CAP_DAC_OVERRIDE
+	} else {
+		s.capData[0].Permitted = 0
+	}
 	s.capData[0].Effective = s.capData[0].Permitted
 	s.capData[0].Inheritable = 0
 	s.capData[1] = unix.CapUserData{}

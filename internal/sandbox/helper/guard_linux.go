@@ -36,6 +36,9 @@ type slot struct {
 	env       uintptr
 	roots     uintptr
 	nroots    uintptr
+	view      uintptr    // the root of its view; 0 without
+	dir       uintptr    // the working directory in it
+	program   [2]uintptr // a struct sock_fprog: the filter of this command
 	nlimits   uintptr
 	limits    [maxLimits]rlimit
 	files     [maxFiles]int32
@@ -54,6 +57,7 @@ type slot struct {
 	before    [2]uint64 // microseconds that commands before this one used
 	used      [2]uint64 // and this one, what of it has ended
 	ended     bool      // the command itself has
+	told      bool      // the server was told what is left
 	death     [128]byte // a struct signalfd_siginfo
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
@@ -86,7 +90,7 @@ type rawRights struct {
 type rawReport struct {
 	kind, status, guard, command, step, errno, reaped, left uint32
 	user, system, maxRSS                                    uint64
-	again, _                                                uint32
+	again, stopped                                          uint32
 }
 
 var childrenPath = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
@@ -105,6 +109,7 @@ const (
 	passes   = 2500
 
 	maxLimits = 16
+	maxFilter = 64
 
 	guardFlags   = unix.CLONE_VM | unix.CLONE_CHILD_CLEARTID | uintptr(syscall.SIGCHLD)
 	commandFlags = unix.CLONE_VM | unix.CLONE_VFORK | uintptr(syscall.SIGCHLD)
@@ -245,8 +250,12 @@ func attend(s *slot, child uintptr) (gone bool) {
 		if s.polled[0].Revents != 0 {
 			// The command has ended, or somebody whose parent is gone.
 			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
-			if gone = reap(s, child); s.ended {
+			if gone = reap(s, child); gone || s.ended && s.wanted&Mannered == 0 {
 				return gone
+			}
+			if s.ended && !s.told {
+				s.told = true
+				report(s, guardControl, Leaving, 0, 0)
 			}
 		}
 		if s.polled[1].Revents == 0 {
@@ -257,6 +266,13 @@ func attend(s *slot, child uintptr) (gone bool) {
 			return false
 		}
 		for i := uintptr(0); i < n && i < uintptr(len(s.incoming)); i++ {
+			if s.incoming[i] == Terminate {
+				if !s.ended {
+					s.outgoing.stopped = 1
+				}
+				terminateAll(s, child)
+				continue
+			}
 			if s.incoming[i] == Tell {
 				pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 				s.outgoing.guard, s.outgoing.command = uint32(pid), uint32(child)
@@ -264,7 +280,9 @@ func attend(s *slot, child uintptr) (gone bool) {
 				report(s, guardControl, Running, 0, 0)
 				continue
 			}
-			syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(s.incoming[i]), 0)
+			if !s.ended { // else another may have its id
+				syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(s.incoming[i]), 0)
+			}
 		}
 	}
 }
@@ -295,6 +313,20 @@ func reap(s *slot, child uintptr) (all bool) {
 	}
 }
 
+// terminateAll asks everything below the guard to end, also what is stopped.
+//
+//go:norace
+//go:nosplit
+func terminateAll(s *slot, child uintptr) {
+	if s.flags&Scoped == 0 {
+		signalChildren(s, child, uintptr(syscall.SIGTERM))
+		signalChildren(s, child, uintptr(syscall.SIGCONT))
+		return
+	}
+	syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGTERM), 0)
+	syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGCONT), 0)
+}
+
 // killAll kills everything below the guard and reaps it. In a domain one signal
 // reaches all at the same moment, and who has got it cannot fork any more.
 // Otherwise only children can be found, and theirs are when they are gone. What
@@ -309,7 +341,7 @@ func killAll(s *slot, child uintptr) {
 			finish(s, false)
 		}
 		if s.flags&Scoped == 0 {
-			killChildren(s, child)
+			signalChildren(s, child, uintptr(syscall.SIGKILL))
 			awaitDeath(s)
 			continue
 		}
@@ -354,15 +386,15 @@ func finish(s *slot, again bool) {
 	report(s, guardControl, Ended, 0, 0)
 }
 
-// killChildren kills the children of the guard. Theirs become its own, and are
-// found by the next pass.
+// signalChildren signals the children of the guard. When they are gone, theirs
+// become its own, and are found by the next pass.
 //
 //go:norace
 //go:nosplit
-func killChildren(s *slot, child uintptr) {
+func signalChildren(s *slot, child, sig uintptr) {
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&childrenPath)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 { // the kernel has no such file: the process group is what is known
-		syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(syscall.SIGKILL), 0)
+		syscall.RawSyscall(unix.SYS_KILL, -child, sig, 0)
 		return
 	}
 	pid := uintptr(0)
@@ -375,7 +407,7 @@ func killChildren(s *slot, child uintptr) {
 			if c := s.children[i]; c >= '0' && c <= '9' {
 				pid = pid*10 + uintptr(c-'0')
 			} else if pid != 0 {
-				syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(syscall.SIGKILL), 0)
+				syscall.RawSyscall(unix.SYS_KILL, pid, sig, 0)
 				pid = 0
 			}
 		}

@@ -26,13 +26,18 @@ const (
 // Execute is what the program does with its arguments: without any it is the
 // helper, and ends when the server does.
 func Execute(args []string) error {
-	if len(args) > 0 && args[0] == "probe" {
+	switch {
+	case len(args) > 0 && args[0] == "probe":
 		return Probe(args[1:])
+	case len(args) == 2 && args[0] == Namespaced:
+		return serve(args[1])
 	}
-	return serve()
+	return serve("")
 }
 
-func serve() error {
+// serve is the helper. Its views are in a directory; "" for one that has no
+// namespaces.
+func serve(views string) error {
 	runtime.LockOSThread()         // the thread whose filter commands inherit
 	signal.Ignore(syscall.SIGCHLD) // guards report to the server, not to us
 	// What a terminal or an operator sends to the group of the server is for the
@@ -52,7 +57,13 @@ func serve() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	h := &helper{scope: int32(scopeRuleset()), pid: unix.Getpid()}
+	if views != "" {
+		if err := settle(views); err != nil {
+			unix.Write(Orders, append([]byte{Unsettled}, err.Error()...))
+			return nil
+		}
+	}
+	h := &helper{scope: int32(scopeRuleset()), pid: unix.Getpid(), views: views}
 	for resource := range h.limits {
 		if err := unix.Getrlimit(resource, &h.limits[resource]); err != nil {
 			return err
@@ -99,6 +110,7 @@ func scopeRuleset() int {
 
 type helper struct {
 	pid       int
+	views     string // the directory that views are in; "" without namespaces
 	scope     int32
 	limits    [maxLimits]unix.Rlimit // those of the helper itself
 	noFilter  syscall.Errno          // why there is no filter
@@ -167,10 +179,30 @@ func (h *helper) next() error {
 		h.noFilter = h.restrict(int(order.nfilter), rest)
 	case Abandon:
 		h.abandon(order.id)
+	case Show, Hide:
+		return h.arrange(order.kind, string(rest))
 	default:
 		return errMalformed
 	}
 	return nil
+}
+
+// arrange makes or removes a view, and answers: with nothing, or what failed.
+func (h *helper) arrange(kind RequestKind, view string) error {
+	done := make(chan error)
+	go func() { // not on this thread
+		if kind == Show {
+			done <- h.show(view)
+		} else {
+			done <- h.hide(view)
+		}
+	}()
+	answer := make([]byte, AnswerSize)
+	if err := <-done; err != nil {
+		copy(answer[:AnswerSize-1], err.Error())
+	}
+	_, err := unix.Write(Orders, answer)
+	return err
 }
 
 // post makes one more guard.

@@ -22,7 +22,8 @@ func Probe(args []string) error {
 		return errors.New("nothing to probe")
 	}
 	switch kind, args := args[0], args[1:]; {
-	case kind == ProbeWalls && len(args) == 3:
+	case kind == ProbeWalls && len(args) == 4:
+		inView = args[3] == Namespaced
 		server, err := strconv.Atoi(args[2])
 		if err != nil {
 			return err
@@ -52,7 +53,7 @@ func Probe(args []string) error {
 
 // Kinds of probes, as a command line has them.
 const (
-	ProbeWalls    = "walls" // the workspace, a directory outside, the server's process
+	ProbeWalls    = "walls" // the workspace, a directory outside, the server's process, whether it is namespaced
 	ProbeProxy    = "proxy" // the port that may be reached
 	ProbeX32      = "x32_calls"
 	ProbeI386     = "i386_calls"
@@ -61,12 +62,18 @@ const (
 	probeSleep = "sleep"
 )
 
+// inView says that what is outside is not there at all.
+var inView bool
+
 // tell writes what came of an attempt. It was refused if err is one of refusals,
 // or, where there are none, if it is one that a wall gives.
 func tell(name string, err error, refusals ...error) {
 	refused := false
 	if len(refusals) == 0 {
 		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP}
+	}
+	if inView {
+		refusals = append(refusals, unix.ENOENT, unix.ESRCH)
 	}
 	for _, refusal := range refusals {
 		refused = refused || errors.Is(err, refusal)

@@ -38,10 +38,15 @@ type Request struct {
 	Path      string   // of the program
 	Args, Env []string // Args[0] is the name it is called by
 	Roots     []string // where the command may change modes and times
+	Place     []string // the root of its view and its working directory there; none without a view
 	Limits    []Limit  // resource limits
 	Flags     Flags
 
-	Filter []Instr // for Restrict: the seccomp program
+	// Filter is a seccomp program: for Restrict that of all commands, for Run one
+	// that the command has in addition.
+	Filter []Instr
+
+	View string // for Show and Hide: see [Mounts]
 }
 
 // RequestKind tells what a request is for.
@@ -58,6 +63,9 @@ const (
 	Restrict
 	// Abandon kills the guard of a command, and all whose guard is gone.
 	Abandon
+	// Show makes a view, and Hide removes one. Both are answered.
+	Show
+	Hide
 )
 
 // Limit is a resource limit, soft and hard alike; but a process has one more
@@ -84,8 +92,12 @@ const (
 	Restricted
 	// Terminal makes standard input the controlling terminal.
 	Terminal
-	// DropCapabilities takes from a command of root what Landlock does not bound.
+	// DropCapabilities takes from a command of root what Landlock does not bound,
+	// and from others what they have in their namespace.
 	DropCapabilities
+	// Mannered has the guard report what is left when the command ends, and wait
+	// until the server has it ended.
+	Mannered
 )
 
 // Files that come with a request to run, in this order. Ruleset is there if it
@@ -111,18 +123,19 @@ const (
 const MaxPacket = 24 << 10
 
 // head is what a request begins with. To run something, there follow limits, the
-// places of strings (of the path, the arguments, the environment and the roots,
-// with 0 after each list), and the strings.
+// filter, the places of strings (of the path, the arguments, the environment, the
+// roots and the place, with 0 after each list), and the strings.
 type head struct {
-	size                                  uint32
-	kind                                  RequestKind
-	id                                    uint64
-	flags                                 Flags
-	nlimits, nfilter, nargs, nenv, nroots uint32
+	size                                          uint32
+	kind                                          RequestKind
+	id                                            uint64
+	flags                                         Flags
+	nlimits, nfilter, nargs, nenv, nroots, nplace uint32
+	_                                             uint32
 }
 
 const (
-	headSize  = 40
+	headSize  = 48
 	limitSize = 16
 	instrSize = 8
 )
@@ -141,8 +154,8 @@ var (
 // them to the kernel where they are.
 func (r *Request) Encode() ([]byte, error) {
 	le := binary.LittleEndian
-	lists := [...][]string{r.Args, r.Env, r.Roots}
-	size := headSize + limitSize*len(r.Limits) + instrSize*len(r.Filter)
+	lists := [...][]string{r.Args, r.Env, r.Roots, r.Place}
+	size := headSize + limitSize*len(r.Limits) + instrSize*len(r.Filter) + len(r.View)
 	table, text, count := size, 0, 0
 	if r.Kind == Run {
 		count, text = 1, len(r.Path)+1
@@ -161,7 +174,7 @@ func (r *Request) Encode() ([]byte, error) {
 	b = le.AppendUint32(b, uint32(size))
 	b = le.AppendUint32(b, uint32(r.Kind))
 	b = le.AppendUint64(b, r.ID)
-	for _, n := range [...]int{int(r.Flags), len(r.Limits), len(r.Filter), len(r.Args), len(r.Env), len(r.Roots)} {
+	for _, n := range [...]int{int(r.Flags), len(r.Limits), len(r.Filter), len(r.Args), len(r.Env), len(r.Roots), len(r.Place), 0} {
 		b = le.AppendUint32(b, uint32(n))
 	}
 	for _, limit := range r.Limits {
@@ -174,7 +187,7 @@ func (r *Request) Encode() ([]byte, error) {
 		b = le.AppendUint32(b, i.K)
 	}
 	if r.Kind != Run {
-		return b, nil
+		return append(b, r.View...), nil
 	}
 	place := b[table:table:size]
 	b = b[:table+8*count]
@@ -216,6 +229,7 @@ type Report struct {
 	Reaped       uint32 // processes the guard was the last parent of
 	Left         uint32 // 1 if something could not be killed in time
 	Again        uint32 // 1 if the guard takes another request
+	Stopped      uint32 // 1 if the command was asked to end before it did
 }
 
 // ReportKind tells what a report is about.
@@ -225,6 +239,7 @@ const (
 	Running ReportKind = 1 + iota
 	Failed
 	Ended
+	Leaving // the command has ended, and what it started has not
 )
 
 // Step is what a guard or a command was doing when it failed.
@@ -242,6 +257,7 @@ const (
 	StepSeccomp
 	StepExec
 	StepRequest
+	StepView
 )
 
 var stepNames = [...]string{
@@ -256,6 +272,7 @@ var stepNames = [...]string{
 	StepSeccomp:    "restricting system calls",
 	StepExec:       "executing the program",
 	StepRequest:    "reading the request",
+	StepView:       "entering the view of the session",
 }
 
 // String returns what was being done.
@@ -279,14 +296,26 @@ func DecodeReport(b []byte) (Report, error) {
 		Guard: le.Uint32(b[8:]), Command: le.Uint32(b[12:]),
 		Step: Step(le.Uint32(b[16:])), Errno: le.Uint32(b[20:]),
 		Reaped: le.Uint32(b[24:]), Left: le.Uint32(b[28:]),
-		User: le.Uint64(b[32:]), System: le.Uint64(b[40:]), MaxRSS: le.Uint64(b[48:]), Again: le.Uint32(b[56:]),
+		User: le.Uint64(b[32:]), System: le.Uint64(b[40:]), MaxRSS: le.Uint64(b[48:]), Again: le.Uint32(b[56:]), Stopped: le.Uint32(b[60:]),
 	}, nil
 }
 
-// Ready is what a helper says, once, when it waits for orders.
-const Ready = 1
+// What a helper says, once: that it waits for orders, or that it has no namespaces,
+// and then why.
+const (
+	Ready     = 1
+	Unsettled = 2
+)
+
+// AnswerSize is the size of the answer to Show and Hide: a text that ends with NUL,
+// empty if it was done.
+const AnswerSize = 256
 
 // What the server says to a guard is one byte each: a signal for the process
-// group of the command, or Tell, which asks for a report of what is running.
-// Hanging up asks it to kill everything.
-const Tell = 255
+// group of the command; Tell, which asks for a report of what is running; or
+// Terminate, which asks everything that is running to end. Hanging up has it
+// killed.
+const (
+	Tell      = 255
+	Terminate = 254
+)

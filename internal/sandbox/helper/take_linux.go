@@ -20,7 +20,7 @@ import (
 func take(s *slot) bool {
 	for {
 		s.outgoing = rawReport{}
-		s.status, s.finished, s.ended = 0, false, false
+		s.status, s.finished, s.ended, s.told = 0, false, false, false
 		s.used[0], s.used[1] = 0, 0
 		s.part[0], s.part[1] = s.room, MaxPacket
 		s.message.parts, s.message.nparts = uintptr(unsafe.Pointer(&s.part)), 1
@@ -87,14 +87,15 @@ func lay(s *slot, at, size, nfiles uintptr) bool {
 	if h.flags&Restricted != 0 {
 		want = maxFiles
 	}
-	nargs, nenv, nroots := uintptr(h.nargs), uintptr(h.nenv), uintptr(h.nroots)
+	nargs, nenv, nroots, nplace := uintptr(h.nargs), uintptr(h.nenv), uintptr(h.nroots), uintptr(h.nplace)
 	s.nlimits = uintptr(h.nlimits)
-	if h.kind != Run || uintptr(h.size) != size || nfiles != want || s.nlimits > maxLimits {
+	if h.kind != Run || uintptr(h.size) != size || nfiles != want || s.nlimits > maxLimits || nplace != 0 && nplace != 2 || h.nfilter > maxFilter {
 		return false
 	}
 	limits := at + headSize
-	table := limits + limitSize*s.nlimits
-	count := 1 + nargs + 1 + nenv + 1 + nroots + 1
+	filter := limits + limitSize*s.nlimits
+	table := filter + instrSize*uintptr(h.nfilter)
+	count := 1 + nargs + 1 + nenv + 1 + nroots + 1 + nplace + 1
 	text := table + 8*count
 	if text >= at+size || *byteAt(at + size - 1) != 0 {
 		return false
@@ -115,9 +116,10 @@ func lay(s *slot, at, size, nfiles uintptr) bool {
 	args := uintptr(1)
 	env := args + nargs + 1
 	roots := env + nenv + 1
+	place := roots + nroots + 1
 	for i := uintptr(0); i < count; i++ {
 		word := wordAt(table + 8*i)
-		end := i == env-1 || i == roots-1 || i == count-1
+		end := i == env-1 || i == roots-1 || i == place-1 || i == count-1
 		if end != (*word == 0) || !end && (*word < uint64(text-at) || *word >= uint64(size)) {
 			return false
 		}
@@ -128,6 +130,11 @@ func lay(s *slot, at, size, nfiles uintptr) bool {
 	s.id, s.wanted = h.id, h.flags
 	s.path, s.args, s.env = uintptr(*wordAt(table)), table+8*args, table+8*env
 	s.roots, s.nroots = table+8*roots, nroots
+	s.view, s.dir = 0, 0
+	if nplace == 2 {
+		s.view, s.dir = uintptr(*wordAt(table + 8*place)), uintptr(*wordAt(table + 8*(place+1)))
+	}
+	s.program[0], s.program[1] = uintptr(h.nfilter), filter
 	return true
 }
 

@@ -38,7 +38,7 @@ func newWorkshop(t *testing.T, files map[string]string) *workshop {
 	}
 	t.Cleanup(func() { s.Close() })
 	w := &workshop{t: t, env: toolstest.Env(t, files), tools: make(map[string]tools.Tool)}
-	w.rooms = command.New(command.Config{Sandbox: s, Profile: sandbox.Profile{Read: sandbox.SystemPaths()}, Shown: 30_000})
+	w.rooms = command.New(command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Shown: 30_000})
 	for _, tool := range git.Tools(w.rooms) {
 		w.tools[tool.Spec().Name] = tool
 	}

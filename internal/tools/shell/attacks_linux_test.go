@@ -253,7 +253,7 @@ func TestWork(t *testing.T) {
 	}
 	where := strings.TrimSpace(string(goRoot))
 	all := rooms(t, func(c *command.Config) {
-		c.Profile.Read = append(slices.Clone(c.Profile.Read), where)
+		c.View.Read = append(slices.Clone(c.View.Read), where)
 		c.Path = append([]string{where + "/bin"}, command.DefaultPath...)
 		c.Env = []string{"GOFLAGS=-mod=mod", "GOTOOLCHAIN=local"}
 	})

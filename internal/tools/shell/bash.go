@@ -108,11 +108,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in bashInput) []tools.Effect {
 			dir := workdir(rooms, env, in)
-			effects := env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
-			if !slices.ContainsFunc(effects, changes) {
-				env.Pin("reads", "only")
-			}
-			return effects
+			return env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
 			return runBash(ctx, rooms, env, in, out)
@@ -130,11 +126,6 @@ func placeOf(rooms *command.Rooms, env tools.Env, dir string) shell.Place {
 		place.Home = ""
 	}
 	return place
-}
-
-// changes reports whether an effect may be more than reading.
-func changes(e tools.Effect) bool {
-	return e.Unclear != "" || e.Kind != tools.ReadsPath && !(e.Kind == tools.RunsProgram && e.ReadOnly)
 }
 
 // deletes reports whether a command is one rm, or one find with -delete, and
@@ -192,10 +183,8 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	if err != nil {
 		return tools.Result{}, err
 	}
-	// What was judged as reading, and may have passed unasked for it, cannot write.
-	_, reads := env.Pinned("reads")
 	c := command.Command{
-		Dir: dir, ReadOnly: reads, Deletes: deletes(in.Command) && len(in.Env) == 0, Quiet: milliseconds(in.QuietTimeoutMS),
+		Dir: dir, Rights: env.Rights, Deletes: deletes(in.Command) && len(in.Env) == 0, Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])

@@ -248,7 +248,7 @@ func TestPowershell(t *testing.T) {
 	}
 	k := newKit(t, func(c *command.Config) {
 		c.Path = append([]string{dir}, command.DefaultPath...)
-		c.Profile.Read = append(c.Profile.Read, dir)
+		c.View.Read = append(c.View.Read, dir)
 	})
 	if err := os.Mkdir(filepath.Join(k.env.Workspace.Dir(), "sub"), 0o755); err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func TestReplDriven(t *testing.T) {
 		{"exit 4", noValue, "interpreter_ended"},
 		{"defined $x ? 1 : 0", "=> 0", ""},
 	}.test(t, "perl", "perl", func(c *command.Config) {
-		c.Profile.Read = append(c.Profile.Read, path)
+		c.View.Read = append(c.View.Read, path)
 		c.Languages = []command.Language{command.Driven("perl", []string{"perl", path})}
 	})
 }

@@ -1,0 +1,273 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// This file makes jails of rights: what a verdict gave to a call is what its
+// commands get.
+
+// A jailed is where a command runs: a jail, and its temporary directory.
+type jailed struct {
+	*sandbox.Jail
+	temp string
+
+	release func() // when the command is gone
+}
+
+// maxJails is how many jails of a room are kept for the next call with the same
+// rights.
+const maxJails = 8
+
+// keptJail is a jail that is kept, by what it is for.
+type keptJail struct {
+	key  string
+	jail *sandbox.Jail
+	uses int
+	old  bool // it goes when nobody uses it
+}
+
+// jailFor returns where a command with these rights runs. Release it after use.
+func (r *Room) jailFor(rights tools.Rights) (*jailed, error) {
+	view, err := r.viewFor(&rights)
+	if err != nil {
+		return nil, err
+	}
+	switch rights.Confinement {
+	case tools.Reading:
+		return r.readingJail(&rights, view)
+	case tools.Named:
+		return r.namedJail(&rights, view)
+	}
+	return r.keptJail(&rights, view)
+}
+
+// readingJail returns a jail with a temporary directory that goes with it.
+func (r *Room) readingJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
+	temp, err := os.MkdirTemp(r.temp(), "call-")
+	if err != nil {
+		return nil, noSpace(err)
+	}
+	jail, err := r.makeJail(rights, view, []string{temp})
+	if err != nil {
+		os.Remove(temp)
+		return nil, err
+	}
+	return &jailed{Jail: jail, temp: temp, release: func() {
+		jail.Close()
+		lease.RemoveAll(temp)
+	}}, nil
+}
+
+// namedJail returns a jail for the paths that rights name, which may lead elsewhere
+// the next time.
+func (r *Room) namedJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
+	write, files, err := r.writable(rights)
+	if err != nil {
+		return nil, err
+	}
+	jail, err := r.makeJail(rights, view, write)
+	for _, file := range files {
+		file.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &jailed{Jail: jail, temp: r.temp(), release: func() { jail.Close() }}, nil
+}
+
+// keptJail returns a jail that may have been made for an earlier call.
+func (r *Room) keptJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
+	key := fmt.Sprintf("%d %d %q %q", rights.Confinement, rights.Network, rights.Write, view)
+	r.jailing.Lock()
+	defer r.jailing.Unlock()
+	at := slices.IndexFunc(r.jails, func(k *keptJail) bool { return k.key == key })
+	if at < 0 {
+		made, err := r.namedJail(rights, view)
+		if err != nil {
+			return nil, err
+		}
+		r.jails = append(r.jails, &keptJail{key: key, jail: made.Jail})
+		if len(r.jails) > maxJails {
+			r.forget(r.jails[0])
+			r.jails = slices.Delete(r.jails, 0, 1)
+		}
+		at = len(r.jails) - 1
+	}
+	k := r.jails[at]
+	k.uses++
+	return &jailed{Jail: k.jail, temp: r.temp(), release: func() {
+		r.jailing.Lock()
+		defer r.jailing.Unlock()
+		if k.uses--; k.uses == 0 && k.old {
+			k.jail.Close()
+		}
+	}}, nil
+}
+
+// forget lets go of a jail that is not kept any more. The jails are locked.
+func (r *Room) forget(k *keptJail) {
+	if k.old = true; k.uses == 0 {
+		k.jail.Close()
+	}
+}
+
+func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string) (*sandbox.Jail, error) {
+	profile := sandbox.Profile{View: view, Write: write, Unconfined: rights.Confinement == tools.Unconfined}
+	switch rights.Network {
+	case tools.NetworkLoopback, tools.NetworkHosts:
+		profile.Network = sandbox.NetworkLoopback
+	case tools.NetworkOpen:
+		profile.Network = sandbox.NetworkOpen
+	}
+	return r.space(rights.Network == tools.NetworkOpen).Jail(profile)
+}
+
+// space returns the space of the session: that which has the network of the
+// machine, or the one that has its own.
+func (r *Room) space(open bool) *sandbox.Space {
+	i := 0
+	if open {
+		i = 1
+	}
+	r.spacing.Lock()
+	defer r.spacing.Unlock()
+	if r.spaces[i] == nil {
+		r.spaces[i] = r.rooms.config.Sandbox.Space(sandbox.SpaceConfig{Dir: r.viewsDir(i), Open: open})
+	}
+	return r.spaces[i]
+}
+
+// closeJails lets go of all jails, and kills what runs in them.
+func (r *Room) closeJails() {
+	r.jailing.Lock()
+	defer r.jailing.Unlock()
+	for _, k := range r.jails {
+		r.forget(k)
+	}
+	r.jails = nil
+	r.spacing.Lock()
+	defer r.spacing.Unlock()
+	for i, space := range r.spaces {
+		if space != nil {
+			space.Close()
+			r.spaces[i] = nil
+		}
+	}
+}
+
+// viewFor returns what commands with these rights see.
+func (r *Room) viewFor(rights *tools.Rights) (sandbox.View, error) {
+	view := r.view
+	if rights.Confinement == tools.Unconfined || !r.rooms.config.Sandbox.Namespaces() {
+		view.Read = append(slices.Clip(view.Read), outside(rights.Read)...)
+		view.Write = append(slices.Clip(view.Write), outside(rights.Write)...)
+		return view, nil
+	}
+	view.Read = append(slices.Clip(view.Read), r.notOurs(rights.Read)...)
+	view.Write = append(slices.Clip(view.Write), r.notOurs(rights.Write)...)
+	if hooks := filepath.Join(r.workspace.Dir(), ".git", "hooks"); isDir(filepath.Dir(hooks)) && isDir(hooks) {
+		view.Fixed = append(view.Fixed, hooks)
+	}
+	protection := *r.protection.Load()
+	if rights.Deny == nil && protection == nil {
+		return view, nil
+	}
+	_, all := r.workspace.Look(".", maxCovered, func(path string, kind fs.FileMode) bool {
+		switch {
+		case path == ".":
+		case rights.Deny != nil && rights.Deny.Denies(path):
+			view.Cover = append(view.Cover, filepath.Join(r.workspace.Dir(), path))
+			return false
+		case protection != nil && protection.Protects(path):
+			view.Fixed = append(view.Fixed, filepath.Join(r.workspace.Dir(), path))
+			return false
+		}
+		return true
+	})
+	if !all && rights.Deny != nil {
+		return view, tools.Failf("too_many_files", "Nothing was run: a rule of the policy denies reading some files, and the workspace has more files than can be looked at to keep them from commands.")
+	}
+	return view, nil
+}
+
+// maxCovered is how much of a workspace is looked at for what a rule denies or
+// protects.
+const maxCovered = 1 << 20
+
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
+}
+
+// outside returns the absolute ones of paths.
+func outside(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !filepath.IsAbs(path) })
+}
+
+// notOurs returns those that are outside of everything the session has anyway.
+func (r *Room) notOurs(paths []string) []string {
+	return slices.DeleteFunc(outside(paths), func(path string) bool {
+		for _, dir := range append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, r.view.Write...) {
+			if path == dir || strings.HasPrefix(path, dir+"/") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// writable returns what rights let be written. The files are what named paths lead
+// to: keep them open until the jail is made.
+func (r *Room) writable(rights *tools.Rights) (paths []string, files []*os.File, err error) {
+	switch rights.Confinement {
+	case tools.SessionWide:
+		paths = slices.Clone(r.view.Write)
+	case tools.Named:
+		paths = []string{r.Home(), r.temp()}
+	}
+	for _, path := range rights.Write {
+		var file *os.File
+		if filepath.IsAbs(path) {
+			if len(r.notOurs([]string{path})) == 0 {
+				continue
+			}
+			file, err = openNoLinks(path)
+		} else {
+			file, err = r.nearest(path)
+		}
+		if err != nil {
+			for _, file := range files {
+				file.Close()
+			}
+			return nil, nil, tools.Failf("moved", "Nothing was run: %s, which the command was to write, is not what it was when the call was judged: %v.", path, err)
+		}
+		// By its number: whatever takes its place meanwhile gets no rights.
+		files = append(files, file)
+		paths = append(paths, fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	}
+	return paths, files, nil
+}
+
+// nearest opens a path of the workspace, or the directory above it that is there.
+func (r *Room) nearest(path string) (*os.File, error) {
+	for {
+		file, err := r.workspace.OpenPath(path)
+		if err == nil || path == "." {
+			return file, err
+		}
+		path = filepath.Dir(path)
+	}
+}

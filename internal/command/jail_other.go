@@ -1,0 +1,10 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package command
+
+import "os"
+
+func openNoLinks(path string) (*os.File, error) { return os.Open(path) }

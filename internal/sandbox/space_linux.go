@@ -1,0 +1,294 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/toolserver/toolserver/internal/sandbox/helper"
+)
+
+// A Space is what the commands of a session share: a helper and, where they can
+// be had, its namespaces. Its methods are safe for concurrent use.
+type Space struct {
+	sandbox *Sandbox
+	link    *link
+	dir     string
+
+	mu    sync.Mutex
+	views []*view // the one that was used last is the last
+	made  int     // views, ever
+}
+
+// SpaceConfig is how a space is made.
+type SpaceConfig struct {
+	// Dir is an empty directory of the space's own, where views are mounted that
+	// nobody sees outside of it.
+	Dir string
+
+	// Open has the space use the network of the machine.
+	Open bool
+}
+
+// Space returns a space. Close it after use.
+func (s *Sandbox) Space(config SpaceConfig) *Space {
+	sp := &Space{sandbox: s, dir: config.Dir}
+	sp.link = newLink(s, config)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		sp.link.close()
+		return sp
+	}
+	s.spaces[sp] = struct{}{}
+	return sp
+}
+
+// Close ends the helper. What runs in the space is killed.
+func (sp *Space) Close() {
+	sp.sandbox.mu.Lock()
+	delete(sp.sandbox.spaces, sp)
+	sp.sandbox.mu.Unlock()
+	sp.link.close()
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	for _, v := range sp.views {
+		v.root.Close()
+	}
+	sp.views = nil
+}
+
+// find looks for a process by the id that it has in the space.
+func (sp *Space) find(pid int) error {
+	process, err := sp.link.ready()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stat(fmt.Sprintf("/proc/%d/root/proc/%d", process.Pid, pid))
+	return err
+}
+
+// A Jail is where commands of a space run that may reach the same things.
+type Jail struct {
+	space   *Space
+	profile Profile
+	roots   []string // where modes and times of files may be changed
+
+	mu      sync.Mutex
+	view    *view    // nil without
+	ruleset *os.File // nil where nothing is restricted
+}
+
+// Jail returns a jail. Close it after use; what runs in it goes on.
+func (sp *Space) Jail(p Profile) (*Jail, error) {
+	s := sp.sandbox
+	if p.Network < 0 || p.Network >= networks || p.Network == NetworkOpen && !sp.link.open {
+		return nil, fmt.Errorf("there is no network level %d here", p.Network)
+	}
+	j := &Jail{space: sp, profile: p}
+	if s.config.Off {
+		return j, nil
+	}
+	if p.Unconfined {
+		j.roots = []string{"/"}
+		return j, nil
+	}
+	var err error
+	if j.roots, err = realPaths(p.Write); err != nil {
+		return nil, err
+	}
+	if s.Namespaces() {
+		for _, dir := range j.roots {
+			if p.View.Temp != "" && below(dir, p.View.Temp) {
+				j.roots = append(j.roots, "/tmp"+dir[len(p.View.Temp):])
+			}
+		}
+		j.roots = append(j.roots, "/dev/shm")
+	}
+	_, _, err = j.enter()
+	return j, err
+}
+
+// below reports whether a clean path is dir or below it.
+func below(path, dir string) bool {
+	return path == dir || len(path) > len(dir) && path[:len(dir)] == dir && path[len(dir)] == '/'
+}
+
+// enter returns the view and the ruleset of the jail. Those of a helper that has
+// ended are made anew.
+func (j *Jail) enter() (*view, *os.File, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.space.sandbox
+	if s.config.Off || j.profile.Unconfined {
+		return nil, nil, nil
+	}
+	stale := false
+	if s.Namespaces() && (j.view == nil || !j.space.link.current(j.view.helper) || j.view.hidden.Load()) {
+		v, err := j.space.view(&j.profile.View)
+		if err != nil {
+			return nil, nil, err
+		}
+		stale = j.view != v
+		j.view = v
+	}
+	if s.landlock > 0 && (j.ruleset == nil || stale) {
+		ruleset, err := newRuleset(&j.profile, j.view, s.landlock)
+		if err != nil {
+			return nil, nil, err
+		}
+		j.ruleset = ruleset // the old one may be in use, and goes when it is not
+	}
+	return j.view, j.ruleset, nil
+}
+
+// Close lets go of what the jail holds.
+func (j *Jail) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ruleset == nil {
+		return nil
+	}
+	return j.ruleset.Close()
+}
+
+// flags returns what is done for a command in the jail.
+func (j *Jail) flags(ruleset *os.File) helper.Flags {
+	var flags helper.Flags
+	if ruleset != nil {
+		flags |= helper.Restricted
+	}
+	if s := j.space.sandbox; !s.config.Off && (os.Geteuid() == 0 || s.Namespaces()) {
+		flags |= helper.DropCapabilities
+	}
+	return flags
+}
+
+// view is a view that a helper has made.
+type view struct {
+	key    string
+	name   string
+	path   string      // of its root, to the helper
+	helper *os.Process // that made it
+	root   *os.File
+	hidden atomic.Bool // it is no more
+}
+
+// place returns the root of the view and the path of a directory in it.
+func (v *view) place(dir *os.File) ([]string, error) {
+	if dir == nil {
+		return nil, errors.New("a command needs a working directory")
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	return []string{v.path, path}, nil
+}
+
+// filter returns what a command of the jail has beside the filter of all: nothing,
+// or one that lets it open no socket.
+func (j *Jail) filter() []helper.Instr {
+	l := j.space.link
+	if j.profile.Network != NetworkNone || j.space.sandbox.config.Off || !(l.open || l.namespaced()) {
+		return nil
+	}
+	var f filter
+	f.add(opLoad, atNumber, 0, 0)
+	f.sockets(NetworkNone)
+	f.add(opReturn, retAllow, 0, 0)
+	return f
+}
+
+// maxViews is how many views of a space are kept.
+const maxViews = 8
+
+// view returns a view, which is made if there is none yet.
+func (sp *Space) view(want *View) (*view, error) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	key := fmt.Sprintf("%q", *want)
+	process, err := sp.link.ready()
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range sp.views {
+		if v.key == key && v.helper == process {
+			sp.views = append(slices.Delete(sp.views, i, i+1), v)
+			return v, nil
+		}
+	}
+	sp.made++
+	v := &view{key: key, name: "v" + strconv.Itoa(sp.made), helper: process}
+	v.path = filepath.Join(sp.dir, v.name)
+	steps, err := helper.Mounts(v.name, planOf(want))
+	if err != nil {
+		return nil, err
+	}
+	if err := sp.link.arrange(process, helper.Show, steps); err != nil {
+		return nil, fmt.Errorf("making the view of a session: %w", err)
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root%s", process.Pid, v.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the view of a session: %w", err)
+	}
+	v.root = os.NewFile(uintptr(fd), v.path)
+	sp.views = append(sp.views, v)
+	sp.trim(process)
+	return v, nil
+}
+
+// trim forgets views: those of a helper that is gone, and those that were not used
+// for longest. The space is locked.
+func (sp *Space) trim(process *os.Process) {
+	sp.views = slices.DeleteFunc(sp.views, func(v *view) bool {
+		if v.helper != process {
+			v.root.Close()
+		}
+		return v.helper != process
+	})
+	for len(sp.views) > maxViews {
+		v := sp.views[0]
+		sp.views = sp.views[1:]
+		v.hidden.Store(true)
+		v.root.Close()
+		sp.link.arrange(process, helper.Hide, v.name)
+	}
+}
+
+// Namespaces reports whether spaces have namespaces of their own. The first time
+// it tries.
+func (s *Sandbox) Namespaces() bool { return s.namespaces() == nil }
+
+var errNoNamespaces = errors.New("they are switched off")
+
+// tryNamespaces returns why no namespaces can be had; nil if they can.
+func (s *Sandbox) tryNamespaces() error {
+	if s.config.Off || s.config.NoNamespaces {
+		return errNoNamespaces
+	}
+	dir, err := os.MkdirTemp("", "toolserver-namespaces-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(dir)
+	l := newLink(s, SpaceConfig{Dir: dir})
+	l.namespaced = func() bool { return true }
+	defer l.close()
+	_, err = l.ready()
+	return err
+}
+
+// idleHelper is how long a helper is kept that has nothing to do.
+const idleHelper = time.Minute
