@@ -5,11 +5,9 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -18,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 )
 
@@ -44,37 +43,12 @@ func (m *sandboxMode) UnmarshalText(text []byte) error {
 
 func (m sandboxMode) String() string { return sandboxModes[m] }
 
-// A networkLevel is how far commands reach.
-type networkLevel sandbox.Network
-
-var networkLevels = []string{sandbox.NetworkNone: "none", sandbox.NetworkProxy: "proxy", sandbox.NetworkOpen: "open"}
-
-// UnmarshalText reads the name of a level.
-func (l *networkLevel) UnmarshalText(text []byte) error {
-	i := slices.Index(networkLevels, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is no level of network: want %s", text, strings.Join(networkLevels, ", "))
+// jailNetwork is what the jails of commands know of a network.
+func jailNetwork(n tools.Network) sandbox.Network {
+	if n == tools.NetworkOpen {
+		return sandbox.NetworkOpen
 	}
-	*l = networkLevel(i)
-	return nil
-}
-
-func (l networkLevel) String() string { return networkLevels[l] }
-
-// proxyPort returns the port that commands may connect to; 0 for none.
-func (c *sandboxConfig) proxyPort() (uint16, error) {
-	if sandbox.Network(c.Network) != sandbox.NetworkProxy {
-		return 0, nil
-	}
-	_, port, err := net.SplitHostPort(c.Proxy)
-	if err != nil {
-		return 0, fmt.Errorf("network is proxy, so it needs one: want host:port")
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a port", port)
-	}
-	return uint16(n), nil
+	return sandbox.NetworkNone
 }
 
 // open returns the sandbox of the server.
@@ -130,14 +104,13 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 
 // rooms returns where commands run.
 func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
-	port, _ := c.proxyPort() // validated
 	l := &c.Limits
 	return command.New(command.Config{
 		Sandbox: s,
 		Masker:  masker,
 		Profile: sandbox.Profile{
 			Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write,
-			Network: sandbox.Network(c.Network), ProxyPort: port,
+			Network: jailNetwork(c.Network),
 		},
 		Path: c.Path,
 		Env:  c.environ(),
@@ -180,11 +153,6 @@ func (c *sandboxConfig) languages() []command.Language {
 // environ returns what commands have in their environment by the operator.
 func (c *sandboxConfig) environ() []string {
 	var env []string
-	if c.Proxy != "" {
-		for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
-			env = append(env, name+"=http://"+c.Proxy)
-		}
-	}
 	for _, pair := range c.Env {
 		name, _, given := strings.Cut(pair, "=")
 		if !given {
