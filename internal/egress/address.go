@@ -110,7 +110,7 @@ func isAddr(a net.Addr, addr netip.Addr) bool {
 // once that is judged.
 func (c *Client) dial(ctx context.Context, to target) (net.Conn, error) {
 	if c.judge.Host == nil {
-		return nil, denied(errors.New("This call may reach no hosts."))
+		return nil, refusef(http.StatusForbidden, "http_request_denied", "This call may reach no hosts.")
 	}
 	if err := c.judge.Host(ctx, to.host, int(to.port)); err != nil {
 		return nil, denied(err)

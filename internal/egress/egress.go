@@ -144,6 +144,7 @@ type Client struct {
 	closed   bool
 	requests map[*request]struct{}
 	running  sync.WaitGroup // the requests
+	refused  []string
 }
 
 // A request is one that has not ended, and how to end it.
@@ -193,6 +194,23 @@ func (c *Client) begin(end func()) (done func(), err error) {
 		c.mu.Unlock()
 		c.running.Done()
 	}, nil
+}
+
+// Refused returns what the client was refused and why, each text once and the
+// first 16 at most: curl and git show their users nothing but the status.
+func (c *Client) Refused() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.refused)
+}
+
+// note keeps a refusal for Refused.
+func (c *Client) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if why, ok := errors.AsType[*refusal](err); ok && why.status < 500 && len(c.refused) < 16 && !slices.Contains(c.refused, why.text) {
+		c.refused = append(c.refused, why.text)
+	}
 }
 
 // URL returns the proxy as the client names it. Address is where a listener of

@@ -371,6 +371,16 @@ func TestRefusal(t *testing.T) {
 	if resolved, dialled := w.seen(); resolved != nil || dialled != nil {
 		t.Errorf("resolved %q, dialled %q although it was refused", resolved, dialled)
 	}
+	get(t, through(t, client.URL(at)), "http://evil.example/again")
+	if got := client.Refused(); len(got) != 2 || !strings.Contains(got[0], "not evil.example:80") || !strings.Contains(got[1], "not evil.example:443") {
+		t.Errorf("refused %q, want each once", got)
+	}
+	for i := range 20 {
+		get(t, through(t, client.URL(at)), fmt.Sprintf("http://%d.example/", i))
+	}
+	if got := client.Refused(); len(got) != 16 {
+		t.Errorf("%d refusals are kept", len(got))
+	}
 	if _, err := through(t, p.Open(egress.Judge{}).URL(at)).Get("https://example.com/"); err == nil || !strings.Contains(err.Error(), "may reach no hosts") {
 		t.Errorf("the zero judge: %v", err)
 	}

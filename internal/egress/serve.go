@@ -66,6 +66,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	defer done()
 	if err := client.serve(w, r.WithContext(ctx)); err != nil {
+		client.note(err)
 		refuse(w, r, err)
 	}
 }
@@ -209,7 +210,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		fmt.Fprintln(w, why.text)
 		return
 	}
-	// Most clients show nothing of the answer to CONNECT but its status line: pip
+	// Most programs show nothing of the answer to CONNECT but its status line: npm
 	// and Go show the words in it.
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
