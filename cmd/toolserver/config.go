@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -123,17 +122,18 @@ type executionsConfig struct {
 }
 
 type sandboxConfig struct {
-	Mode    sandboxMode   `yaml:"mode"`
-	Helper  string        `yaml:"helper"`
-	Read    []string      `yaml:"read"`
-	Write   []string      `yaml:"write"`
-	Network networkLevel  `yaml:"network"`
-	Proxy   string        `yaml:"proxy"`
-	Path    []string      `yaml:"path"`
-	Env     []string      `yaml:"env"`
-	Limits  commandLimits `yaml:"limits"`
-	Kept    keptConfig    `yaml:"kept"`
-	Repl    []replConfig  `yaml:"repl"`
+	Mode       sandboxMode   `yaml:"mode"`
+	Helper     string        `yaml:"helper"`
+	Read       []string      `yaml:"read"`
+	Write      []string      `yaml:"write"`
+	Network    tools.Network `yaml:"network"`
+	MaxNetwork tools.Network `yaml:"max_network"`
+	Proxy      string        `yaml:"proxy"`
+	Path       []string      `yaml:"path"`
+	Env        []string      `yaml:"env"`
+	Limits     commandLimits `yaml:"limits"`
+	Kept       keptConfig    `yaml:"kept"`
+	Repl       []replConfig  `yaml:"repl"`
 }
 
 // keptConfig is what is kept between the calls of a session.
@@ -235,8 +235,9 @@ func defaultConfig() *config {
 			Heartbeat:        15 * time.Second,
 		},
 		Sandbox: sandboxConfig{
-			Mode:    sandboxPreferred,
-			Network: networkLevel(sandbox.NetworkNone),
+			Mode:       sandboxPreferred,
+			Network:    tools.NetworkLoopback,
+			MaxNetwork: tools.NetworkLoopback,
 			Limits: commandLimits{
 				Memory:     4 << 30,
 				Processes:  512,

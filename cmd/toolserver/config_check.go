@@ -82,6 +82,7 @@ func (c *config) summarize(to io.Writer) error {
 		{"workspace", c.Sessions.Workspace},
 		{"other workspaces", c.Sessions.WorkspaceRoot},
 		{"level, mode", fmt.Sprintf("%s (at most %s), %s", c.Sessions.Level, c.Sessions.MaxLevel, c.Sessions.Mode)},
+		{"network", fmt.Sprintf("%s (at most %s)", c.Sandbox.Network, c.Sandbox.MaxNetwork)},
 		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
 			c.Executions.MaxRunning, c.Executions.DefaultTimeout, c.Executions.MaxTimeout)},
 		{"shutdown grace", c.ShutdownGrace},

@@ -158,7 +158,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.fillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.Sessions.store("local"), c.Search.engines()} {
+	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.store("local"), c.Search.engines()} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -236,6 +236,11 @@ func TestBadConfigurations(t *testing.T) {
 		"abstract socket":     {"", []string{"--listen", "unix:@x"}, []string{"want unix: and the path"}},
 		"pprof for all":       {"admin:\n  address: 0.0.0.0:1\n  pprof: true\n", nil, []string{"c.yaml:3: admin.pprof: 0.0.0.0:1 can be reached"}},
 		"the same address":    {"", []string{"--listen", "127.0.0.1:5", "--admin", "127.0.0.1:5"}, []string{"--admin: admin.address: is the same as listen"}},
+		"a network":           {"sandbox:\n  network: proxy\n", nil, []string{`c.yaml:2: sandbox.network: "proxy" is no network: want one of none, loopback, hosts, open`}},
+		"no network":          {"sandbox:\n  max_network: unset\n", nil, []string{`c.yaml:2: sandbox.max_network: "unset" is no network`}},
+		"network above":       {"sandbox:\n  network: hosts\n", nil, []string{"c.yaml:2: sandbox.network: hosts is above sandbox.max_network, loopback"}},
+		"a proxy's URL":       {"sandbox:\n  proxy: http://proxy:3128\n", nil, []string{"c.yaml:2: sandbox.proxy: \"http://proxy:3128\" is no address"}},
+		"a proxy's port":      {"sandbox:\n  proxy: proxy:http\n", nil, []string{"c.yaml:2: sandbox.proxy: \"http\" is not a port"}},
 		"a language twice":    {"sandbox:\n  repl:\n  - {language: bash, command: [sh]}\n", nil, []string{"c.yaml:3: sandbox.repl[0].language: there is a language bash already"}},
 		"no language":         {"sandbox:\n  repl:\n  - {language: A B, command: []}\n", nil, []string{`sandbox.repl[0].language: "A B" is no name`, "sandbox.repl[0].command: want the program"}},
 		"no mark":             {"sandbox:\n  repl:\n  - {language: bc, command: [bc], mark: print}\n  - {language: dc, command: [dc], begin: x}\n", nil, []string{"sandbox.repl[0].mark: lacks {mark}", "sandbox.repl[1].begin: only a program with a mark"}},
@@ -273,6 +278,8 @@ func TestGoodConfigurations(t *testing.T) {
 		"localhost":        {"", []string{"--listen", "localhost:0", "--admin", "[::1]:0"}},
 		"no admin port":    {"admin: {address: \"off\"}\n", nil},
 		"open admin port":  {"admin: {address: 0.0.0.0:9}\n", nil},
+		"less network":     {"sandbox: {network: none}\n", nil},
+		"all the network":  {"sandbox: {network: open, max_network: open, proxy: \"[::1]:3128\"}\n", nil},
 		"open with tokens": {"listen: 0.0.0.0:1\nauthentication:\n  tokens:\n  - {principal: a, token: 0123456789abcdef}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +287,32 @@ func TestGoodConfigurations(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestOpenNetwork proves that commands do not come to call the server that runs
+// them: it does not start where they could, as its operator.
+func TestOpenNetwork(t *testing.T) {
+	const tokens = "authentication: {tokens: [{principal: a, token: 0123456789abcdef}]}\n"
+	for _, test := range []struct {
+		file       string
+		namespaces bool
+		starts     bool
+	}{
+		{"", false, true},
+		{"sandbox: {max_network: hosts}\n", false, true},
+		{"sandbox: {max_network: open}\n", false, false},
+		{"sandbox: {network: open, max_network: open}\n", false, false},
+		{"sandbox: {max_network: open}\n", true, true},
+		{"sandbox: {max_network: open}\n" + tokens, false, true},
+	} {
+		c, err := load(t, "--config", writeFile(t, "c.yaml", test.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.checkOpenNetwork(test.namespaces); (err == nil) != test.starts {
+			t.Errorf("%q, namespaces: %t: %v", test.file, test.namespaces, err)
+		}
 	}
 }
 

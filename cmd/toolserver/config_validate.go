@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // A faultFunc notes that something is wrong with the value of a key.
@@ -287,9 +289,7 @@ func (c *config) validateSandbox(fault faultFunc) {
 			fault("sandbox.env", "%q has no name: want NAME=value, or NAME", pair)
 		}
 	}
-	if _, err := s.proxyPort(); err != nil {
-		fault("sandbox.proxy", "%v", err)
-	}
+	s.validateNetwork(fault)
 	s.validateRepl(fault)
 	within(fault, "sandbox.kept.output", s.Kept.Output, 1<<10, 1<<30)
 	within(fault, "sandbox.kept.ended_output", s.Kept.EndedOutput, 1<<10, 1<<30)
@@ -313,6 +313,34 @@ func (c *config) validateSandbox(fault faultFunc) {
 	within(fault, "sandbox.limits.session_files", l.SessionFiles, 0, 1<<40)
 	within(fault, "sandbox.limits.reserved_files", l.ReservedFiles, 0, 1<<40)
 	within(fault, "sandbox.limits.reserved_space", l.ReservedSpace, 0, 1<<50)
+}
+
+func (c *sandboxConfig) validateNetwork(fault faultFunc) {
+	if c.MaxNetwork != 0 && c.Network > c.MaxNetwork { // 0 is a fault by itself
+		fault("sandbox.network", "%s is above sandbox.max_network, %s", c.Network, c.MaxNetwork)
+	}
+	if c.Proxy == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(c.Proxy)
+	if err != nil || host == "" {
+		fault("sandbox.proxy", "%q is no address of a proxy: want host:port, without http://", c.Proxy)
+	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		fault("sandbox.proxy", "%q is not a port: want 1 to 65535", port)
+	}
+}
+
+// checkOpenNetwork refuses a server that commands could call themselves. Without a
+// network namespace, a command of a session whose network is open has the
+// machine's loopback, and with it the server's own ports: where nobody
+// authenticates, it would be the operator, who answers for what is asked.
+func (c *config) checkOpenNetwork(namespaces bool) error {
+	if c.Sandbox.MaxNetwork < tools.NetworkOpen || namespaces || !c.Authentication.off() {
+		return nil
+	}
+	return errors.New("sandbox.max_network is open, this machine gives commands no network of their own, and authentication is off: " +
+		"commands could call this server as its operator. Set sandbox.max_network to hosts, " +
+		"give callers tokens under authentication.tokens, or let the server make network namespaces")
 }
 
 func (c *sandboxConfig) validateRepl(fault faultFunc) {

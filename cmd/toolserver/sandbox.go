@@ -5,11 +5,9 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
-	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 )
 
@@ -45,39 +42,6 @@ func (m *sandboxMode) UnmarshalText(text []byte) error {
 }
 
 func (m sandboxMode) String() string { return sandboxModes[m] }
-
-// A networkLevel is how far commands reach.
-type networkLevel sandbox.Network
-
-var networkLevels = []string{sandbox.NetworkNone: "none", sandbox.NetworkLoopback: "proxy", sandbox.NetworkOpen: "open"}
-
-// UnmarshalText reads the name of a level.
-func (l *networkLevel) UnmarshalText(text []byte) error {
-	i := slices.Index(networkLevels, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is no level of network: want %s", text, strings.Join(networkLevels, ", "))
-	}
-	*l = networkLevel(i)
-	return nil
-}
-
-func (l networkLevel) String() string { return networkLevels[l] }
-
-// proxyPort returns the port that commands may connect to; 0 for none.
-func (c *sandboxConfig) proxyPort() (uint16, error) {
-	if sandbox.Network(c.Network) != sandbox.NetworkLoopback {
-		return 0, nil
-	}
-	_, port, err := net.SplitHostPort(c.Proxy)
-	if err != nil {
-		return 0, fmt.Errorf("network is proxy, so it needs one: want host:port")
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a port", port)
-	}
-	return uint16(n), nil
-}
 
 // open returns the sandbox of the server.
 func (c *sandboxConfig) open() (*sandbox.Sandbox, error) {
@@ -137,10 +101,10 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker, 
 		Sandbox: s,
 		Masker:  masker,
 		View:    sandbox.View{Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write},
-		Network: tools.NetworkLoopback,
+		Network: c.MaxNetwork,
 		Grace:   2 * time.Second,
-		Path: c.Path,
-		Env:  c.environ(),
+		Path:    c.Path,
+		Env:     c.environ(),
 		Limits: sandbox.Limits{
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
@@ -180,11 +144,6 @@ func (c *sandboxConfig) languages() []command.Language {
 // environ returns what commands have in their environment by the operator.
 func (c *sandboxConfig) environ() []string {
 	var env []string
-	if c.Proxy != "" {
-		for _, name := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
-			env = append(env, name+"=http://"+c.Proxy)
-		}
-	}
 	for _, pair := range c.Env {
 		name, _, given := strings.Cut(pair, "=")
 		if !given {

@@ -91,7 +91,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(c.Sessions.store(owner)),
+		Sessions:      session.NewStore(c.store(owner)),
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
 		Artifacts:     kept,
@@ -141,15 +141,17 @@ func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
 	return audit.Open(c.File, options)
 }
 
-func (c sessionsConfig) store(owner string) session.Config {
+func (c *config) store(owner string) session.Config {
+	s := &c.Sessions
 	return session.Config{
-		DefaultWorkspace:  map[string]string{owner: c.Workspace},
-		WorkspaceRoot:     c.WorkspaceRoot,
-		AllowedWorkspaces: c.AllowedWorkspaces,
-		Default:           session.Settings{Level: c.Level, Mode: c.Mode, IdleTTL: cmp.Or(c.IdleTTL, session.Forever)},
-		MaxLevel:          c.MaxLevel,
-		Modes:             c.Modes,
-		MaxPerPrincipal:   c.MaxPerPrincipal,
+		DefaultWorkspace:  map[string]string{owner: s.Workspace},
+		WorkspaceRoot:     s.WorkspaceRoot,
+		AllowedWorkspaces: s.AllowedWorkspaces,
+		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever)},
+		MaxLevel:          s.MaxLevel,
+		MaxNetwork:        c.Sandbox.MaxNetwork,
+		Modes:             s.Modes,
+		MaxPerPrincipal:   s.MaxPerPrincipal,
 	}
 }
 

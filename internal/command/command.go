@@ -209,12 +209,17 @@ func (x *Running) start() (err error) {
 	}
 	theirs = append(theirs, dir)
 
+	if x.jail == nil {
+		if x.jail, err = r.jailFor(c.Rights); err != nil {
+			return err
+		}
+	}
 	start := sandbox.Command{
 		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Dir: dir, Grace: r.rooms.config.Grace,
 		Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
-		master, slave, err := sandbox.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
+		master, slave, err := x.jail.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
 		if err != nil {
 			return err
 		}
@@ -243,11 +248,6 @@ func (x *Running) start() (err error) {
 			}
 			theirs, ours = append(theirs, read), append(ours, write)
 			start.Stdin, x.input = read, write
-		}
-	}
-	if x.jail == nil {
-		if x.jail, err = r.jailFor(c.Rights); err != nil {
-			return err
 		}
 	}
 	start.Env = r.environ(c.Env, x.jail.temp, c.Terminal != nil)

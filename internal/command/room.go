@@ -206,7 +206,7 @@ func (r *Room) prepare(session tools.Session) error {
 		Temp:  r.temp(),
 	}
 	for i := range r.spaces {
-		if err := os.Mkdir(r.viewsDir(i), 0o700); err != nil {
+		if err := os.MkdirAll(r.viewsDir(i), 0o700); err != nil {
 			return err
 		}
 	}

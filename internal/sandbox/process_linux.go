@@ -260,6 +260,7 @@ func (p *Process) Wait() (end End, err error) {
 			failed = &StartError{Doing: report.Step.String(), Errno: syscall.Errno(report.Errno), inExec: report.Step == helper.StepExec}
 		case helper.Leaving:
 			if p.cause.Load() == nil {
+				time.Sleep(forkTime)
 				p.leftover = commandLines(int(guard))
 			}
 			p.say(helper.Terminate)
@@ -272,6 +273,10 @@ func (p *Process) Wait() (end End, err error) {
 		}
 	}
 }
+
+// forkTime is how long a process that was just started has to become a program, so
+// that it can be told which.
+const forkTime = 10 * time.Millisecond
 
 // hear returns what the guard says next, and the id that the guard has here.
 func (p *Process) hear() (report helper.Report, guard uint32, err error) {

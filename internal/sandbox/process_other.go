@@ -20,11 +20,23 @@ func Open(Config) (*Sandbox, error) { return &Sandbox{}, nil }
 // Close does nothing.
 func (*Sandbox) Close() error { return nil }
 
+// Namespaces reports false.
+func (*Sandbox) Namespaces() bool { return false }
+
+// Space is what commands would share.
+type Space struct{}
+
+// Space returns one in which nothing runs.
+func (*Sandbox) Space(SpaceConfig) *Space { return &Space{} }
+
+// Close does nothing.
+func (*Space) Close() {}
+
 // Jail is where commands would run.
 type Jail struct{}
 
 // Jail fails with [ErrUnavailable].
-func (*Sandbox) Jail(Profile) (*Jail, error) { return nil, ErrUnavailable }
+func (*Space) Jail(Profile) (*Jail, error) { return nil, ErrUnavailable }
 
 // Close does nothing.
 func (*Jail) Close() error { return nil }
@@ -41,11 +53,14 @@ func (*Process) Signal(syscall.Signal) error { return ErrUnavailable }
 // Kill does nothing.
 func (*Process) Kill() {}
 
+// Terminate does nothing.
+func (*Process) Terminate() {}
+
 // Wait fails with [ErrUnavailable].
 func (*Process) Wait() (End, error) { return End{}, ErrUnavailable }
 
 // OpenTerminal fails with [ErrUnavailable].
-func OpenTerminal(rows, columns uint16) (ours, theirs *os.File, err error) {
+func (*Jail) OpenTerminal(rows, columns uint16) (ours, theirs *os.File, err error) {
 	return nil, nil, ErrUnavailable
 }
 

@@ -60,6 +60,16 @@ const (
 	networks = iota
 )
 
+// SpaceConfig is how a space is made.
+type SpaceConfig struct {
+	// Dir is an empty directory of the space's own, where views are mounted that
+	// nobody sees outside of it.
+	Dir string
+
+	// Open has the space use the network of the machine.
+	Open bool
+}
+
 // A View is the files there are for the commands of a jail. All of them can be
 // read. Paths are absolute and lead through no link but those of Read, which may.
 type View struct {
@@ -67,7 +77,7 @@ type View struct {
 	// may. Of Read, what is not there is left out.
 	Read, Write []string
 
-	// Temp is the directory that commands find at /tmp, beside where it is. It
+	// Temp is the directory that commands find at /tmp, and not where it is. It
 	// needs a namespace, and so do the others below.
 	Temp string
 

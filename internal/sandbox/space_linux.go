@@ -31,16 +31,6 @@ type Space struct {
 	made  int     // views, ever
 }
 
-// SpaceConfig is how a space is made.
-type SpaceConfig struct {
-	// Dir is an empty directory of the space's own, where views are mounted that
-	// nobody sees outside of it.
-	Dir string
-
-	// Open has the space use the network of the machine.
-	Open bool
-}
-
 // Space returns a space. Close it after use.
 func (s *Sandbox) Space(config SpaceConfig) *Space {
 	sp := &Space{sandbox: s, dir: config.Dir}

@@ -6,15 +6,26 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// OpenTerminal opens a terminal: ours reads what a command writes to it and
-// writes what the command reads; theirs is for the command.
-func OpenTerminal(rows, columns uint16) (ours, theirs *os.File, err error) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+// OpenTerminal opens a terminal for a command of the jail: ours reads what the
+// command writes to it and writes what the command reads; theirs is for the
+// command, which finds it in its view.
+func (j *Jail) OpenTerminal(rows, columns uint16) (ours, theirs *os.File, err error) {
+	view, _, err := j.enter()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, path := unix.AT_FDCWD, "/dev/ptmx"
+	if view != nil {
+		dir, path = int(view.root.Fd()), "dev/pts/ptmx"
+		defer runtime.KeepAlive(view)
+	}
+	fd, err := unix.Openat(dir, path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening a terminal: %w", err)
 	}

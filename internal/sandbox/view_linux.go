@@ -21,10 +21,11 @@ func planOf(v *View) []helper.Mount {
 		p.show(path, helper.BindRead, maxLinks)
 	}
 	for _, path := range v.Write {
-		p.show(path, helper.BindWrite, maxLinks)
+		if path != v.Temp {
+			p.show(path, helper.BindWrite, maxLinks)
+		}
 	}
 	if v.Temp != "" {
-		p.show(v.Temp, helper.BindWrite, maxLinks)
 		p.binds = append(p.binds, helper.Mount{Kind: helper.BindWrite, Source: v.Temp, Target: "/tmp"})
 	}
 	for _, path := range devices {

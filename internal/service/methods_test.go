@@ -115,6 +115,9 @@ func TestEnumerations(t *testing.T) {
 	for m := tools.ModeAsk; m <= tools.ModeAcceptEdits; m++ {
 		same("mode", m.String(), pb.Mode(m).String(), "MODE_")
 	}
+	for n := tools.NetworkNone; n <= tools.NetworkOpen; n++ {
+		same("network", n.String(), pb.Network(n).String(), "NETWORK_")
+	}
 	for k := tools.Builtin; k <= tools.Dynamic; k++ {
 		same("kind", k.String(), pb.ToolKind(k+1).String(), "TOOL_KIND_")
 	}

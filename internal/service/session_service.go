@@ -41,21 +41,26 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 func settingsFrom(message interface {
 	GetLevel() pb.Level
 	GetMode() pb.Mode
+	GetNetwork() pb.Network
 	GetTools() *pb.ToolSelection
 	GetLabels() map[string]string
 	GetIdleTtl() *durationpb.Duration
 }) (session.Settings, error) {
 	settings := session.Settings{
-		Level:  tools.Level(message.GetLevel()),
-		Mode:   tools.Mode(message.GetMode()),
-		Tools:  tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
-		Labels: message.GetLabels(),
+		Level:   tools.Level(message.GetLevel()),
+		Mode:    tools.Mode(message.GetMode()),
+		Network: tools.Network(message.GetNetwork()),
+		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
+		Labels:  message.GetLabels(),
 	}
 	if _, known := pb.Level_name[int32(message.GetLevel())]; !known {
 		return settings, invalid("level %d is unknown", message.GetLevel())
 	}
 	if _, known := pb.Mode_name[int32(message.GetMode())]; !known {
 		return settings, invalid("mode %d is unknown", message.GetMode())
+	}
+	if _, known := pb.Network_name[int32(message.GetNetwork())]; !known {
+		return settings, invalid("network %d is unknown", message.GetNetwork())
 	}
 	if ttl := message.GetIdleTtl(); ttl != nil {
 		if err := ttl.CheckValid(); err != nil {
@@ -130,12 +135,13 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 var changes = map[string]func(settings *session.Settings, wanted session.Settings){
 	"level":    func(s *session.Settings, wanted session.Settings) { s.Level = wanted.Level },
 	"mode":     func(s *session.Settings, wanted session.Settings) { s.Mode = wanted.Mode },
+	"network":  func(s *session.Settings, wanted session.Settings) { s.Network = wanted.Network },
 	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
 	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
 	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "tools", "labels", "idle_ttl"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	caller := principalOf(ctx).Name

@@ -14,6 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -144,6 +147,46 @@ func TestSessionOfTheSameName(t *testing.T) {
 	}
 }
 
+// TestNetworkOfASession proves that a caller chooses how far its commands reach,
+// within what the operator allows, and is told what that is.
+func TestNetworkOfASession(t *testing.T) {
+	c := serve(t, func(config *service.Config) {
+		config.Sessions = session.NewStore(session.Config{
+			WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, MaxNetwork: tools.NetworkHosts,
+			Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback},
+		})
+	}).dial("")
+	ctx := timeout(t)
+	created, err := c.CreateSession(ctx, &pb.CreateSessionRequest{SessionId: "work", Network: pb.Network_NETWORK_HOSTS})
+	if err != nil || created.GetSession().GetNetwork() != pb.Network_NETWORK_HOSTS {
+		t.Fatal(created, err)
+	}
+	update := func(network pb.Network, paths ...string) (*pb.UpdateSessionResponse, error) {
+		return c.UpdateSession(ctx, &pb.UpdateSessionRequest{
+			Session: &pb.Session{SessionId: "work", Network: network}, UpdateMask: &fieldmaskpb.FieldMask{Paths: paths},
+		})
+	}
+	_, err = update(pb.Network_NETWORK_OPEN, "network")
+	wantCode(t, err, codes.PermissionDenied, "network open is above hosts")
+	_, err = update(77, "network")
+	wantCode(t, err, codes.InvalidArgument, "network 77")
+	for _, step := range []struct {
+		asked, want pb.Network
+		path        string
+	}{
+		{pb.Network_NETWORK_NONE, pb.Network_NETWORK_HOSTS, "labels"}, // which the mask does not name
+		{pb.Network_NETWORK_NONE, pb.Network_NETWORK_NONE, "network"},
+		{pb.Network_NETWORK_UNSPECIFIED, pb.Network_NETWORK_LOOPBACK, "network"}, // the default again
+	} {
+		if updated, err := update(step.asked, step.path); err != nil || updated.GetSession().GetNetwork() != step.want {
+			t.Errorf("%s of %s: %v, %v", step.path, step.asked, updated, err)
+		}
+		if got, err := c.GetSession(ctx, &pb.GetSessionRequest{SessionId: "work"}); err != nil || got.GetSession().GetNetwork() != step.want {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+}
+
 func TestIdleTime(t *testing.T) {
 	c := serve(t).dial("")
 	for asked, want := range map[*durationpb.Duration]time.Duration{
@@ -168,6 +211,8 @@ func TestSessionRefusals(t *testing.T) {
 		{"taken id", &pb.CreateSessionRequest{SessionId: "default"}, codes.AlreadyExists},
 		{"level above the operator's", &pb.CreateSessionRequest{Level: pb.Level_LEVEL_DANGER_FULL_ACCESS}, codes.PermissionDenied},
 		{"unknown level", &pb.CreateSessionRequest{Level: 99}, codes.InvalidArgument},
+		{"network beyond the operator's", &pb.CreateSessionRequest{Network: pb.Network_NETWORK_OPEN}, codes.PermissionDenied},
+		{"unknown network", &pb.CreateSessionRequest{Network: 99}, codes.InvalidArgument},
 		{"unknown mode", &pb.CreateSessionRequest{Mode: 99}, codes.InvalidArgument},
 		{"negative idle time", &pb.CreateSessionRequest{IdleTtl: durationpb.New(-time.Second)}, codes.InvalidArgument},
 		{"too many patterns", &pb.CreateSessionRequest{Tools: &pb.ToolSelection{Include: slices.Repeat([]string{"x"}, 300)}}, codes.InvalidArgument},

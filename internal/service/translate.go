@@ -222,6 +222,7 @@ func sessionToProto(s *session.Session) *pb.Session {
 		Workspace:    s.Workspace.Dir(),
 		Level:        pb.Level(settings.Level),
 		Mode:         pb.Mode(settings.Mode),
+		Network:      pb.Network(settings.Network),
 		Tools:        &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
 		Labels:       settings.Labels,
 		IdleTtl:      idleToProto(settings.IdleTTL),

@@ -115,6 +115,28 @@ func TestChangeModeBesideUpdate(t *testing.T) {
 	}
 }
 
+// TestNetwork proves that a store that was told nothing about the network gives
+// none, and one that was told of a default no more than that.
+func TestNetwork(t *testing.T) {
+	for _, test := range []struct {
+		byDefault, most, want, refused tools.Network
+	}{
+		{0, 0, tools.NetworkNone, tools.NetworkLoopback},
+		{tools.NetworkLoopback, 0, tools.NetworkLoopback, tools.NetworkHosts},
+		{0, tools.NetworkHosts, tools.NetworkNone, tools.NetworkOpen},
+		{tools.NetworkLoopback, tools.NetworkHosts, tools.NetworkLoopback, tools.NetworkOpen},
+	} {
+		store := newStore(t, session.Config{Default: session.Settings{Network: test.byDefault}, MaxNetwork: test.most})
+		if got := get(t, store, "alice", "").Settings().Network; got != test.want {
+			t.Errorf("%s, at most %s: the default session has %s", test.byDefault, test.most, got)
+		}
+		_, err := store.Create("alice", session.Request{Settings: session.Settings{Network: test.refused}})
+		if !errors.Is(err, session.ErrForbidden) || !strings.Contains(err.Error(), "network "+test.refused.String()+" is above") {
+			t.Errorf("%s, at most %s: asked for %s: %v", test.byDefault, test.most, test.refused, err)
+		}
+	}
+}
+
 // TestAfterClose proves that what waits for the end of a session is told once,
 // when nothing uses it any more, however it was closed.
 func TestAfterClose(t *testing.T) {

@@ -53,6 +53,7 @@ type Session struct {
 type Settings struct {
 	Level   tools.Level
 	Mode    tools.Mode
+	Network tools.Network // how far commands reach
 	Tools   tools.Selection
 	Labels  map[string]string
 	IdleTTL time.Duration // how long the session is kept unused, or Forever

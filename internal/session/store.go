@@ -48,11 +48,16 @@ type Config struct {
 	// choose a workspace. None: callers cannot choose.
 	AllowedWorkspaces []string
 
-	// Default are the settings of a session that asks for nothing else.
+	// Default are the settings of a session that asks for nothing else. Network 0
+	// means none.
 	Default Settings
 
 	// MaxLevel is the highest level a session may have.
 	MaxLevel tools.Level
+
+	// MaxNetwork is the furthest that commands of a session may reach; 0 means as
+	// far as by default.
+	MaxNetwork tools.Network
 
 	// Modes are the modes a session may have. None: every mode.
 	Modes []tools.Mode
@@ -86,6 +91,8 @@ func NewStore(config Config) *Store {
 	if config.MaxPerPrincipal == 0 {
 		config.MaxPerPrincipal = 1000
 	}
+	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
+	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
 	return &Store{config: config, byKey: make(map[key]*Session)}
 }
 
@@ -179,12 +186,16 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	settings = settings.clone()
 	settings.Level = cmp.Or(settings.Level, s.config.Default.Level)
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
+	settings.Network = cmp.Or(settings.Network, s.config.Default.Network)
 	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL, Forever)
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
 	}
 	if !s.permits(settings.Mode) {
 		return settings, fmt.Errorf("%w: mode %s is not among those the operator allows: %v", ErrForbidden, settings.Mode, s.config.Modes)
+	}
+	if settings.Network > s.config.MaxNetwork {
+		return settings, fmt.Errorf("%w: network %s is above %s, the furthest the operator lets commands reach", ErrForbidden, settings.Network, s.config.MaxNetwork)
 	}
 	if settings.IdleTTL < 0 {
 		return settings, fmt.Errorf("%w: idle time %s is negative", ErrInvalid, settings.IdleTTL)

@@ -171,9 +171,10 @@ func TestIDs(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	config := session.Config{
-		Default:  session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, IdleTTL: time.Hour},
-		MaxLevel: tools.WorkspaceWrite,
-		Modes:    []tools.Mode{tools.ModeAsk, tools.ModePlan},
+		Default:    session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback, IdleTTL: time.Hour},
+		MaxLevel:   tools.WorkspaceWrite,
+		MaxNetwork: tools.NetworkHosts,
+		Modes:      []tools.Mode{tools.ModeAsk, tools.ModePlan},
 	}
 	store := newStore(t, config)
 	many := make(map[string]string)
@@ -191,12 +192,15 @@ func TestSettings(t *testing.T) {
 	}{
 		{"nothing", session.Settings{}, config.Default, nil},
 		{"everything",
-			session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModePlan, IdleTTL: time.Second, Labels: map[string]string{"a": "", "é": "x"},
+			session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModePlan, Network: tools.NetworkHosts, IdleTTL: time.Second, Labels: map[string]string{"a": "", "é": "x"},
 				Tools: tools.Selection{Include: []string{"@builtin"}, Exclude: []string{"re*"}}},
-			session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModePlan, IdleTTL: time.Second, Labels: map[string]string{"a": "", "é": "x"},
+			session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModePlan, Network: tools.NetworkHosts, IdleTTL: time.Second, Labels: map[string]string{"a": "", "é": "x"},
 				Tools: tools.Selection{Include: []string{"@builtin"}, Exclude: []string{"re*"}}}, nil},
 		{"as many labels as there may be", session.Settings{Labels: many},
-			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, IdleTTL: time.Hour, Labels: many}, nil},
+			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback, IdleTTL: time.Hour, Labels: many}, nil},
+		{"less network", session.Settings{Network: tools.NetworkNone},
+			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkNone, IdleTTL: time.Hour}, nil},
+		{"more network than there may be", session.Settings{Network: tools.NetworkOpen}, session.Settings{}, session.ErrForbidden},
 		{"above the ceiling", session.Settings{Level: tools.DangerFullAccess}, session.Settings{}, session.ErrForbidden},
 		{"above everything", session.Settings{Level: 99}, session.Settings{}, session.ErrForbidden},
 		{"a mode that is not offered", session.Settings{Mode: tools.ModeAllow}, session.Settings{}, session.ErrForbidden},

@@ -1,0 +1,236 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A refusal is why a request gets no further.
+type refusal struct {
+	status int
+	kind   string // as RFC 9209 names it
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refusef(status int, kind, format string, args ...any) error {
+	return &refusal{status, kind, fmt.Sprintf(format, args...)}
+}
+
+// denied is a judge's answer.
+func denied(err error) error {
+	return &refusal{http.StatusForbidden, "http_request_denied", err.Error()}
+}
+
+var errUnknown = refusef(http.StatusProxyAuthRequired, "http_request_denied",
+	"The proxy does not know this call, or it has ended. Use the address in $https_proxy as it is: it has a password in it that is good for one call.")
+
+// acceptedKey is where the context of a request has its connection.
+type acceptedKey struct{}
+
+// handle serves one request, which is all that its connection has.
+func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
+	client := p.client(r)
+	if client == nil {
+		refuse(w, r, errUnknown)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	accepted := ctx.Value(acceptedKey{}).(net.Conn)
+	done, err := client.begin(func() {
+		cancel()
+		accepted.Close()
+	})
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	defer done()
+	if err := client.serve(w, r.WithContext(ctx)); err != nil {
+		client.note(err)
+		refuse(w, r, err)
+	}
+}
+
+// client returns whose request it is; nil if nobody's.
+func (p *Proxy) client(r *http.Request) *Client {
+	encoded, ok := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Basic ")
+	if !ok {
+		return nil
+	}
+	pair, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil
+	}
+	_, secret, _ := strings.Cut(string(pair), ":")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clients[sha256.Sum256([]byte(secret))]
+}
+
+// serve answers a request, unless it returns why not.
+func (c *Client) serve(w http.ResponseWriter, r *http.Request) error {
+	to, err := targetOf(r)
+	if err != nil {
+		return err
+	}
+	conn, err := c.dial(r.Context(), to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(r.Context(), func() { conn.Close() })()
+	if r.Method == http.MethodConnect {
+		return c.tunnel(w, conn, to)
+	}
+	c.forward(w, r, conn, to)
+	return nil
+}
+
+// forward passes a request on over conn, and its answer back.
+func (c *Client) forward(w http.ResponseWriter, r *http.Request, conn net.Conn, to target) {
+	transport := &http.Transport{
+		DisableKeepAlives:  true,
+		DisableCompression: true,
+		DialContext:        func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+	}
+	if upstream := c.proxy.config.Upstream; upstream != "" {
+		transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: upstream})
+	}
+	(&httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Host = to.String() // what was judged, and nothing that reads like it
+			p.Out.Host = strings.TrimSuffix(p.Out.URL.Host, ":80")
+			p.Out.URL.RawQuery = p.In.URL.RawQuery
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			refuse(w, r, refusef(http.StatusBadGateway, "http_response_incomplete", "%s did not answer the request.", to))
+		},
+	}).ServeHTTP(w, r)
+}
+
+// tunnel passes bytes between the client and conn until both ends have closed.
+func (c *Client) tunnel(w http.ResponseWriter, conn net.Conn, to target) error {
+	from := io.Reader(conn)
+	if c.proxy.config.Upstream != "" {
+		reader := bufio.NewReader(conn)
+		if err := c.ask(reader, conn, to); err != nil {
+			return err
+		}
+		from = reader
+	}
+	accepted, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	defer accepted.Close()
+	if _, err := io.WriteString(accepted, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return nil
+	}
+	// What was read already, then from the connection itself: to the buffer, the
+	// end of what the client sends is the end of its request.
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		pass(conn, io.MultiReader(bytes.NewReader(early), accepted), accepted)
+	}()
+	pass(accepted, from, conn)
+	<-sent
+	return nil
+}
+
+// ask has the upstream proxy open a tunnel.
+func (c *Client) ask(reader *bufio.Reader, conn net.Conn, to target) error {
+	defer time.AfterFunc(c.proxy.config.ConnectTime, func() { conn.Close() }).Stop()
+	fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", to)
+	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return refusef(http.StatusBadGateway, "proxy_internal_response", "The operator's proxy did not answer.")
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return refusef(http.StatusBadGateway, "http_request_denied", "The operator's proxy does not connect to %s: %s.", to, oneLine(response.Status))
+	}
+	return nil
+}
+
+// pass copies what reader has of from, and tells the other end that there is no
+// more. A failure ends both directions.
+func pass(to net.Conn, reader io.Reader, from net.Conn) {
+	if _, err := io.Copy(to, reader); err != nil {
+		to.Close()
+		from.Close()
+		return
+	}
+	closeWrite(to)
+}
+
+// refuse answers a request with the reason why it gets no further.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	why, ok := errors.AsType[*refusal](err)
+	if !ok {
+		why = &refusal{http.StatusInternalServerError, "proxy_internal_error", "The proxy failed. Trying again may help."}
+	}
+	line := oneLine(why.text)
+	header := http.Header{
+		"Content-Type": {"text/plain; charset=utf-8"},
+		"Proxy-Status": {"toolserver; error=" + why.kind + "; details=" + strconv.Quote(line)},
+	}
+	if why.status == http.StatusProxyAuthRequired {
+		header.Set("Proxy-Authenticate", `Basic realm="toolserver"`)
+	}
+	if r.Method != http.MethodConnect {
+		for name, values := range header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(why.status)
+		fmt.Fprintln(w, why.text)
+		return
+	}
+	// Most programs show nothing of the answer to CONNECT but its status line: npm
+	// and Go show the words in it.
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	response := http.Response{
+		Status: strconv.Itoa(why.status) + " " + line, StatusCode: why.status, ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Close: true, ContentLength: int64(len(why.text)) + 1, Body: io.NopCloser(strings.NewReader(why.text + "\n")),
+	}
+	response.Write(conn)
+}
+
+// oneLine returns text as it may be in a header: printable ASCII, not too long.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(text), " "))
+	return text[:min(len(text), 600)]
+}
