@@ -35,9 +35,24 @@ var maxTogether = sync.OnceValue(func() int {
 	return n / 2
 })
 
-// enclose puts a process and all it starts into a control group that limits how
-// many they are. It returns the group; empty where none can be made.
-func enclose(pid, limit int) (group string) {
+// A fence is a control group that limits how many processes all helpers of a
+// sandbox and what they start are.
+type fence struct {
+	limit int
+
+	mu    sync.Mutex
+	tried bool
+	group string // empty where none can be made
+}
+
+// enclose puts a process, and all it will start, into the group.
+func (f *fence) enclose(pid int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.group != "" && set(f.group, "cgroup.procs", pid) == nil || f.tried && f.group == "" {
+		return
+	}
+	f.tried = true
 	for _, parent := range pidsGroups() {
 		left, _ := filepath.Glob(filepath.Join(parent, "toolserver-*"))
 		for _, group := range left {
@@ -48,13 +63,24 @@ func enclose(pid, limit int) (group string) {
 			if os.Mkdir(group, 0o755) != nil {
 				break
 			}
-			if set(group, "pids.max", limit) == nil && set(group, "cgroup.procs", pid) == nil {
-				return group
+			if set(group, "pids.max", f.limit) == nil && set(group, "cgroup.procs", pid) == nil {
+				f.group = group
+				return
 			}
 			os.Remove(group)
 		}
 	}
-	return ""
+	f.group = ""
+}
+
+// leave removes the group once all that was in it is gone.
+func (f *fence) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for try := 0; f.group != "" && os.Remove(f.group) != nil && try < 50; try++ {
+		time.Sleep(20 * time.Millisecond)
+	}
+	f.group = ""
 }
 
 // set writes to a file that a control group has. What looks like a group and is
@@ -66,13 +92,6 @@ func set(group, name string, value int) error {
 	}
 	_, err = file.WriteString(strconv.Itoa(value))
 	return errors.Join(err, file.Close())
-}
-
-// leaveGroup removes a control group once all that was in it is gone.
-func leaveGroup(group string) {
-	for try := 0; group != "" && os.Remove(group) != nil && try < 50; try++ {
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // pidsGroups returns the control groups of this process that may have ones below

@@ -5,7 +5,6 @@ package sandbox
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -417,11 +416,11 @@ func (l *link) start() error {
 		return err
 	}
 	l.orders, l.process = pair[0], process
-	group := enclose(process.Pid, cmp.Or(l.sandbox.config.MaxProcesses, maxTogether()))
+	l.sandbox.fence.enclose(process.Pid)
 	go func() {
 		process.Wait()
 		l.lost(process)
-		leaveGroup(group)
+		l.sandbox.left()
 	}()
 	if err := awaitReady(l.orders); err != nil || l.sandbox.config.Off {
 		if err != nil {

@@ -4,6 +4,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ type Sandbox struct {
 	landlock   int // its version
 	null       *os.File
 	namespaces func() error // why there are none
+	fence      fence
 	monitor    monitor
 	last       atomic.Uint64 // id of a command
 
@@ -32,6 +34,7 @@ func Open(config Config) (*Sandbox, error) {
 	}
 	s := &Sandbox{config: config, landlock: landlockVersion(), null: null, running: make(map[*Process]struct{}), spaces: make(map[*Space]struct{})}
 	s.namespaces = sync.OnceValue(s.tryNamespaces)
+	s.fence.limit = cmp.Or(config.MaxProcesses, maxTogether())
 	if config.landlockAtMost > 0 {
 		s.landlock = min(s.landlock, config.landlockAtMost)
 	}
@@ -51,4 +54,15 @@ func (s *Sandbox) Close() error {
 	}
 	s.mu.Unlock()
 	return s.null.Close()
+}
+
+// left takes note that a helper has ended. With the last one of a sandbox that is
+// closed its control group goes.
+func (s *Sandbox) left() {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		s.fence.leave()
+	}
 }

@@ -188,7 +188,11 @@ func (v view) step(m Mount) error {
 		}
 		return nil
 	case MountProc:
-		return v.mount(m.Target, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=2")
+		options := "hidepid=2" // of what a command may not trace
+		if os.Geteuid() == 0 {
+			options += ",gid=65534" // otherwise those of root's group see all
+		}
+		return v.mount(m.Target, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options)
 	case MountShared:
 		return v.mount(m.Target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size=64m")
 	case MountTerminals:

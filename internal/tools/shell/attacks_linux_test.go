@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ func TestAttacks(t *testing.T) {
 		{"P-121", "python3 -c 'import os;os.fork() and os._exit(0);os.setsid();os.fork() and os._exit(0);import time;time.sleep(1000)'", tools.Exited, ""},
 		{"P-122", "(sleep 1000 <&- >&2 &) ; echo done", tools.Exited, "done"},
 		{"P-123", "trap '' TERM INT HUP; while :; do sleep 0.1; done", tools.TimedOut, ""},
-		{"P-124", "kill -STOP " + server, tools.Exited, "not permitted"},
+		{"P-124", "kill -STOP " + server, tools.Exited, "not permitted|No such process"},
 		{"P-125", "python3 -c 'x=bytearray(1<<30); [x.__setitem__(i,1) for i in range(0,1<<30,4096)]'", tools.OutOfMemory, ""},
 		{"P-126", "i=0; while :; do : > f$i; i=$((i+1)); done", tools.DiskLimit, ""},
 		{"P-127", "python3 -c 'import socket,time;s=[socket.socketpair() for _ in range(100000)]'", tools.Exited, "Too many open files"},
@@ -67,14 +68,14 @@ func TestAttacks(t *testing.T) {
 		// The server and its secrets.
 		{"P-188", "python3 -c 'import os; print(open(\"/proc/%d/environ\"%os.getppid()).read())'", tools.Exited, "denied"},
 		{"P-189", "cat /proc/$PPID/environ /proc/1/environ /proc/" + server + "/environ", tools.Exited, "denied"},
-		{"P-150", "ls -l /proc/*/cwd; cat /proc/*/cmdline", tools.Exited, "No such file"},
-		{"P-190", "python3 -c 'import os\ndef is_open(fd):\n  try: return bool(os.fstat(fd))\n  except OSError: return False\nprint([fd for fd in range(4096) if is_open(fd)])'", tools.Exited, "[0, 1, 2]"},
+		{"P-150", "for p in /proc/[0-9]*; do readlink $p/cwd; tr '\\0' ' ' <$p/cmdline; done; echo done", tools.Exited, "done"},
+		{"P-190", "python3 -c 'import os\ndef is_open(fd):\n  try: return bool(os.fstat(fd))\n  except OSError: return False\nprint([fd for fd in range(4096) if is_open(fd)])'", tools.Exited, `\[0, 1, 2\]`},
 		{"P-195", "echo AKIAIOSFODNN7EXAMPLE ghp_0123456789abcdefghijABCDEFGHIJ012345", tools.Exited, "masked"},
-		{"own-1", "cat " + secret, tools.Exited, "denied"},
-		{"own-2", "ln -s " + secret + " l; cat l; cat /proc/self/root" + secret, tools.Exited, "denied"},
-		{"own-3", "chmod 000 " + secret + "; touch -d 2001-01-01 " + secret, tools.Exited, "not permitted"},
+		{"own-1", "cat " + secret, tools.Exited, "denied|No such file"},
+		{"own-2", "ln -s " + secret + " l; cat l; cat /proc/self/root" + secret, tools.Exited, "denied|No such file"},
+		{"own-3", "chmod 000 " + secret + "; touch -d 2001-01-01 " + secret + " /usr/bin/env", tools.Exited, "not permitted|No such file"},
 		{"own-4", "prlimit --pid " + server + " --nofile=3:3; renice 19 -p " + server + "; taskset -p 1 " + server, tools.Exited, "not permitted"},
-		{"own-5", "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\",1))'", tools.Exited, "not permitted"},
+		{"own-5", "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\",1))'", tools.Exited, "not permitted|refused"},
 		{"own-6", "unshare -Ur true; mount -t tmpfs none .; nsenter -t 1 -m true", tools.Exited, "not permitted"},
 		{"own-7", "exec -a sh -c", 0, ""},
 		{"own-8", "mkfifo p; cat p & echo x >p; wait", tools.Exited, "x"},
@@ -88,10 +89,10 @@ func TestAttacks(t *testing.T) {
 			}))
 			result := attempt(t, tool, env, a.command)
 			text := toolstest.Text(result)
-			if result.Exit == nil || a.reason != 0 && result.Exit.Reason != a.reason || !strings.Contains(text, a.says) {
+			if result.Exit == nil || a.reason != 0 && result.Exit.Reason != a.reason || !regexp.MustCompile(a.says).MatchString(text) {
 				t.Errorf("%+v\n%.2000s", result.Exit, text)
 			}
-			if strings.Contains(text, "CANARY") || strings.Contains(text, "AKIAIOSFODNN7EXAMPLE") {
+			if strings.Contains(text, "CANARY") || a.id == "P-150" && strings.Contains(text, "toolserver") || strings.Contains(text, "AKIAIOSFODNN7EXAMPLE") {
 				t.Errorf("it reads what it must not: %.2000s", text)
 			}
 			noneLeft(t, env)
