@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -30,7 +31,7 @@ const (
 
 // selfTest tries what commands must not be able to do, logs and exports what
 // holds, and fails if something required does not.
-func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry) error {
+func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry, tested func(failed []string)) error {
 	checks, err := c.probeApart()
 	if err != nil {
 		logger.Warn("the sandbox could not be tried: toolserver sandbox probe tells more", zap.Error(err))
@@ -48,6 +49,7 @@ func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry)
 			weak = append(weak, check.Name)
 		}
 	}
+	tested(append(slices.Clone(failed), weak...))
 	registry.Facts("toolserver_sandbox_check", "What the self-test of the sandbox found; always 1.", []string{"check", "holds"}, values)
 	fields := []zap.Field{zap.Int("checks", len(checks)), zap.Strings("failed", failed), zap.Strings("weak", weak)}
 	if len(failed) == 0 {

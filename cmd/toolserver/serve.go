@@ -83,14 +83,18 @@ func serve(c *config) error {
 		defer stopTracing(tracer, logger)
 	}
 	metrics := newMetrics()
+	var weak []string
 	if c.Sandbox.Mode == sandboxRequired {
-		if err := c.Sandbox.selfTest(logger, metrics); err != nil {
+		if err := c.Sandbox.selfTest(logger, metrics, func(failed []string) { weak = failed }); err != nil {
 			return err
 		}
 	}
 	server, err := newServer(c, logger, metrics, tracer)
 	if err != nil {
 		return err
+	}
+	if c.Sandbox.Mode == sandboxRequired {
+		server.SelfTested(weak)
 	}
 	if c.Policy.File != "" {
 		ctx, stop := context.WithCancel(context.Background())
@@ -110,7 +114,7 @@ func serve(c *config) error {
 		// What fails is known soon enough: nobody waits for it.
 		time.AfterFunc(selfTestDelay, func() {
 			stack.GrowTo16K()
-			c.Sandbox.selfTest(logger, metrics)
+			c.Sandbox.selfTest(logger, metrics, server.SelfTested)
 		})
 	}
 	address := addressOf(listener)

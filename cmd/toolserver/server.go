@@ -102,11 +102,16 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Executor:      c.Executions.executor(),
 		Wire:          c.Wire.wire(),
 		Closers:       []io.Closer{jails},
-		TLS:           certificates,
-		Version:       versionText(),
-		Reflection:    c.Reflection,
-		Channelz:      c.Channelz,
-		Tracer:        tracer,
+		Offer:         rooms.Offer,
+		Confines: func() (bool, int) {
+			has := jails.Capabilities()
+			return has.Namespaces, has.Landlock
+		},
+		TLS:        certificates,
+		Version:    versionText(),
+		Reflection: c.Reflection,
+		Channelz:   c.Channelz,
+		Tracer:     tracer,
 	})
 	if err != nil {
 		return nil, err

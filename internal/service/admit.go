@@ -32,6 +32,7 @@ type admission struct {
 	meters   *meters
 
 	artifacts *artifacts
+	offer     func() *tools.Offer // nil where no commands run
 }
 
 // look judges each message that asks for a tool to run, and leaves the order
@@ -85,7 +86,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		return nil
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
-	subject := subjectOf(order.Session, entry, input.json)
+	subject := a.subjectOf(order.Session, entry, input.json)
 	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
@@ -136,7 +137,10 @@ func (a *admission) rejudge(s *session.Session, subject *policy.Call, grants []p
 		return policy.Decision{Verdict: policy.Verdict{Action: policy.Deny, Rule: "tools", Reason: "The session no longer has the tool " + subject.Spec.Name + "."}}
 	}
 	now := *subject
-	now.Labels, now.Level, now.Mode = settings.Labels, settings.Level, settings.Mode
+	now.Labels, now.Level, now.Mode, now.Network = settings.Labels, settings.Level, settings.Mode, settings.Network
+	if now.Offer != nil {
+		now.Network = min(now.Network, now.Offer.Network)
+	}
 	return p.Decide(&now, grants)
 }
 
@@ -196,13 +200,18 @@ func (a *admission) envOf(s *session.Session, guard tools.Guard, callID string) 
 }
 
 // subjectOf returns a call as the policy sees it, but for its effects.
-func subjectOf(s *session.Session, entry *tools.Entry, input []byte) *policy.Call {
+func (a *admission) subjectOf(s *session.Session, entry *tools.Entry, input []byte) *policy.Call {
 	settings := s.Settings()
-	return &policy.Call{
+	call := &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home,
-		Spec: &entry.Spec, Input: input,
+		Spec: &entry.Spec, Input: input, Network: settings.Network,
 	}
+	if a.offer != nil {
+		call.Offer = a.offer()
+		call.Network = min(call.Network, call.Offer.Network)
+	}
+	return call
 }
 
 // count counts the call against the limits of the policy that judged it, last of

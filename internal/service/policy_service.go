@@ -44,7 +44,7 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		entry = found // one that is not available here can be judged all the same
 	}
 	input := a.inputOf(request)
-	subject := subjectOf(session, entry, input.json)
+	subject := a.subjectOf(session, entry, input.json)
 	if command := request.GetCommand(); command != "" {
 		env := a.envOf(session, p.Guard(subject), "")
 		subject.Effects = env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))

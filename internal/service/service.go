@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,6 +71,13 @@ type Config struct {
 	// TLS, if set, secures connections from outside.
 	TLS *tls.Config
 
+	// Offer, if set, tells what commands can be given and kept from.
+	Offer func() *tools.Offer
+
+	// Confines, if set, tells how they are confined: whether each session has
+	// namespaces, and the version of Landlock.
+	Confines func() (namespaces bool, landlock int)
+
 	// Version is what the server tells about itself.
 	Version string
 
@@ -95,9 +103,11 @@ type Server struct {
 	meters   *meters
 
 	artifacts *artifacts // nil where none are kept
-	shown     shownTools
-	local     *bufconn.Listener
-	started   time.Time
+
+	failedChecks atomic.Pointer[[]string] // of the self-test; nil before it has run
+	shown        shownTools
+	local        *bufconn.Listener
+	started      time.Time
 }
 
 // New returns a server that serves callers inside the process at once, and
@@ -164,7 +174,7 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(
 func (s *Server) admission() *admission {
 	return &admission{
 		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
-		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts,
+		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer,
 	}
 }
 

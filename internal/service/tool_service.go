@@ -289,5 +289,25 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		},
 		Authentication: config.Authenticator.Name(),
 		Principal:      principalOf(ctx).Name,
+		Sandbox:        s.server.sandbox(),
 	}, nil
 }
+
+// sandbox tells how commands are confined; nil where none run.
+func (s *Server) sandbox() *pb.Sandbox {
+	c := &s.config
+	if c.Offer == nil || c.Confines == nil {
+		return nil
+	}
+	offer := c.Offer()
+	m := &pb.Sandbox{Holds: offer.Holds, MaxNetwork: pb.Network(offer.Network), Readable: offer.Readable}
+	namespaces, landlock := c.Confines()
+	m.Namespaces, m.Landlock = namespaces, uint32(landlock)
+	if failed := s.failedChecks.Load(); failed != nil {
+		m.FailedChecks = *failed
+	}
+	return m
+}
+
+// SelfTested takes note of the checks of the sandbox that do not hold.
+func (s *Server) SelfTested(failed []string) { s.failedChecks.Store(&failed) }
