@@ -6,6 +6,7 @@ package shell
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -109,7 +110,26 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 	a.scripts--
 	a.remaining(file)
 	a.survey, a.source = survey, source
+	if why := differs(text, file); why != "" {
+		a.misread(text, why)
+	}
 	return nil
+}
+
+// misread says that a text may be read in another way. What it may run is
+// guessed, but for what was told.
+func (a *analysis) misread(text, why string) {
+	told := make(map[string]bool)
+	for _, e := range a.effects {
+		if e.Kind == tools.RunsProgram {
+			told[strings.Join(e.Argv, "\x00")] = true
+		}
+	}
+	for _, e := range guess(text, why) {
+		if !told[strings.Join(e.Argv, "\x00")] {
+			a.add(e)
+		}
+	}
 }
 
 // remaining follows what was not reached on the way from top to bottom: functions
