@@ -42,6 +42,7 @@ type analysis struct {
 
 	traps []string // texts to be run at some time
 
+	output  output // of the program that was followed last
 	printed *found // by the find that was followed last
 	piped   *found // by the part of a pipe that was followed last
 
@@ -184,7 +185,7 @@ func (a *analysis) settle() {
 	}
 	for _, i := range a.still {
 		if e := &a.effects[i]; e.Kind == tools.RunsProgram {
-			e.ReadOnly = false
+			e.ReadOnly, e.Told = false, false
 		} else if e.Unclear == "" {
 			e.Unclear = "what the command changes may be among the files it finds"
 		}

@@ -160,7 +160,7 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 		case *syntax.ParamExp:
 			f.param(part, quoted)
 		case *syntax.CmdSubst:
-			f.a.printed, f.a.piped = nil, nil
+			f.a.printed, f.a.piped, f.a.output = nil, nil, output{}
 			f.a.substitution(part, f.s)
 			if whole := len(parts) == 1 && !f.started && f.cur == (word{}) && len(f.plain) == 0; whole && !quoted && f.splits {
 				if names := f.a.substituted(part, f.s); names != nil {
@@ -170,6 +170,11 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 			}
 			if f.s.counts(part) {
 				f.unknown(word{unknown: true, number: true})
+				continue
+			}
+			if w, ok := f.a.printsOne(part, f.s); ok {
+				w.many = w.many && !quoted && f.splits
+				f.unknown(w)
 				continue
 			}
 			f.unknown(word{unknown: true, many: !quoted && f.splits})
@@ -357,7 +362,10 @@ func (f *field) param(p *syntax.ParamExp, quoted bool) {
 			f.started = true
 			f.end()
 		}
-		if !split || value.unknown || value.pipe {
+		if split && value.made && strings.ContainsAny(value.text, " \t\n*?[\\") {
+			value = word{unknown: true}
+		}
+		if !split || value.unknown || value.pipe || value.data || value.made {
 			if value.unknown && split && !value.number {
 				value.many = true
 			}

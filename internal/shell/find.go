@@ -30,7 +30,7 @@ var findFiles = map[string]bool{"-newer": true, "-anewer": true, "-cnewer": true
 
 // find walks trees, and runs, deletes and writes what its expression says.
 func find(c *call, p *program) {
-	c.readOnly = p.readOnly
+	c.readOnly, c.told = p.readOnly, p.readOnly
 	words := c.words[1:]
 	follows := func(w word) bool { return w.is("-L") || w.is("-follow") }
 	if slices.ContainsFunc(words, follows) {

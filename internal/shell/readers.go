@@ -3,10 +3,7 @@
 
 package shell
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // readStrings reads files, and lists of more words.
 func readStrings(c *call, p *program) {
@@ -94,30 +91,6 @@ func compress(c *call, p *program) {
 			c.writes(joined(w, word{text: "*", glob: true}), false)
 		}
 	}
-}
-
-// gofmt shows how files should be, or makes them so.
-func gofmt(c *call, _ *program) {
-	c.readOnly = true
-	writes := slices.ContainsFunc(c.words, func(w word) bool { return w.is("-w") || w.is("--w") || strings.HasPrefix(w.text, "-w=") })
-	for i := 1; i < len(c.words); i++ {
-		switch w := c.words[i]; {
-		case w.hidesOption():
-			c.doubt("a word that is not known may be an option")
-		case w.is("-l"), w.is("-d"), w.is("-s"), w.is("-e"), w.is("-w"):
-		case w.is("-r"):
-			i++
-		case w.known() && strings.HasPrefix(w.text, "-"):
-			c.doubt("what the option " + clip(w.text) + " does is not known")
-		case !writes:
-			c.reads(w, true)
-		case w.known() && strings.HasSuffix(w.text, ".go"):
-			c.writes(w, false)
-		default: // of a directory, the files that end so
-			c.writes(within(w, word{text: "**/*.go", glob: true}), false)
-		}
-	}
-	c.readOnly = c.readOnly && !writes
 }
 
 // jq takes a program and then files; some options take two words.
