@@ -24,6 +24,9 @@ type call struct {
 	still    bool   // so it is only where the whole command changes nothing
 	told     bool   // what it touches is told in full
 
+	subcommand string // of git
+	configured bool   // by git -c, with keys of which not all are known to be harmless
+
 	prints word // what it prints, where that is one word; else empty
 
 	paths

@@ -199,6 +199,9 @@ func searchFiles(c *call, p *program) {
 		files = files[1:]
 	}
 	tree := words.flag("recursive") || words.flag("linked") || c.base() == "rg"
+	if how, ok := words.has("directories"); ok && (!how.known() || strings.HasPrefix("recurse", how.text)) {
+		tree = true
+	}
 	c.mayLeave(words, tree)
 	if len(files) == 0 && tree {
 		files = []word{here}

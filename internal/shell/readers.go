@@ -22,7 +22,7 @@ func diff(c *call, p *program) {
 		c.doubt("it follows links, wherever they lead")
 	}
 	for _, w := range words.operands {
-		c.input(w, words.flag("recursive"))
+		c.input(w, true) // of two directories it compares what is in them
 	}
 }
 
@@ -31,7 +31,7 @@ func diff(c *call, p *program) {
 func ps(c *call, p *program) {
 	for _, w := range c.begin(p).operands {
 		if !w.known() || strings.ContainsAny(w.text, "eE") {
-			c.readOnly = false
+			c.readOnly, c.told = false, false
 		}
 	}
 }
@@ -82,6 +82,7 @@ func compress(c *call, p *program) {
 			c.input(w, words.flag("recursive"))
 			continue
 		}
+		c.input(w, words.flag("recursive")) // it is there under another name then
 		c.writes(w, words.flag("recursive"))
 		if w.known() {
 			name := w.text[strings.LastIndexByte(w.text, '/')+1:]
@@ -115,7 +116,7 @@ func jq(c *call, p *program) {
 			c.doubt("its program may read other files")
 		}
 		if strings.Contains(files[0].text, "env") || strings.Contains(files[0].text, "ENV") {
-			c.readOnly = false // it shows the environment
+			c.readOnly, c.told = false, false // it shows the environment
 		}
 		files = files[1:]
 	}
