@@ -219,7 +219,7 @@ func popd(c *call) {
 
 // dirs are the directories that w means, from where the shell may be.
 func (c *call) dirs(w word) []string {
-	if !w.known() || w.text == "" {
+	if !w.known() && (!w.made || w.glob) || w.text == "" {
 		return nil
 	}
 	if strings.HasPrefix(w.text, "/") {

@@ -128,7 +128,7 @@ func TestBlindSpots(t *testing.T) {
 // tell.
 func TestDiffers(t *testing.T) {
 	b := newMarkBox(t)
-	budget, most := 4*time.Second, 40000
+	budget, most := 2*time.Second, 20000
 	if os.Getenv("TOOLSERVER_SOAK") == "1" {
 		budget, most = 2*time.Minute, 1<<30
 	}

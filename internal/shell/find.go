@@ -91,8 +91,14 @@ func (c *call) findAction(words []word, x *expression) []word {
 		return rest[1:]
 	case w.text == "-delete":
 		c.readOnly = false
+		name := x.name
+		if x.lost {
+			name = ""
+		}
 		for _, root := range x.roots {
-			c.writes(beneath(root), false)
+			for _, w := range below(root, name) {
+				c.writes(w, false)
+			}
 		}
 		for _, w := range x.nearest() {
 			c.writes(w, false)

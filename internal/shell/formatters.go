@@ -31,7 +31,9 @@ func (c *call) formats(w word) {
 			c.writes(beneath(w), false)
 		}
 	case kinds == nil:
-		c.writes(w, false)
+		if strings.Trim(last, ".") != "" {
+			c.writes(w, false)
+		}
 		if !strings.Contains(strings.Trim(last, "."), ".") {
 			c.writes(beneath(w), false)
 		}

@@ -59,6 +59,9 @@ func (c *call) printsData() {
 // datePrints returns what date prints by a format, which begins with a plus; empty
 // where that may be anything.
 func datePrints(format string) word {
+	if format == "+%s" || format == "+%Y" {
+		return number
+	}
 	w := datum
 	rest := strings.TrimPrefix(format, "+")
 	if rest == "" || strings.IndexByte("%abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", rest[0]) < 0 {

@@ -20,6 +20,7 @@ type word struct {
 	glob    bool   // a pattern of file names
 	many    bool   // stands for any number of words
 	data    bool   // a glob that is no pattern: its stars are what programs print, which begins with a letter or a digit and has no slash
+	digits  bool   // its stars are digits
 	made    bool   // the name of a file that mktemp makes: it is like text
 	pipe    bool   // names the end of a process substitution
 	likely  string // what an unknown word may well be, for rules that deny
@@ -64,8 +65,10 @@ func (w word) mayBeOption() bool {
 }
 
 // hidesOption reports whether the word could turn out to be an option that
-// cannot be seen.
-func (w word) hidesOption() bool { return !w.known() && w.mayBeOption() }
+// cannot be seen. One of which only digits are not known, such as -j$(nproc), can.
+func (w word) hidesOption() bool {
+	return !w.known() && w.mayBeOption() && !(w.digits && len(w.text) > 2 && w.text[0] == '-' && w.text[1] != '*')
+}
 
 // args turns words into what stands in an effect.
 func args(words []word) []string {
@@ -112,10 +115,11 @@ func joined(a, b word) word {
 		a = word{text: "*", glob: true, many: a.many} // it may be negative
 	}
 	if b.number {
-		b = word{text: "*", glob: true, data: true, many: b.many}
+		b = word{text: "*", glob: true, data: true, digits: true, many: b.many}
 	}
 	w := word{glob: a.glob || b.glob, many: a.many || b.many, unknown: a.unknown || b.unknown}
 	w.data = w.glob && !w.unknown && (a.data || !a.glob) && (b.data || !b.glob)
+	w.digits = w.data && (a.digits || !a.glob) && (b.digits || !b.glob)
 	w.made = (a.made || b.made) && !w.unknown
 	switch {
 	case a.pipe || b.pipe, a.cut != "", b.cut != "":
