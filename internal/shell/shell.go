@@ -7,12 +7,15 @@
 // The command is parsed as bash reads it and followed from its first statement
 // to its last, through lists, pipes, substitutions, functions, wrappers such as
 // env, xargs and find -exec, and texts given to eval or bash -c. Nothing is run,
-// and the answer depends on the command and its [Place] alone. What the answer names is a superset of what would happen. Where only
-// running the command would tell, an effect says so in Unclear; such a command
-// must never pass without a person.
+// and the answer depends on the command and its [Place] alone. What the answer
+// names is a superset of what would happen, as long as every program in it is
+// read-only or told in full. Where only running the command would tell, an effect
+// says so in Unclear; such a command runs where it is contained, or with a
+// person's leave.
 //
-// It is a judge of commands, not a boundary: what a program does once it runs is
-// for the sandbox to confine.
+// The answer decides how narrow the jail of a command is drawn, and what a person
+// is told. It is no boundary: a command that was misread can do no more than its
+// verdict gives it.
 package shell
 
 import (

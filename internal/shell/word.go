@@ -111,6 +111,9 @@ func joined(a, b word) word {
 	case a == word{}:
 		return b
 	}
+	if (a.number || a.data && a.text == "*") && strings.HasPrefix(b.text, "/") {
+		return word{unknown: true, many: a.many || b.many} // where it prints nothing, the path begins at the root
+	}
 	if a.number {
 		a = word{text: "*", glob: true, many: a.many} // it may be negative
 	}
