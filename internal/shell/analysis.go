@@ -6,6 +6,7 @@ package shell
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -41,6 +42,7 @@ type analysis struct {
 
 	traps []string // texts to be run at some time
 
+	output  output // of the program that was followed last
 	printed *found // by the find that was followed last
 	piped   *found // by the part of a pipe that was followed last
 
@@ -109,7 +111,26 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 	a.scripts--
 	a.remaining(file)
 	a.survey, a.source = survey, source
+	if why := differs(text, file); why != "" {
+		a.misread(text, why)
+	}
 	return nil
+}
+
+// misread says that a text may be read in another way. What it may run is
+// guessed, but for what was told.
+func (a *analysis) misread(text, why string) {
+	told := make(map[string]bool)
+	for _, e := range a.effects {
+		if e.Kind == tools.RunsProgram {
+			told[strings.Join(e.Argv, "\x00")] = true
+		}
+	}
+	for _, e := range guess(text, why) {
+		if !told[strings.Join(e.Argv, "\x00")] {
+			a.add(e)
+		}
+	}
 }
 
 // remaining follows what was not reached on the way from top to bottom: functions
@@ -164,7 +185,7 @@ func (a *analysis) settle() {
 	}
 	for _, i := range a.still {
 		if e := &a.effects[i]; e.Kind == tools.RunsProgram {
-			e.ReadOnly = false
+			e.ReadOnly, e.Told = false, false
 		} else if e.Unclear == "" {
 			e.Unclear = "what the command changes may be among the files it finds"
 		}

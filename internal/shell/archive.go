@@ -54,8 +54,7 @@ func tar(c *call, _ *program) {
 		if out.flag("absolute") || out.flag("transform") {
 			c.doubt("the archive says where its files go")
 		}
-		c.doubt("the archive names the files it writes")
-		c.writes(beneath(dir), false)
+		c.extracts(dir)
 	case out.flag("create"):
 		for _, w := range out.operands {
 			if w.known() && !strings.HasPrefix(w.text, "/") {
@@ -168,7 +167,15 @@ func unzip(c *call, _ *program) {
 		c.readOnly = true
 		return
 	}
-	c.doubt("the archive names the files it writes")
+	c.extracts(dir)
+}
+
+// extracts writes files that something else names, all of them below a directory.
+func (c *call) extracts(dir word) {
+	top := func(at string) bool { return at == "." || at == "" }
+	if at := c.dirs(dir); at == nil || slices.ContainsFunc(at, top) || dir.is("..") || strings.HasPrefix(dir.text, "../") {
+		c.doubt("the archive names the files it writes, anywhere in the workspace")
+	}
 	c.writes(beneath(dir), false)
 }
 

@@ -103,8 +103,9 @@ func (a *analysis) operand(w *syntax.Word, s *state) {
 		case *syntax.ArithmExp:
 			a.arithmetic(part.X, s)
 		case *syntax.CmdSubst:
+			a.output = output{}
 			a.substitution(part, s)
-			if !s.counts(part) {
+			if w, ok := a.printsOne(part, s); !s.counts(part) && !(ok && w.number) {
 				a.unclear("arithmetic evaluates what a command prints")
 			}
 		default:

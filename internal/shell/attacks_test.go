@@ -61,6 +61,9 @@ func TestAttacks(t *testing.T) {
 			ok = has(func(e tools.Effect) bool { return e.Program == "touch" && e.Unclear == "" })
 		case "contained":
 			ok = has(func(e tools.Effect) bool {
+				if e.Program == "git" && e.Unclear != "" {
+					return true // what git would run later is looked at afterwards
+				}
 				return e.Kind == tools.WritesPath && (strings.HasPrefix(e.Path, ".git") || strings.HasPrefix(e.Path, ".husky") || e.Glob)
 			})
 		case "allow": // the last of them builds, which a policy has to allow

@@ -20,7 +20,7 @@ func awk(c *call, p *program) {
 			c.doubt(why)
 		}
 		if strings.Contains(files[0].text, "ENVIRON") {
-			c.readOnly = false
+			c.readOnly, c.told = false, false
 		}
 		files = files[1:]
 	}

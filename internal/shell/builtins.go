@@ -12,9 +12,11 @@ import (
 // one. Builtins change nothing but the shell, unless they say otherwise.
 func builtin(name string) func(*call) {
 	switch name {
-	case ":", "true", "false", "echo", "pwd", "dirs", "times", "type", "caller", "help", "break", "continue", "return",
+	case ":", "true", "false", "echo", "dirs", "times", "type", "caller", "help", "break", "continue", "return",
 		"bg", "fg", "disown", "suspend", "logout", "ulimit", "umask", "unalias":
 		return quiet
+	case "pwd":
+		return pwd
 	case "jobs":
 		return jobs
 	case "cd", "pushd":
@@ -70,6 +72,13 @@ func builtin(name string) func(*call) {
 }
 
 func quiet(*call) {}
+
+// pwd prints the directory that $PWD is.
+func pwd(c *call) {
+	if values, ok := c.a.value("PWD", c.s); ok && len(c.words) == 1 {
+		c.prints = values[0]
+	}
+}
 
 func puzzling(c *call) { c.doubt("what " + c.words[0].text + " does is not known") }
 
@@ -210,7 +219,7 @@ func popd(c *call) {
 
 // dirs are the directories that w means, from where the shell may be.
 func (c *call) dirs(w word) []string {
-	if !w.known() || w.text == "" {
+	if !w.known() && (!w.made || w.glob) || w.text == "" {
 		return nil
 	}
 	if strings.HasPrefix(w.text, "/") {

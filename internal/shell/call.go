@@ -22,6 +22,12 @@ type call struct {
 	unclear  string // why it cannot be told what it does
 	readOnly bool   // it changes nothing by itself
 	still    bool   // so it is only where the whole command changes nothing
+	told     bool   // what it touches is told in full
+
+	subcommand string // of git
+	configured bool   // by git -c, with keys of which not all are known to be harmless
+
+	prints word // what it prints, where that is one word; else empty
 
 	paths
 	ok, fail *state
@@ -86,7 +92,7 @@ func (a *analysis) assigned(as *syntax.Assign, s *state) word {
 		return word{unknown: true}
 	}
 	value := a.single(as.Value, s)
-	if value.glob { // a pattern is text in an assignment
+	if value.glob && !value.data { // a pattern is text in an assignment
 		return word{unknown: true}
 	}
 	return value
@@ -138,9 +144,13 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 		c.lists(w)
 	}
 	c.follow()
+	if c.unclear == "" {
+		a.output = output{first.text, c.prints}
+	}
 	if at < len(a.effects) {
 		e := &a.effects[at]
 		e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
+		e.Told = (c.readOnly || c.told) && c.unclear == ""
 		if c.still {
 			a.still = append(a.still, at)
 		}
@@ -160,7 +170,7 @@ func (a *analysis) tooMuch(words []word, s *state) {
 // lists is what a pattern does by itself: the shell reads directories to find
 // what it means. Those of the workspace are nobody's secret.
 func (c *call) lists(w word) {
-	if !w.glob || w.unknown || strings.HasPrefix(w.text, "-") {
+	if !w.glob || w.data || w.unknown || strings.HasPrefix(w.text, "-") {
 		return
 	}
 	outside := func(dir string) bool { return strings.HasPrefix(inWorkspace(c.a.place, dir+"/"+w.text), "/") }
@@ -184,9 +194,10 @@ func (c *call) follow() {
 		}
 		return
 	}
+	c.told = p.told
 	handler(p.operands)(c, p)
 	if !trusted(name) {
-		c.readOnly = false
+		c.readOnly, c.told, c.prints = false, false, word{}
 	}
 }
 

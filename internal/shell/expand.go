@@ -4,17 +4,10 @@
 package shell
 
 import (
-	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
-
-// maxFields is how many words a brace expansion may become.
-const maxFields = 512
-
-// maxBraces is how many words all brace expansions of a command may become.
-const maxBraces = 1000
 
 // fields expands words as the shell does for a command: braces, tildes,
 // parameters and substitutions, splitting what is not quoted. Every substitution
@@ -23,6 +16,10 @@ func (a *analysis) fields(words []*syntax.Word, s *state) []word {
 	out := make([]word, 0, len(words))
 	for _, w := range words {
 		if text, plain := plainText(w); plain {
+			out = append(out, lit(text))
+			continue
+		}
+		if text := literal(w); isAddress(text) {
 			out = append(out, lit(text))
 			continue
 		}
@@ -160,7 +157,7 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 		case *syntax.ParamExp:
 			f.param(part, quoted)
 		case *syntax.CmdSubst:
-			f.a.printed, f.a.piped = nil, nil
+			f.a.printed, f.a.piped, f.a.output = nil, nil, output{}
 			f.a.substitution(part, f.s)
 			if whole := len(parts) == 1 && !f.started && f.cur == (word{}) && len(f.plain) == 0; whole && !quoted && f.splits {
 				if names := f.a.substituted(part, f.s); names != nil {
@@ -170,6 +167,11 @@ func (f *field) add(parts []syntax.WordPart, quoted bool) {
 			}
 			if f.s.counts(part) {
 				f.unknown(word{unknown: true, number: true})
+				continue
+			}
+			if w, ok := f.a.printsOne(part, f.s); ok {
+				w.many = w.many && !quoted && f.splits
+				f.unknown(w)
 				continue
 			}
 			f.unknown(word{unknown: true, many: !quoted && f.splits})
@@ -315,6 +317,29 @@ func (f *field) unquoted(text string, first bool) {
 	flush(len(text))
 }
 
+// literal returns the text of a word without quotes and expansions; "" for any
+// other.
+func literal(w *syntax.Word) string {
+	var b strings.Builder
+	for _, part := range w.Parts {
+		l, ok := part.(*syntax.Lit)
+		if !ok {
+			return ""
+		}
+		b.WriteString(l.Value)
+	}
+	return b.String()
+}
+
+// isAddress reports whether a word is the address of a host by its number in
+// brackets, which is a pattern to the shell too: of what is in a directory that is
+// called like the scheme of the address, of which there is none.
+func isAddress(text string) bool {
+	_, rest, ok := strings.Cut(text, "://[")
+	host, rest, closed := strings.Cut(rest, "]")
+	return ok && closed && strings.HasPrefix(text, "http") && strings.Trim(host, "0123456789abcdefABCDEF:.") == "" && !strings.ContainsAny(rest, `*?[\~`)
+}
+
 // special adds a character of a pattern. A pattern with brackets is not kept as
 // it is: what is in them may be quoted in ways of its own.
 func (f *field) special(c string) {
@@ -357,7 +382,10 @@ func (f *field) param(p *syntax.ParamExp, quoted bool) {
 			f.started = true
 			f.end()
 		}
-		if !split || value.unknown || value.pipe {
+		if split && value.made && strings.ContainsAny(value.text, " \t\n*?[\\") {
+			value = word{unknown: true}
+		}
+		if !split || value.unknown || value.pipe || value.data || value.made {
 			if value.unknown && split && !value.number {
 				value.many = true
 			}
@@ -418,77 +446,4 @@ func unquoteIn(text, special string) string {
 		b.WriteByte(text[i])
 	}
 	return b.String()
-}
-
-// splitBraces returns the parts of every word that brace expansion makes of w:
-// none where they cannot be told, or are too many.
-func (a *analysis) splitBraces(w *syntax.Word) (variants [][]syntax.WordPart, braces bool) {
-	clone, braces := bracesOf(w)
-	if !braces {
-		return [][]syntax.WordPart{w.Parts}, false
-	}
-	if isAssignment(literalStart(w)) || a.braces > maxBraces {
-		return nil, true
-	}
-	variants = expandBraces(clone)
-	if a.braces += len(variants); len(variants) == 0 {
-		a.braces += maxFields / 8 // finding that out is work too
-	}
-	return variants, true
-}
-
-// bracesOf returns the parts of a word with its braces found, if it has any.
-func bracesOf(w *syntax.Word) ([]syntax.WordPart, bool) {
-	has := slices.ContainsFunc(w.Parts, func(p syntax.WordPart) bool {
-		l, ok := p.(*syntax.Lit)
-		return ok && strings.Contains(l.Value, "{")
-	})
-	if !has {
-		return nil, false
-	}
-	clone := &syntax.Word{Parts: slices.Clone(w.Parts)}
-	if !syntax.SplitBraces(clone) {
-		return nil, false
-	}
-	return clone.Parts, true
-}
-
-// literalStart is the literal a word begins with.
-func literalStart(w *syntax.Word) string {
-	if l, ok := w.Parts[0].(*syntax.Lit); ok {
-		return l.Value
-	}
-	return ""
-}
-
-func expandBraces(parts []syntax.WordPart) [][]syntax.WordPart {
-	variants := [][]syntax.WordPart{nil}
-	for _, part := range parts {
-		brace, ok := part.(*syntax.BraceExp)
-		if !ok {
-			for i := range variants {
-				variants[i] = append(variants[i][:len(variants[i]):len(variants[i])], part)
-			}
-			continue
-		}
-		if brace.Sequence {
-			return nil
-		}
-		var choices [][]syntax.WordPart
-		for _, elem := range brace.Elems {
-			inner := expandBraces(elem.Parts)
-			if inner == nil || len(variants)*(len(choices)+len(inner)) > maxFields {
-				return nil
-			}
-			choices = append(choices, inner...)
-		}
-		var next [][]syntax.WordPart
-		for _, before := range variants {
-			for _, choice := range choices {
-				next = append(next, append(before[:len(before):len(before)], choice...))
-			}
-		}
-		variants = next
-	}
-	return variants
 }

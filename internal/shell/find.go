@@ -30,7 +30,7 @@ var findFiles = map[string]bool{"-newer": true, "-anewer": true, "-cnewer": true
 
 // find walks trees, and runs, deletes and writes what its expression says.
 func find(c *call, p *program) {
-	c.readOnly = p.readOnly
+	c.readOnly, c.told = p.readOnly, p.readOnly
 	words := c.words[1:]
 	follows := func(w word) bool { return w.is("-L") || w.is("-follow") }
 	if slices.ContainsFunc(words, follows) {
@@ -91,8 +91,14 @@ func (c *call) findAction(words []word, x *expression) []word {
 		return rest[1:]
 	case w.text == "-delete":
 		c.readOnly = false
+		name := x.name
+		if x.lost {
+			name = ""
+		}
 		for _, root := range x.roots {
-			c.writes(beneath(root), false)
+			for _, w := range below(root, name) {
+				c.writes(w, false)
+			}
 		}
 		for _, w := range x.nearest() {
 			c.writes(w, false)

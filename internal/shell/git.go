@@ -27,9 +27,10 @@ var gitOwn = []string{"--no-pager", "--no-optional-locks", "--literal-pathspecs"
 // gitConfigures are options of git that name other configuration or programs.
 var gitConfigures = []string{"-c", "--config-env", "--exec-path", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--attr-source", "--bare"}
 
-// git does what its subcommand does. Its configuration is taken for trusted: it is
-// protected from being written, and what it names was put there by the owner of
-// the workspace. That holds for the repository of the workspace alone: any other
+// git does what its subcommand does. What it writes of a repository is told by no
+// effect, so that it is neither read-only nor told in full: it is contained, and
+// what could run something later is looked at afterwards. For what only reads,
+// the configuration is taken for trusted. That holds for the repository of the workspace alone: any other
 // directory could have been made into one by what went before.
 func git(c *call, p *program) {
 	words := c.words[1:]
@@ -55,6 +56,9 @@ func git(c *call, p *program) {
 		case w.text == "--version" || w.text == "-v":
 			c.readOnly = len(words) == 0
 			return
+		case w.text == "-c" && len(words) > 0:
+			c.gitSets(words[0])
+			words = words[1:]
 		case slices.Contains(gitConfigures, name):
 			c.doubt("the option " + name + " names programs or files of its own")
 			if !attached && name != "--bare" && name != "--exec-path" && len(words) > 0 {
@@ -75,7 +79,8 @@ func git(c *call, p *program) {
 	}
 	atHome := len(c.s.dirs) == 1 && c.s.dirs[0] == "."
 	c.still = !atHome
-	c.readOnly = g.readOnly && (atHome || c.sameRepository())
+	c.readOnly = g.readOnly && !c.configured && (atHome || c.sameRepository())
+	c.subcommand = sub
 	if !atHome && c.s.dirs != nil {
 		c.reads(here, true)
 	}
@@ -86,9 +91,6 @@ func git(c *call, p *program) {
 	c.gitContents(sub, words[1:], out)
 	if sub == "diff" && slices.ContainsFunc(out.operands, func(w word) bool { return w.unknown && !w.number }) {
 		c.readOnly = false // it may be a file somewhere else
-	}
-	if sub == "config" && !c.readOnly && !atHome {
-		c.doubt("which repository is configured is not known")
 	}
 }
 
@@ -232,10 +234,17 @@ func gitListing(c *call, out parsed) {
 
 // gitRemote shows the names of other repositories, or changes them.
 func gitRemote(c *call, out parsed) {
-	if len(out.operands) > 0 && !out.operands[0].is("get-url") {
-		c.readOnly = false
-		for _, w := range out.operands[1:] {
+	if len(out.operands) == 0 || out.operands[0].is("get-url") {
+		return
+	}
+	c.readOnly = false
+	for _, w := range out.operands[1:] {
+		switch {
+		case out.flag("fetch"):
 			c.gitAddress(w)
+		case !w.known() && !w.made || strings.Contains(w.text, "::"):
+			c.gitAddress(w)
+			c.doubt("the address " + clip(w.text) + " may name a program")
 		}
 	}
 }
@@ -261,18 +270,19 @@ func gitBundle(c *call, out parsed) {
 	}
 }
 
-// gitPatch changes the files that a patch names.
+// gitPatch changes the files that a patch names: none outside, and none of the
+// repository itself.
 func gitPatch(c *call, out parsed) {
-	c.doubt("the patch names the files it changes")
 	for _, w := range out.operands {
 		c.input(w, false)
 	}
-	c.writes(beneath(here), false)
 }
 
+// gitMove puts files elsewhere, where they can be read under another name.
 func gitMove(c *call, out parsed) {
 	n := len(out.operands) - 1
 	for i := range n {
+		c.reads(out.operands[i], true)
 		c.writes(out.operands[i], true)
 		c.arrives(out.operands[i], out.operands[n], true, n > 1, false, false)
 	}
@@ -299,7 +309,7 @@ func gitMails(c *call, out parsed) {
 		dir = here
 	}
 	if !out.flag("stdout") || ok {
-		c.writes(within(dir, word{text: "*", glob: true}), false)
+		c.writes(within(dir, word{text: "*.patch", glob: true}), false)
 	}
 }
 
@@ -311,7 +321,7 @@ func gitConfig(c *call, out parsed) {
 	}
 	switch {
 	case edits:
-	case out.flag("shows"), len(out.operands) == 1 && !out.flag("edits"):
+	case out.flag("shows"), len(out.operands) == 1 && !out.flag("edits") && !out.flag("unset") && !out.flag("section"):
 		if w, ok := out.has("file"); ok {
 			c.reads(w, false)
 		}
@@ -320,15 +330,15 @@ func gitConfig(c *call, out parsed) {
 		return
 	}
 	c.readOnly = false
-	file := lit(".git/config")
-	if w, ok := out.has("file"); ok {
-		file = w
-	} else if out.flag("global") {
-		file = word{text: c.a.place.Home + "/.gitconfig", unknown: c.a.place.Home == ""}
-	} else if out.flag("system") {
-		file = lit("/etc/gitconfig")
+	c.gitKeys(out)
+	switch w, ok := out.has("file"); {
+	case ok:
+		c.writes(w, false)
+	case out.flag("system"):
+		c.writes(lit("/etc/gitconfig"), false)
+	case out.flag("global") && c.a.place.Home == "":
+		c.writes(word{unknown: true}, false)
 	}
-	c.writes(file, false)
 }
 
 // gitNetwork talks to the repository that an operand names by its address.
@@ -353,8 +363,11 @@ func (c *call) gitAddress(w word) {
 		if host, ok := remoteHost(w); ok && strings.Contains(text, "@") {
 			c.a.reaches(host, 22)
 		}
-	case strings.HasPrefix(text, "/") || strings.HasPrefix(text, "."):
+	case strings.HasPrefix(text, "/") || strings.HasPrefix(text, ".") || w.made:
 		c.reads(w, true)
+		if c.subcommand == "push" || c.subcommand == "send-pack" {
+			c.writes(w, true)
+		}
 	}
 }
 

@@ -16,6 +16,10 @@ func (c *call) gitContents(sub string, words []word, out parsed) {
 	if out.flag("noindex") || !gitShows(sub, out) {
 		return
 	}
+	if sub == "bundle" {
+		c.readsRepository()
+		return
+	}
 	maybe, paths := out.operands, []word(nil)
 	if i := slices.IndexFunc(words, func(w word) bool { return w.is("--") }); i >= 0 {
 		n := max(0, len(maybe)-(len(words)-i-1))
@@ -56,8 +60,10 @@ func (c *call) readsRepository() {
 // which there are.
 func gitShows(sub string, out parsed) bool {
 	switch sub {
-	case "blame", "annotate", "range-diff":
+	case "blame", "annotate", "range-diff", "archive", "format-patch":
 		return true
+	case "bundle":
+		return len(out.operands) > 0 && !out.operands[0].is("verify") && !out.operands[0].is("list-heads")
 	case "show", "diff", "cat-file":
 		return !out.flag("only") || out.flag("patch")
 	case "stash":

@@ -78,8 +78,8 @@ func (g *grammar) command(depth int) string {
 	}
 	word := g.word
 	form := g.IntN(48)
-	if slices.Contains([]int{10, 15, 17, 31, 33, 40}, form) && g.IntN(6) > 0 {
-		form = 25 // eval, xargs, trap and their like make much unclear
+	if slices.Contains([]int{10, 15, 17, 24, 31, 33, 40}, form) && g.IntN(6) > 0 {
+		form = 25 // eval, xargs, trap, coproc and their like make much unclear
 	}
 	if g.IntN(60) == 0 {
 		return g.hidden()
@@ -314,8 +314,8 @@ func (g *grammar) plainWord() string {
 // word makes a word.
 func (g *grammar) word() string {
 	form := g.IntN(46)
-	if (form == 27 || form == 28 || form == 31) && g.IntN(8) > 0 {
-		form = 39 // so do backslashes in backquotes, and arithmetic on what a command prints
+	if (form == 27 || form == 28 || form == 31 || form == 43) && g.IntN(8) > 0 {
+		form = 39 // so do backslashes in backquotes, arithmetic on what a command prints, and quotes in quoted expansions
 	}
 	switch form {
 	case 40:

@@ -51,7 +51,7 @@ func odd(r rune) bool {
 
 // parse parses text, and gives up on one that is nested too deeply.
 func parse(text string) (*syntax.File, error) {
-	parser := syntax.NewParser(syntax.Variant(syntax.LangBash))
+	parser := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true))
 	if len(text) <= chunk {
 		return parser.Parse(strings.NewReader(text), "")
 	}

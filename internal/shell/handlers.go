@@ -15,7 +15,7 @@ import (
 func handler(name string) func(*call, *program) {
 	switch name {
 	case "data": // words that are neither files nor programs
-		return func(c *call, p *program) { c.begin(p) }
+		return func(c *call, p *program) { c.begin(p); c.printsData() }
 	case "reads":
 		return readFiles
 	case "lists":
@@ -32,6 +32,8 @@ func handler(name string) func(*call, *program) {
 		return compress
 	case "gofmt":
 		return gofmt
+	case "formats":
+		return format
 	case "pattern":
 		return searchFiles
 	case "jq":
@@ -132,7 +134,7 @@ func handler(name string) func(*call, *program) {
 
 // begin takes the words of the call apart.
 func (c *call) begin(p *program) parsed {
-	c.readOnly = p.readOnly
+	c.readOnly, c.told = p.readOnly, p.told || p.readOnly
 	return c.parse(p, c.words[1:])
 }
 
@@ -197,6 +199,9 @@ func searchFiles(c *call, p *program) {
 		files = files[1:]
 	}
 	tree := words.flag("recursive") || words.flag("linked") || c.base() == "rg"
+	if how, ok := words.has("directories"); ok && (!how.known() || strings.HasPrefix("recurse", how.text)) {
+		tree = true
+	}
 	c.mayLeave(words, tree)
 	if len(files) == 0 && tree {
 		files = []word{here}
@@ -228,16 +233,27 @@ func inOut(c *call, p *program) {
 
 func takesNothing(c *call, p *program) {
 	if len(c.begin(p).operands) > 0 {
-		c.readOnly = false
+		c.readOnly, c.told = false, false
 	}
+	c.printsData()
 }
 
 // date sets the clock where an operand is not a format.
 func date(c *call, p *program) {
-	for _, w := range c.begin(p).operands {
+	words := c.begin(p)
+	for _, w := range words.operands {
 		if !strings.HasPrefix(w.text, "+") || w.many {
-			c.readOnly = false
+			c.readOnly, c.told = false, false
 		}
+	}
+	if c.prints = data; len(words.operands) > 0 {
+		c.prints = word{}
+		if len(words.operands) == 1 && words.operands[0].known() {
+			c.prints = datePrints(words.operands[0].text)
+		}
+	}
+	if words.flag("read") {
+		c.prints = word{} // a line for each of a file
 	}
 }
 
@@ -396,14 +412,32 @@ func split(c *call, p *program) {
 	c.writes(joined(prefix, word{text: "*", glob: true}), false)
 }
 
-// mktemp writes where its template or an option says.
+// mktemp makes a file or a directory of a name like its template, and prints it.
 func mktemp(c *call, p *program) {
 	words := c.begin(p)
-	for _, w := range words.operands {
-		c.writes(w, false)
+	name, inTemp := lit("tmp.XXXXXXXXXX"), true
+	if len(words.operands) > 0 {
+		name, inTemp = words.operands[0], words.flag("intemp")
 	}
-	if len(words.operands) == 0 {
-		c.add(tools.WritesPath, "/tmp")
+	dir, given := words.has("directory")
+	if (!given || dir.is("")) && (inTemp || given) {
+		dir = word{text: c.a.place.Temp, unknown: c.a.place.Temp == "" || c.a.assigns("TMPDIR")}
+		given = true
+	}
+	if given {
+		name = within(dir, name)
+	}
+	if suffix, ok := words.has("suffix"); ok {
+		name = joined(name, suffix)
+	}
+	if c.a.place.Temp == "" && !c.a.assigns("TMPDIR") && dir.unknown && len(words.operands) == 0 {
+		c.add(tools.WritesPath, "/tmp") // where it is unless $TMPDIR says otherwise
+		return
+	}
+	c.writes(name, false)
+	if name.known() || name.made {
+		c.prints = name
+		c.prints.made = true
 	}
 }
 

@@ -20,6 +20,7 @@ var notationVerbs = map[tools.EffectKind]string{
 //
 //	run rm -r a          a program and its words; ? is an unknown one
 //	ro ls -la            the same, which provably changes nothing
+//	told mkdir a         the same, of which the effects beside it tell everything
 //	read a  write b/     a path; / at the end: and all below it; glob: is a pattern,
 //	                     cut: one of names that are taken apart
 //	reach host:443       a host
@@ -29,8 +30,13 @@ func notation(e tools.Effect) string {
 	var b strings.Builder
 	switch e.Kind {
 	case tools.RunsProgram:
-		if e.ReadOnly {
+		switch {
+		case e.ReadOnly:
 			verb = "ro"
+		case e.Told:
+			verb = "told"
+		case e.Malformed:
+			verb = "malformed"
 		}
 		b.WriteString(verb)
 		for _, word := range e.Argv {

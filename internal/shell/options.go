@@ -188,7 +188,7 @@ func (c *call) apply(o *option, value word, out *parsed) {
 	case "unsafe":
 		c.doubt("the option " + dashed(o.name) + " can change or run anything")
 	case "changes":
-		c.readOnly = false
+		c.readOnly, c.told = false, false
 	}
 }
 

@@ -119,6 +119,8 @@ func (a *analysis) value(name string, s *state) ([]word, bool) {
 	switch {
 	case name == "HOME" && a.place.Home != "" && !a.assigns(name):
 		return []word{lit(a.place.Home)}, true
+	case name == "TMPDIR" && a.place.Temp != "" && !a.assigns(name):
+		return []word{lit(a.place.Temp)}, true
 	case name == "PWD" && len(s.dirs) == 1 && !a.assigns(name):
 		dir := absolute(a.place, s.dirs[0])
 		return []word{lit(dir)}, strings.HasPrefix(dir, "/")

@@ -5,6 +5,7 @@ package shell
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -19,8 +20,7 @@ type paths struct {
 // free are files that a command has anyway, or that keep nothing.
 var free = map[string]bool{
 	"/dev/null": true, "/dev/zero": true, "/dev/full": true, "/dev/random": true, "/dev/urandom": true,
-	"/dev/stdin": true, "/dev/stdout": true, "/dev/stderr": true,
-	"/dev/fd/0": true, "/dev/fd/1": true, "/dev/fd/2": true,
+	"/dev/stdout": true, "/dev/stderr": true,
 }
 
 func (p paths) reads(w word, tree bool)  { p.touch(tools.ReadsPath, w, tree) }
@@ -49,6 +49,10 @@ func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
 	switch {
 	case w.pipe, w.known() && free[w.text]:
 		return
+	case w.is("/dev/stdin"):
+		w.text = "/dev/fd/0"
+		p.touch(kind, w, tree)
+		return
 	case w.unknown, e.Cut && (kind == tools.WritesPath || w.cut != placesOf(p.s)):
 		e.Glob, e.Cut = false, false
 		e.Unclear = "which file is meant is not known"
@@ -57,7 +61,7 @@ func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
 	case w.text == "":
 		return // no file has no name
 	case strings.HasPrefix(w.text, "/"):
-		p.a.add(p.place(e, w.text, ""))
+		p.tell(p.place(e, w.text, ""))
 		return
 	case p.s.dirs == nil:
 		e.Path = path.Clean(w.text)
@@ -69,15 +73,59 @@ func (p paths) touch(kind tools.EffectKind, w word, tree bool) {
 		if w.glob {
 			dir = quoteGlob(dir)
 		}
-		p.a.add(p.place(e, w.text, dir))
+		p.tell(p.place(e, w.text, dir))
 	}
 }
 
-// ofProcess reports whether a path leads through what a process has open or where
-// it is, such as /proc/self/cwd.
+// tell adds an effect on a path, unless that is the command's own.
+func (p paths) tell(e tools.Effect) {
+	if rest, ok := ofItself(e.Path); ok {
+		if e, ok = p.own(e, rest); !ok {
+			return
+		}
+	}
+	p.a.add(e)
+}
+
+// ofProcess reports whether a path leads through what some process has open or
+// where it is, such as /proc/1/cwd.
 func ofProcess(name string) bool {
 	rest, ok := strings.CutPrefix(name, "/proc/")
-	return ok && (strings.Contains(rest, "self") || strings.ContainsAny(rest[:min(1, len(rest))], "0123456789*?[")) || strings.HasPrefix(name, "/dev/fd/")
+	return ok && (strings.Contains(rest, "self") || strings.ContainsAny(rest[:min(1, len(rest))], "0123456789*?["))
+}
+
+// ofItself returns what a path is called below the directory that every process
+// has of itself: to whoever judges it, that would be somebody else's.
+func ofItself(name string) (rest string, ok bool) {
+	for _, prefix := range []string{"/proc/self", "/proc/thread-self"} {
+		if rest, ok = strings.CutPrefix(name, prefix); ok && (rest == "" || rest[0] == '/') {
+			return strings.TrimPrefix(rest, "/"), true
+		}
+	}
+	if rest, ok = strings.CutPrefix(name, "/dev/fd"); ok && (rest == "" || rest[0] == '/') {
+		return "fd" + rest, true
+	}
+	return "", false
+}
+
+// selfFiles are files that tell a process about itself, and nothing that others
+// would keep from it.
+var selfFiles = wordsOf("stat statm status limits mounts mountinfo mountstats cgroup comm cmdline maps smaps smaps_rollup io sched schedstat wchan loginuid oom_score oom_score_adj personality")
+
+// own is what a process does with what is its own: nothing that has to be told,
+// but where it leads elsewhere. What it has open it may have opened in another way.
+func (p paths) own(e tools.Effect, rest string) (_ tools.Effect, told bool) {
+	reads := e.Kind == tools.ReadsPath
+	for _, fd := range []string{"fd", "fd/0", "fd/1", "fd/2"} {
+		if rest == fd && (reads || fd == "fd/1" || fd == "fd/2") {
+			return e, false
+		}
+	}
+	if rest == "" && !e.Tree || reads && slices.Contains(selfFiles(), rest) {
+		return e, false
+	}
+	e.Path, e.Named, e.Unclear = "", "", "the path means something else to every process"
+	return e, true
 }
 
 // place gives an effect its path: relative to the workspace where it is inside.
@@ -86,6 +134,7 @@ func (p paths) place(e tools.Effect, name, dir string) tools.Effect {
 	if !strings.HasPrefix(name, "/") {
 		full = dir + "/" + name
 	}
+	full = inTemp(p.a.place, full)
 	e.Path = inWorkspace(p.a.place, full)
 	if ofProcess(e.Path) {
 		e.Unclear = "the path means something else to every process"
@@ -142,6 +191,27 @@ func inWorkspace(place Place, name string) string {
 		return rest
 	}
 	return name
+}
+
+// inTemp gives a path below another name of the temporary directory its own name.
+func inTemp(place Place, name string) string {
+	clean := path.Clean(name)
+	own := func(dir string) bool { return dir != "" && isBelow(clean, dir) }
+	if place.Temp == "" || !path.IsAbs(name) || own(place.Temp) || own(place.Workspace) || own(place.Home) {
+		return name
+	}
+	for _, other := range place.Temporary {
+		if isBelow(clean, other) {
+			return place.Temp + strings.TrimPrefix(name, strings.TrimSuffix(other, "/"))
+		}
+	}
+	return name
+}
+
+// isBelow reports whether a clean path is a directory or below it.
+func isBelow(name, dir string) bool {
+	dir = strings.TrimSuffix(path.Clean(dir), "/")
+	return name == dir || strings.HasPrefix(name, dir+"/")
 }
 
 // absolute makes a path of inWorkspace absolute, where the workspace is known.

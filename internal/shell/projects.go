@@ -29,6 +29,9 @@ var tellsWith = []string{"--all", "--json", "--long", "--parseable", "-g", "--gl
 // subcommand follows a tool of projects: it simply runs, but for the few words
 // with which it only tells, and the options that name a file or a program.
 func subcommand(c *call, p *program) {
+	if c.formatSubcommand() {
+		return
+	}
 	words := c.words[1:]
 	if len(words) > 0 && words[0].known() && slices.Contains(tells()[c.base()], words[0].text) {
 		c.readOnly = !slices.ContainsFunc(words[1:], func(w word) bool {

@@ -3,10 +3,7 @@
 
 package shell
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // readStrings reads files, and lists of more words.
 func readStrings(c *call, p *program) {
@@ -25,7 +22,7 @@ func diff(c *call, p *program) {
 		c.doubt("it follows links, wherever they lead")
 	}
 	for _, w := range words.operands {
-		c.input(w, words.flag("recursive"))
+		c.input(w, true) // of two directories it compares what is in them
 	}
 }
 
@@ -34,7 +31,7 @@ func diff(c *call, p *program) {
 func ps(c *call, p *program) {
 	for _, w := range c.begin(p).operands {
 		if !w.known() || strings.ContainsAny(w.text, "eE") {
-			c.readOnly = false
+			c.readOnly, c.told = false, false
 		}
 	}
 }
@@ -85,6 +82,7 @@ func compress(c *call, p *program) {
 			c.input(w, words.flag("recursive"))
 			continue
 		}
+		c.input(w, words.flag("recursive")) // it is there under another name then
 		c.writes(w, words.flag("recursive"))
 		if w.known() {
 			name := w.text[strings.LastIndexByte(w.text, '/')+1:]
@@ -94,30 +92,6 @@ func compress(c *call, p *program) {
 			c.writes(joined(w, word{text: "*", glob: true}), false)
 		}
 	}
-}
-
-// gofmt shows how files should be, or makes them so.
-func gofmt(c *call, _ *program) {
-	c.readOnly = true
-	writes := slices.ContainsFunc(c.words, func(w word) bool { return w.is("-w") || w.is("--w") || strings.HasPrefix(w.text, "-w=") })
-	for i := 1; i < len(c.words); i++ {
-		switch w := c.words[i]; {
-		case w.hidesOption():
-			c.doubt("a word that is not known may be an option")
-		case w.is("-l"), w.is("-d"), w.is("-s"), w.is("-e"), w.is("-w"):
-		case w.is("-r"):
-			i++
-		case w.known() && strings.HasPrefix(w.text, "-"):
-			c.doubt("what the option " + clip(w.text) + " does is not known")
-		case !writes:
-			c.reads(w, true)
-		case w.known() && strings.HasSuffix(w.text, ".go"):
-			c.writes(w, false)
-		default: // of a directory, the files that end so
-			c.writes(within(w, word{text: "**/*.go", glob: true}), false)
-		}
-	}
-	c.readOnly = c.readOnly && !writes
 }
 
 // jq takes a program and then files; some options take two words.
@@ -142,7 +116,7 @@ func jq(c *call, p *program) {
 			c.doubt("its program may read other files")
 		}
 		if strings.Contains(files[0].text, "env") || strings.Contains(files[0].text, "ENV") {
-			c.readOnly = false // it shows the environment
+			c.readOnly, c.told = false, false // it shows the environment
 		}
 		files = files[1:]
 	}

@@ -7,15 +7,19 @@
 // The command is parsed as bash reads it and followed from its first statement
 // to its last, through lists, pipes, substitutions, functions, wrappers such as
 // env, xargs and find -exec, and texts given to eval or bash -c. Nothing is run,
-// and the answer depends on the command and its [Place] alone. What the answer names is a superset of what would happen. Where only
-// running the command would tell, an effect says so in Unclear; such a command
-// must never pass without a person.
+// and the answer depends on the command and its [Place] alone. What the answer
+// names is a superset of what would happen, as long as every program in it is
+// read-only or told in full. Where only running the command would tell, an effect
+// says so in Unclear; such a command runs where it is contained, or with a
+// person's leave.
 //
-// It is a judge of commands, not a boundary: what a program does once it runs is
-// for the sandbox to confine.
+// The answer decides how narrow the jail of a command is drawn, and what a person
+// is told. It is no boundary: a command that was misread can do no more than its
+// verdict gives it.
 package shell
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +37,12 @@ type Place struct {
 
 	// Home is the home directory, which ~ and $HOME mean; unknown where empty.
 	Home string
+
+	// Temp is the directory for temporary files, which $TMPDIR means and mktemp
+	// uses; unknown where empty. Temporary are other absolute names that it has
+	// for commands, such as /tmp: a path below one of them becomes one below Temp.
+	Temp      string
+	Temporary []string
 
 	// Workspace is the absolute path of the workspace. Absolute paths inside it
 	// become relative to it.
@@ -80,11 +90,26 @@ func analyse(command string, place Place) []tools.Effect {
 		return guess(command, reason)
 	}
 	a := newAnalysis(place)
-	if err := a.script(command, a.begin(), bash); err != nil {
-		return guess(command, "it does not parse: "+err.Error())
+	if err := a.script(command, a.begin(), bash); errors.Is(err, errTooMuch) || errors.Is(err, errTooDeep) {
+		return guess(command, err.Error())
+	} else if err != nil {
+		return malformed(command, "it does not parse: "+err.Error())
 	}
 	a.finish()
 	return distinct(a.effects)
+}
+
+// malformed is what bash does with a command that does not parse: it answers with
+// its syntax error. What the command seems to run is told beside it, for rules that
+// deny: bash runs the lines before the mistake, and the parser may be the one who
+// is mistaken.
+func malformed(command, reason string) []tools.Effect {
+	effects := guess(command, reason)
+	effects[0].Program, effects[0].Argv = "bash", []string{"bash"}
+	for i := range effects {
+		effects[i].Malformed = true
+	}
+	return effects
 }
 
 // distinct drops effects that were named before.
@@ -106,7 +131,7 @@ func distinct(effects []tools.Effect) []tools.Effect {
 
 func equal(a, b tools.Effect) bool {
 	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob && a.Cut == b.Cut &&
-		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Host == b.Host && a.Port == b.Port &&
+		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Told == b.Told && a.Malformed == b.Malformed && a.Host == b.Host && a.Port == b.Port &&
 		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
 }
 

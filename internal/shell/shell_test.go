@@ -13,7 +13,7 @@ import (
 )
 
 // place is where the commands of the tests would run.
-var place = shell.Place{Workspace: "/ws", Home: "/home/me", SameRepository: func(dir string) bool { return dir == "pkg" || dir == "pkg/sub" }}
+var place = shell.Place{Workspace: "/ws", Home: "/home/me", Temp: "/session/tmp", Temporary: []string{"/tmp"}, SameRepository: func(dir string) bool { return dir == "pkg" || dir == "pkg/sub" }}
 
 // TestEffects holds the effects of the commands in testdata. A file has a command
 // after "$ ", its further lines after "> ", then one effect per line in the

@@ -26,6 +26,7 @@ func wordsOf(text string) func() []string {
 // A program is what is known of the words of a program.
 type program struct {
 	readOnly  bool   // with the options that are known and do nothing, it changes nothing
+	told      bool   // with these options, what it touches is told in full
 	anyOption bool   // so it is with options that are not known
 	stop      bool   // options end at the first operand
 	number    bool   // -5 is an option
@@ -90,6 +91,8 @@ func (p *program) attributes(text string) {
 		switch attribute {
 		case "readonly":
 			p.readOnly = true
+		case "told":
+			p.told = true
 		case "any":
 			p.anyOption = true
 		case "stop":

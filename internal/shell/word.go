@@ -19,6 +19,9 @@ type word struct {
 	number  bool   // unknown, but a number
 	glob    bool   // a pattern of file names
 	many    bool   // stands for any number of words
+	data    bool   // a glob that is no pattern: its stars are what programs print, which begins with a letter or a digit and has no slash
+	digits  bool   // its stars are digits
+	made    bool   // the name of a file that mktemp makes: it is like text
 	pipe    bool   // names the end of a process substitution
 	likely  string // what an unknown word may well be, for rules that deny
 	cut     string // of a pattern of names that find printed and that were cut into words: where it was
@@ -32,7 +35,7 @@ func lit(text string) word { return word{text: text} }
 // anything is a word, or none, or several, that nobody knows.
 var anything = word{unknown: true, many: true}
 
-func (w word) known() bool { return !w.unknown && !w.glob && !w.pipe }
+func (w word) known() bool { return !w.unknown && !w.glob && !w.pipe && !w.made }
 
 // is reports whether the word is known to be text.
 func (w word) is(text string) bool { return w.known() && w.text == text }
@@ -49,8 +52,10 @@ func (w word) arg() string {
 // files that a pattern finds may have any name.
 func (w word) mayBeOption() bool {
 	switch {
-	case w.pipe, w.number:
+	case w.pipe, w.number, w.data && w.text[0] == '*':
 		return false
+	case w.made:
+		return w.text[0] == '-'
 	case w.glob && w.text != "":
 		return strings.ContainsRune("-*?[!@+", rune(w.text[0]))
 	case w.unknown && !w.many && w.text != "", w.known():
@@ -60,8 +65,10 @@ func (w word) mayBeOption() bool {
 }
 
 // hidesOption reports whether the word could turn out to be an option that
-// cannot be seen.
-func (w word) hidesOption() bool { return !w.known() && w.mayBeOption() }
+// cannot be seen. One of which only digits are not known, such as -j$(nproc), can.
+func (w word) hidesOption() bool {
+	return !w.known() && w.mayBeOption() && !(w.digits && len(w.text) > 2 && w.text[0] == '-' && w.text[1] != '*')
+}
 
 // args turns words into what stands in an effect.
 func args(words []word) []string {
@@ -98,12 +105,26 @@ func quoteGlob(s string) string {
 
 // joined is the word whose text is a and then b.
 func joined(a, b word) word {
-	w := word{glob: a.glob || b.glob, many: a.many || b.many, unknown: a.unknown || b.unknown}
 	switch {
 	case b == word{}:
 		return a
 	case a == word{}:
 		return b
+	}
+	if (a.number || a.data && a.text == "*") && strings.HasPrefix(b.text, "/") {
+		return word{unknown: true, many: a.many || b.many} // where it prints nothing, the path begins at the root
+	}
+	if a.number {
+		a = word{text: "*", glob: true, many: a.many} // it may be negative
+	}
+	if b.number {
+		b = word{text: "*", glob: true, data: true, digits: true, many: b.many}
+	}
+	w := word{glob: a.glob || b.glob, many: a.many || b.many, unknown: a.unknown || b.unknown}
+	w.data = w.glob && !w.unknown && (a.data || !a.glob) && (b.data || !b.glob)
+	w.digits = w.data && (a.digits || !a.glob) && (b.digits || !b.glob)
+	w.made = (a.made || b.made) && !w.unknown
+	switch {
 	case a.pipe || b.pipe, a.cut != "", b.cut != "":
 		return word{unknown: true, many: w.many}
 	case a.unknown:

@@ -50,6 +50,10 @@ type Effect struct {
 	// program touches. What is not told is contained, or asked about.
 	Told bool
 
+	// Malformed says that the command does not parse: bash runs at most the lines
+	// before the mistake, and answers with its syntax error.
+	Malformed bool
+
 	// Host and Port are what is reached; port 0 means any.
 	Host string
 	Port int
