@@ -33,6 +33,9 @@ type Effect struct {
 	// below, was looked at: what a policy may care about is an effect by itself.
 	Looked bool
 
+	// Removes says that the path is removed, and that nothing is put there.
+	Removes bool
+
 	// Rooted says that the path is opened through the workspace, from where
 	// nothing leads outside.
 	Rooted bool
@@ -63,6 +66,9 @@ type Effect struct {
 	// Unclear says why it cannot be told in full what is touched; empty where it
 	// can. What is unclear runs where it is contained, or with a person's leave.
 	Unclear string
+
+	// Malformed says that bash will not run it, but answer with its syntax error.
+	Malformed bool
 }
 
 // UnknownWord stands in for a word of a command that only running it would
