@@ -88,6 +88,12 @@ type Decision struct {
 	Effects []Judged
 }
 
+// RunsPrograms reports whether the call runs programs, so that its rights mean
+// something to people.
+func (d *Decision) RunsPrograms() bool {
+	return slices.ContainsFunc(d.Effects, func(j Judged) bool { return j.Effect.Kind == tools.RunsProgram })
+}
+
 // Judged is an effect and what was decided about it.
 type Judged struct {
 	Effect  tools.Effect

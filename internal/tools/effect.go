@@ -53,6 +53,10 @@ type Effect struct {
 	// program touches. What is not told is contained, or asked about.
 	Told bool
 
+	// Malformed says that the command does not parse: bash runs at most the lines
+	// before the mistake, and answers with its syntax error.
+	Malformed bool
+
 	// Host and Port are what is reached; port 0 means any.
 	Host string
 	Port int
@@ -66,9 +70,6 @@ type Effect struct {
 	// Unclear says why it cannot be told in full what is touched; empty where it
 	// can. What is unclear runs where it is contained, or with a person's leave.
 	Unclear string
-
-	// Malformed says that bash will not run it, but answer with its syntax error.
-	Malformed bool
 }
 
 // UnknownWord stands in for a word of a command that only running it would
