@@ -44,6 +44,7 @@ func newCard(a *pb.Approval) *card {
 	for _, judged := range a.GetEffects() {
 		c.effect(judged)
 	}
+	c.field("jail", jailText(verdict.GetRights()))
 	c.preview = previewRows(a.GetPreview())
 	meaning := "always and never, for the rest of the session, may mean:"
 	if len(a.GetTiers()) == 0 {

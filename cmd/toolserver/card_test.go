@@ -62,6 +62,27 @@ func checkRows(t *testing.T, rows []row, width int) {
 	}
 }
 
+func TestJailText(t *testing.T) {
+	for _, test := range []struct {
+		rights *pb.Rights
+		want   string
+	}{
+		{nil, ""},
+		{&pb.Rights{}, "what this program does not know"},
+		{&pb.Rights{Confinement: pb.Confinement_CONFINEMENT_READING, Network: pb.Network_NETWORK_NONE, Read: []string{"/srv/\x1b[2J"}},
+			"writes: a temporary directory of the call; reads: workspace, home, system, /srv/" + visible("\x1b[2J") + "; network: none"},
+		{&pb.Rights{Confinement: pb.Confinement_CONFINEMENT_NAMED, Network: pb.Network_NETWORK_NONE, Write: []string{".", "/srv/x"}, Hosts: []string{"example.com:443", "a.example:0"}},
+			"writes: workspace, /srv/x, home, temporary directory; reads: workspace, home, system; network: example.com:443, a.example"},
+		{&pb.Rights{Confinement: pb.Confinement_CONFINEMENT_SESSION, Network: pb.Network_NETWORK_LOOPBACK},
+			"writes: workspace, home, temporary directory, caches; reads: workspace, home, system; network: loopback"},
+		{&pb.Rights{Confinement: pb.Confinement_CONFINEMENT_UNCONFINED, Network: pb.Network_NETWORK_OPEN}, "writes: everything; reads: everything; network: open"},
+	} {
+		if got := jailText(test.rights); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
 func TestCardsAreSafe(t *testing.T) {
 	for name, a := range map[string]*pb.Approval{"call": hostileApproval(), "question": hostileQuestion(), "empty": {}} {
 		for _, width := range []int{2, 10, 20, 80, 1000} {

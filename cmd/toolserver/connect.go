@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/toolserver/toolserver/internal/metrics"
+	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -100,7 +101,11 @@ func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 }
 
 // connectInside starts a server in this process that nobody else can reach.
-func connectInside(c *config) (*client, error) {
+func connectInside(c *config) (*client, error) { return connectSupposed(c, nil) }
+
+// connectSupposed is connectInside for a server that only judges calls, for a
+// sandbox that need not be there; nil is the one that is.
+func connectSupposed(c *config, offer *tools.Offer) (*client, error) {
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
 	c.Secrets = slices.DeleteFunc(c.Secrets, func(s secretConfig) bool {
 		_, err := s.value()
@@ -111,6 +116,7 @@ func connectInside(c *config) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	server.Suppose(offer)
 	conn, err := server.Connect()
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package main
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,8 +35,11 @@ func effectText(e *pb.Effect) string {
 		text = "writes " + pathText(kind.Writes)
 	case *pb.Effect_Runs:
 		text = "runs " + visibleCommand(kind.Runs.GetArgv())
-		if kind.Runs.GetReadOnly() {
+		switch {
+		case kind.Runs.GetReadOnly():
 			text += " (changes nothing)"
+		case kind.Runs.GetTold():
+			text += " (changes what is told here)"
 		}
 	case *pb.Effect_Reaches:
 		text = "reaches " + visible(kind.Reaches.GetHost())
@@ -79,6 +83,49 @@ func verdictText(v *pb.Verdict) string {
 		text += ": " + visible(v.GetReason())
 	}
 	return text
+}
+
+// jailText tells what the commands of a call may touch; nothing where it has none.
+func jailText(r *pb.Rights) string {
+	if r == nil {
+		return ""
+	}
+	var writes, reads []string
+	switch r.GetConfinement() {
+	case pb.Confinement_CONFINEMENT_READING:
+		writes = []string{"a temporary directory of the call"}
+	case pb.Confinement_CONFINEMENT_NAMED:
+		writes = []string{"home", "temporary directory"}
+	case pb.Confinement_CONFINEMENT_SESSION:
+		writes = []string{"workspace", "home", "temporary directory", "caches"}
+	case pb.Confinement_CONFINEMENT_UNCONFINED:
+		return "writes: everything; reads: everything; network: " + networkText(r)
+	default:
+		return "what this program does not know"
+	}
+	for i, path := range r.GetWrite() {
+		if path = visible(path); path == "." {
+			path = "workspace"
+		}
+		writes = slices.Insert(writes, i, path)
+	}
+	reads = []string{"workspace", "home", "system"}
+	for _, path := range r.GetRead() {
+		reads = append(reads, visible(path))
+	}
+	return "writes: " + strings.Join(writes, ", ") + "; reads: " + strings.Join(reads, ", ") + "; network: " + networkText(r)
+}
+
+// networkText is the word for how far commands reach, and the hosts beside it.
+func networkText(r *pb.Rights) string {
+	parts := []string{strings.ToLower(strings.TrimPrefix(r.GetNetwork().String(), "NETWORK_"))}
+	if len(r.GetHosts()) > 0 && r.GetNetwork() <= pb.Network_NETWORK_NONE {
+		parts = nil
+	}
+	for _, host := range r.GetHosts() {
+		parts = append(parts, visible(strings.TrimSuffix(host, ":0")))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // andMore counts what is not told.

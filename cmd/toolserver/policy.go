@@ -52,14 +52,17 @@ func builtinSpecs() []*tools.Spec {
 }
 
 // supposed returns the configuration of a server in this process on which calls
-// are judged and none runs: its sessions may be anything, and nothing is
-// recorded.
-func supposed(cmd *cobra.Command) (*config, error) {
+// are judged and none runs: its sessions may be anything, and nothing is recorded.
+// The offer is that of a sandbox that holds, with a loopback.
+func supposed(cmd *cobra.Command) (*config, *tools.Offer, error) {
 	c, err := loadConfig(cmd.Flags(), (*config).validateInside)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Sessions.MaxLevel, c.Sessions.Modes = tools.DangerFullAccess, nil
 	c.Audit = auditConfig{}
-	return c, nil
+	return c, &tools.Offer{
+		Holds: true, Covers: true, Network: tools.NetworkLoopback, Temporary: []string{"/tmp"},
+		Readable: append([]string{"/bin", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/usr", "/etc/os-release"}, c.Sandbox.Read...),
+	}, nil
 }

@@ -32,6 +32,7 @@ type caseFile struct {
 	Command   string            `yaml:"command"`
 	Mode      tools.Mode        `yaml:"mode"`
 	Level     tools.Level       `yaml:"level"`
+	Network   tools.Network     `yaml:"network"`
 	Labels    map[string]string `yaml:"labels"`
 	Principal string            `yaml:"principal"`
 	Expect    policy.Action     `yaml:"expect"`
@@ -58,10 +59,11 @@ verdicts with those that are expected. Nothing runs. CASES is a YAML file:
       input: {path: .env}
       expect: ask               # allow, ask or deny
       rule: secrets             # optional: what decided has this in it
-    - name: nothing leaves while planning
-      command: git push | cat   # instead of an input; the tool may be left out
+    - name: nothing is changed while planning
+      command: sort a | tee b   # instead of an input; the tool may be left out
       mode: plan                # of the session; as level, the server's default
       level: danger_full_access
+      network: open             # how far commands reach; loopback unless named
       labels: {team: web}
       principal: alice          # who calls; "local" unless named
       expect: deny
@@ -76,11 +78,11 @@ policy cannot be read.`,
 			if err != nil {
 				return err
 			}
-			c, err := supposed(cmd)
+			c, offer, err := supposed(cmd)
 			if err != nil {
 				return err
 			}
-			t := &policyTester{config: c, clients: make(map[string]*client)}
+			t := &policyTester{config: c, offer: *offer, clients: make(map[tested]*client)}
 			defer t.close()
 			if t.policy, err = loadPolicy(c.Policy.File); err != nil {
 				return err
@@ -150,13 +152,20 @@ func readCases(path string) ([]policyCase, error) {
 // own. Close it after use.
 type policyTester struct {
 	config  *config
+	offer   tools.Offer // of the sandbox that is supposed
 	policy  *policy.Policy
-	clients map[string]*client // by principal
+	clients map[tested]*client
+}
+
+// tested is who calls, on a server whose commands reach so far.
+type tested struct {
+	principal string
+	network   tools.Network
 }
 
 // try returns what is wrong with a case; nothing where it is as expected.
 func (t *policyTester) try(ctx context.Context, one *policyCase) (wrong string, err error) {
-	client, err := t.client(one.Principal)
+	client, err := t.client(tested{one.Principal, cmp.Or(one.Network, tools.NetworkLoopback)})
 	if err != nil {
 		return "", err
 	}
@@ -182,29 +191,31 @@ func (t *policyTester) try(ctx context.Context, one *policyCase) (wrong string, 
 }
 
 // client returns a client that is taken for the principal.
-func (t *policyTester) client(principal string) (*client, error) {
-	if client := t.clients[principal]; client != nil {
+func (t *policyTester) client(by tested) (*client, error) {
+	if client := t.clients[by]; client != nil {
 		return client, nil
 	}
-	client, err := t.connect(principal)
+	client, err := t.connect(by)
 	if err == nil {
-		t.clients[principal] = client
+		t.clients[by] = client
 	}
 	return client, err
 }
 
 // connect starts a server that takes every caller for the principal. Callers
 // inside the process are always local, so others come through a socket.
-func (t *policyTester) connect(principal string) (*client, error) {
-	c := *t.config
+func (t *policyTester) connect(by tested) (*client, error) {
+	c, offer, principal := *t.config, t.offer, by.principal
+	offer.Network = by.network
 	if principal == auth.Local.Name {
-		return connectInside(&c)
+		return connectSupposed(&c, &offer)
 	}
 	c.TLS = tlsConfig{}
 	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), new(metrics.Registry), nil)
 	if err != nil {
 		return nil, err
 	}
+	server.Suppose(&offer)
 	dir, err := os.MkdirTemp("", "toolserver-")
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ type explainFlags struct {
 	to               target
 	session, command string
 	mode, level      string
+	network          string
 	labels           map[string]string
 	json             bool
 }
@@ -38,12 +39,14 @@ func newPolicyExplain() *cobra.Command {
 		Use:   "explain [TOOL] [INPUT...]",
 		Short: "Tell what the policy says to a call, and why",
 		Long: `explain tells whether a call would run, which rule decided, everything it would
-touch and what each of that matched, what a person could grant, and which limits
-count it. Nothing runs, nobody is asked and nothing is counted.
+touch and what each of that matched, the jail that its commands would have, what a
+person could grant, and which limits count it. Nothing runs, nobody is asked and
+nothing is counted.
 
 With --command a shell command is judged, and TOOL may be left out. Without an
 address the policy of --policy, or the built-in one, judges in this process; then
---mode, --level and --label say what the session would be.
+--mode, --level, --network and --label say what the session would be, and a sandbox
+is supposed that holds.
 
 ` + inputHelp + `
 
@@ -54,7 +57,7 @@ Exit codes:
     2  wrong usage or configuration
     9  the server cannot be reached, or refused the request`,
 		Example: `  toolserver policy explain read_file path=.env
-  toolserver policy explain --policy policy.yaml --mode plan --command 'git push | cat'`,
+  toolserver policy explain --policy policy.yaml --mode plan --command 'sort a | tee b'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case f.command == "" && len(args) == 0:
@@ -72,10 +75,12 @@ Exit codes:
 	flags.StringVar(&f.command, "command", "", "shell command to judge")
 	flags.StringVar(&f.mode, "mode", "", "mode of the session in this process: ask, allow, deny, plan or accept_edits")
 	flags.StringVar(&f.level, "level", "", "level of the session in this process: read_only, workspace_write or danger_full_access")
+	flags.StringVar(&f.network, "network", "loopback", "how far commands of the session in this process reach: none, loopback, hosts or open")
 	flags.StringToStringVar(&f.labels, "label", nil, "labels of the session in this process, as KEY=VALUE")
 	flags.BoolVar(&f.json, "json", false, "print the answer as JSON")
 	complete(cmd, "mode", "ask", "allow", "deny", "plan", "accept_edits")
 	complete(cmd, "level", "read_only", "workspace_write", "danger_full_access")
+	complete(cmd, "network", "none", "loopback", "hosts", "open")
 	f.to.addFlags(cmd)
 	return cmd
 }
@@ -124,7 +129,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 // connect returns a client, and the policy it judges by where that is known.
 func (f *explainFlags) connect(cmd *cobra.Command) (*client, *policy.Policy, error) {
 	if f.to.resolve() != "" {
-		for _, name := range []string{"mode", "level", "label"} {
+		for _, name := range []string{"mode", "level", "network", "label"} {
 			if cmd.Flags().Changed(name) {
 				return nil, nil, fmt.Errorf("--%s is for a server in this process: with --address, name a session that is so with --session", name)
 			}
@@ -143,15 +148,18 @@ func (f *explainFlags) connect(cmd *cobra.Command) (*client, *policy.Policy, err
 			return nil, nil, fmt.Errorf("--level: %w", err)
 		}
 	}
-	c, err := supposed(cmd)
+	c, offer, err := supposed(cmd)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := offer.Network.UnmarshalText([]byte(f.network)); err != nil || offer.Network == 0 {
+		return nil, nil, fmt.Errorf("--network: %q is no network: want none, loopback, hosts or open", f.network)
 	}
 	inForce, err := loadPolicy(c.Policy.File)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := connectInside(c)
+	client, err := connectSupposed(c, offer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -213,6 +221,9 @@ func showVerdict(out *stream, r *pb.CheckCallResponse) error {
 			fmt.Fprintf(table, "%s\t%s\t%s\n", actionText(verdict.GetAction()), visible(verdict.GetRule()), effectText(judged.GetEffect()))
 		}
 		table.Flush()
+	}
+	if jail := jailText(r.GetVerdict().GetRights()); jail != "" {
+		fmt.Fprintf(&text, "\nJAIL  %s\n", jail)
 	}
 	if len(r.GetTiers()) > 0 {
 		fmt.Fprint(&text, "\nFor the rest of the session a person could allow or forbid:\n")

@@ -30,7 +30,8 @@ type Body interface {
 type Accepted struct {
 	SessionID, CallID, Tool string
 	Verdict                 policy.Verdict
-	Policy                  string // the version that judged
+	Rights                  *tools.Rights // of the programs that the call runs; nil where it runs none
+	Policy                  string        // the version that judged
 	Timeout                 time.Duration
 }
 
@@ -136,8 +137,18 @@ const MaxChunk = 32_000
 
 const eventWeight = 64 // of an event without its body
 
-func (a Accepted) weight() int { return 256 + len(a.CallID) }
-func (Started) weight() int    { return 0 }
+func (a Accepted) weight() int {
+	n := 256 + len(a.CallID)
+	if a.Rights != nil {
+		for _, list := range [...][]string{a.Rights.Write, a.Rights.Read, a.Rights.Hosts} {
+			for _, text := range list {
+				n += 16 + len(text)
+			}
+		}
+	}
+	return n
+}
+func (Started) weight() int { return 0 }
 
 func (a ApprovalRequested) weight() int { return a.Question.Weight() }
 func (a ApprovalResolved) weight() int  { return a.Answer.Weight() }

@@ -50,8 +50,10 @@ type Order struct {
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
 
-	// Rights are what the commands of the call may touch.
-	Rights tools.Rights
+	// Rights are what the commands of the call may touch. RunsPrograms says that it
+	// has some, so that they are told.
+	Rights       tools.Rights
+	RunsPrograms bool
 
 	// Ask is what a person is asked before the call runs; nil for one that runs
 	// at once. The executor fills in whose call it is.
@@ -185,10 +187,15 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 
 // accepted notes that the call may run, or that a person is asked.
 func (x *Execution) accepted() {
-	x.log.append(Accepted{
+	body := Accepted{
 		SessionID: x.Order.Session.ID, CallID: x.Order.CallID, Tool: x.Order.Tool,
 		Verdict: x.Order.Verdict, Policy: x.Order.Policy, Timeout: x.Order.Timeout,
-	}, x.Created, nil)
+	}
+	if x.Order.RunsPrograms {
+		rights := x.Order.Rights
+		body.Rights = &rights
+	}
+	x.log.append(body, x.Created, nil)
 }
 
 // start notes that the tool begins to run, and gives it its time. It comes

@@ -26,7 +26,7 @@ func (p *Policy) Hidden(principal string, labels map[string]string, spec *tools.
 		if r.action != Deny {
 			return false
 		}
-		if r.when == nil {
+		if r.when == nil && len(r.networks) == 0 {
 			return true
 		}
 	}
@@ -71,6 +71,6 @@ func (p *Policy) Check(specs []*tools.Spec) error {
 // there is none, nobody needs to be asked about each.
 func (p *Policy) Hides() bool {
 	return p == nil || len(p.explicitOnly) > 0 || slices.ContainsFunc(p.rules, func(r rule) bool {
-		return r.action == Deny && r.when == nil && (!r.selective || len(r.uses) > 0)
+		return r.action == Deny && r.when == nil && len(r.networks) == 0 && (!r.selective || len(r.uses) > 0)
 	})
 }

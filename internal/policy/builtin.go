@@ -83,6 +83,10 @@ var builtinFile = policyFile{
 				"terraform apply",
 				"terraform destroy",
 			},
+			Network: []string{
+				"hosts",
+				"open",
+			},
 			Reason: "Others would see this or be touched by it, so a person has to approve it.",
 		},
 		{
@@ -102,27 +106,34 @@ var builtinFile = policyFile{
 				"ssh",
 				"rsync",
 			},
+			Network: []string{
+				"hosts",
+				"open",
+			},
 			Reason: "This talks to other machines, so a person has to approve it.",
 		},
 		{
 			Name:   "irreversible",
 			Action: Ask,
 			Commands: []string{
-				"git reset --hard",
-				"git clean",
 				"git filter-branch",
 				"git update-ref",
 				"git reflog expire",
+			},
+			Reason: "This rewrites what the repository could be restored from, so a person has to approve it.",
+		},
+		{
+			Name:   "privileges",
+			Action: Deny,
+			Commands: []string{
 				"sudo",
 				"doas",
 				"su",
 				"shutdown",
 				"reboot",
 				"systemctl",
-				"mkfs",
-				"dd",
 			},
-			Reason: "This cannot be undone or changes the machine, so a person has to approve it.",
+			Reason: "Commands cannot gain privileges here: run it without sudo, or tell the user what to run.",
 		},
 	},
 }

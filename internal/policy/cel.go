@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/toolserver/toolserver/internal/cel"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -20,7 +21,10 @@ const (
 )
 
 // A condition is a compiled CEL expression over a call and one of its effects.
-type condition struct{ program *cel.Program }
+type condition struct {
+	program *cel.Program
+	paths   bool // it looks at paths
+}
 
 // compileCondition compiles an expression that is true or false.
 func compileCondition(text string) (*condition, error) {
@@ -45,12 +49,13 @@ func compileCondition(text string) (*condition, error) {
 		{Name: "session.labels", Type: cel.MapType(cel.StringType, cel.StringType)},
 		{Name: "session.level", Type: cel.StringType},
 		{Name: "session.mode", Type: cel.StringType},
+		{Name: "session.network", Type: cel.StringType},
 	}}
 	program, err := env.Compile(text)
 	if err != nil {
 		return nil, err
 	}
-	return &condition{program}, nil
+	return &condition{program, strings.Contains(text, "effect.path") || strings.Contains(text, "effect.named")}, nil
 }
 
 // holds evaluates the condition for one effect of a call, and reports whether the
@@ -128,6 +133,8 @@ func (j *judged) Variable(name string) (cel.Value, error) {
 		return cel.String(j.call.Level.String()), nil
 	case "session.mode":
 		return cel.String(j.call.Mode.String()), nil
+	case "session.network":
+		return cel.String(j.call.network().String()), nil
 	}
 	return cel.Value{}, fmt.Errorf("there is no variable %s", name)
 }

@@ -20,7 +20,9 @@ import (
 //  6. a grant that allows what would be asked,
 //  7. the rule that asks, or the mode, whichever is more severe.
 //
-// What is unclear is never allowed but by a grant for this exact call.
+// What is unclear, or not understood, runs where the policy and the mode let it and
+// its jail holds; otherwise it takes a person. The rights of the decision are what
+// that jail opens.
 func (p *Policy) Decide(call *Call, grants []Grant) Decision {
 	if p == nil {
 		return Decision{Verdict: Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}}
@@ -58,6 +60,9 @@ func (p *Policy) decide(call *Call, grants []Grant, among *shared) Decision {
 		}
 	}
 	d.Verdict = worst.Verdict
+	if d.Action != Deny {
+		d.Rights = p.rights(call, among)
+	}
 	return d
 }
 
@@ -81,6 +86,8 @@ type verdict struct {
 	weight    weight
 	grantable reach
 	asks      *rule // the rule that asks, where one does
+	by        *rule // the rule that allows, where one does
+	changes   bool  // it asks because the mode asks about every change
 }
 
 // weight tells which of two verdicts with the same action says more.
@@ -107,6 +114,7 @@ type reach int
 const (
 	noGrant   reach = iota
 	exactCall       // one for this exact call
+	anyCode         // one for this call, for any code of an interpreter, for the whole tool
 	everyTier
 )
 
@@ -139,6 +147,7 @@ type shared struct {
 	names [24]string
 	facts *facts // for conditions
 	steps steps  // that were taken to compare patterns
+	leaks *bool  // once it was needed
 }
 
 // buffers keeps what calls shared, since the compiler cannot tell that it does
@@ -255,22 +264,38 @@ func (s *subject) byLaw() (verdict, bool) {
 	}
 	switch e.Kind {
 	case tools.WritesPath:
+		if s.call.inRepository() {
+			return law(Deny, "workspace", "The workspace is inside .git/, where a repository is kept: nothing may be written. Use a session whose workspace is the working tree.")
+		}
 		if place, certain := s.policy.guards(s); place != "" {
 			v := protectedVerdict(e, place, certain)
 			if certain {
 				return law(v.Action, v.Rule, v.Reason)
 			}
-			s.doubt = verdict{Verdict: v, weight: byLaw}
+			if !(s.holds() && isProtectedName(place)) { // nothing is planted in the jail
+				s.doubt = verdict{Verdict: v, weight: byLaw}
+			}
 		}
-		if s.call.Level < tools.WorkspaceWrite {
+		if s.call.Level < tools.WorkspaceWrite && !(s.nowhere() && s.holds()) {
 			return law(Deny, "level", "Writing "+e.Path+" needs level workspace_write and the session has "+s.call.Level.String()+": look, and change nothing.")
 		}
 	case tools.RunsProgram:
-		if !e.ReadOnly && s.call.Level < tools.WorkspaceWrite {
+		if !e.ReadOnly && s.call.inRepository() && !s.holds() {
+			return law(Deny, "workspace", "The workspace is inside .git/, where a repository is kept: nothing runs there that may write. Use a session whose workspace is the working tree.")
+		}
+		if !e.ReadOnly && s.call.Level < tools.WorkspaceWrite && !s.holds() {
 			return law(Deny, "level", "Running "+e.Program+" needs level workspace_write and the session has "+s.call.Level.String()+": look, and change nothing.")
 		}
 		return verdict{}, false
+	case tools.ReachesHost:
+		if v, refused := s.unreachable(); refused {
+			return law(v.Action, v.Rule, v.Reason)
+		}
+		return verdict{}, false
 	case tools.ReadsPath:
+		if e.Rooted && s.readable() {
+			return verdict{}, false
+		}
 	default:
 		return verdict{}, false
 	}
@@ -284,7 +309,7 @@ func (s *subject) byLaw() (verdict, bool) {
 // returned beside it; a verdict without weight says that none matched.
 func (s *subject) byRules() (v, touched verdict) {
 	for _, r := range s.policy.rulesFor(s.effect.Kind) {
-		if !r.forCaller(s.call.Principal, s.call.Labels, s.call.Spec) {
+		if !r.forCall(s.call) || r.aboutOthers() && s.staysLocal() {
 			continue
 		}
 		how := r.fits(s)
@@ -305,7 +330,7 @@ func (s *subject) byRules() (v, touched verdict) {
 			}
 		}
 		if how == touches {
-			if touched.weight == 0 {
+			if touched.weight == 0 && !s.keptByJail(r) {
 				touched = verdict{Verdict: Verdict{Ask, r.label, s.effect.Path + " may include what " + r.label +
 					" is about, so a person has to approve it: name the files themselves instead."}, weight: byRule, grantable: exactCall}
 			}
@@ -315,8 +340,11 @@ func (s *subject) byRules() (v, touched verdict) {
 			return verdict{Verdict: byEffects, weight: byMode}, touched // it asks about each
 		}
 		v = verdict{Verdict: Verdict{r.action, r.label, r.reason}, weight: byRule}
-		if r.action == Ask {
+		switch r.action {
+		case Ask:
 			v.grantable, v.asks = everyTier, r
+		case Allow:
+			v.by = r
 		}
 		return v, touched
 	}
@@ -331,7 +359,11 @@ func (s *subject) severer(v, touched verdict) verdict {
 			v = d
 		}
 	}
-	for _, doubt := range [...]verdict{touched, s.doubt} {
+	doubts := [...]verdict{touched, s.doubt}
+	if how, _ := s.disposition(nil); how == UnclearContained && s.holds() {
+		doubts[1] = verdict{} // what the operator protects, the jail keeps
+	}
+	for _, doubt := range doubts {
 		if doubt.weight != 0 && (v.Action == Allow || v.Action == Ask && v.grantable > doubt.grantable) {
 			v = doubt
 		}
@@ -339,17 +371,5 @@ func (s *subject) severer(v, touched verdict) verdict {
 	if s.leavesPlan() && v.Action == Allow {
 		v = leavePlan
 	}
-	if why := s.unclear(); why != "" {
-		switch {
-		case v.Action == Deny:
-		case s.call.Mode == tools.ModePlan:
-			v = verdict{Verdict: planVerdict, weight: byMode}
-		case v.Action == Allow:
-			v = verdict{Verdict: Verdict{Ask, "unclear", "It cannot be told what this would do (" + why +
-				"), so a person has to approve it: say it in a simpler way."}, weight: byLaw, grantable: exactCall}
-		default:
-			v.grantable = min(v.grantable, exactCall)
-		}
-	}
-	return v
+	return s.contain(v)
 }

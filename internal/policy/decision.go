@@ -5,6 +5,7 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -27,6 +28,10 @@ type Call struct {
 	Workspace string
 	Home      func() string
 
+	// Temp returns the session's own temporary directory, absolute and clean; it is
+	// nil or returns "" where it is not known or not made yet.
+	Temp func() string
+
 	// Spec is the tool, Input what it was given, Effects what it would touch,
 	// with resolved paths.
 	Spec    *tools.Spec
@@ -37,6 +42,10 @@ type Call struct {
 	// sandbox can give and keep.
 	Network tools.Network
 	Offer   *tools.Offer
+
+	// DeniedThere reports whether the workspace has a file that is denied to read,
+	// for a sandbox that cannot keep it from commands. Where it is nil, there is one.
+	DeniedThere func(tools.Denial) bool
 
 	// Digest stands for tool and canonical input, so that a grant may be for
 	// this exact call.
@@ -49,6 +58,17 @@ func (c *Call) place() place {
 		p.home = c.Home()
 	}
 	return p
+}
+
+// temporary reports whether an absolute path is in a temporary directory of the
+// session.
+func (c *Call) temporary(at string) bool {
+	if c.Temp != nil {
+		if dir := c.Temp(); dir != "" && below(dir, at) {
+			return true
+		}
+	}
+	return c.Offer != nil && slices.ContainsFunc(c.Offer.Temporary, func(dir string) bool { return below(dir, at) })
 }
 
 // A Decision is the verdict on a call and how it came about.
@@ -66,6 +86,12 @@ type Decision struct {
 	// one that stands for the call itself: it uses its tool. The most severe
 	// verdict is the decision.
 	Effects []Judged
+}
+
+// RunsPrograms reports whether the call runs programs, so that its rights mean
+// something to people.
+func (d *Decision) RunsPrograms() bool {
+	return slices.ContainsFunc(d.Effects, func(j Judged) bool { return j.Effect.Kind == tools.RunsProgram })
 }
 
 // Judged is an effect and what was decided about it.

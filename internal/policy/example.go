@@ -61,6 +61,7 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 		return false, err
 	}
 	given := *r
+	given.networks = nil
 	if f.Tool == "" && f.Kind == "" && f.Server == "" {
 		given.tools = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -23,6 +24,7 @@ import (
 // policyFile is a policy as it is written. default.yaml explains every key.
 type policyFile struct {
 	Version      int         `yaml:"version"`
+	Unclear      Unclear     `yaml:"unclear"`
 	Protected    []string    `yaml:"protected"`
 	Rules        []ruleFile  `yaml:"rules"`
 	ExplicitOnly []string    `yaml:"explicit_only"`
@@ -43,7 +45,9 @@ type ruleFile struct {
 	Commands   []string          `yaml:"commands"`
 	Hosts      []string          `yaml:"hosts"`
 	Uses       []string          `yaml:"uses"`
+	Network    []string          `yaml:"network"`
 	When       string            `yaml:"when"`
+	Unclear    Unclear           `yaml:"unclear"`
 	Reason     string            `yaml:"reason"`
 	Examples   examplesFile      `yaml:"examples"`
 }
@@ -140,7 +144,7 @@ type compiler struct {
 }
 
 func (c *compiler) compile(f *policyFile) *Policy {
-	p := &Policy{loopGuard: f.LoopGuard, approvals: f.Approvals}
+	p := &Policy{loopGuard: f.LoopGuard, approvals: f.Approvals, unclear: f.Unclear}
 	if f.Version != 1 {
 		c.Fault("version", "want version: 1, the only one there is")
 	}
@@ -171,6 +175,7 @@ func (c *compiler) compile(f *policyFile) *Policy {
 			}
 		}
 	}
+	p.deniesReading = slices.ContainsFunc(p.rules, func(r rule) bool { return r.deniesReading() })
 	for i := range f.Limits {
 		p.limits = append(p.limits, c.limit(fmt.Sprintf("limits[%d]", i), i, &f.Limits[i]))
 	}
@@ -209,6 +214,15 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 		r.hosts = append(r.hosts, host)
 		return err
 	})
+	c.each(key+".network", f.Network, func(text string) error {
+		var network tools.Network
+		err := network.UnmarshalText([]byte(text))
+		if err != nil || network == 0 {
+			return errors.New("is no network: want none, loopback, hosts or open")
+		}
+		r.networks = append(r.networks, network)
+		return nil
+	})
 	for _, label := range slices.Sorted(maps.Keys(f.Labels)) {
 		value, err := compileGlob(f.Labels[label], false)
 		if err != nil {
@@ -226,7 +240,10 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 		}
 	}
 	r.selective = len(r.reads)+len(r.writes)+len(r.commands)+len(r.hosts)+len(r.uses) > 0
-	if !r.selective && len(r.tools)+len(r.principals)+len(r.labels) == 0 && !c.Has(key+".when") {
+	if r.unclear = f.Unclear; r.unclear != 0 && (r.action != Allow || r.selective && len(r.commands) == 0) {
+		c.Fault(key+".unclear", "is for a rule that allows commands: of what others match, the mode and the key at the top decide")
+	}
+	if !r.selective && len(r.tools)+len(r.principals)+len(r.labels)+len(r.networks) == 0 && !c.Has(key+".when") {
 		c.Fault(key, `the rule says of nothing what it is about, so it would match every call: write tools: ["*"] if that is meant`)
 	}
 	if r.reason == "" {

@@ -21,7 +21,7 @@ func (s *subject) granted(action Action, most reach, asks *rule, grants []Grant)
 	}
 	for i := range grants {
 		g := &grants[i]
-		if g.Action != action || most == exactCall && g.Tier.Kind != TierCall {
+		if g.Action != action || !most.has(&g.Tier) {
 			continue
 		}
 		if s.matchedBy(g) && (asks == nil || asks.answeredBy(g, s)) {
@@ -29,6 +29,19 @@ func (s *subject) granted(action Action, most reach, asks *rule, grants []Grant)
 		}
 	}
 	return nil
+}
+
+// has reports whether a grant of a tier may allow what this far may be granted.
+func (r reach) has(tier *Tier) bool {
+	switch r {
+	case noGrant:
+		return false
+	case exactCall:
+		return tier.Kind == TierCall
+	case anyCode:
+		return tier.Kind == TierCall || tier.Kind == TierTool || tier.Kind == TierCommand && isCode(strings.Fields(tier.Pattern))
+	}
+	return true
 }
 
 // answeredBy reports whether a grant says something about what the rule asks. One
@@ -176,7 +189,7 @@ func (p *Policy) Tiers(call *Call, d Decision) []Tier {
 	candidates := []Tier{{Kind: TierCall, Pattern: hex.EncodeToString(call.Digest[:]), Label: "this exact call"}}
 	candidates = append(candidates, fileTiers(asked)...)
 	candidates = append(candidates, commandTiers(asked)...)
-	if len(asked) == 1 && asked[0].own && asked[0].alone() {
+	if call.Spec.RunsCode || len(asked) == 1 && asked[0].own && asked[0].alone() {
 		candidates = append(candidates, Tier{Kind: TierTool, Pattern: call.Spec.Name, Label: "every call of " + call.Spec.Name})
 	}
 	return slices.DeleteFunc(candidates, func(tier Tier) bool {
@@ -246,6 +259,10 @@ func commandTiers(asked []subject) []Tier {
 			words = argv(asked[i].effect)
 		}
 	}
+	if isCode(words) {
+		pattern := words[0] + " " + words[1]
+		return []Tier{{Kind: TierCommand, Pattern: pattern, Label: pattern + " *"}}
+	}
 	if len(words) == 0 || !plainWord(words[0]) || strings.Contains(words[0], "/") || runsAnything(words[0]) {
 		return nil
 	}
@@ -260,6 +277,17 @@ func commandTiers(asked []subject) []Tier {
 	}
 	return tiers
 }
+
+// isCode reports whether words begin a command that gives an interpreter its code:
+// who trusts it trusts any code, in the jail that such a command has.
+func isCode(words []string) bool {
+	return len(words) > 1 && slices.Contains(interpreters, strings.TrimRight(words[0], "0123456789.-")) && slices.Contains(codeOptions, words[1])
+}
+
+var (
+	interpreters = []string{"python", "pypy", "node", "nodejs", "perl", "ruby", "php", "lua", "luajit", "julia", "Rscript"}
+	codeOptions  = []string{"-c", "-e", "-p", "-r", "-"} // the last reads it from standard input
+)
 
 // runsAnything reports whether to trust a program is to trust every program:
 // shells, interpreters, and programs that run others.

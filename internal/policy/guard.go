@@ -48,14 +48,10 @@ func (g guard) sight(path string, buffer []string) sight {
 	return g.call.place().sightAt(path, buffer)
 }
 
-// Cares reports whether a path is protected, for one that is written, or a rule
-// that denies or asks names it.
+// Cares reports whether a rule that denies or asks names a path.
 func (g guard) Cares(kind tools.EffectKind, path string) bool {
 	var buffer [24]string
 	at := g.sight(path, buffer[:])
-	if kind == tools.WritesPath && g.policy.protects(&at) != "" {
-		return true
-	}
 	if g.policy == nil {
 		return false
 	}
@@ -66,7 +62,7 @@ func (g guard) Cares(kind tools.EffectKind, path string) bool {
 
 // mayForbid reports whether a rule for all paths forbids one by its condition.
 func (g guard) mayForbid(r *rule, kind tools.EffectKind, path string) bool {
-	if r.selective || r.when == nil || !r.forCaller(g.call.Principal, g.call.Labels, g.call.Spec) {
+	if r.selective || r.when == nil || !r.forCall(g.call) {
 		return false
 	}
 	facts := facts{spent: int(g.spent.Load())}
@@ -98,7 +94,7 @@ func (g guard) Withheld(top string, asked bool) func(path string) bool {
 	var forbid []*rule
 	for _, r := range g.policy.rulesFor(tools.ReadsPath) {
 		if (r.action == Deny || r.action == Ask && asked) && (r.selective || r.when != nil) &&
-			r.forCaller(g.call.Principal, g.call.Labels, g.call.Spec) {
+			r.forCall(g.call) {
 			forbid = append(forbid, r)
 		}
 	}

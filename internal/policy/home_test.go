@@ -41,7 +41,7 @@ rules:
 		{tools.WorkspaceWrite, tools.ModeAllow, reads, home + "/locked/x", policy.Deny},
 		{tools.WorkspaceWrite, tools.ModeAllow, writes, home + "/x", policy.Allow},
 		{tools.WorkspaceWrite, tools.ModeAsk, writes, home + "/x", policy.Ask},
-		{tools.WorkspaceWrite, tools.ModeAcceptEdits, writes, home + "/x", policy.Ask},
+		{tools.WorkspaceWrite, tools.ModeAcceptEdits, writes, home + "/x", policy.Allow},
 		{tools.WorkspaceWrite, tools.ModePlan, writes, home + "/x", policy.Deny},
 		{tools.ReadOnly, tools.ModeAllow, writes, home + "/x", policy.Deny},
 		{tools.WorkspaceWrite, tools.ModeAsk, writes, home + "/.cache/x", policy.Allow},

@@ -76,10 +76,18 @@ func TestCommands(t *testing.T) {
 		"mv mod new":                     "ask",
 		"cp -r ci/. .github/":            "ask", // .github/workflows
 		"cp -r ci/workflows .github":     "ask",
-		"rm -rf vendor":                  "deny",
-		"rm -rf vend*":                   "deny",
+		"rm -rf vendor":                  "allow", // another repository
+		"rm -rf vend*":                   "allow",
+		"rm -rf vendor/lib/.git":         "allow",
+		"rm -rf vendor/lib/.git/hooks":   "deny",
+		"rm -rf .git":                    "deny",
+		"rm -rf .GIT":                    "deny",
+		"rm -rf .git/hooks":              "deny",
+		"rm -rf .":                       "deny",
+		"rm -rf sub/../.git":             "deny",
+		"rm -rf .g*":                     "deny",
 		"cp -r vendor new":               "ask",
-		"rm -rf *":                       "deny",
+		"rm -rf *":                       "ask", // .vscode
 		"tar xf a.tar -C sub":            "ask",
 	} {
 		t.Run(command, func(t *testing.T) { check(t, decide(tools.ModeAllow, command), want) })
@@ -93,11 +101,97 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestOrdinaryWork judges commands as agents write them, with nobody to ask and a
+// sandbox that holds.
+func TestOrdinaryWork(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{
+		".git/config", ".git/hooks/x", "main.go", "a.tmp", "docs/notes.md", "node_modules/x/i.js", "pkg/node_modules/y/i.js", "clone1/.git/config",
+		"clone1/.husky/pre-commit", "scripts/build.sh", "evil/.git/hooks/pre-commit",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	p := policy.Builtin()
+	for command, want := range map[string]string{
+		"go build ./... && go vet ./...":                                    "allow",
+		"echo hello > /var/tmp/out.txt 2>&1; tail -1 /var/tmp/out.txt":      "allow",
+		"f=$(mktemp) && echo hi > \"$f\" && cat \"$f\"":                     "allow",
+		"python3 -c 'print(6*7)'":                                           "allow",
+		"python3 - <<'P'\nprint(6*7)\nP":                                    "allow",
+		"bash scripts/build.sh":                                             "allow",
+		"./scripts/build.sh":                                                "allow",
+		"make -j$(nproc)":                                                   "allow",
+		"git ls-files | xargs wc -l":                                        "allow",
+		"for f in $(git ls-files '*.go'); do wc -l $f; done":                "allow",
+		"find . -name '*.tmp' -delete":                                      "allow",
+		"gofmt -w .":                                                        "allow",
+		"chmod -R u+w .":                                                    "allow",
+		"tar czf docs.tgz docs && mkdir -p un && tar xzf docs.tgz -C un":    "allow",
+		"git add -A && git commit -qm \"work: $(date +%s)\"":                "allow",
+		"git push -q -u origin HEAD":                                        "allow",
+		"git clone -q . clone2 && rm -rf clone2":                            "allow",
+		"rm -rf clone1":                                                     "allow",
+		"rm -rf node_modules pkg/node_modules":                              "allow",
+		"find . -type d -name node_modules -exec rm -rf {} +":               "allow",
+		"mv clone1 clone3":                                                  "allow",
+		"cp -r clone1 clone4":                                               "allow",
+		"git reset --hard && git clean -fdx":                                "allow",
+		"curl -s http://localhost:8080/x":                                   "allow",
+		"head -3 $(go env GOROOT)/src/fmt/print.go":                         "allow",
+		"cat /etc/os-release | head -1; ls /usr/include | head -2":          "allow",
+		"python3 -m venv venv && source venv/bin/activate && python -c 'x'": "allow",
+		"rm -rf .git":                                                       "deny",
+		"rm -rf .git/hooks":                                                 "deny",
+		"rm -rf .git*":                                                      "deny",
+		"echo x > node_modules/y.js":                                        "deny",
+		"rm -rf node_modules > node_modules/y.js":                           "deny",
+		"rm -rf x; echo x > node_modules/y.js":                              "deny",
+		"cp x .git/hooks/pre-commit":                                        "deny",
+		"cp -r evil/.git .":                                                 "deny",
+		"mv evil/.git/hooks/pre-commit .git/hooks/":                         "deny",
+		"curl -sS -m 5 https://example.com":                                 "deny",
+		"sudo ls":                                                           "deny",
+		"cat .env":                                                          "ask",
+		"cat /etc/shadow":                                                   "ask",
+		"echo x > /srv/x":                                                   "deny",
+	} {
+		t.Run(command, func(t *testing.T) {
+			call := &policy.Call{
+				Principal: "alice", Level: tools.WorkspaceWrite, Mode: tools.ModeAllow, Workspace: ws.Dir(),
+				Spec: &tools.Spec{Name: "bash", Level: tools.ReadOnly}, Network: tools.NetworkLoopback,
+				Offer: &tools.Offer{
+					Holds: true, Covers: true, Network: tools.NetworkLoopback,
+					Readable: []string{"/usr", "/bin", "/lib", "/etc/os-release"}, Temporary: []string{"/tmp", "/var/tmp"},
+				},
+			}
+			env := tools.Env{Workspace: ws, Guard: p.Guard(call)}
+			call.Effects = env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
+			d := p.Decide(call, nil)
+			if d.Action.String() != want {
+				t.Errorf("%+v, want %s", d.Verdict, want)
+				for _, judged := range d.Effects {
+					t.Logf("%+v", judged)
+				}
+			}
+		})
+	}
+}
+
 func TestCares(t *testing.T) {
 	p := must("version: 1\nprotected: [locked/]\nrules:\n- {name: a, action: allow, paths: [fine/]}\n- {name: b, action: ask, writes: [.ci/, /work/ws/abs/]}\n- {name: c, action: deny, reads: ['*.key']}\n")
 	cares := p.Guard(&policy.Call{Workspace: "/work/ws"}).Cares
 	for path, want := range map[string]string{
-		"a": "", "fine/x": "", "locked/x": "writes", ".git": "writes", "a/.ci": "writes", "a/.CI/x": "writes", "abs/x": "writes", "a/x.key": "reads",
+		"a": "", "fine/x": "", "locked/x": "", ".git": "", "a/.ci": "writes", "a/.CI/x": "writes", "abs/x": "writes", "a/x.key": "reads",
 	} {
 		for _, kind := range []tools.EffectKind{tools.ReadsPath, tools.WritesPath} {
 			if got := cares(kind, path); got != (kind.String() == want) {

@@ -3,7 +3,11 @@
 
 package policy
 
-import "github.com/toolserver/toolserver/internal/tools"
+import (
+	"slices"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
 
 var (
 	readOnly    = Verdict{Allow, "read_only", "The call changes nothing."}
@@ -17,10 +21,25 @@ func (s *subject) leavesPlan() bool {
 	return s.effect.Kind == tools.ChangesMode && s.call.Mode == tools.ModePlan && s.effect.Mode != tools.ModePlan
 }
 
-// aboveLevel reports whether the effect writes outside the workspace and the home
-// of the session, and the session is not trusted to. A rule that allows it must name the path.
+// aboveLevel reports whether the effect writes outside of what is the session's
+// own, and the session is not trusted to. A rule that allows it must name the path.
 func (s *subject) aboveLevel() bool {
-	return s.effect.Kind == tools.WritesPath && s.call.Level < tools.DangerFullAccess && !s.sight().ours()
+	return s.effect.Kind == tools.WritesPath && s.call.Level < tools.DangerFullAccess && !s.ours()
+}
+
+// ours reports whether the path of the effect is in the workspace, or in the home
+// or a temporary directory of the session, where nothing is but what its commands
+// put there.
+func (s *subject) ours() bool {
+	at := s.sight()
+	return at.ours() || s.call.temporary(at.path)
+}
+
+// readable reports whether the path of the effect is one that every command of the
+// session may read.
+func (s *subject) readable() bool {
+	at := s.sight()
+	return s.ours() || s.call.Offer != nil && slices.ContainsFunc(s.call.Offer.Readable, func(dir string) bool { return below(dir, at.path) })
 }
 
 // byDefault judges an effect by mode and level, as where no rule says anything.
@@ -30,21 +49,33 @@ func (s *subject) byDefault() verdict {
 	edits := false
 	switch e.Kind {
 	case tools.ReadsPath:
-		if s.sight().ours() {
+		if s.readable() {
 			return allow(readOnly)
+		}
+		if s.call.Level >= tools.DangerFullAccess {
+			return allow(Verdict{Allow, "level", "The session has level danger_full_access, which may read everything."})
 		}
 		return verdict{Verdict: Verdict{Ask, "outside", e.Path + " is outside the workspace: a person has to approve reading it."},
 			weight: byMode, grantable: everyTier}
 	case tools.WritesPath:
-		edits = s.sight().inside()
+		if s.nowhere() && s.call.reading() && s.holds() {
+			return allow(readOnly) // it is unclear
+		}
+		edits = s.ours()
 		if s.aboveLevel() {
 			return verdict{Verdict: Verdict{Deny, "level", e.Path + " is outside the workspace: writing it needs level danger_full_access and the session has " +
-				s.call.Level.String() + ". Write inside the workspace."}, weight: byMode}
+				s.call.Level.String() + ". Write inside the workspace, or below $TMPDIR."}, weight: byMode}
 		}
 	case tools.RunsProgram:
 		if e.ReadOnly {
 			return allow(readOnly)
 		}
+		if s.call.reading() && s.holds() {
+			return s.inReadingJail()
+		}
+		edits = e.Told // by what is written
+	case tools.ReachesHost:
+		return s.byNetwork()
 	case tools.UsesTool:
 		if s.own && s.call.Spec.Level == tools.ReadOnly {
 			return allow(readOnly)
@@ -64,10 +95,28 @@ func (s *subject) byDefault() verdict {
 	return changing(mode, edits)
 }
 
+// inReadingJail judges a program in a session whose commands may write nothing.
+func (s *subject) inReadingJail() verdict {
+	switch how, _ := s.disposition(nil); {
+	case s.effect.Told, s.effect.Malformed:
+		return verdict{Verdict: byEffects}
+	case how == UnclearContained:
+		return s.contained("what " + s.effect.Program + " does is not known")
+	case how == UnclearAsk:
+		return verdict{Verdict: Verdict{Ask, "unclear", "What " + s.effect.Program + " does is not known, so a person has to approve it, though it can write nothing."},
+			weight: byMode, grantable: everyTier}
+	}
+	if s.call.Mode == tools.ModePlan {
+		return verdict{Verdict: planVerdict, weight: byMode}
+	}
+	return verdict{Verdict: Verdict{Deny, "level", "Running " + s.effect.Program + " needs level workspace_write and the session has " +
+		s.call.Level.String() + ": look, and change nothing."}, weight: byMode}
+}
+
 // changing judges what changes something.
 func changing(mode tools.Mode, edits bool) verdict {
 	ask := func(rule, reason string) verdict {
-		return verdict{Verdict: Verdict{Ask, rule, reason}, weight: byMode, grantable: everyTier}
+		return verdict{Verdict: Verdict{Ask, rule, reason}, weight: byMode, grantable: everyTier, changes: true}
 	}
 	switch {
 	case mode == tools.ModeAllow:

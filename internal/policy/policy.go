@@ -56,9 +56,12 @@ type Policy struct {
 	explicitOnly []toolPattern
 	limits       []Limit
 	loopGuard    LoopGuard
+	unclear      Unclear // 0 leaves it to the mode
 	approvals    Approvals
 	names        []namedTool // for Check
-	file         string
+
+	deniesReading bool // some rule denies some caller to read some files
+	file          string
 }
 
 // Version stands for the text of the policy.

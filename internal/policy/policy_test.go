@@ -108,7 +108,8 @@ func check(t *testing.T, got policy.Decision, want string) {
 func call(level tools.Level, mode tools.Mode, tool tools.Level, effects []tools.Effect) *policy.Call {
 	return &policy.Call{
 		Principal: "alice", SessionID: "s", Level: level, Mode: mode, Workspace: "/work/ws", Home: func() string { return "/home/alice" },
-		Spec: &tools.Spec{Name: "tool", Level: tool}, Effects: effects, Digest: [32]byte{1},
+		Network: tools.NetworkOpen,
+		Spec:    &tools.Spec{Name: "tool", Level: tool}, Effects: effects, Digest: [32]byte{1},
 	}
 }
 
@@ -123,7 +124,7 @@ func TestModes(t *testing.T) {
 		              nothing  reads  writes  edits  looks  runs   reaches  uses   unknown  reads,runs  edits,runs
 		none          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		ask           allow    allow  ask     ask    allow  ask    ask      ask    ask      ask         ask
-		allow         allow    allow  allow   allow  allow  allow  allow    allow  allow    allow       allow
+		allow         allow    allow  allow   allow  allow  allow  ask      allow  allow    allow       allow
 		deny          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		plan          allow    allow  deny    deny   allow  deny   deny     deny   deny     deny        deny
 		accept_edits  allow    allow  allow   allow  allow  ask    ask      ask    ask      ask         ask
@@ -135,7 +136,7 @@ func TestModes(t *testing.T) {
 		              nothing  reads  writes  edits  looks  runs   reaches  uses   unknown  reads,runs  edits,runs
 		none          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		ask           ask      allow  ask     ask    allow  ask    ask      ask    ask      ask         ask
-		allow         allow    allow  allow   allow  allow  allow  allow    allow  allow    allow       allow
+		allow         allow    allow  allow   allow  allow  allow  ask      allow  allow    allow       allow
 		deny          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		plan          deny     allow  deny    deny   allow  deny   deny     deny   deny     deny        deny
 		accept_edits  ask      allow  allow   allow  allow  ask    ask      ask    ask      ask         ask
@@ -145,7 +146,7 @@ func TestModes(t *testing.T) {
 		              nothing  reads  writes  edits  looks  runs   reaches  uses   unknown  reads,runs  edits,runs
 		none          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		ask           ask      allow  ask     ask    allow  ask    ask      ask    ask      ask         ask
-		allow         allow    allow  allow   allow  allow  allow  allow    allow  allow    allow       allow
+		allow         allow    allow  allow   allow  allow  allow  ask      allow  allow    allow       allow
 		deny          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		plan          deny     allow  deny    deny   allow  deny   deny     deny   deny     deny        deny
 		accept_edits  ask      allow  allow   allow  allow  ask    ask      ask    ask      ask         ask
@@ -153,11 +154,11 @@ func TestModes(t *testing.T) {
 		{tools.WorkspaceWrite, `
 		              reads_outside  writes_outside  leaves  protected  unclear  unclear_read  to_plan  to_allow
 		none          deny           deny            deny    deny       deny     deny          deny     deny
-		ask           ask            ask             deny    deny       ask      ask           allow    ask
-		allow         ask            allow           deny    deny       ask      ask           allow    ask
+		ask           allow          ask             deny    deny       ask      ask           allow    ask
+		allow         allow          allow           deny    deny       ask      ask           allow    ask
 		deny          deny           deny            deny    deny       deny     deny          deny     deny
-		plan          ask            deny            deny    deny       deny     deny          allow    ask
-		accept_edits  ask            ask             deny    deny       ask      ask           allow    ask
+		plan          allow          deny            deny    deny       deny     deny          allow    ask
+		accept_edits  allow          ask             deny    deny       ask      ask           allow    ask
 		`},
 	} {
 		table(t, test.table, func(mode, does, want string) {
@@ -192,9 +193,9 @@ func TestLevels(t *testing.T) {
 	table(t, `
 	                    reads  writes  looks  runs   reaches  reads_outside  writes_outside
 	none                deny   deny    deny   deny   deny     deny           deny
-	read_only           allow  deny    allow  deny   allow    ask            deny
-	workspace_write     allow  allow   allow  allow  allow    ask            deny
-	danger_full_access  allow  allow   allow  allow  allow    ask            allow
+	read_only           allow  deny    allow  deny   ask      ask            deny
+	workspace_write     allow  allow   allow  allow  ask      ask            deny
+	danger_full_access  allow  allow   allow  allow  ask      allow          allow
 	`, func(session, does, want string) {
 		t.Run(session+"/"+does, func(t *testing.T) {
 			check(t, empty.Decide(call(levels[session], tools.ModeAllow, tools.ReadOnly, effects[does]), nil), want)

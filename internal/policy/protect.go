@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -13,6 +14,15 @@ import (
 // they are: what is there is run by other programs later. git~1 is what some
 // file systems call .git.
 var protectedNames = [...]string{".git", ".husky", "node_modules", "git~1"}
+
+// isRepository reports whether the protected name at this place is that of the
+// directory in which git keeps a repository.
+func isRepository(i int) bool { return protectedNames[i] == ".git" || protectedNames[i] == "git~1" }
+
+// isProtectedName reports whether a place that protects is one of the names.
+func isProtectedName(place string) bool {
+	return slices.Contains(protectedNames[:], strings.TrimSuffix(place, "/"))
+}
 
 // Protected reports whether nothing may be written at path, which is clean and
 // relative to the workspace, or absolute outside it.
@@ -84,6 +94,9 @@ func protectedName(name string) int {
 // that is certain.
 func (p *Policy) guards(s *subject) (place string, certain bool) {
 	at := s.sight()
+	if s.effect.Removes && !s.effect.Rooted && (!s.effect.Glob || s.effect.Looked) {
+		return p.guardsRemoval(s)
+	}
 	if s.effect.Glob {
 		return p.guardsGlob(s)
 	}
@@ -98,15 +111,78 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	if !s.effect.Tree {
 		return "", false
 	}
-	if at.path == "." || !at.inside() && at.above(at.workspace) {
+	all := at.path == "." || !at.inside() && at.above(at.workspace)
+	if all && (s.effect.Rooted || !s.holds()) {
 		return protectedNames[0] + "/", true
 	}
+	if place := p.ownsBelow(at); place != "" {
+		return place, true
+	}
+	if all { // a command that goes through a whole tree does not put something there
+		return protectedNames[0] + "/", false
+	}
+	return "", false
+}
+
+// ownsBelow returns the pattern of the operator that protects something below a
+// path wherever that is, or "".
+func (p *Policy) ownsBelow(at *sight) string {
 	for i := range p.protected {
 		if !p.protected[i].open && p.protected[i].catchesBelow(at) {
-			return p.protected[i].text, true
+			return p.protected[i].text
+		}
+	}
+	return ""
+}
+
+// guardsRemoval is guards for what a command takes away. It plants nothing, so only
+// what destroys is refused: the repository of the workspace, hooks, a part of any
+// repository, and what the operator protects. Of a pattern, each of these is an
+// effect by itself.
+func (p *Policy) guardsRemoval(s *subject) (place string, certain bool) {
+	if s.effect.Glob {
+		return "", false
+	}
+	sights := []*sight{s.sight()}
+	if s.effect.Named != "" {
+		sights = append(sights, s.namedSight())
+	}
+	for _, at := range sights {
+		place := p.protectedBy(at)
+		if place == "" {
+			place = at.keptName()
+		}
+		if place == "" && !at.same {
+			place = at.folded().keptName()
+		}
+		if place == "" && s.effect.Tree {
+			place = p.ownsBelow(at)
+			if at.path == "." || !at.inside() && at.above(at.workspace) {
+				place = protectedNames[0] + "/"
+			}
+		}
+		if place != "" {
+			return place, true
 		}
 	}
 	return "", false
+}
+
+// keptName returns the name on the way to the spot that must not be removed, or "".
+func (s *spot) keptName() string {
+	from := max(s.inner, 0)
+	for i, name := range s.names[from:] {
+		n := protectedName(name)
+		if n < 0 || protectedNames[n] == "node_modules" {
+			continue
+		}
+		whole := isRepository(n) && from+i == len(s.names)-1
+		own := s.inside() && i == 0
+		if !whole || own {
+			return protectedNames[n] + "/"
+		}
+	}
+	return ""
 }
 
 // guardsGlob is guards for a path that a shell will expand. A name that is a

@@ -30,6 +30,9 @@ type rule struct {
 	uses          []toolPattern
 
 	when *condition
+
+	networks []tools.Network // of the sessions it is about; none means all
+	unclear  Unclear         // what becomes of what it allows and is unclear
 }
 
 // kinds are those of effects; the first stands for all that are not known.
@@ -112,6 +115,11 @@ func (r *rule) forCaller(principal string, labels map[string]string, spec *tools
 		}
 	}
 	return true
+}
+
+// forCall reports whether the rule is about a call, whatever its effects are.
+func (r *rule) forCall(c *Call) bool {
+	return r.forCaller(c.Principal, c.Labels, c.Spec) && (len(r.networks) == 0 || slices.Contains(r.networks, c.network()))
 }
 
 // fit is how well a rule matches an effect.

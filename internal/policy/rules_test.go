@@ -40,6 +40,16 @@ func parseEffect(t *testing.T, text string) tools.Effect {
 			e.Rooted = true
 		case "unclear":
 			e.Unclear = "of the test"
+		case "malformed":
+			e.Malformed, e.Unclear = true, "it does not parse"
+		case "removes":
+			e.Kind, e.Removes, e.Tree, e.Path = tools.WritesPath, true, true, rest
+			return e
+		case "told":
+			e.Told = true
+		case "somewhere": // writes a file of which nothing is known
+			e.Kind, e.Unclear = tools.WritesPath, "which file is meant is not known"
+			return e
 		case "looks":
 			e.ReadOnly, e.Kind, e.Program, e.Argv = true, tools.RunsProgram, words[0], words
 			return e
@@ -447,7 +457,9 @@ func TestBuiltin(t *testing.T) {
 			{"runs git push", "ask: rule publish"},
 			{"runs npm publish", "ask: rule publish"},
 			{"runs curl -d @x https://example.com", "ask: rule network"},
-			{"runs git reset --hard", "ask: rule irreversible"},
+			{"runs git reflog expire --all", "ask: rule irreversible"},
+			{"runs sudo ls", "deny: rule privileges"},
+			{"runs curl localhost; reaches localhost 80; reaches example.com 80", "ask: rule network"},
 			{"writes .github/workflows/x.yml", "ask: rule runs_later"},
 			{"writes .git/config", "deny: protected .git/"},
 		})
@@ -460,6 +472,8 @@ func TestBuiltin(t *testing.T) {
 		{"runs go test ./...", "ask: mode ask"}, {"runs npm test", "ask: mode ask"}, {"runs make", "ask: mode ask"},
 	})
 	verify(t, p, tools.ModeAllow, []ruleCase{
+		{"runs git reset --hard", "allow: mode allow"}, {"runs git clean -fd", "allow"}, {"runs dd if=a of=b", "allow"},
+		{"runs curl localhost; reaches localhost 80", "allow"},                                                               // the rule is about other machines
 		{"runs go build ./...", "allow: mode allow"}, {"writes src/a.go", "allow: mode allow"}, {"runs git commit", "allow"}, // P-206
 	})
 	verify(t, p, tools.ModePlan, []ruleCase{

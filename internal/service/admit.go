@@ -108,7 +108,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		subject.Digest = callDigest(order.Tool, input.json)
 	}
 	decision := p.Decide(subject, grants)
-	order.Verdict, order.Rights = decision.Verdict, decision.Rights
+	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
 	if decision.Action == policy.Deny {
 		order.Refusal = refused(order)
 		return nil

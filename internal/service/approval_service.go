@@ -150,7 +150,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		ExpireTime:  timestamppb.New(q.Expires),
 	}
 	if q.Decision.Rule != "" {
-		m.Verdict = verdictToProto(&q.Decision.Verdict, q.Decision.Policy)
+		m.Verdict = decisionToProto(&q.Decision)
 	}
 	if q.Preview.Kind != 0 {
 		m.Preview = &pb.Preview{

@@ -56,7 +56,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 func (m *eventMessage) wire() mem.BufferSlice {
 	switch body := m.event.Body.(type) {
 	case executor.Accepted:
-		return m.accepted(&body)
+		if body.Rights == nil {
+			return m.accepted(&body)
+		}
 	case executor.Started:
 		return m.started()
 	case executor.Output:

@@ -24,6 +24,26 @@ func verdictToProto(v *policy.Verdict, version string) *pb.Verdict {
 	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason, PolicyVersion: version}
 }
 
+// decisionToProto returns the verdict on a whole call, with the rights of what it
+// runs.
+func decisionToProto(d *policy.Decision) *pb.Verdict {
+	m := verdictToProto(&d.Verdict, d.Policy)
+	if d.Action != policy.Deny && d.RunsPrograms() {
+		m.Rights = rightsToProto(&d.Rights)
+	}
+	return m
+}
+
+func rightsToProto(r *tools.Rights) *pb.Rights {
+	if r == nil {
+		return nil
+	}
+	return &pb.Rights{
+		Confinement: pb.Confinement(r.Confinement + 1), Write: allValid(r.Write), Read: allValid(r.Read),
+		Network: pb.Network(max(r.Network, tools.NetworkNone)), Hosts: allValid(r.Hosts),
+	}
+}
+
 var actionToProto = map[policy.Action]pb.Action{
 	policy.Deny:  pb.Action_ACTION_DENY,
 	policy.Ask:   pb.Action_ACTION_ASK,
@@ -47,7 +67,7 @@ func effectToProto(e *tools.Effect) *pb.Effect {
 	case tools.WritesPath:
 		m.Kind = &pb.Effect_Writes{Writes: path}
 	case tools.RunsProgram:
-		m.Kind = &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: words(e.Argv), ReadOnly: e.ReadOnly}}
+		m.Kind = &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: words(e.Argv), ReadOnly: e.ReadOnly, Told: e.Told}}
 	case tools.ReachesHost:
 		m.Kind = &pb.Effect_Reaches{Reaches: &pb.HostEffect{Host: valid(e.Host), Port: uint32(e.Port)}}
 	case tools.UsesTool:
@@ -82,6 +102,14 @@ func tierToProto(id string, tier policy.Tier) *pb.TrustTier {
 	return &pb.TrustTier{
 		TierId: id, Label: valid(tier.Label), Kind: pb.TierKind(tier.Kind), Pattern: valid(tier.Pattern),
 	}
+}
+
+func allValid(texts []string) []string {
+	list := slices.Clone(texts)
+	for i := range list {
+		list[i] = valid(list[i])
+	}
+	return list
 }
 
 // valid makes text fit to be sent: it comes from commands and names of files,

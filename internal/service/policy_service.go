@@ -17,7 +17,13 @@ import (
 type policyService struct {
 	pb.UnimplementedPolicyServiceServer
 	admission *admission
+	supposed  *tools.Offer // in place of what the sandbox offers; nil for that
 }
+
+// Suppose has calls that are only checked judged for this sandbox, and for sessions
+// that reach as far as it does, instead of those that are there. It comes before
+// any call.
+func (s *Server) Suppose(offer *tools.Offer) { s.policies.supposed = offer }
 
 func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequest) (*pb.CheckCallResponse, error) {
 	a := s.admission
@@ -45,6 +51,9 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	}
 	input := a.inputOf(request)
 	subject := a.subjectOf(session, entry, input.json)
+	if s.supposed != nil {
+		subject.Offer, subject.Network = s.supposed, s.supposed.Network
+	}
 	if command := request.GetCommand(); command != "" {
 		env := a.envOf(session, p.Guard(subject), "")
 		subject.Effects = env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))
@@ -61,7 +70,7 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	subject.Digest = callDigest(entry.Spec.Name, input.json)
 	decision := p.Decide(subject, a.desk.Grants(session))
 	response := &pb.CheckCallResponse{
-		Verdict: verdictToProto(&decision.Verdict, decision.Policy),
+		Verdict: decisionToProto(&decision),
 		Effects: judgedToProto(decision.Effects),
 		Tool:    entry.Spec.Name,
 		Tiers:   tiersToProto(p.Tiers(subject, decision)),
@@ -75,4 +84,4 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 }
 
 // shellSpec stands in for the tool that would run a command.
-var shellSpec = tools.Spec{Name: "bash", Aliases: []string{"shell"}, Level: tools.WorkspaceWrite}
+var shellSpec = tools.Spec{Name: "bash", Aliases: []string{"shell"}, Level: tools.ReadOnly}

@@ -99,6 +99,7 @@ type Server struct {
 	executor *executor.Executor
 	desk     *approval.Desk
 	rules    *rules
+	policies policyService
 	auditor  *auditor
 	meters   *meters
 
@@ -145,7 +146,8 @@ func New(config Config) (*Server, error) {
 	})
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
-	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission()})
+	s.policies.admission = s.admission()
+	pb.RegisterPolicyServiceServer(s.grpc, &s.policies)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
 		registerReflection(s.grpc)

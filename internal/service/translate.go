@@ -25,6 +25,7 @@ func eventToProto(x *executor.Execution, event executor.Event) *pb.Event {
 			SessionId: body.SessionID, CallId: body.CallID, Tool: body.Tool,
 			Verdict: verdictToProto(&body.Verdict, body.Policy), Timeout: durationpb.New(body.Timeout),
 		}}
+		m.GetAccepted().Verdict.Rights = rightsToProto(body.Rights)
 	case executor.ApprovalRequested:
 		m.Kind = &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{Approval: approvalToProto(body.Question)}}
 	case executor.ApprovalResolved:

@@ -33,6 +33,9 @@ type Effect struct {
 	// below, was looked at: what a policy may care about is an effect by itself.
 	Looked bool
 
+	// Removes says that the path is removed, and that nothing is put there.
+	Removes bool
+
 	// Rooted says that the path is opened through the workspace, from where
 	// nothing leads outside.
 	Rooted bool

@@ -47,7 +47,7 @@ type Guard interface {
 	Protected(path string) bool
 
 	// Cares reports whether a path that is read or written may have to be judged
-	// by itself.
+	// by itself, protected or not.
 	Cares(kind EffectKind, path string) bool
 
 	// Withheld returns what reports whether a path below top, which the call may
@@ -148,14 +148,14 @@ func (e Env) Moves(from, to string) []Effect {
 	}
 	// What is moved may be protected where it comes to lie.
 	look := e.looking()
-	brought := look.tree(source.Path, target.Path)
+	brought := look.tree(source.Path, target.Path, false)
 	there := look.within(target, nil)
 	there[0].Looked = there[0].Looked && brought.all && !brought.more
 	if !brought.all && there[0].Unclear == "" {
 		there[0].Unclear = tooMuch(source.Path)
 	}
 	for _, found := range brought.found {
-		there = append(there, found.effect(to, true))
+		there = append(there, found.effect(to, target))
 	}
 	return append(effects, there...)
 }

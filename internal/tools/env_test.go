@@ -107,7 +107,7 @@ func TestResolve(t *testing.T) {
 		{"a tree", tree("plain"), []tools.Effect{tree("plain")}},
 		{"a tree that is not there", tree("gone"), []tools.Effect{tree("gone")}},
 		{"a tree with something protected", tree("deep"),
-			[]tools.Effect{tree("deep"), {Kind: tools.WritesPath, Path: "deep/er/.git", Named: "deep"}}},
+			[]tools.Effect{{Kind: tools.WritesPath, Path: "deep", Tree: true, Unclear: "it may change deep/er/.git, which is protected"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := env.Resolve([]tools.Effect{test.give}); !reflect.DeepEqual(got, test.want) {

@@ -24,7 +24,7 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 	}
 	pattern := cmp.Or(effect.Named, effect.Path)
 	if dir, ok := everythingBelow(pattern); ok && effect.Kind == WritesPath && by.copies && filepath.IsLocal(dir) {
-		return l.tell(effect, dir, l.tree(dir, dir), by)
+		return l.tell(effect, dir, l.tree(dir, dir, false), by)
 	}
 	names, all := l.match(pattern, effect.Tree)
 	if l.matches -= len(names); l.matches < 0 {
@@ -81,7 +81,14 @@ func uncut(name string) bool {
 	}) < 0
 }
 
+// cares reports whether a path has to be judged by itself: it is protected, or
+// named.
 func (l *look) cares(kind EffectKind, path string) bool {
+	return kind == WritesPath && l.env.Protected(path) || l.named(kind, path)
+}
+
+// named reports whether a rule is about a path.
+func (l *look) named(kind EffectKind, path string) bool {
 	return l.env.Guard != nil && l.env.Guard.Cares(kind, path)
 }
 

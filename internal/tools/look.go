@@ -25,7 +25,13 @@ type look struct {
 	env     Env
 	entries int
 	matches int
-	trees   map[[2]string]*seen
+	trees   map[viewed]*seen
+}
+
+// viewed is how a tree was looked at: as if it lay elsewhere, or to be removed.
+type viewed struct {
+	top, as string
+	removed bool
 }
 
 // looking returns the look of the call.
@@ -57,19 +63,28 @@ type found struct {
 	protected bool
 }
 
-func (f found) effect(named string, rooted bool) Effect {
-	return Effect{Kind: WritesPath, Path: f.path, Named: named, Tree: f.dir && !f.protected, Rooted: rooted}
+func (f found) effect(named string, of Effect) Effect {
+	return Effect{Kind: WritesPath, Path: f.path, Named: named, Tree: f.dir && !f.protected, Rooted: of.Rooted, Removes: of.Removes}
 }
 
-// tree looks at what is below top, as if it were below as.
-func (l *look) tree(top, as string) *seen {
-	key := [2]string{top, as}
+// tree looks at what is below top, as if it were below as. Where it is removed by
+// a command, only what the operator protects is protected: nothing is planted, and
+// the repository of the workspace is not below any other directory.
+func (l *look) tree(top, as string, removed bool) *seen {
+	key := viewed{top, as, removed}
 	if s := l.trees[key]; s != nil {
 		return s
 	}
 	s := &seen{missing: true}
 	if l.entries <= 0 {
 		return s
+	}
+	protected := l.env.Protected
+	if removed {
+		protected = func(string) bool { return false }
+		if own := l.env.Protection(); own != nil {
+			protected = own.Protects
+		}
 	}
 	looked, all := l.env.Workspace.Look(top, l.entries, func(path string, kind fs.FileMode) bool {
 		if path == top {
@@ -80,12 +95,12 @@ func (l *look) tree(top, as string) *seen {
 		if as != top {
 			path = filepath.Join(as, rest)
 		}
-		if l.env.Protected(path) {
+		if protected(path) {
 			s.found = []found{{path, kind.IsDir(), true}}
 			return false
 		}
 		known := slices.ContainsFunc(s.found, func(f found) bool { return f.dir && strings.HasPrefix(path, f.path+"/") })
-		if !known && l.cares(WritesPath, path) {
+		if !known && l.named(WritesPath, path) {
 			s.found = append(s.found, found{path, kind.IsDir(), false})
 		}
 		if kind&fs.ModeSymlink != 0 {
@@ -100,7 +115,7 @@ func (l *look) tree(top, as string) *seen {
 	l.entries -= min(looked, l.entries)
 	slices.SortFunc(s.found, func(a, b found) int { return cmp.Compare(a.path, b.path) })
 	if l.trees == nil {
-		l.trees = make(map[[2]string]*seen)
+		l.trees = make(map[viewed]*seen)
 	}
 	l.trees[key] = s
 	return s
@@ -125,7 +140,7 @@ func (l *look) within(effect Effect, by *command) []Effect {
 	if effect.Kind != WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || l.env.Guard == nil {
 		return []Effect{effect}
 	}
-	s := l.tree(effect.Path, effect.Path)
+	s := l.tree(effect.Path, effect.Path, effect.Removes && by != nil)
 	if !s.missing && !s.dir {
 		effect.Tree = false // there is nothing below it
 		return []Effect{effect}
@@ -137,11 +152,13 @@ func (l *look) within(effect Effect, by *command) []Effect {
 func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
 	effects := []Effect{effect}
 	for _, found := range s.found {
-		if found.protected && effect.Glob { // of what is below, it may be something else
-			effects[0].Unclear = "it may be " + found.path
+		// Of what a pattern stands for it may be something else, and what a command
+		// does to a whole tree is not done to put something there.
+		if found.protected && (effect.Glob || by != nil && !l.own(found.path)) {
+			effects[0].Unclear = "it may change " + found.path + ", which is protected"
 			return effects
 		}
-		effects = append(effects, found.effect(top, effect.Rooted))
+		effects = append(effects, found.effect(top, effect))
 		if found.protected {
 			return effects
 		}
@@ -174,7 +191,7 @@ func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
 			b.more = true
 			continue
 		}
-		put := l.tree(source.Path, top)
+		put := l.tree(source.Path, top, false)
 		if !put.all {
 			b.unclear = tooMuch(source.Path)
 			return b
@@ -195,8 +212,15 @@ func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
 	return b
 }
 
+// own reports whether a path is one that the operator protects.
+func (l *look) own(path string) bool {
+	protection := l.env.Protection()
+	return protection != nil && protection.Protects(path)
+}
+
 // A command is what a program of known ways does with trees.
 type command struct {
+	removes bool     // takes away the trees that it is given
 	keeps   bool     // makes nothing that is not there
 	copies  bool     // makes nothing but what it reads
 	sources []Effect // the trees it reads
@@ -230,7 +254,9 @@ func commandOf(run Effect, effects []Effect) *command {
 		return c
 	}
 	switch name {
-	case "rm", "rmdir", "chmod", "chown", "chgrp":
+	case "rm", "rmdir":
+		c.keeps, c.removes = true, true
+	case "chmod", "chown", "chgrp":
 		c.keeps = true
 	case "cp", "mv":
 		c.copies = true
@@ -257,6 +283,8 @@ func (e Env) Resolve(effects []Effect) []Effect {
 	resolved := make([]Effect, 0, len(effects))
 	by := new(command)
 	for i, effect := range effects {
+		// A redirection may follow, but it never writes a tree.
+		effect.Removes = effect.Removes || by.removes && effect.Kind == WritesPath && effect.Tree
 		switch {
 		case effect.Kind == RunsProgram:
 			by = commandOf(effect, effects[i+1:])

@@ -55,13 +55,16 @@ func linked(t *testing.T, env tools.Env, links map[string]string) {
 func TestResolvePatterns(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{
 		".git/config": "", "sub/a.txt": "", "sub/.hidden": "", "sub/deep/er/x.ts": "", "sub/deep/k.pem": "",
-		"repo/in/.git/config": "", "[x]": "", "tpl/a": "", "tpl/cfg": "", "mod/.vscode/x": "", "mod/f": "", "plain/f": "",
+		"repo/in/.git/config": "", "[x]": "", "tpl/a": "", "tpl/cfg": "", "mod/.vscode/x": "", "mod/f": "", "plain/f": "", "kept/own/f": "",
 	})
 	linked(t, env, map[string]string{
 		"sub/cfg": "../.git/config", "link": "/etc/passwd", "away": "sub/deep", "sub/deep/er/up": "../../..", "gitdir": ".git", ".dot": "/etc/passwd",
 	})
 	env.Guard = toolstest.Guard{
-		Protects: func(path string) bool { return slices.Contains(strings.Split(path, "/"), ".git") },
+		Protects: func(path string) bool {
+			return slices.Contains(strings.Split(path, "/"), ".git") || strings.HasPrefix(path, "kept/own")
+		},
+		Own: "kept/own",
 		CaresFor: func(kind tools.EffectKind, path string) bool {
 			return kind == tools.ReadsPath && strings.HasSuffix(path, ".pem") ||
 				kind == tools.WritesPath && slices.Contains(strings.Split(path, "/"), ".vscode")
@@ -117,7 +120,12 @@ func TestResolvePatterns(t *testing.T) {
 		{"outside", reads("/etc/pass?d"), "reads /etc/pass?d!"},
 		{"unclear already", []tools.Effect{{Kind: tools.ReadsPath, Path: "lin?", Glob: true, Unclear: "x"}}, "reads lin??"},
 
-		{"rm of what matches", tree("rm", glob(tools.WritesPath, "rep*")), "writes rep*/**!, writes repo/in/.git"},
+		{"rm of what matches", tree("rm", glob(tools.WritesPath, "rep*")), "writes rep*/**!"},
+		{"rm of something protected", tree("rm", write("repo")), "writes repo/**!"},
+		{"chmod of something protected", tree("chmod", write("repo")), "writes repo/**?"},
+		{"mv of something protected", tree("mv", read("repo"), write("repo"), write("new")), "reads repo/**, writes new/**?, writes repo/**?"},
+		{"rm of what the operator protects", tree("rm", write("kept")), "writes kept/**, writes kept/own"},
+
 		{"rm of nothing to care about", tree("rm", glob(tools.WritesPath, "pla*")), "writes pla*/**!"},
 		{"rm", tree("rm", write("plain")), "writes plain/**!"},
 		{"rm of a file", tree("rm", write("sub/a.txt")), "writes sub/a.txt"},

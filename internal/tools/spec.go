@@ -62,6 +62,10 @@ type Spec struct {
 	// Dangerous says that the tool can do harm that cannot be undone.
 	Dangerous bool
 
+	// RunsCode says that every call runs code that nobody can judge, so that to
+	// trust one is to trust all.
+	RunsCode bool
+
 	// RequiredCapabilities is what the machine must offer.
 	RequiredCapabilities []string
 

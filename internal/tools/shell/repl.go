@@ -56,6 +56,7 @@ func Repl(rooms *command.Rooms) tools.Tool {
 			Category:             category,
 			Level:                tools.ReadOnly, // its effects need more
 			Dangerous:            true,
+			RunsCode:             true,
 			RequiredCapabilities: []string{command.Capability},
 			DefaultTimeout:       defaultTimeout,
 			Examples: []tools.Example{

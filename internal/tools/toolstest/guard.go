@@ -39,7 +39,7 @@ func (g Guard) Protection() tools.Protection {
 func (g Guard) Protected(path string) bool { return g.Protects != nil && g.Protects(path) }
 
 func (g Guard) Cares(kind tools.EffectKind, path string) bool {
-	return kind == tools.WritesPath && g.Protected(path) || g.CaresFor != nil && g.CaresFor(kind, path)
+	return g.CaresFor != nil && g.CaresFor(kind, path)
 }
 
 func (g Guard) Withheld(_ string, asked bool) func(path string) bool {

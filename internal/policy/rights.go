@@ -1,0 +1,222 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"encoding/binary"
+	"net"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// rights returns what a call may touch that is not denied: as little as its
+// effects need, or what is the session's own where they do not tell everything.
+func (p *Policy) rights(c *Call, among *shared) tools.Rights {
+	b := rightsBuilder{call: c}
+	for i := range c.Effects {
+		b.add(&subject{policy: p, call: c, effect: &c.Effects[i], shared: among})
+	}
+	return b.build(p)
+}
+
+// A rightsBuilder gathers what the effects of a call need.
+type rightsBuilder struct {
+	call    *Call
+	program string // that the effects belong to
+	changes bool   // a program runs that is not known to change nothing
+	unclear bool   // something may be touched that no effect tells
+	local   bool   // something on loopback is reached
+	broken  bool   // bash will not run it
+	tools.Rights
+}
+
+func (b *rightsBuilder) add(s *subject) {
+	e := s.effect
+	b.broken = b.broken || e.Malformed
+	unclear := e.Unclear != ""
+	switch e.Kind {
+	case tools.RunsProgram:
+		b.program = s.program()
+		b.changes = b.changes || !e.ReadOnly
+		b.unclear = b.unclear || unclear || !e.ReadOnly && !e.Told
+	case tools.ReadsPath:
+		if at := s.sight().path; outside(at) && !s.ours() && !s.readable() {
+			if e.Glob {
+				at = staticPart(at)
+			}
+			b.Read = append(b.Read, at)
+		}
+	case tools.WritesPath:
+		b.changes = true
+		b.unclear = b.unclear || s.unclear() != ""
+		if at := s.written(b.program); !s.nowhere() && (s.sight().inside() || !s.ours()) {
+			b.Write = append(b.Write, at)
+		}
+	case tools.ReachesHost:
+		switch {
+		case e.Host == "" || unclear:
+			b.unclear = true
+		case isLoopback(e.Host):
+			b.local = true
+		default:
+			b.Hosts = append(b.Hosts, net.JoinHostPort(strings.ToLower(e.Host), strconv.Itoa(e.Port)))
+		}
+	}
+}
+
+// written returns what has to be writable for the effect: the directory of what is
+// made, replaced or removed. Outside of the workspace it is the path alone, since
+// that was allowed and not what is beside it.
+func (s *subject) written(program string) string {
+	at := s.sight().path
+	switch {
+	case s.effect.Glob:
+		return staticPart(at)
+	case outside(at), at == ".":
+		return at
+	case s.effect.Tree && !s.effect.Removes && slices.Contains(inPlace, program):
+		return at
+	}
+	return path.Dir(at)
+}
+
+// inPlace are programs that change a tree and leave it where it is.
+var inPlace = []string{"chmod", "chown", "chgrp"}
+
+func (b *rightsBuilder) build(p *Policy) tools.Rights {
+	r, c := &b.Rights, b.call
+	if denied := p.denial(c); denied != nil {
+		r.Deny = denied
+	}
+	switch {
+	case c.reading() || b.broken:
+		r.Confinement = tools.Reading
+	case c.Level >= tools.DangerFullAccess && (c.Mode == tools.ModeAllow || b.changes || b.unclear):
+		r.Confinement = tools.Unconfined
+	case b.unclear:
+		r.Confinement = tools.SessionWide
+	case b.changes:
+		r.Confinement = tools.Named
+	}
+	switch {
+	case r.Confinement >= tools.SessionWide:
+		r.Network = c.network()
+	case b.local:
+		r.Network = min(c.network(), tools.NetworkLoopback)
+	default:
+		r.Network = tools.NetworkNone
+	}
+	switch r.Confinement {
+	case tools.Reading:
+		r.Write = nil
+	case tools.SessionWide: // the workspace is open
+		r.Write = slices.DeleteFunc(r.Write, func(at string) bool { return !outside(at) })
+	case tools.Unconfined:
+		r.Read, r.Write = nil, nil
+	}
+	r.Read, r.Write = collapse(r.Read), collapse(r.Write)
+	slices.Sort(r.Hosts)
+	r.Hosts = slices.Compact(r.Hosts)
+	return *r
+}
+
+// collapse sorts paths and leaves out those below others.
+func collapse(paths []string) []string {
+	if len(paths) < 2 {
+		return paths
+	}
+	slices.Sort(paths)
+	var kept []string
+	for i, at := range paths {
+		if !slices.ContainsFunc(paths, func(dir string) bool { return dir != at && below(dir, at) }) && (i == 0 || paths[i-1] != at) {
+			kept = append(kept, at)
+		}
+	}
+	return kept
+}
+
+// A denial is what the rules deny a caller to read. It is compared by its fields:
+// rules has the places, among those about reading, of the rules that are about the
+// caller, two bytes for each, and about is nil unless one has a condition.
+type denial struct {
+	policy *Policy
+	place  place
+	rules  string
+	about  *circumstances
+}
+
+// circumstances are what the conditions of rules depend on.
+type circumstances struct {
+	call  Call
+	mu    sync.Mutex
+	facts facts
+}
+
+// denial returns what the rules deny to read in the call, or nil.
+func (p *Policy) denial(c *Call) tools.Denial {
+	if p == nil || !p.deniesReading {
+		return nil
+	}
+	d := denial{policy: p, place: c.place()}
+	var rules []byte
+	denies := false
+	for i, r := range p.rulesFor(tools.ReadsPath) {
+		if !r.forCall(c) {
+			continue
+		}
+		denies = denies || r.deniesReading()
+		rules = binary.BigEndian.AppendUint16(rules, uint16(i))
+		if r.when != nil && d.about == nil {
+			d.about = &circumstances{call: *c}
+		}
+	}
+	if !denies {
+		return nil
+	}
+	d.rules = string(rules)
+	return d
+}
+
+// deniesReading reports whether the rule denies to read some files: one that
+// denies all denies the call.
+func (r *rule) deniesReading() bool {
+	return r.action == Deny && r.could(tools.ReadsPath) && (r.selective || r.when != nil && r.when.paths)
+}
+
+// Denies reports whether the first rule about a path denies to read it.
+func (d denial) Denies(at string) bool {
+	among := buffers.Get().(*shared)
+	defer among.release()
+	e := tools.Effect{Kind: tools.ReadsPath, Path: at, Rooted: true}
+	s := subject{policy: d.policy, effect: &e, shared: among, at: d.place.sightAt(at, among.names[:]), seen: true}
+	reads := d.policy.rulesFor(tools.ReadsPath)
+	for rest := d.rules; rest != ""; rest = rest[2:] {
+		r := reads[int(rest[0])<<8|int(rest[1])]
+		if r.fits(&s) != matches {
+			continue
+		}
+		if r.when != nil {
+			if holds, err := d.about.hold(r.when, e); err != nil {
+				return true
+			} else if !holds {
+				continue
+			}
+		}
+		return r.action == Deny
+	}
+	return false
+}
+
+func (a *circumstances) hold(when *condition, e tools.Effect) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.facts.spent = 0 // each path has a limit of its own
+	holds, _, err := when.holds(&a.facts, a.call, e)
+	return holds, err
+}
