@@ -265,6 +265,14 @@ type Session interface {
 	// it is.
 	Home() string
 
+	// Temp returns the temporary directory of what the session runs; "" as long as
+	// nobody asked for its private directory, in which it is.
+	Temp() string
+
+	// Cache returns a directory of the session's principal that outlives the
+	// session, for what its commands fetch and build; "" where none is kept.
+	Cache() (dir string, err error)
+
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.
 	AfterClose(f func()) bool
