@@ -202,7 +202,7 @@ func (x *Running) start() (err error) {
 	theirs = append(theirs, dir)
 
 	start := sandbox.Command{
-		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(c.Env, c.Terminal != nil),
+		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(r.surroundings(c)),
 		Dir: dir, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
