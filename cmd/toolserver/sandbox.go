@@ -129,18 +129,18 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 }
 
 // rooms returns where commands run.
-func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
+func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
 	port, _ := c.proxyPort() // validated
 	l := &c.Limits
 	return command.New(command.Config{
 		Sandbox: s,
 		Masker:  masker,
 		Profile: sandbox.Profile{
-			Read: append(sandbox.SystemPaths(), c.Read...), Write: c.Write,
+			Read: c.readable(programs), Write: c.Write,
 			Network: sandbox.Network(c.Network), ProxyPort: port,
 		},
-		Path: c.Path,
-		Env:  c.environ(),
+		Path: programs.Path,
+		Env:  append(programs.Env, c.environ()...),
 		Limits: sandbox.Limits{
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),

@@ -67,7 +67,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
-	rooms := c.Sandbox.rooms(jails, masker, logger)
+	rooms := c.Sandbox.rooms(jails, c.programs(), masker, logger)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
 	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(c.Sessions.store(owner)),
+		Sessions:      session.NewStore(c.sessions(owner)),
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
 		Artifacts:     kept,

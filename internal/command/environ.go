@@ -81,7 +81,7 @@ func (r *Room) environ(s surroundings) []string {
 		// Programs that are installed by go, cargo and npm are found in PATH.
 		"GOBIN=" + filepath.Join(local, "bin"), "CARGO_INSTALL_ROOT=" + local, "npm_config_prefix=" + local,
 		// What asks for news of itself waits for a network.
-		"GOTOOLCHAIN=local", "npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_audit=false", "PIP_DISABLE_PIP_VERSION_CHECK=1",
+		"GOTOOLCHAIN=local", "npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_audit=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	}
 	env = append(env, caches(r.caches, r.Home(), s)...)
 	if s.network <= tools.NetworkLoopback {

@@ -96,6 +96,7 @@ func FindPrograms(c ProgramsConfig) Programs {
 			take(dir, real)
 		}
 	}
+	trees.addSettings()
 	p.Trees = trees.list
 	return p
 }
@@ -219,6 +220,29 @@ func (t *trees) addInstallation(dir string) {
 	t.add(parent)
 }
 
+// settings are what programs of a system read of /etc as a part of themselves.
+var settings = []string{"/etc/maven", "/etc/java-*-openjdk", "/etc/python3*"}
+
+// addSettings adds those that every user of the machine may read.
+func (t *trees) addSettings() {
+	for _, pattern := range settings {
+		found, _ := filepath.Glob(pattern)
+		for _, dir := range found {
+			open := true
+			filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.Type()&fs.ModeSymlink == 0 {
+					info, err := entry.Info()
+					open = open && err == nil && info.Mode().Perm()&0o004 != 0
+				}
+				return nil
+			})
+			if open {
+				t.add(dir)
+			}
+		}
+	}
+}
+
 // addRustup adds the toolchains that the programs of rustup choose from, and
 // returns the variable by which they are found. Of what cargo keeps in the home
 // directory nothing is added: there are the tokens of its registries.
@@ -262,8 +286,14 @@ func isBelow(path, top string) bool {
 	return path == top || strings.HasPrefix(path, strings.TrimSuffix(top, "/")+"/")
 }
 
-// resolved returns a path with links resolved, or as it is.
+// resolved returns a path as an absolute one with links resolved, as far as it can.
 func resolved(path string) string {
+	if path == "" {
+		return ""
+	}
+	if full, err := filepath.Abs(path); err == nil {
+		path = full
+	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
 	}
