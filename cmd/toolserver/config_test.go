@@ -158,7 +158,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.fillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.Sessions.store("local"), c.Search.engines()} {
+	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.sessions("local"), c.Search.engines()} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name

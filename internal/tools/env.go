@@ -33,6 +33,11 @@ type Env struct {
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
 
+	// Readable are trees and files beside the workspace that every command may
+	// read, absolute, and so may calls by [Env.View]. Temporary are directories that
+	// stand for the session's temporary one. See [Offer].
+	Readable, Temporary []string
+
 	// Rights are what the commands of the call may touch, once it runs.
 	Rights Rights
 
@@ -70,9 +75,10 @@ type Protection interface {
 
 // judged is where the names of a call led when its effects were told.
 type judged struct {
-	paths map[string]string
-	pins  map[string]string
-	look  *look
+	paths  map[string]string
+	beside map[string]place
+	pins   map[string]string
+	look   *look
 }
 
 // Reads returns the effects of reading files of the workspace.
