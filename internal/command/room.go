@@ -35,6 +35,10 @@ type Config struct {
 	Path []string
 	Env  []string
 
+	// Temporary are directories that are the session's temporary one to commands,
+	// such as /tmp.
+	Temporary []string
+
 	// Limits are those of one command; MaxOutput is how many bytes it may write.
 	// MaxRunning is how many a session may have at a time, MaxRunningAll how many
 	// there may be. 0 means no limit.
