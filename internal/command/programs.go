@@ -86,7 +86,9 @@ func FindPrograms(c ProgramsConfig) Programs {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			p.Refused = append(p.Refused, RefusedDir{dir, err.Error()})
+			if r := (RefusedDir{dir, err.Error()}); !slices.Contains(p.Refused, r) {
+				p.Refused = append(p.Refused, r)
+			}
 		default:
 			take(real, real)
 		}
