@@ -132,8 +132,15 @@ type sandboxConfig struct {
 	Path       []string      `yaml:"path"`
 	Env        []string      `yaml:"env"`
 	Limits     commandLimits `yaml:"limits"`
+	Caches     cachesConfig  `yaml:"caches"`
 	Kept       keptConfig    `yaml:"kept"`
 	Repl       []replConfig  `yaml:"repl"`
+}
+
+// cachesConfig is where programs keep what they have fetched and built.
+type cachesConfig struct {
+	Dir      string `yaml:"dir"`
+	MaxBytes size   `yaml:"max_bytes"`
 }
 
 // keptConfig is what is kept between the calls of a session.
@@ -256,6 +263,7 @@ func defaultConfig() *config {
 				ReservedFiles: 20_000,
 				ReservedSpace: 256 << 20,
 			},
+			Caches: cachesConfig{MaxBytes: 10 << 30},
 			Kept: keptConfig{
 				Output:      1 << 20,
 				EndedOutput: 4 << 20,
@@ -376,6 +384,12 @@ func (c *config) fillIn() error {
 		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")
 	}
 	if c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot); err != nil {
+		return err
+	}
+	if c.Sandbox.Caches.Dir == "" {
+		c.Sandbox.Caches.Dir = filepath.Join(stateDir(), "toolserver", "caches")
+	}
+	if c.Sandbox.Caches.Dir, err = filepath.Abs(c.Sandbox.Caches.Dir); err != nil {
 		return err
 	}
 	if c.Artifacts.Dir == "" {

@@ -291,6 +291,7 @@ func (c *config) validateSandbox(fault faultFunc) {
 	}
 	s.validateNetwork(fault)
 	s.validateRepl(fault)
+	within(fault, "sandbox.caches.max_bytes", s.Caches.MaxBytes, 0, 1<<50)
 	within(fault, "sandbox.kept.output", s.Kept.Output, 1<<10, 1<<30)
 	within(fault, "sandbox.kept.ended_output", s.Kept.EndedOutput, 1<<10, 1<<30)
 	within(fault, "sandbox.kept.ended", s.Kept.Ended, 1, 10_000)

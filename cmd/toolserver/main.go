@@ -31,7 +31,7 @@ var commands = []struct {
 	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
 	{"cancel", newCancel}, {"artifact", newArtifact},
 	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
-	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"version", newVersion},
+	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
 }
 
 // newRoot returns the command line. It has the one command that the arguments

@@ -67,7 +67,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
-	rooms := c.Sandbox.rooms(jails, masker, logger)
+	rooms := c.Sandbox.rooms(jails, c.programs(), masker, logger)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
 	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
 
 func (c *config) store(owner string) session.Config {
 	s := &c.Sessions
-	return session.Config{
+	config := session.Config{
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
 		WorkspaceRoot:     s.WorkspaceRoot,
 		AllowedWorkspaces: s.AllowedWorkspaces,
@@ -158,6 +158,10 @@ func (c *config) store(owner string) session.Config {
 		Modes:             s.Modes,
 		MaxPerPrincipal:   s.MaxPerPrincipal,
 	}
+	if c.Sandbox.Caches.MaxBytes > 0 {
+		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
+	}
+	return config
 }
 
 func (c executionsConfig) executor() executor.Config {

@@ -215,8 +215,8 @@ func (x *Running) start() (err error) {
 		}
 	}
 	start := sandbox.Command{
-		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Dir: dir, Grace: r.rooms.config.Grace,
-		Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
+		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(x.surroundings()), Dir: dir,
+		Grace: r.rooms.config.Grace, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
 		master, slave, err := x.jail.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
@@ -250,7 +250,6 @@ func (x *Running) start() (err error) {
 			start.Stdin, x.input = read, write
 		}
 	}
-	start.Env = r.environ(c.Env, x.jail.temp, c.Terminal != nil)
 	x.process, err = x.jail.Start(start)
 	return err
 }

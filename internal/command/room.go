@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,10 +71,6 @@ type Config struct {
 	Shown int
 }
 
-// DefaultPath is where programs are looked for unless an operator says
-// otherwise.
-var DefaultPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
-
 // Rooms has a room for every session that runs commands. Its methods are safe
 // for concurrent use.
 type Rooms struct {
@@ -119,6 +114,7 @@ type Room struct {
 	made      made
 	private   string
 	home      string
+	caches    string // outlives the session, where the server keeps one
 	prepared  func() error
 
 	// Guarded by the rooms.
@@ -186,7 +182,13 @@ func (r *Room) prepare(session tools.Session) error {
 		return err
 	}
 	r.private, r.home = private, session.Home()
-	for _, dir := range []string{r.Home(), r.temp()} {
+	if r.caches, err = session.Cache(); err != nil {
+		return err
+	}
+	if r.caches == "" {
+		r.caches = filepath.Join(r.Home(), ".cache")
+	}
+	for _, dir := range []string{r.Home(), r.temp(), r.caches} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -202,7 +204,7 @@ func (r *Room) prepare(session tools.Session) error {
 	}
 	r.view = sandbox.View{
 		Read:  r.rooms.config.View.Read,
-		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp()),
+		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp(), r.caches),
 		Temp:  r.temp(),
 	}
 	for i := range r.spaces {
@@ -210,7 +212,7 @@ func (r *Room) prepare(session tools.Session) error {
 			return err
 		}
 	}
-	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, r.rooms.config.View.Write)
+	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, append([]string{r.caches}, r.rooms.config.View.Write...))
 	return nil
 }
 
@@ -249,7 +251,7 @@ func (r *Rooms) makeOffer() *tools.Offer {
 	c := r.config.Sandbox.Capabilities()
 	offer := &tools.Offer{
 		Holds: !c.Off && c.Landlock > 0, Covers: c.Namespaces, Network: r.config.Network,
-		Readable: slices.Clone(r.config.View.Read),
+		Readable: tools.ReadableTrees(r.config.View.Read...),
 	}
 	if c.Namespaces {
 		offer.Temporary = []string{"/tmp", "/var/tmp"}
@@ -319,69 +321,6 @@ func (r *Room) enter(c Command) (leave func(), err error) {
 			r.rested()
 		}
 	}), nil
-}
-
-// program returns the path of a program.
-func (r *Room) program(name string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	if path, ok := r.rooms.Find(name); ok {
-		return path, nil
-	}
-	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.rooms.config.Path, ", "))
-}
-
-// Find returns where a program is, if it is.
-func (r *Rooms) Find(name string) (path string, ok bool) {
-	for _, dir := range r.config.Path {
-		path := filepath.Join(dir, name)
-		info, err := os.Stat(path)
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return path, true
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-	}
-	return "", false
-}
-
-// environ returns the environment of a command. Nothing comes from the
-// environment of the server.
-func (r *Room) environ(more []string, temp string, terminal bool) []string {
-	term := "dumb"
-	if terminal {
-		term = "xterm-256color"
-	}
-	env := []string{
-		"PATH=" + strings.Join(r.rooms.config.Path, ":"),
-		"HOME=" + r.Home(),
-		"TMPDIR=" + r.seen(temp),
-		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
-		"TERM=" + term,
-		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
-		// Nobody is there to turn pages or to write messages.
-		"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "GIT_EDITOR=true", "EDITOR=true", "VISUAL=true",
-		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "DEBIAN_FRONTEND=noninteractive", "PYTHONUNBUFFERED=1",
-		// A repository without a .git is a way to bring its own configuration.
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.bareRepository", "GIT_CONFIG_VALUE_0=explicit",
-	}
-	for _, list := range [][]string{r.rooms.config.Env, more} {
-		for _, pair := range list {
-			name, _, _ := strings.Cut(pair, "=")
-			env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
-			env = append(env, pair)
-		}
-	}
-	return env
-}
-
-// seen returns a path below the temporary directory as commands know it.
-func (r *Room) seen(temp string) string {
-	if r.rooms.config.Sandbox.Namespaces() {
-		return "/tmp" + strings.TrimPrefix(temp, r.temp())
-	}
-	return temp
 }
 
 // narrower returns limits of which each is the smaller of two that are set.

@@ -193,10 +193,15 @@ func (a *admission) decode(entry *tools.Entry, s *session.Session, guard tools.G
 
 // envOf returns where a call of a session happens.
 func (a *admission) envOf(s *session.Session, guard tools.Guard, callID string) tools.Env {
-	return tools.Env{
+	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
 		Session: s, Changes: s.Changes, Guard: guard, Artifacts: a.artifacts.of(s),
 	}
+	if a.offer != nil {
+		offer := a.offer()
+		env.Readable, env.Temporary = offer.Readable, offer.Temporary
+	}
+	return env
 }
 
 // subjectOf returns a call as the policy sees it, but for its effects.
@@ -204,7 +209,7 @@ func (a *admission) subjectOf(s *session.Session, entry *tools.Entry, input []by
 	settings := s.Settings()
 	call := &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
-		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home,
+		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
 		Spec: &entry.Spec, Input: input, Network: settings.Network,
 	}
 	if a.offer != nil {

@@ -40,12 +40,13 @@ type Session struct {
 	uses     int // executions that have not ended
 	lastUsed time.Time
 	closed   bool
-	idle     *time.Timer // nil for a session that is kept for ever
-	watches  int         // how often idle was set
-	scratch  bool        // the workspace was made for the session and goes with it
-	released bool        // closed, and no longer used
-	after    []func()    // to be called then
-	private  string      // its directory outside of the workspace; empty before it is needed
+	idle     *time.Timer     // nil for a session that is kept for ever
+	watches  int             // how often idle was set
+	scratch  bool            // the workspace was made for the session and goes with it
+	released bool            // closed, and no longer used
+	after    []func()        // to be called then
+	private  string          // its directory outside of the workspace; empty before it is needed
+	cache    *principalCache // nil before it is needed
 }
 
 // Settings is what may change while a session lives. A value is never changed
@@ -160,6 +161,41 @@ func (s *Session) Home() string {
 	return filepath.Join(s.private, "home")
 }
 
+// Temp returns the temporary directory of what the session runs; "" as long as
+// nobody asked for its private directory, in which it is.
+func (s *Session) Temp() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.private == "" {
+		return ""
+	}
+	return filepath.Join(s.private, "tmp")
+}
+
+// Cache returns a directory of the session's principal that outlives the session,
+// for what its commands fetch and build; "" where none is kept.
+func (s *Session) Cache() (string, error) {
+	root := s.store.config.Caches
+	s.mu.Lock()
+	cache := s.cache
+	s.mu.Unlock()
+	if root == "" || cache != nil {
+		return cache.path(), nil
+	}
+	cache, err := openCache(root, s.Owner) // which may have to wait
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cache != nil || s.released {
+		cache.lock.Close()
+		return s.cache.path(), nil
+	}
+	s.cache = cache
+	return cache.path(), nil
+}
+
 // LastUsed returns when the session was last used; a session with an
 // unfinished execution is used now.
 func (s *Session) LastUsed() time.Time {
@@ -266,7 +302,7 @@ func (s *Session) close() {
 func (s *Session) release() {
 	s.mu.Lock()
 	s.released = true
-	after, private := s.after, s.private
+	after, private, cache := s.after, s.private, s.cache
 	s.after = nil
 	s.mu.Unlock()
 	for _, f := range after {
@@ -279,5 +315,8 @@ func (s *Session) release() {
 	}
 	if private != "" {
 		lease.RemoveAll(private)
+	}
+	if cache != nil {
+		cache.close(s.store.config.MaxCacheBytes)
 	}
 }

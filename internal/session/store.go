@@ -48,6 +48,12 @@ type Config struct {
 	// choose a workspace. None: callers cannot choose.
 	AllowedWorkspaces []string
 
+	// Caches is where each principal has a cache for its commands, which outlives
+	// sessions; empty: none is kept. One that has more than MaxCacheBytes is pruned
+	// when nobody uses it.
+	Caches        string
+	MaxCacheBytes int64
+
 	// Default are the settings of a session that asks for nothing else. Network 0
 	// means none.
 	Default Settings

@@ -60,7 +60,10 @@ func PlaceOf(env tools.Env, dir string) Place {
 	place := Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
 	if env.Session != nil {
 		if _, err := env.Session.Private(); err == nil {
-			place.Home = env.Session.Home()
+			place.Home, place.Temp = env.Session.Home(), env.Session.Temp()
+			if len(env.Temporary) > 0 {
+				place.Temp, place.Temporary = env.Temporary[0], env.Temporary
+			}
 		}
 	}
 	return place

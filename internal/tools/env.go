@@ -33,6 +33,11 @@ type Env struct {
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
 
+	// Readable are trees and files beside the workspace that every command may
+	// read, absolute, and so may calls by [Env.View]. Temporary are directories that
+	// stand for the session's temporary one. See [Offer].
+	Readable, Temporary []string
+
 	// Rights are what the commands of the call may touch, once it runs.
 	Rights Rights
 
@@ -70,9 +75,10 @@ type Protection interface {
 
 // judged is where the names of a call led when its effects were told.
 type judged struct {
-	paths map[string]string
-	pins  map[string]string
-	look  *look
+	paths  map[string]string
+	beside map[string]place
+	pins   map[string]string
+	look   *look
 }
 
 // Reads returns the effects of reading files of the workspace.
@@ -264,6 +270,14 @@ type Session interface {
 	// resolved; "" as long as nobody asked for its private directory, in which
 	// it is.
 	Home() string
+
+	// Temp returns the temporary directory of what the session runs; "" as long as
+	// nobody asked for its private directory, in which it is.
+	Temp() string
+
+	// Cache returns a directory of the session's principal that outlives the
+	// session, for what its commands fetch and build; "" where none is kept.
+	Cache() (dir string, err error)
 
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.

@@ -70,7 +70,7 @@ func ListDir() tools.Tool {
 				{Summary: "Three levels of a directory", Input: json.RawMessage(`{"path":"src","depth":3,"exclude":["*.o"]}`)},
 			},
 		},
-		func(env tools.Env, in listDirInput) []tools.Effect { return env.ReadsTree(cmp.Or(in.Path, ".")) },
+		func(env tools.Env, in listDirInput) []tools.Effect { return env.ViewsTree(cmp.Or(in.Path, ".")) },
 		func(ctx context.Context, env tools.Env, in listDirInput, _ tools.Sink) (tools.Result, error) {
 			l, err := list(ctx, env, in)
 			if err != nil {
@@ -105,13 +105,15 @@ const maxScanned = 100_000
 
 func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error) {
 	name := cmp.Or(in.Path, ".")
-	top, err := env.Path(name)
+	view, err := env.View(name)
 	if err != nil {
 		return nil, err
 	}
+	defer view.Close()
+	top := view.Path
 	l := &listing{name: name}
 	depth, limit := cmp.Or(in.Depth, 1), cmp.Or(in.Limit, 1000)
-	withheld := env.Withheld(name, true)
+	withheld := view.Withheld(true)
 	visit := func(e workspace.Entry) error {
 		rel, err := filepath.Rel(top, e.Path)
 		if err != nil {
@@ -128,7 +130,7 @@ func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error)
 		}
 		entry := listed{Name: rel, Kind: kindName(e.Mode), Size: e.Size, Time: e.ModTime.UTC().Format("2006-01-02T15:04:05Z")}
 		if e.Mode&fs.ModeSymlink != 0 {
-			entry.Target, _ = env.Workspace.Readlink(e.Path)
+			entry.Target, _ = view.Workspace.Readlink(e.Path)
 		}
 		l.entries = append(l.entries, entry)
 		if level >= depth || in.Exclude == nil && slices.Contains(alwaysExcluded, filepath.Base(rel)) {
@@ -140,9 +142,9 @@ func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error)
 		}
 		return nil
 	}
-	all, err := env.Workspace.Walk(ctx, top, maxScanned, visit)
+	all, err := view.Workspace.Walk(ctx, top, maxScanned, visit)
 	if err != nil && !errors.Is(err, errEnough) {
-		return nil, notADirectory(name, err)
+		return nil, notADirectory(name, named(view, name, err))
 	}
 	l.more = l.more || !all
 	return l, nil

@@ -61,22 +61,22 @@ type outlineEntry struct {
 }
 
 // readOutline shows what is in a file, and where.
-func readOutline(env tools.Env, op readOp, room int) ([]tools.Content, any, error) {
+func readOutline(view *tools.View, op readOp, room int) ([]tools.Content, any, error) {
 	if !outlined(op.Path) {
 		return nil, nil, tools.Failf("no_outline", "There is no outline of files like %s. Read its lines.", op.Path)
 	}
-	c, _, err := loadText(env, op.Path, "")
+	text, file, err := wholeText(view, op.Path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(c.before) > maxOutlined {
+	if len(text) > maxOutlined {
 		return nil, nil, tools.Failf("file_too_large", "%s is too large for an outline. Read its lines with offset and limit.", op.Path)
 	}
-	lines := lineCount(c.before)
+	lines := lineCount(text)
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s has %s, %s. This is its outline: read a part with offset and limit, or all lines with mode lines.)\n",
-		plain(op.Path), plural(lines, "line"), plural(len(c.old.Data), "byte"))
-	entries := outlineOf(op.Path, c.before)
+		plain(op.Path), plural(lines, "line"), plural(len(file.Data), "byte"))
+	entries := outlineOf(op.Path, text)
 	for i, e := range entries {
 		if i == maxEntries || b.Len() > room {
 			fmt.Fprintf(&b, "(and %d more)\n", len(entries)-i)
@@ -91,7 +91,7 @@ func readOutline(env tools.Env, op readOp, room int) ([]tools.Content, any, erro
 	if len(entries) == 0 {
 		b.WriteString("(nothing in it looks like a declaration)\n")
 	}
-	details := map[string]any{"path": op.Path, "outline": true, "lines": lines, "hash": c.old.Hash().Short()}
+	details := map[string]any{"path": op.Path, "outline": true, "lines": lines, "hash": file.Hash().Short()}
 	return []tools.Content{tools.Text(visible(b.String()))}, details, nil
 }
 

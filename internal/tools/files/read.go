@@ -105,14 +105,14 @@ func Read() tools.Tool {
 		},
 		func(env tools.Env, in readInput) []tools.Effect {
 			if len(in.Operations) == 0 && in.Mode != "directory" {
-				return env.Reads(in.Path)
+				return env.Views(in.Path)
 			}
 			var effects []tools.Effect
 			for _, op := range in.all() {
 				if op.Mode == "directory" {
-					effects = append(effects, env.ReadsTree(op.Path)...)
+					effects = append(effects, env.ViewsTree(op.Path)...)
 				} else {
-					effects = append(effects, env.Reads(op.Path)...)
+					effects = append(effects, env.Views(op.Path)...)
 				}
 			}
 			return effects

@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -83,9 +85,15 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 		}
 		return []tools.Content{tools.Text(l.String())}, l.details(), nil
 	}
-	file, err := env.Open(op.Path)
+	view, err := env.View(op.Path)
 	if err != nil {
-		if isDirectory(env, op.Path) {
+		return nil, nil, err
+	}
+	defer view.Close()
+	file, err := view.Workspace.OpenFile(view.Path)
+	if err != nil {
+		err = named(view, op.Path, err)
+		if isDirectory(view) {
 			err = tools.Failf("not_a_file", "%v. List it with list_dir, or with mode directory.", err)
 		}
 		return nil, nil, err
@@ -112,9 +120,9 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	case "image":
 		return r.image(ctx, file, op.Path, size)
 	case "notebook":
-		return readNotebook(env, op, room)
+		return readNotebook(view, op, room)
 	case "outline":
-		return readOutline(env, op, room)
+		return readOutline(view, op, room)
 	}
 	if size <= maxHashed || hashed && size <= maxEdited {
 		h.begin(buffer)
@@ -134,12 +142,24 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	return []tools.Content{tools.Text(text)}, details, nil
 }
 
-func isDirectory(env tools.Env, name string) bool {
-	path, err := env.Path(name)
-	if err != nil {
-		return false
+// named tells of a failure with a file beside the workspace by the name it was
+// given: the paths of its tree mean nothing to a model.
+func named(view *tools.View, name string, err error) error {
+	switch {
+	case !view.Beside():
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return tools.Failf("file_not_found", "%s: there is no such file or directory.", name)
+	case errors.Is(err, syscall.ENOTDIR):
+		return tools.Failf("not_a_directory", "%s: a file is where a directory would have to be.", name)
+	case errors.Is(err, workspace.ErrNotRegular):
+		return fmt.Errorf("%s: %w", name, workspace.ErrNotRegular)
 	}
-	info, err := env.Workspace.Stat(path)
+	return err
+}
+
+func isDirectory(view *tools.View) bool {
+	info, err := view.Workspace.Stat(view.Path)
 	return err == nil && info.Exists() && info.Mode.IsDir()
 }
 
@@ -231,13 +251,22 @@ func (h *hashedFile) finish(ctx context.Context) (string, error) {
 	return workspace.Hash(h.sum.Sum(nil)).Short(), nil
 }
 
+// wholeText reads a text as a whole.
+func wholeText(view *tools.View, name string) (text string, file workspace.File, err error) {
+	if file, err = view.Workspace.ReadFile(view.Path, maxEdited); err != nil {
+		return "", file, named(view, name, err)
+	}
+	text, _, err = decodeText(name, file.Data)
+	return text, file, err
+}
+
 // readNotebook shows the cells of a notebook.
-func readNotebook(env tools.Env, op readOp, room int) ([]tools.Content, any, error) {
-	c, _, err := loadText(env, op.Path, "")
+func readNotebook(view *tools.View, op readOp, room int) ([]tools.Content, any, error) {
+	text, file, err := wholeText(view, op.Path)
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := parseNotebook(op.Path, c.before)
+	n, err := parseNotebook(op.Path, text)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -259,7 +288,7 @@ func readNotebook(env tools.Env, op readOp, room int) ([]tools.Content, any, err
 	if len(n.cells) == 0 {
 		b.WriteString("(the notebook has no cells)\n")
 	}
-	details := map[string]any{"path": op.Path, "cells": len(n.cells), "first_cell": first, "last_cell": shown, "hash": c.old.Hash().Short()}
+	details := map[string]any{"path": op.Path, "cells": len(n.cells), "first_cell": first, "last_cell": shown, "hash": file.Hash().Short()}
 	return []tools.Content{tools.Text(visible(b.String()))}, details, nil
 }
 

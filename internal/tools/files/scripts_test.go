@@ -100,7 +100,9 @@ func content(t *testing.T, dir string) map[string]string {
 // ages and times differ from run to run.
 var volatile = regexp.MustCompile(`\b\d+s ago|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
-// TestScripts runs testdata/script/*.txtar. What is below in/ makes a workspace;
+// TestScripts runs testdata/script/*.txtar. What is below in/ makes a workspace,
+// and what is below beside/ a directory elsewhere, $BESIDE, of which commands may
+// read tree and file; a name that ends with " link" is a link;
 // calls has a call in each line, the tool and its input; want has what they
 // answer, and below out/ is the workspace afterwards. With UPDATE_GOLDEN=1 the
 // last two are written.
@@ -119,13 +121,16 @@ func runScript(t *testing.T, script string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, out := make(map[string]string), make(map[string]string)
+	in, beside, out := make(map[string]string), make(map[string]string), make(map[string]string)
 	var calls, want string
 	var given []txtar.File
 	for _, file := range archive.Files {
 		name, text := unquoted(t, file)
 		if path, ok := strings.CutPrefix(name, "in/"); ok {
 			in[path] = text
+			given = append(given, file)
+		} else if path, ok := strings.CutPrefix(name, "beside/"); ok {
+			beside[path] = text
 			given = append(given, file)
 		} else if path, ok := strings.CutPrefix(name, "out/"); ok {
 			out[path] = text
@@ -137,6 +142,11 @@ func runScript(t *testing.T, script string) {
 		}
 	}
 	env := toolstest.Env(t, in)
+	var elsewhere string
+	if len(beside) > 0 {
+		elsewhere = makeBeside(t, beside)
+		env.Readable = []string{elsewhere + "/tree", elsewhere + "/file", elsewhere + "/alias"}
+	}
 	var got strings.Builder
 	n := 0
 	for line := range strings.Lines(calls) {
@@ -146,7 +156,12 @@ func runScript(t *testing.T, script string) {
 		}
 		n++
 		env.CallID = "call-" + strconv.Itoa(n)
-		fmt.Fprintf(&got, "> %s\n%s", name, answer(t, env, name, input))
+		fmt.Fprintf(&got, "> %s\n%s", name, answer(t, env, name, strings.ReplaceAll(input, "$BESIDE", elsewhere)))
+	}
+	if elsewhere != "" {
+		told := strings.ReplaceAll(got.String(), elsewhere, "$BESIDE")
+		got.Reset()
+		got.WriteString(told)
 	}
 	answers := volatile.ReplaceAllString(got.String(), "TIME")
 	after := content(t, env.Workspace.Dir())
@@ -166,6 +181,29 @@ func runScript(t *testing.T, script string) {
 	if !maps.Equal(after, out) {
 		t.Errorf("the workspace is\n%q\nwant\n%q", after, out)
 	}
+}
+
+// makeBeside makes the directory beside a workspace.
+func makeBeside(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		name, link := strings.CutSuffix(name, " link")
+		path := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if link {
+			err = errors.Join(err, os.Symlink(strings.ReplaceAll(strings.TrimSpace(text), "$BESIDE", dir), path))
+		} else {
+			err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // entry returns a file of an archive, quoted where it must be.

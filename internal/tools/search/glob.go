@@ -50,28 +50,50 @@ func Glob(engines *engine.Pool) tools.Tool {
 				{Summary: "Workflows, which are hidden", Input: json.RawMessage(`{"pattern":".github/workflows/*.yml"}`)},
 			},
 		},
-		func(env tools.Env, in globInput) []tools.Effect { return env.ReadsTree(cmp.Or(in.Path, ".")) },
+		func(env tools.Env, in globInput) []tools.Effect {
+			in.split(env)
+			return env.ViewsTree(cmp.Or(in.Path, "."))
+		},
 		func(ctx context.Context, env tools.Env, in globInput, out tools.Sink) (tools.Result, error) {
-			path, err := env.Path(cmp.Or(in.Path, "."))
+			in.split(env)
+			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
 				return tools.Result{}, explain(err, in.Path)
 			}
-			g := glob{globInput: in, engine: engines.Engine(env.Workspace), path: path, exclude: env.Withheld(cmp.Or(in.Path, "."), false)}
-			g.Pattern = within(env.Workspace, path, in.Pattern)
+			defer view.Close()
+			e, done := engineOf(engines, view)
+			defer done()
+			g := glob{globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
+			g.Pattern = within(view.Workspace, view.Path, in.Pattern)
 			return g.run(ctx)
 		})
+}
+
+// split takes a pattern apart that is an absolute path of what may be read beside
+// the workspace: the directories in it that are plain names are where to look.
+func (in *globInput) split(env tools.Env) {
+	if in.Path != "" || !path.IsAbs(in.Pattern) || strings.HasPrefix(in.Pattern, env.Workspace.Dir()+"/") {
+		return
+	}
+	top := in.Pattern
+	if i := strings.IndexAny(top, `*?[{\`); i >= 0 {
+		top = top[:i]
+	}
+	if i := strings.LastIndexByte(top, '/'); i > 0 && env.Beside(top[:i]) {
+		in.Path, in.Pattern = in.Pattern[:i], in.Pattern[i+1:]
+	}
 }
 
 type glob struct {
 	globInput
 	engine  *engine.Engine
-	path    string
+	view    *tools.View
 	exclude func(path string) bool // names of what nobody may read are not told
 }
 
 func (g *glob) scope() engine.Scope {
 	return engine.Scope{
-		Path: g.path, Match: g.Pattern, Hidden: g.Hidden || namesHidden(g.Pattern), NoIgnore: g.NoIgnore, Follow: g.Follow, MaxDepth: g.MaxDepth, Exclude: g.exclude,
+		Path: g.view.Path, Match: g.Pattern, Hidden: g.Hidden || namesHidden(g.Pattern), NoIgnore: g.NoIgnore, Follow: g.Follow, MaxDepth: g.MaxDepth, Exclude: g.exclude,
 	}
 }
 
@@ -96,7 +118,7 @@ func (g *glob) run(ctx context.Context) (tools.Result, error) {
 		if text.Len() > maxText {
 			break
 		}
-		text.WriteString(shown(f.Path) + "\n")
+		text.WriteString(shown(g.view.Name(f.Path)) + "\n")
 		next++
 	}
 	for _, note := range g.notes(ctx, files, first, next, sum, err) {

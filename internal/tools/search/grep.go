@@ -15,7 +15,6 @@ import (
 
 	engine "github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 //go:embed grep.md
@@ -74,15 +73,18 @@ func Grep(engines *engine.Pool) tools.Tool {
 				{Summary: "The next page of an answer", Input: json.RawMessage(`{"pattern":"err != nil","offset":250}`)},
 			},
 		},
-		func(env tools.Env, in grepInput) []tools.Effect { return env.ReadsTree(cmp.Or(in.Path, ".")) },
+		func(env tools.Env, in grepInput) []tools.Effect { return env.ViewsTree(cmp.Or(in.Path, ".")) },
 		func(ctx context.Context, env tools.Env, in grepInput, out tools.Sink) (tools.Result, error) {
-			path, err := env.Path(cmp.Or(in.Path, "."))
+			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
 				return tools.Result{}, explain(err, in.Path)
 			}
-			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), scope: in.scope(env.Workspace, path)}
-			p.scope.Exclude = env.Withheld(cmp.Or(in.Path, "."), true)
-			return p.run(ctx, engines.Engine(env.Workspace))
+			defer view.Close()
+			e, done := engineOf(engines, view)
+			defer done()
+			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), view: view, scope: in.scope(view)}
+			p.scope.Exclude = view.Withheld(true)
+			return p.run(ctx, e)
 		})
 }
 
@@ -93,13 +95,13 @@ func (in *grepInput) pattern() engine.Pattern {
 	}
 }
 
-func (in *grepInput) scope(ws *workspace.Workspace, path string) engine.Scope {
-	s := engine.Scope{Path: path, Hidden: in.Hidden, NoIgnore: in.NoIgnore, Follow: in.Follow, MaxDepth: in.MaxDepth}
+func (in *grepInput) scope(view *tools.View) engine.Scope {
+	s := engine.Scope{Path: view.Path, Hidden: in.Hidden, NoIgnore: in.NoIgnore, Follow: in.Follow, MaxDepth: in.MaxDepth}
 	if in.Glob != "" {
-		s.Globs = append(s.Globs, within(ws, ".", in.Glob))
+		s.Globs = append(s.Globs, globOf(view, in.Glob))
 	}
 	for _, glob := range in.Globs {
-		s.Globs = append(s.Globs, within(ws, ".", glob))
+		s.Globs = append(s.Globs, globOf(view, glob))
 	}
 	if in.Type != "" {
 		s.Types = []string{in.Type}
@@ -132,6 +134,7 @@ type page struct {
 	in    grepInput
 	out   tools.Sink
 	limit int // of lines or files
+	view  *tools.View
 	scope engine.Scope
 
 	text     strings.Builder
@@ -203,7 +206,7 @@ func (p *page) add(f engine.File, o engine.Options) {
 	}
 	p.shown++
 	p.files++
-	p.text.WriteString(shown(f.Path))
+	p.text.WriteString(shown(p.view.Name(f.Path)))
 	if o.Mode == engine.Counts {
 		p.text.WriteString(":" + strconv.Itoa(f.Count))
 	}
@@ -249,7 +252,7 @@ func (p *page) line(f engine.File, l engine.Line) {
 		if p.text.Len() > 0 {
 			p.text.WriteByte('\n')
 		}
-		p.text.WriteString(shown(f.Path) + "\n")
+		p.text.WriteString(shown(p.view.Name(f.Path)) + "\n")
 		p.files++
 	case l.Number != p.lastLine+1 && (p.in.Context > 0 || p.in.Before > 0 || p.in.After > 0):
 		p.text.WriteString("--\n")

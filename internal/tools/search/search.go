@@ -32,6 +32,16 @@ func Tools(engines *engine.Pool) []tools.Tool {
 	}
 }
 
+// engineOf returns what searches a view. Beside the workspace nothing is kept in
+// memory: who changes a file there is not known.
+func engineOf(engines *engine.Pool, view *tools.View) (e *engine.Engine, done func()) {
+	if !view.Beside() {
+		return engines.Engine(view.Workspace), func() {}
+	}
+	e = engine.New(view.Workspace, engine.Config{MaxText: -1})
+	return e, e.Close
+}
+
 // maxText is how many bytes of text a result has.
 const maxText = 60_000
 
@@ -43,7 +53,7 @@ func explain(err error, path string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return tools.Failf("permission_denied", "%v", err)
 	case errors.Is(err, workspace.ErrOutside):
-		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be searched.", err)
+		return tools.Failf("outside_workspace", "%v. Only files of the workspace, and those that commands read beside it, can be searched.", err)
 	case errors.Is(err, workspace.ErrNotRegular):
 		return tools.Failf("not_a_file", "%s: it is neither a file nor a directory.", path)
 	}
@@ -77,6 +87,24 @@ func within(ws *workspace.Workspace, dir, glob string) string {
 	}
 	return glob
 }
+
+// globOf returns a glob of a call as the engine takes it: beside the workspace one
+// with a slash is relative to the path that is searched.
+func globOf(view *tools.View, glob string) string {
+	relative := within(view.Workspace, ".", glob)
+	rest, negated := strings.CutPrefix(relative, "!")
+	if !view.Beside() || strings.HasPrefix(rest, "/") || !strings.Contains(strings.TrimSuffix(rest, "/"), "/") {
+		return relative
+	}
+	rest = "/" + plainGlob.Replace(view.Path) + "/" + rest
+	if negated {
+		return "!" + rest
+	}
+	return rest
+}
+
+// plainGlob makes a glob of a path.
+var plainGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`)
 
 // count says how many there are of something.
 func count(n int, one, many string) string {

@@ -218,3 +218,47 @@ func TestGlobsAsPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestBeside searches what commands may read beside the workspace.
+func TestBeside(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tree/src/net/a.go", "tree/src/net/b.txt", "tree/src/os/a.go", "tree/.gitignore", "secret/a.go"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("needle\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := toolstest.Env(t, map[string]string{"mine.go": "needle\n"})
+	env.Readable = []string{dir + "/tree"}
+	pool := engine.NewPool(engine.Config{})
+	grep, glob := search.Grep(pool), search.Glob(pool)
+	for _, test := range []struct {
+		tool  tools.Tool
+		input string
+		want  string
+	}{
+		{grep, `{"pattern":"needle","path":"$/tree/src/os"}`, "$/tree/src/os/a.go\n1:needle\n"},
+		{grep, `{"pattern":"needle","path":"$/tree/src/os/a.go"}`, "$/tree/src/os/a.go\n1:needle\n"},
+		{grep, `{"pattern":"needle","path":"$/tree","output_mode":"files_with_matches","glob":"*.go"}`, "$/tree/src/net/a.go\n$/tree/src/os/a.go\n"},
+		{grep, `{"pattern":"needle","path":"$/tree/src","output_mode":"count","glob":"net/*.go"}`, "$/tree/src/net/a.go:1\n"},
+		{grep, `{"pattern":"needle","path":"$/tree/src","output_mode":"count","glob":"!net/*"}`, "$/tree/src/os/a.go:1\n"},
+		{grep, `{"pattern":"needle","path":"$/tree/src","output_mode":"count","glob":"$/tree/src/os/*"}`, "$/tree/src/os/a.go:1\n"},
+		{grep, `{"pattern":"needle","path":"$/secret"}`, "outside_workspace\n$/secret: path is outside the workspace. Only files of the workspace, and those that commands read beside it, can be searched.\n"},
+		{grep, `{"pattern":"needle","path":"$/tree/none"}`, "file_not_found\n$/tree/none: there is no such file or directory. Check the path: it is relative to the workspace root.\n"},
+		{grep, `{"pattern":"needle"}`, "mine.go\n1:needle\n"},
+		{glob, `{"pattern":"**/*.go","path":"$/tree","sort":"name"}`, "$/tree/src/net/a.go\n$/tree/src/os/a.go\n"},
+		{glob, `{"pattern":"net/*","path":"$/tree/src","sort":"name"}`, "$/tree/src/net/a.go\n$/tree/src/net/b.txt\n"},
+		{glob, `{"pattern":"$/tree/src/*/a.go","sort":"name"}`, "$/tree/src/net/a.go\n$/tree/src/os/a.go\n"},
+		{glob, `{"pattern":"$/tree/src/net/a.go"}`, "$/tree/src/net/a.go\n"},
+		{glob, `{"pattern":"$/secret/*"}`, "(no file matches: a pattern is relative to path, and leads nowhere outside of the workspace)\n"},
+	} {
+		for range 3 { // once more where it would be answered from memory
+			if got := run(t, test.tool, env, strings.ReplaceAll(test.input, "$", dir)); got != strings.ReplaceAll(test.want, "$", dir) {
+				t.Errorf("%s: got\n%s\nwant\n%s", test.input, strings.ReplaceAll(got, dir, "$"), test.want)
+			}
+		}
+	}
+}

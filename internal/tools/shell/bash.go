@@ -94,7 +94,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 			Label:   "Run a command",
 			Summary: "Run a command with bash in the workspace.",
 
-			Description:          bashDoc,
+			Description:          describe(rooms.Facts()),
 			Category:             category,
 			Level:                tools.ReadOnly, // its effects need more
 			Dangerous:            true,
@@ -116,6 +116,14 @@ func Bash(rooms *command.Rooms) tools.Tool {
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in bashInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
 	})
+}
+
+// describe returns what the model is told, with what is so on this server.
+func describe(f command.Facts) string {
+	if f.Programs == "" {
+		f.Programs = "none"
+	}
+	return strings.NewReplacer("{network}", f.Network, "{temporary}", f.Temporary, "{programs}", f.Programs).Replace(bashDoc)
 }
 
 // placeOf is where a command begins. Where its home is not that of the session,

@@ -254,3 +254,25 @@ func TestReadyShell(t *testing.T) {
 		}
 	}
 }
+
+// TestBashDescription is told what commands find on this server.
+func TestBashDescription(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*command.Config)
+		want   []string
+		not    string
+	}{
+		{"nothing configured", func(*command.Config) {}, []string{"Network: None: ", "Temporary files: `$TMPDIR`; `/tmp` is closed.", "system: "}, "{"},
+		{"an open network", func(c *command.Config) { c.Profile.Network = sandbox.NetworkOpen }, []string{"Network: Open.\n"}, "None"},
+		{"another /tmp", func(c *command.Config) { c.Temporary = []string{"/tmp"} }, []string{"Temporary files: `$TMPDIR`, which is `/tmp` too."}, "closed."},
+		{"no programs", func(c *command.Config) { c.Path = []string{t.TempDir()} }, []string{"Programs beside the usual ones of the system: none."}, "git"},
+	} {
+		text := shell.Bash(rooms(t, test.change)).Spec().Description
+		for _, want := range test.want {
+			if !strings.Contains(text, want) || strings.Contains(text, test.not) {
+				t.Errorf("%s: %s", test.name, text)
+			}
+		}
+	}
+}

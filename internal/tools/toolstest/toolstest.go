@@ -490,6 +490,12 @@ func (s *Session) Private() (string, error) { return s.private, nil }
 // Home returns the home directory of the session.
 func (s *Session) Home() string { return filepath.Join(s.private, "home") }
 
+// Temp returns the temporary directory of the session.
+func (s *Session) Temp() string { return filepath.Join(s.private, "tmp") }
+
+// Cache returns that the session has no cache.
+func (s *Session) Cache() (string, error) { return "", nil }
+
 // AfterClose has f called when the session is closed.
 func (s *Session) AfterClose(f func()) bool {
 	s.mu.Lock()

@@ -1,0 +1,128 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// program returns the path of a program.
+func (r *Room) program(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if path, ok := r.rooms.Find(name); ok {
+		return path, nil
+	}
+	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.rooms.config.Path, ", "))
+}
+
+// Find returns where a program is, if it is.
+func (r *Rooms) Find(name string) (path string, ok bool) {
+	for _, dir := range r.config.Path {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path, true
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+	}
+	return "", false
+}
+
+// surroundings are what an environment depends on, beside the room.
+type surroundings struct {
+	confinement tools.Confinement
+	network     tools.Network
+	temp        string   // the temporary directory
+	terminal    bool     // there is one
+	more        []string // variables of the command
+}
+
+// surroundings returns those of a command.
+func (x *Running) surroundings() surroundings {
+	c := &x.command
+	return surroundings{
+		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.room.seen(x.jail.temp),
+		terminal: c.Terminal != nil, more: c.Env,
+	}
+}
+
+// seen returns a path below the temporary directory as commands know it.
+func (r *Room) seen(temp string) string {
+	if r.rooms.config.Sandbox.Namespaces() {
+		return "/tmp" + strings.TrimPrefix(temp, r.temp())
+	}
+	return temp
+}
+
+// environ returns the environment of a command. Nothing comes from the
+// environment of the server.
+func (r *Room) environ(s surroundings) []string {
+	term := "dumb"
+	if s.terminal {
+		term = "xterm-256color"
+	}
+	local := filepath.Join(r.Home(), ".local") // where programs are put by who may write no other place
+	env := []string{
+		"PATH=" + strings.Join(r.rooms.config.Path, ":") + ":" + filepath.Join(local, "bin"),
+		"HOME=" + r.Home(),
+		"TMPDIR=" + s.temp,
+		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
+		"TERM=" + term,
+		"USER=agent", "LOGNAME=agent", "SHELL=/bin/bash",
+		// Nobody is there to turn pages or to write messages.
+		"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "GIT_EDITOR=true", "EDITOR=true", "VISUAL=true",
+		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "DEBIAN_FRONTEND=noninteractive", "PYTHONUNBUFFERED=1",
+		// Programs that are installed by go, cargo and npm are found in PATH.
+		"GOBIN=" + filepath.Join(local, "bin"), "CARGO_INSTALL_ROOT=" + local, "npm_config_prefix=" + local,
+		// What asks for news of itself waits for a network.
+		"GOTOOLCHAIN=local", "npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_audit=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
+	}
+	env = append(env, caches(r.caches, r.Home(), s)...)
+	if s.network <= tools.NetworkLoopback {
+		env = append(env, offline...)
+	}
+	for _, list := range [][]string{r.rooms.config.Env, s.more} {
+		for _, pair := range list {
+			name, _, _ := strings.Cut(pair, "=")
+			env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+// caches returns where programs keep what they have fetched and built: in dir,
+// which outlives the session. A command that may only read finds there what was
+// fetched, and builds in its temporary directory. Java does not look at HOME.
+func caches(dir, home string, s surroundings) []string {
+	built := dir
+	if s.confinement == tools.Reading {
+		built = filepath.Join(s.temp, "cache")
+	}
+	return []string{
+		"XDG_CACHE_HOME=" + filepath.Join(built, "xdg"),
+		"GOCACHE=" + filepath.Join(built, "go-build"),
+		"GOMODCACHE=" + filepath.Join(dir, "go-mod"),
+		"npm_config_cache=" + filepath.Join(built, "npm"),
+		"PIP_CACHE_DIR=" + filepath.Join(built, "pip"),
+		"CARGO_HOME=" + filepath.Join(dir, "cargo"),
+		"GRADLE_USER_HOME=" + filepath.Join(built, "gradle"),
+		"MAVEN_OPTS=-Duser.home=" + home + " -Dmaven.repo.local=" + filepath.Join(dir, "maven"),
+	}
+}
+
+// offline has programs fail at once where there is no network, with the words
+// they have for it, instead of trying again. What they have in their caches, or
+// find on loopback, they still use.
+var offline = []string{"GOPROXY=off", "npm_config_fetch_retries=0", "npm_config_prefer_offline=true", "PIP_RETRIES=0", "CARGO_NET_RETRY=0"}
