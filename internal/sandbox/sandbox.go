@@ -47,6 +47,10 @@ const (
 	NetworkProxy
 	// NetworkOpen lets commands use IPv4 and IPv6.
 	NetworkOpen
+	// NetworkLoopback lets commands connect by TCP and by sockets of the file
+	// system to what commands of the same helper serve, and to the port of a proxy
+	// if there is one.
+	NetworkLoopback
 
 	networks = iota
 )
@@ -58,7 +62,7 @@ type Profile struct {
 	Write, Read []string
 
 	Network   Network
-	ProxyPort uint16 // for NetworkProxy
+	ProxyPort uint16 // for NetworkProxy; 0 is none for NetworkLoopback
 }
 
 // Limits bound one command and everything it starts. 0 means no limit.

@@ -66,7 +66,7 @@ const (
 func tell(name string, err error, refusals ...error) {
 	refused := false
 	if len(refusals) == 0 {
-		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP}
+		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT}
 	}
 	for _, refusal := range refusals {
 		refused = refused || errors.Is(err, refusal)
