@@ -19,7 +19,10 @@ import (
 const jailedVariable = "TOOLSERVER_TEST_JAILED"
 
 var jailed = map[string]func(args []string){
-	"setid": makeSetID,
+	"serve":    serveHere,
+	"race":     race,
+	"connects": connects,
+	"setid":    makeSetID,
 }
 
 // startJailed starts a copy of the test program in the jail.

@@ -86,6 +86,9 @@ func (s *Sandbox) Jail(p Profile) (*Jail, error) {
 	if j.roots, err = realPaths(p.Write); err != nil {
 		return nil, err
 	}
+	if p.Network == NetworkLoopback && p.ProxyPort != 0 {
+		j.roots = append(j.roots, helper.Port(p.ProxyPort))
+	}
 	if s.landlock > 0 {
 		if j.ruleset, err = newRuleset(p, s.landlock); err != nil {
 			return nil, err

@@ -19,7 +19,8 @@ import (
 // Landlock does not keep a command from changing the mode and the times of files
 // it cannot open. So the filter hands these calls to the helper, which does them
 // for files below the roots of the command. It opens the file first and looks
-// where it is then: what is checked is what is changed.
+// where it is then: what is checked is what is changed. What the filter hands over
+// about sockets is in sockets_linux.go.
 
 // notification is a struct seccomp_notif: a call that waits for an answer.
 type notification struct {
@@ -136,7 +137,20 @@ func (a *asked) respond(value int64, err error) {
 }
 
 func (h *helper) answer(a asked) {
-	a.respond(0, h.act(&a))
+	switch a.number {
+	case unix.SYS_SOCKET:
+		if err := h.makeSocket(&a); err != nil {
+			a.respond(0, err)
+		}
+	case unix.SYS_BIND:
+		a.respond(0, h.bind(&a))
+	case unix.SYS_CONNECT:
+		a.respond(0, h.connect(&a))
+	case unix.SYS_LISTEN:
+		a.respond(0, h.listenOn(&a))
+	default:
+		a.respond(0, h.act(&a))
+	}
 }
 
 // act does what a command asks for, if it may.
