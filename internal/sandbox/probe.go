@@ -27,6 +27,7 @@ var checks = [...]struct {
 }{
 	{"write_inside", "commands write in their workspace", true},
 	{"chmod_inside", "commands change modes and times of files in their workspace", true},
+	{"setuid", "commands make no programs with the rights of their owner", true},
 	{"read_outside", "commands do not read files outside", true},
 	{"write_outside", "commands do not write files outside", true},
 	{"create_outside", "commands do not create files outside", true},
@@ -37,6 +38,7 @@ var checks = [...]struct {
 	{"link_from_outside", "commands do not link files from outside", true},
 	{"chmod_outside", "commands do not change modes of files outside", false},
 	{"times_outside", "commands do not change times of files outside", false},
+	{"chown_outside", "commands do not touch who owns files outside", false},
 	{"attribute_outside", "commands do not change attributes of files outside", true},
 	{"watch_outside", "commands without network do not watch directories outside", false},
 	{"signal_server", "commands do not signal the server", true},
@@ -73,5 +75,7 @@ var checks = [...]struct {
 	{"proxy_listen", "commands with a proxy do not listen", false},
 	{"proxy_udp", "commands with a proxy do not send UDP", false},
 	{"proxy_mptcp", "commands with a proxy do not connect by MPTCP", false},
+	{"loopback_own", "commands with a loopback reach what their session serves", false},
+	{"loopback_other", "commands with a loopback reach nothing that others serve", false},
 	{"leftover", "what a command leaves running is killed", true},
 }

@@ -63,6 +63,9 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 			return err
 		}
 	}
+	if err := os.Chmod(filepath.Join(outside, "file"), 0o600|os.ModeSetuid); err != nil {
+		return err
+	}
 	// The program is standard input: that is how it is executed.
 	program, err := s.program()
 	if err != nil {
@@ -75,13 +78,21 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	}
 	defer proxy.Close()
 	port := proxy.Addr().(*net.TCPAddr).Port
+	socket, err := net.Listen("unix", filepath.Join(outside, "socket"))
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
 	try := func(network Network, parse func(out []byte, end End), args ...string) {
 		wg.Go(func() {
-			profile := Profile{Write: []string{workspace}, Read: SystemPaths(), Network: network, ProxyPort: uint16(port)}
+			profile := Profile{Write: []string{workspace}, Read: SystemPaths(), Network: network}
+			if network == NetworkProxy {
+				profile.ProxyPort = uint16(port)
+			}
 			if s.config.Helper != "" {
 				profile.Read = append(profile.Read, s.config.Helper)
 			}
@@ -104,6 +115,7 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	}
 	try(NetworkNone, lines, helper.ProbeWalls, workspace, outside, strconv.Itoa(os.Getpid()))
 	try(NetworkProxy, lines, helper.ProbeProxy, strconv.Itoa(port))
+	try(NetworkLoopback, lines, helper.ProbeLoopback, strconv.Itoa(port), filepath.Join(outside, "socket"))
 	for _, kind := range []string{helper.ProbeX32, helper.ProbeI386} {
 		try(NetworkNone, func(out []byte, end End) {
 			if end.Reason == Violation {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -38,6 +40,12 @@ func Probe(args []string) error {
 			return err
 		}
 		probeProxy(port)
+	case kind == ProbeLoopback && len(args) == 2:
+		port, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		probeLoopback(port, args[1])
 	case kind == ProbeX32 || kind == ProbeI386:
 		tell(kind, foreign(kind))
 	case kind == ProbeLeftover && len(args) == 0:
@@ -52,8 +60,9 @@ func Probe(args []string) error {
 
 // Kinds of probes, as a command line has them.
 const (
-	ProbeWalls    = "walls" // the workspace, a directory outside, the server's process
-	ProbeProxy    = "proxy" // the port that may be reached
+	ProbeWalls    = "walls"    // the workspace, a directory outside, the server's process
+	ProbeProxy    = "proxy"    // the port that may be reached
+	ProbeLoopback = "loopback" // a port and a socket of the file system that others listen on
 	ProbeX32      = "x32_calls"
 	ProbeI386     = "i386_calls"
 	ProbeLeftover = "leftover"
@@ -105,11 +114,34 @@ func probeInside(workspace string) {
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, file, nil, 0)
 	}
 	tellThat("chmod_inside", err == nil, err)
+	tellThat("setuid", !madeSetUID(workspace+"/setuid"), nil)
+}
+
+// madeSetUID tries to make a file that has the rights of its owner when it is
+// executed.
+func madeSetUID(file string) bool {
+	const mode = unix.S_ISUID | 0o700
+	has := func() bool {
+		var stat unix.Stat_t
+		return unix.Stat(file, &stat) == nil && stat.Mode&unix.S_ISUID != 0
+	}
+	fd, err := unix.Open(file, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, mode)
+	if err == nil {
+		unix.Close(fd)
+	}
+	if has() {
+		return true
+	}
+	unix.Mknod(file, unix.S_IFREG|mode, 0)
+	opened(file, unix.O_CREAT|unix.O_RDWR)
+	unix.Chmod(file, mode)
+	return has()
 }
 
 // probeOutside tries a directory that is not of the jail, and a file in it.
 func probeOutside(dir string) {
 	file := dir + "/file"
+	tellThat("chown_outside", !chowned(file), nil)
 	tell("read_outside", opened(file, unix.O_RDONLY))
 	tell("write_outside", opened(file, unix.O_WRONLY))
 	tell("create_outside", opened(dir+"/new", unix.O_CREAT|unix.O_WRONLY))
@@ -127,6 +159,16 @@ func probeOutside(dir string) {
 		unix.Close(watch)
 	}
 	tell("watch_outside", err)
+}
+
+// chowned reports whether giving a file to who has it does something to it.
+func chowned(file string) bool {
+	var before, after unix.Stat_t
+	if unix.Stat(file, &before) != nil {
+		return false // it is not even there
+	}
+	unix.Chown(file, -1, unix.Getgid())
+	return unix.Stat(file, &after) != nil || after.Ctim != before.Ctim || after.Mode != before.Mode
 }
 
 // probeServer tries what does harm to the server or shows its secrets.
@@ -243,6 +285,49 @@ func probeProxy(port int) {
 	tell("proxy_listen", bound(true), unix.EPERM)
 	tell("proxy_udp", connected(unix.AF_INET, unix.SOCK_DGRAM, 0, nobody))
 	tell("proxy_mptcp", connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, nobody))
+}
+
+// probeLoopback tries to reach what this process serves, and what others do.
+func probeLoopback(port int, file string) {
+	err := served(unix.AF_INET, &unix.SockaddrInet4{})
+	if err == nil {
+		err = served(unix.AF_UNIX, &unix.SockaddrUnix{Name: "loopback"})
+	}
+	tellThat("loopback_own", err == nil, err)
+	var reached []string
+	for name, err := range map[string]error{
+		"TCP":           connected(unix.AF_INET, unix.SOCK_STREAM, 0, &unix.SockaddrInet4{Port: port, Addr: loopback}),
+		"IPv6":          connected(unix.AF_INET6, unix.SOCK_STREAM, 0, &unix.SockaddrInet6{Port: port, Addr: [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}}),
+		"all addresses": connected(unix.AF_INET, unix.SOCK_STREAM, 0, &unix.SockaddrInet4{Port: port}),
+		"MPTCP":         connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, &unix.SockaddrInet4{Port: port, Addr: loopback}),
+		"a file":        connected(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: file}),
+	} {
+		if err == nil {
+			reached = append(reached, name)
+		}
+	}
+	slices.Sort(reached)
+	tellThat("loopback_other", len(reached) == 0, "reached: "+strings.Join(append(reached, "nothing")[:max(len(reached), 1)], ", "))
+}
+
+// served is the error of connecting to a socket that this process listens on.
+func served(family int, at unix.Sockaddr) error {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, at); err != nil {
+		return err
+	}
+	if err := unix.Listen(fd, 1); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	return connected(family, unix.SOCK_STREAM, 0, name)
 }
 
 // connected is the error of connecting a socket; where to nil, of making it.
