@@ -85,6 +85,8 @@ type listener struct {
 }
 
 func (s *sockets) init() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open, s.listening = make(map[uint64]*socket), make(map[uint64]*listener)
 	s.ports, s.files = make(map[netip.AddrPort]*listener), make(map[fileID]*listener)
 	s.connects = make(chan struct{}, maxConnects)
@@ -127,13 +129,13 @@ func (h *helper) makeSocket(a *asked) error {
 
 // addFD is a struct seccomp_notif_addfd.
 type addFD struct {
-	id                         uint64
-	flags, from, number, mount uint32
+	id                             uint64
+	flags, from, number, fileFlags uint32
 }
 
 // install puts a file into the process, whose call returns its number.
 func (a *asked) install(fd, flags int) error {
-	add := addFD{id: a.id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, from: uint32(fd), mount: uint32(flags)}
+	add := addFD{id: a.id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, from: uint32(fd), fileFlags: uint32(flags)}
 	errno := ioctl(a.listener, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&add))
 	if errno == 0 {
 		return nil
@@ -423,7 +425,7 @@ func (h *helper) reach(a *asked, to *address) (*listener, error) {
 	if l := h.sockets.at(to); l != nil {
 		return l, nil
 	}
-	if to.ip == loopback4 && slices.Contains(h.rootsOf(int(a.thread)), Port(to.port)) {
+	if to.ip == loopback4 && slices.Contains(h.rootsOf(int(a.thread)), Port(to.port)) && a.waits() {
 		return nil, nil
 	}
 	return nil, syscall.ECONNREFUSED
