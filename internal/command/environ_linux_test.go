@@ -35,7 +35,7 @@ func room(t *testing.T, change ...func(*command.Config)) (r *command.Room, cache
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	config := command.Config{Sandbox: s, Profile: sandbox.Profile{Read: sandbox.SystemPaths()}, Shown: 30_000}
+	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Shown: 30_000}
 	for _, f := range change {
 		f(&config)
 	}
@@ -92,7 +92,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, all[name], want)
 		}
 	}
-	reading := variables(t, r, command.Command{ReadOnly: true})
+	reading := variables(t, r, command.Command{Rights: tools.Rights{}})
 	for name, want := range map[string]string{
 		"GOCACHE": temp + "/cache/go-build", "XDG_CACHE_HOME": temp + "/cache/xdg", "npm_config_cache": temp + "/cache/npm",
 		"GOMODCACHE": cache + "/go-mod", "CARGO_HOME": cache + "/cargo",
@@ -126,7 +126,7 @@ func TestCacheIsWritten(t *testing.T) {
 	if out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", write}}); out != "" {
 		t.Error(out)
 	}
-	out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", `exec 2>&1; cat "$GOMODCACHE/x"; echo no > "$GOMODCACHE/x"; mkdir -p "$GOCACHE" && echo can build`}, ReadOnly: true})
+	out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", `exec 2>&1; cat "$GOMODCACHE/x"; echo no > "$GOMODCACHE/x"; mkdir -p "$GOCACHE" && echo can build`}, Rights: tools.Rights{}})
 	if !strings.HasPrefix(out, "kept\n") || !strings.Contains(out, "Permission denied") || !strings.HasSuffix(out, "can build\n") {
 		t.Error(out)
 	}

@@ -462,11 +462,7 @@ func (l *link) own() (args []string, sys *syscall.SysProcAttr) {
 
 // filter returns the filter that all commands have.
 func (l *link) filter() []helper.Instr {
-	network := NetworkNone
-	if l.open || l.namespaced() {
-		network = NetworkOpen
-	}
-	return newFilter(network, l.sandbox.landlock)
+	return commonFilter(l.sandbox.landlock, !l.open && !l.namespaced())
 }
 
 // awaitReady returns when a helper waits for orders.

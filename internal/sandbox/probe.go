@@ -30,6 +30,7 @@ var checks = [...]struct {
 }{
 	{"write_inside", "commands write in their workspace", true},
 	{"chmod_inside", "commands change modes and times of files in their workspace", true},
+	{"setuid", "commands make no programs with the rights of their owner", true},
 	{"read_outside", "commands do not read files outside", true},
 	{"write_outside", "commands do not write files outside", true},
 	{"create_outside", "commands do not create files outside", true},
@@ -40,6 +41,7 @@ var checks = [...]struct {
 	{"link_from_outside", "commands do not link files from outside", true},
 	{"chmod_outside", "commands do not change modes of files outside", false},
 	{"times_outside", "commands do not change times of files outside", false},
+	{"chown_outside", "commands do not touch who owns files outside", false},
 	{"attribute_outside", "commands do not change attributes of files outside", true},
 	{"watch_outside", "commands without network do not watch directories outside", false},
 	{"signal_server", "commands do not signal the server", true},
@@ -69,5 +71,7 @@ var checks = [...]struct {
 	{"path_socket", "commands do not connect to sockets in the file system", true},
 	{"abstract_socket", "commands do not connect to abstract sockets", true},
 	{"datagram_socket", "commands do not send datagrams to sockets in the file system", true},
+	{"loopback_own", "commands with a loopback reach what their session serves", false},
+	{"loopback_other", "commands with a loopback reach nothing that others serve", true},
 	{"leftover", "what a command leaves running is killed", true},
 }

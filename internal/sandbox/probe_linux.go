@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -66,12 +67,27 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 			return err
 		}
 	}
+	if err := os.Chmod(filepath.Join(outside, "file"), 0o600|os.ModeSetuid); err != nil {
+		return err
+	}
 	// The program is standard input: that is how it is executed.
 	program, err := s.program()
 	if err != nil {
 		return err
 	}
 	defer program.Close()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	port := other.Addr().(*net.TCPAddr).Port
+	socket, err := net.Listen("unix", filepath.Join(outside, "socket"))
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -102,6 +118,7 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 		namespaced = helper.Namespaced
 	}
 	try(NetworkNone, lines, helper.ProbeWalls, workspace, outside, strconv.Itoa(os.Getpid()), namespaced)
+	try(NetworkLoopback, lines, helper.ProbeLoopback, strconv.Itoa(port), filepath.Join(outside, "socket"))
 	for _, kind := range []string{helper.ProbeX32, helper.ProbeI386} {
 		try(NetworkNone, func(out []byte, end End) {
 			if end.Reason == Violation {

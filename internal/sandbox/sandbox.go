@@ -99,6 +99,10 @@ type Profile struct {
 	Unconfined bool
 
 	Network Network
+
+	// ProxyPort is a port of the machine's loopback that NetworkLoopback reaches
+	// too where spaces have no network of their own; 0 is none.
+	ProxyPort uint16
 }
 
 // Limits bound one command and everything it starts. 0 means no limit.

@@ -32,6 +32,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(jailedVariable); what != "" {
+		jailed[what](os.Args[1:])
+		os.Exit(0)
+	}
 	os.Exit(sandboxtest.Run(m, func(helper string) {
 		helperPath = helper
 		if dir := os.Getenv(serverVariable); dir != "" {

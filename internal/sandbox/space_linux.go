@@ -105,6 +105,8 @@ func (sp *Space) Jail(p Profile) (*Jail, error) {
 			}
 		}
 		j.roots = append(j.roots, "/dev/shm")
+	} else if p.Network == NetworkLoopback && p.ProxyPort != 0 {
+		j.roots = append(j.roots, helper.Port(p.ProxyPort))
 	}
 	_, _, err = j.enter()
 	return j, err
@@ -187,18 +189,13 @@ func (v *view) place(dir *os.File) ([]string, error) {
 	return []string{v.path, path}, nil
 }
 
-// filter returns what a command of the jail has beside the filter of all: nothing,
-// or one that lets it open no socket.
+// filter returns what a command of the jail has beside the filter of all: the
+// sockets of its network.
 func (j *Jail) filter() []helper.Instr {
-	l := j.space.link
-	if j.profile.Network != NetworkNone || j.space.sandbox.config.Off || !(l.open || l.namespaced()) {
+	if j.space.sandbox.config.Off {
 		return nil
 	}
-	var f filter
-	f.add(opLoad, atNumber, 0, 0)
-	f.sockets(NetworkNone)
-	f.add(opReturn, retAllow, 0, 0)
-	return f
+	return socketFilter(j.profile.Network, j.space.link.namespaced())
 }
 
 // maxViews is how many views of a space are kept.

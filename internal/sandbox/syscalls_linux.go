@@ -40,9 +40,21 @@ func ofAnyProcess() []uint32 {
 	}
 }
 
-// handedOver are system calls that the helper does for a command.
-func handedOver() []uint32 {
-	return append([]uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_UTIMENSAT}, handedOverHere()...)
+// moded is a system call that says what mode a file gets: which of its arguments
+// has that, and which one the flags that tell whether there is a mode at all.
+type moded struct{ number, mode, flags uint32 }
+
+const noFlags = ^uint32(0)
+
+// modes are system calls that change the mode of a file.
+func modes() []moded {
+	return append([]moded{{unix.SYS_FCHMOD, 1, noFlags}, {unix.SYS_FCHMODAT, 2, noFlags}, {unix.SYS_FCHMODAT2, 2, noFlags}}, modesHere()...)
+}
+
+// creating are system calls that make a file with a mode. Of directories the
+// kernel ignores the bits that matter.
+func creating() []moded {
+	return append([]moded{{unix.SYS_OPENAT, 3, 2}, {unix.SYS_MKNODAT, 2, noFlags}}, creatingHere()...)
 }
 
 // attributes are system calls that change extended attributes, which have access

@@ -17,7 +17,11 @@ func refusedHere() []uint32 {
 	}
 }
 
-func handedOverHere() []uint32 { return []uint32{unix.SYS_CHMOD} }
+func modesHere() []moded { return []moded{{unix.SYS_CHMOD, 1, noFlags}} }
+
+func creatingHere() []moded {
+	return []moded{{unix.SYS_OPEN, 2, 1}, {unix.SYS_CREAT, 1, noFlags}, {unix.SYS_MKNOD, 1, noFlags}}
+}
 
 func ownersHere() []owner { return []owner{{unix.SYS_CHOWN, 1}, {unix.SYS_LCHOWN, 1}} }
 

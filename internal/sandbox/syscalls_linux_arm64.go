@@ -14,7 +14,9 @@ func refusedHere() []uint32 {
 	return []uint32{unix.SYS_KEXEC_FILE_LOAD, unix.SYS_LOOKUP_DCOOKIE}
 }
 
-func handedOverHere() []uint32 { return nil }
+func modesHere() []moded { return nil }
+
+func creatingHere() []moded { return nil }
 
 func ownersHere() []owner { return nil }
 

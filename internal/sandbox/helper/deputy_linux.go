@@ -19,7 +19,8 @@ import (
 // Landlock does not keep a command from changing the mode and the times of files
 // it cannot open. So the filter hands these calls to the helper, which does them
 // for files below the roots of the command. It opens the file first and looks
-// where it is then: what is checked is what is changed.
+// where it is then: what is checked is what is changed. What the filter hands over
+// about sockets is in sockets_linux.go.
 
 // notification is a struct seccomp_notif: a call that waits for an answer.
 type notification struct {
@@ -47,7 +48,7 @@ type sockFprog struct {
 }
 
 // restrict sets the filter that commands inherit. Where calls cannot be handed
-// over, what would be is allowed.
+// over, what would be is allowed, or refused with the error that comes with it.
 func (h *helper) restrict(size int, filter []byte) syscall.Errno {
 	if size == 0 || len(filter) != instrSize*size || h.listening {
 		return syscall.EINVAL
@@ -71,10 +72,16 @@ func (h *helper) restrict(size int, filter []byte) syscall.Errno {
 		}
 	}
 	for i := range size {
-		if k := filter[instrSize*i+4:]; binary.LittleEndian.Uint16(filter[instrSize*i:]) == unix.BPF_RET|unix.BPF_K &&
-			binary.LittleEndian.Uint32(k) == unix.SECCOMP_RET_USER_NOTIF {
-			binary.LittleEndian.PutUint32(k, unix.SECCOMP_RET_ALLOW)
+		k := filter[instrSize*i+4:]
+		ret := binary.LittleEndian.Uint32(k)
+		if binary.LittleEndian.Uint16(filter[instrSize*i:]) != unix.BPF_RET|unix.BPF_K || ret&unix.SECCOMP_RET_ACTION_FULL != unix.SECCOMP_RET_USER_NOTIF {
+			continue
 		}
+		instead := uint32(unix.SECCOMP_RET_ALLOW)
+		if errno := ret & unix.SECCOMP_RET_DATA; errno != 0 {
+			instead = unix.SECCOMP_RET_ERRNO | errno
+		}
+		binary.LittleEndian.PutUint32(k, instead)
 	}
 	_, errno := set(0)
 	return errno
@@ -92,7 +99,7 @@ func (h *helper) listen(listener int) {
 		var n notification
 		switch errno := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)); errno {
 		case 0:
-			go h.answer(listener, n) // a file system may take its time
+			go h.answer(asked{listener, n}) // a file system may take its time
 		case syscall.EINTR, syscall.ENOENT:
 		default:
 			return
@@ -105,44 +112,92 @@ func ioctl(fd int, number uint, arg unsafe.Pointer) syscall.Errno {
 	return errno
 }
 
-func (h *helper) answer(listener int, n notification) {
-	r := response{id: n.id}
-	if err := h.act(listener, n); err != nil {
+// asked is a call that waits for the helper to do it.
+type asked struct {
+	listener int
+	notification
+}
+
+// waits reports whether the call still waits. If so, its thread has not been
+// replaced: what was read of it is its own.
+func (a *asked) waits() bool {
+	return ioctl(a.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&a.id)) == 0
+}
+
+func (a *asked) respond(value int64, err error) {
+	r := response{id: a.id, value: value}
+	if err != nil {
 		errno, ok := err.(syscall.Errno)
 		if !ok {
 			errno = syscall.EPERM
 		}
 		r.errno = -int32(errno)
 	}
-	ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+	ioctl(a.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+}
+
+func (h *helper) answer(a asked) {
+	switch a.number {
+	case unix.SYS_SOCKET:
+		if err := h.makeSocket(&a); err != nil {
+			a.respond(0, err)
+		}
+	case unix.SYS_BIND:
+		a.respond(0, h.bind(&a))
+	case unix.SYS_CONNECT:
+		a.respond(0, h.connect(&a))
+	case unix.SYS_LISTEN:
+		a.respond(0, h.listenOn(&a))
+	default:
+		a.respond(0, h.act(&a))
+	}
 }
 
 // act does what a command asks for, if it may.
-func (h *helper) act(listener int, n notification) error {
-	change, err := decode(n)
+func (h *helper) act(a *asked) error {
+	change, err := decode(a.notification)
 	if err != nil {
 		return err
 	}
-	roots := h.rootsOf(int(n.thread))
+	roots := h.rootsOf(int(a.thread))
 	file, err := change.open()
 	if err != nil {
 		return err
 	}
 	defer unix.Close(file)
-	self := "/proc/self/fd/" + strconv.Itoa(file)
+	self := fdPath(file)
 	path, err := os.Readlink(self)
 	if err != nil || !below(path, roots) {
 		return syscall.EPERM
 	}
-	// Who still waits has not been replaced: what was looked at was its own.
-	if errno := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); errno != 0 {
-		return errno
+	if !a.waits() {
+		return syscall.ENOENT
 	}
 	if change.mode {
-		return unix.Fchmodat(unix.AT_FDCWD, self, uint32(n.args[change.at]), 0)
+		mode, err := harmless(file, uint32(a.args[change.at]))
+		if err != nil {
+			return err
+		}
+		return unix.Fchmodat(unix.AT_FDCWD, self, mode, 0)
 	}
 	return change.setTimes(self)
 }
+
+// harmless takes the bits from a mode by which a program has the rights of who
+// owns it. On a directory the group is for what is made there.
+func harmless(file int, mode uint32) (uint32, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(file, &stat); err != nil {
+		return 0, err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		mode &^= unix.S_ISGID
+	}
+	return mode &^ unix.S_ISUID, nil
+}
+
+// fdPath is a name for an open file of the helper.
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 func below(path string, roots []string) bool {
 	for _, root := range roots {
@@ -153,19 +208,31 @@ func below(path string, roots []string) bool {
 	return false
 }
 
-// change is a call as it was made: of the mode, or of the times.
-type change struct {
-	proc  string // the directory of the thread in /proc
-	mode  bool
-	at    int // which argument has the mode or the address of the times
+// thread is the directory in /proc of one that a call is from.
+type thread string
+
+func threadOf(n notification) thread {
+	return thread("/proc/" + strconv.Itoa(int(n.thread)) + "/")
+}
+
+// place is a file as a thread names it.
+type place struct {
+	thread
 	dir   int32
 	path  string // "" is dir itself
 	flags int
+}
+
+// change is a call as it was made: of the mode, or of the times.
+type change struct {
+	place
+	mode  bool
+	at    int // which argument has the mode or the address of the times
 	times uint64
 }
 
 func decode(n notification) (c change, err error) {
-	c = change{proc: "/proc/" + strconv.Itoa(int(n.thread)) + "/", dir: int32(n.args[0]), at: 2}
+	c = change{place: place{thread: threadOf(n), dir: int32(n.args[0])}, at: 2}
 	path, flags := n.args[1], uint64(0)
 	switch n.number {
 	case unix.SYS_FCHMOD:
@@ -206,8 +273,8 @@ func decode(n notification) (c change, err error) {
 }
 
 // read reads memory of the thread.
-func (c *change) read(p []byte, address uint64) (int, error) {
-	memory, err := unix.Open(c.proc+"mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func (t thread) read(p []byte, address uint64) (int, error) {
+	memory, err := unix.Open(string(t)+"mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, syscall.EPERM
 	}
@@ -219,12 +286,12 @@ func (c *change) read(p []byte, address uint64) (int, error) {
 	return n, nil
 }
 
-// open opens the file that is to be changed, and nothing of it.
-func (c *change) open() (int, error) {
+// open opens the file, and nothing of it.
+func (c *place) open() (int, error) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
-	dir := c.proc + "cwd"
+	dir := string(c.thread) + "cwd"
 	if c.dir != unix.AT_FDCWD {
-		dir = c.proc + "fd/" + strconv.Itoa(int(c.dir))
+		dir = string(c.thread) + "fd/" + strconv.Itoa(int(c.dir))
 	}
 	if c.path == "" {
 		file, err := unix.Open(dir, flags, 0)
@@ -238,7 +305,7 @@ func (c *change) open() (int, error) {
 	}
 	for _, self := range [...]string{"/proc/self/", "/proc/thread-self/"} {
 		if rest, ok := strings.CutPrefix(c.path, self); ok {
-			return unix.Open(c.proc+rest, flags, 0)
+			return unix.Open(string(c.thread)+rest, flags, 0)
 		}
 	}
 	if c.path[0] == '/' {

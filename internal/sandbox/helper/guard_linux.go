@@ -109,7 +109,7 @@ const (
 	passes   = 2500
 
 	maxLimits = 16
-	maxFilter = 64
+	maxFilter = 256
 
 	guardFlags   = unix.CLONE_VM | unix.CLONE_CHILD_CLEARTID | uintptr(syscall.SIGCHLD)
 	commandFlags = unix.CLONE_VM | unix.CLONE_VFORK | uintptr(syscall.SIGCHLD)

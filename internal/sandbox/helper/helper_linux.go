@@ -116,6 +116,7 @@ type helper struct {
 	noFilter  syscall.Errno          // why there is no filter
 	listening bool                   // to what the filter hands over
 	memory    int                    // a file with that of the helper, for who listens
+	sockets   sockets                // that the helper made for commands
 
 	mu     sync.Mutex
 	guards []*guarded

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -33,12 +35,12 @@ func Probe(args []string) error {
 		probeServer(server)
 		probeSystem()
 		probeNetwork()
-	case kind == ProbeProxy && len(args) == 1:
+	case kind == ProbeLoopback && len(args) == 2:
 		port, err := strconv.Atoi(args[0])
 		if err != nil {
 			return err
 		}
-		probeProxy(port)
+		probeLoopback(port, args[1])
 	case kind == ProbeX32 || kind == ProbeI386:
 		tell(kind, foreign(kind))
 	case kind == ProbeLeftover && len(args) == 0:
@@ -53,8 +55,8 @@ func Probe(args []string) error {
 
 // Kinds of probes, as a command line has them.
 const (
-	ProbeWalls    = "walls" // the workspace, a directory outside, the server's process, whether it is namespaced
-	ProbeProxy    = "proxy" // the port that may be reached
+	ProbeWalls    = "walls"    // the workspace, a directory outside, the server's process, whether it is namespaced
+	ProbeLoopback = "loopback" // a port and a socket of the file system that others listen on
 	ProbeX32      = "x32_calls"
 	ProbeI386     = "i386_calls"
 	ProbeLeftover = "leftover"
@@ -70,7 +72,7 @@ var inView bool
 func tell(name string, err error, refusals ...error) {
 	refused := false
 	if len(refusals) == 0 {
-		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP}
+		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT}
 	}
 	if inView {
 		refusals = append(refusals, unix.ENOENT, unix.ESRCH)
@@ -112,11 +114,34 @@ func probeInside(workspace string) {
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, file, nil, 0)
 	}
 	tellThat("chmod_inside", err == nil, err)
+	tellThat("setuid", !madeSetUID(workspace+"/setuid"), nil)
+}
+
+// madeSetUID tries to make a file that has the rights of its owner when it is
+// executed.
+func madeSetUID(file string) bool {
+	const mode = unix.S_ISUID | 0o700
+	has := func() bool {
+		var stat unix.Stat_t
+		return unix.Stat(file, &stat) == nil && stat.Mode&unix.S_ISUID != 0
+	}
+	fd, err := unix.Open(file, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, mode)
+	if err == nil {
+		unix.Close(fd)
+	}
+	if has() {
+		return true
+	}
+	unix.Mknod(file, unix.S_IFREG|mode, 0)
+	opened(file, unix.O_CREAT|unix.O_RDWR)
+	unix.Chmod(file, mode)
+	return has()
 }
 
 // probeOutside tries a directory that is not of the jail, and a file in it.
 func probeOutside(dir string) {
 	file := dir + "/file"
+	tellThat("chown_outside", !chowned(file), nil)
 	tell("read_outside", opened(file, unix.O_RDONLY))
 	tell("write_outside", opened(file, unix.O_WRONLY))
 	tell("create_outside", opened(dir+"/new", unix.O_CREAT|unix.O_WRONLY))
@@ -134,6 +159,16 @@ func probeOutside(dir string) {
 		unix.Close(watch)
 	}
 	tell("watch_outside", err)
+}
+
+// chowned reports whether giving a file to who has it does something to it.
+func chowned(file string) bool {
+	var before, after unix.Stat_t
+	if unix.Stat(file, &before) != nil {
+		return false // it is not even there
+	}
+	unix.Chown(file, -1, unix.Getgid())
+	return unix.Stat(file, &after) != nil || after.Ctim != before.Ctim || after.Mode != before.Mode
 }
 
 // probeServer tries what does harm to the server or shows its secrets.
@@ -225,7 +260,7 @@ var (
 // probeNetwork tries to reach somebody where there is no network.
 func probeNetwork() {
 	tell("tcp_connect", connected(unix.AF_INET, unix.SOCK_STREAM, 0, nobody))
-	tell("tcp_bind", bound(false))
+	tell("tcp_bind", bound())
 	tell("udp", connected(unix.AF_INET, unix.SOCK_DGRAM, 0, nobody))
 	tell("mptcp", connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, nobody))
 	tell("netlink", connected(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE, nil))
@@ -240,16 +275,47 @@ func probeNetwork() {
 	tell("datagram_socket", err, unix.EPERM)
 }
 
-// probeProxy tries to reach another port than that of the proxy.
-func probeProxy(port int) {
-	err := connected(unix.AF_INET, unix.SOCK_STREAM, 0, &unix.SockaddrInet4{Port: port, Addr: loopback})
-	tellThat("proxy_reached", err == nil, err)
-	tell("proxy_other_port", connected(unix.AF_INET, unix.SOCK_STREAM, 0, nobody), unix.EACCES)
-	tell("proxy_fast_open", fastOpened(), unix.EPERM, unix.EACCES)
-	tell("proxy_bind", bound(false), unix.EACCES)
-	tell("proxy_listen", bound(true), unix.EPERM)
-	tell("proxy_udp", connected(unix.AF_INET, unix.SOCK_DGRAM, 0, nobody))
-	tell("proxy_mptcp", connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, nobody))
+// probeLoopback tries to reach what this process serves, and what others do.
+func probeLoopback(port int, file string) {
+	err := served(unix.AF_INET, &unix.SockaddrInet4{})
+	if err == nil {
+		err = served(unix.AF_UNIX, &unix.SockaddrUnix{Name: "loopback"})
+	}
+	tellThat("loopback_own", err == nil, err)
+	var reached []string
+	for name, err := range map[string]error{
+		"TCP":           connected(unix.AF_INET, unix.SOCK_STREAM, 0, &unix.SockaddrInet4{Port: port, Addr: loopback}),
+		"IPv6":          connected(unix.AF_INET6, unix.SOCK_STREAM, 0, &unix.SockaddrInet6{Port: port, Addr: [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}}),
+		"all addresses": connected(unix.AF_INET, unix.SOCK_STREAM, 0, &unix.SockaddrInet4{Port: port}),
+		"MPTCP":         connected(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP, &unix.SockaddrInet4{Port: port, Addr: loopback}),
+		"a file":        connected(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: file}),
+	} {
+		if err == nil {
+			reached = append(reached, name)
+		}
+	}
+	slices.Sort(reached)
+	tellThat("loopback_other", len(reached) == 0, "reached: "+strings.Join(append(reached, "nothing")[:max(len(reached), 1)], ", "))
+}
+
+// served is the error of connecting to a socket that this process listens on.
+func served(family int, at unix.Sockaddr) error {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, at); err != nil {
+		return err
+	}
+	if err := unix.Listen(fd, 1); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	return connected(family, unix.SOCK_STREAM, 0, name)
 }
 
 // connected is the error of connecting a socket; where to nil, of making it.
@@ -263,26 +329,13 @@ func connected(family, kind, protocol int, to unix.Sockaddr) error {
 	return unix.Connect(fd, to)
 }
 
-// fastOpened is the error of connecting a socket by sending.
-func fastOpened() error {
+// bound is the error of binding a socket.
+func bound() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN|unix.MSG_NOSIGNAL, nobody)
-}
-
-// bound is the error of binding a socket, or of listening without that.
-func bound(listen bool) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if listen {
-		return unix.Listen(fd, 1)
-	}
 	return unix.Bind(fd, &unix.SockaddrInet4{Port: 20001, Addr: loopback})
 }
 

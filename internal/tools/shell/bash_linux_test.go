@@ -263,9 +263,8 @@ func TestBashDescription(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		{"nothing configured", func(*command.Config) {}, []string{"Network: None: ", "Temporary files: `$TMPDIR`; `/tmp` is closed.", "system: "}, "{"},
-		{"an open network", func(c *command.Config) { c.Profile.Network = sandbox.NetworkOpen }, []string{"Network: Open.\n"}, "None"},
-		{"another /tmp", func(c *command.Config) { c.Temporary = []string{"/tmp"} }, []string{"Temporary files: `$TMPDIR`, which is `/tmp` too."}, "closed."},
+		{"nothing configured", func(*command.Config) {}, []string{"Network: Loopback of this session only", "Temporary files: `$TMPDIR`", "system: "}, "{"},
+		{"an open network", func(c *command.Config) { c.Network = tools.NetworkOpen }, []string{"Network: Open.\n"}, "None"},
 		{"no programs", func(c *command.Config) { c.Path = []string{t.TempDir()} }, []string{"Programs beside the usual ones of the system: none."}, "git"},
 	} {
 		text := shell.Bash(rooms(t, test.change)).Spec().Description
