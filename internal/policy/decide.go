@@ -147,7 +147,8 @@ type shared struct {
 	names [24]string
 	facts *facts // for conditions
 	steps steps  // that were taken to compare patterns
-	leaks *bool  // once it was needed
+
+	leaks, looked bool // whether something leaks, once it was looked for
 }
 
 // buffers keeps what calls shared, since the compiler cannot tell that it does

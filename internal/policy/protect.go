@@ -143,29 +143,34 @@ func (p *Policy) guardsRemoval(s *subject) (place string, certain bool) {
 	if s.effect.Glob {
 		return "", false
 	}
-	sights := []*sight{s.sight()}
-	if s.effect.Named != "" {
-		sights = append(sights, s.namedSight())
+	place = p.keeps(s.sight(), s.effect.Tree)
+	if place == "" && s.effect.Named != "" {
+		place = p.keeps(s.namedSight(), s.effect.Tree)
 	}
-	for _, at := range sights {
-		place := p.protectedBy(at)
-		if place == "" {
-			place = at.keptName()
-		}
-		if place == "" && !at.same {
-			place = at.folded().keptName()
-		}
-		if place == "" && s.effect.Tree {
-			place = p.ownsBelow(at)
-			if at.path == "." || !at.inside() && at.above(at.workspace) {
-				place = protectedNames[0] + "/"
-			}
-		}
-		if place != "" {
-			return place, true
+	return place, place != ""
+}
+
+// keeps returns what keeps a path, or with tree something below it, from being
+// removed, or "".
+func (p *Policy) keeps(at *sight, tree bool) string {
+	if place := p.protectedBy(at); place != "" {
+		return place
+	}
+	if place := at.keptName(); place != "" {
+		return place
+	}
+	if !at.same {
+		if place := at.folded().keptName(); place != "" {
+			return place
 		}
 	}
-	return "", false
+	switch {
+	case !tree:
+		return ""
+	case at.path == "." || !at.inside() && at.above(at.workspace):
+		return protectedNames[0] + "/"
+	}
+	return p.ownsBelow(at)
 }
 
 // keptName returns the name on the way to the spot that must not be removed, or "".

@@ -42,6 +42,9 @@ func (c *Call) reading() bool {
 // inRepository reports whether the workspace is the directory that git keeps a
 // repository in, or lies in it.
 func (c *Call) inRepository() bool {
+	if isFolded(c.Workspace) && !strings.Contains(c.Workspace, "git") {
+		return false // most are not
+	}
 	for name := range strings.SplitSeq(fold(c.Workspace), "/") {
 		if i := protectedName(name); i >= 0 && isRepository(i) {
 			return true
@@ -66,8 +69,8 @@ func (s *subject) unconfined() bool {
 // leaks reports whether there is a file that a rule denies to read and that cannot
 // be kept from commands.
 func (s *subject) leaks() bool {
-	if s.shared != nil && s.shared.leaks != nil {
-		return *s.shared.leaks
+	if s.shared != nil && s.shared.looked {
+		return s.shared.leaks
 	}
 	leaks := false
 	if c := s.call; c.Offer == nil || !c.Offer.Covers {
@@ -76,7 +79,7 @@ func (s *subject) leaks() bool {
 		}
 	}
 	if s.shared != nil {
-		s.shared.leaks = &leaks
+		s.shared.leaks, s.shared.looked = leaks, true
 	}
 	return leaks
 }
