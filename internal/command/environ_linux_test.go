@@ -79,11 +79,12 @@ func variables(t *testing.T, r *command.Room, c command.Command) map[string]stri
 func TestEnvironment(t *testing.T) {
 	r, cache := room(t, func(c *command.Config) { c.Env = []string{"npm_config_fund=true"} })
 	home := r.Home()
-	temp := filepath.Join(filepath.Dir(home), "tmp")
-	all := variables(t, r, command.Command{})
+	session := tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
+	all := variables(t, r, command.Command{Rights: session})
+	temp := all["TMPDIR"]
 	for name, want := range map[string]string{
 		"PATH": strings.Join(command.DefaultPath, ":") + ":" + home + "/.local/bin",
-		"HOME": home, "TMPDIR": temp, "GOBIN": home + "/.local/bin", "GOTOOLCHAIN": "local", "GOPROXY": "off",
+		"HOME": home, "GOBIN": home + "/.local/bin", "GOTOOLCHAIN": "local", "GOPROXY": "off",
 		"GOCACHE": cache + "/go-build", "GOMODCACHE": cache + "/go-mod", "XDG_CACHE_HOME": cache + "/xdg", "CARGO_HOME": cache + "/cargo",
 		"npm_config_cache": cache + "/npm", "PIP_CACHE_DIR": cache + "/pip", "MAVEN_OPTS": "-Duser.home=" + home + " -Dmaven.repo.local=" + cache + "/maven",
 		"npm_config_fetch_retries": "0", "PIP_RETRIES": "0", "npm_config_fund": "true",
@@ -92,7 +93,11 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, all[name], want)
 		}
 	}
-	reading := variables(t, r, command.Command{Rights: tools.Rights{}})
+	reading := variables(t, r, command.Command{})
+	if !strings.HasPrefix(reading["TMPDIR"], temp+"/") {
+		t.Errorf("what only reads has the temporary directory %s", reading["TMPDIR"])
+	}
+	temp = reading["TMPDIR"]
 	for name, want := range map[string]string{
 		"GOCACHE": temp + "/cache/go-build", "XDG_CACHE_HOME": temp + "/cache/xdg", "npm_config_cache": temp + "/cache/npm",
 		"GOMODCACHE": cache + "/go-mod", "CARGO_HOME": cache + "/cargo",
@@ -101,7 +106,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("where nothing may be written %s is %q, want %q", name, reading[name], want)
 		}
 	}
-	own := variables(t, r, command.Command{Env: []string{"GOCACHE=/elsewhere", "GOPROXY=file:///x"}})
+	own := variables(t, r, command.Command{Rights: session, Env: []string{"GOCACHE=/elsewhere", "GOPROXY=file:///x"}})
 	if own["GOCACHE"] != "/elsewhere" || own["GOPROXY"] != "file:///x" {
 		t.Errorf("a command cannot choose: %v", maps.Collect(maps.All(own)))
 	}
@@ -109,8 +114,8 @@ func TestEnvironment(t *testing.T) {
 
 // TestEnvironmentOfANetwork finds nothing there that keeps programs off it.
 func TestEnvironmentOfANetwork(t *testing.T) {
-	r, _ := room(t, func(c *command.Config) { c.Profile.Network = sandbox.NetworkOpen })
-	all := variables(t, r, command.Command{})
+	r, _ := room(t, func(c *command.Config) { c.Network = tools.NetworkOpen })
+	all := variables(t, r, command.Command{Rights: tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkOpen}})
 	for _, name := range []string{"GOPROXY", "npm_config_fetch_retries", "npm_config_prefer_offline", "PIP_RETRIES", "CARGO_NET_RETRY"} {
 		if value, set := all[name]; set {
 			t.Errorf("%s is %q", name, value)
@@ -123,10 +128,10 @@ func TestEnvironmentOfANetwork(t *testing.T) {
 func TestCacheIsWritten(t *testing.T) {
 	r, _ := room(t)
 	const write = `mkdir -p "$GOMODCACHE" && echo kept > "$GOMODCACHE/x"`
-	if out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", write}}); out != "" {
+	if out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", write}, Rights: tools.Rights{Confinement: tools.SessionWide}}); out != "" {
 		t.Error(out)
 	}
-	out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", `exec 2>&1; cat "$GOMODCACHE/x"; echo no > "$GOMODCACHE/x"; mkdir -p "$GOCACHE" && echo can build`}, Rights: tools.Rights{}})
+	out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", `exec 2>&1; cat "$GOMODCACHE/x"; echo no > "$GOMODCACHE/x"; mkdir -p "$GOCACHE" && echo can build`}})
 	if !strings.HasPrefix(out, "kept\n") || !strings.Contains(out, "Permission denied") || !strings.HasSuffix(out, "can build\n") {
 		t.Error(out)
 	}

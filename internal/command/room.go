@@ -251,7 +251,7 @@ func (r *Rooms) makeOffer() *tools.Offer {
 	c := r.config.Sandbox.Capabilities()
 	offer := &tools.Offer{
 		Holds: !c.Off && c.Landlock > 0, Covers: c.Namespaces, Network: r.config.Network,
-		Readable: tools.ReadableTrees(r.config.View.Read...),
+		Readable: tools.ReadableTrees(r.config.View.Read...), Facts: sandbox.Facts(c.Namespaces),
 	}
 	if c.Namespaces {
 		offer.Temporary = []string{"/tmp", "/var/tmp"}

@@ -38,8 +38,20 @@ func (s *subject) ours() bool {
 // readable reports whether the path of the effect is one that every command of the
 // session may read.
 func (s *subject) readable() bool {
-	at := s.sight()
-	return s.ours() || s.call.Offer != nil && slices.ContainsFunc(s.call.Offer.Readable, func(dir string) bool { return below(dir, at.path) })
+	at, offer := s.sight(), s.call.Offer
+	holds := func(dir string) bool { return below(dir, at.path) }
+	switch {
+	case s.ours():
+		return true
+	case offer == nil:
+		return false
+	case slices.ContainsFunc(offer.Readable, holds):
+		return true
+	}
+	// A directory above has nothing for commands but what leads to these.
+	leads := func(dir string) bool { return below(at.path, dir) }
+	return !s.effect.Rooted && (slices.ContainsFunc(offer.Facts, holds) ||
+		offer.Covers && (leads(s.call.Workspace) || slices.ContainsFunc(offer.Readable, leads) || slices.ContainsFunc(offer.Facts, leads)))
 }
 
 // byDefault judges an effect by mode and level, as where no rule says anything.

@@ -226,5 +226,14 @@ var facts = [...]string{
 	"/proc/sys/kernel", "/proc/sys/vm", "/proc/sys/fs", "/proc/sys/net/core/somaxconn",
 }
 
+// Facts are what commands read of /proc and /dev: all there is of a view, where
+// there are namespaces.
+func Facts(namespaces bool) []string {
+	if namespaces {
+		return []string{"/proc", "/dev"}
+	}
+	return slices.Concat(facts[:], devices[:])
+}
+
 // devices are for reading and writing.
 var devices = [...]string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}

@@ -104,6 +104,10 @@ type Offer struct {
 	// read: programs, libraries, what the operator opens.
 	Readable []string
 
+	// Facts are files and trees, absolute, that commands may read besides, and
+	// other tools may not: they tell of the machine, or of who reads them.
+	Facts []string
+
 	// Temporary are the directories, absolute, that are the session's own
 	// temporary directory to its commands, such as /tmp where there is a mount
 	// namespace.

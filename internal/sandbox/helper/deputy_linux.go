@@ -167,7 +167,7 @@ func (h *helper) act(a *asked) error {
 	defer unix.Close(file)
 	self := fdPath(file)
 	path, err := os.Readlink(self)
-	if err != nil || !below(path, roots) {
+	if err != nil || !below(change.inView(path), roots) {
 		return syscall.EPERM
 	}
 	if !a.waits() {
@@ -308,15 +308,41 @@ func (c *place) open() (int, error) {
 			return unix.Open(string(c.thread)+rest, flags, 0)
 		}
 	}
-	if c.path[0] == '/' {
-		return unix.Open(c.path, flags, 0)
+	path := c.path
+	if path[0] != '/' {
+		base, err := os.Readlink(dir)
+		if err != nil {
+			return -1, unix.EBADF
+		}
+		path = c.inView(base) + "/" + path
 	}
-	base, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(string(c.thread)+"root", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, unix.EBADF
+		return -1, unix.EPERM
 	}
-	defer unix.Close(base)
-	return unix.Openat(base, c.path, flags, 0)
+	defer unix.Close(root)
+	file, err := unix.Openat2(root, path, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_IN_ROOT})
+	if err == unix.ENOSYS && c.root() == "/" {
+		return unix.Open(path, flags, 0)
+	}
+	return file, err
+}
+
+// root returns the root of the thread: / or that of its view.
+func (t thread) root() string {
+	root, err := os.Readlink(string(t) + "root")
+	if err != nil {
+		return "/"
+	}
+	return root
+}
+
+// inView returns a path of the machine as the thread knows it.
+func (t thread) inView(path string) string {
+	if rest, ok := strings.CutPrefix(path, strings.TrimSuffix(t.root(), "/")); ok && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
 }
 
 func (c *change) setTimes(file string) error {
