@@ -153,7 +153,7 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, masker func() *output.Masker, 
 		MaxRunningAll: l.PerServer,
 		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
 		Violation: func(sessionID, what string) {
-			logger.Warn("a background process or an interpreter changed what is protected", zap.String("session", sessionID), zap.String("what", what))
+			logger.Warn("what was planted is taken back", zap.String("session", sessionID), zap.String("what", what))
 		},
 		Disk:         command.DiskLimits{SessionFiles: l.SessionFiles, ReservedFiles: uint64(l.ReservedFiles), ReservedSpace: uint64(l.ReservedSpace)},
 		ServerLimits: sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},

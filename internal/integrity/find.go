@@ -22,6 +22,8 @@ const (
 	// through those alone that have changed.
 	maxDirs   = 200_000
 	maxDepth  = 200
+	maxPlaces = 500 // that are made, beside those that were there
+	maxHeld   = 256
 	nearDirs  = 512
 	nearNames = 1_000
 
@@ -49,12 +51,20 @@ type identity struct{ Dev, Ino uint64 }
 
 func identityOf(s workspace.Stat) identity { return identity{s.Dev, s.Ino} }
 
-// hold notes which directory a place is; nil: none any more.
-func (p *place) hold(d *workspace.Dir, id identity) {
+// hold notes which directory a place is, and keeps it open if not too many are;
+// nil: it is none any more.
+func (k *keeper) hold(p *place, d *workspace.Dir, id identity) {
 	if p.held != nil {
 		p.held.Close()
+		k.held--
 	}
-	p.held, p.id = d, id
+	p.held, p.id = nil, id
+	if d != nil && k.held < maxHeld {
+		p.held = d
+		k.held++
+	} else if d != nil {
+		d.Close()
+	}
 }
 
 // candidate is something a walk has found.
@@ -164,12 +174,13 @@ func (w *walker) protected(dir string, name []byte) bool {
 // begin gets to know the workspace. What is there is trusted, unless commands were
 // running when the server last ended.
 func (k *keeper) begin(m *Mark) {
-	k.ready = true
+	k.ready, k.most = true, maxDirs
 	m.keeper.protection = m.writer.Protection
 	k.protections = k.protectionsNow()
 	crashed := k.noted.load(k)
 	w := walker{ctx: k.ctx, protections: k.protections, budget: maxDirs, found: func(c candidate) { k.adopt(c, !crashed) }}
 	w.walk(k.tree, ".")
+	k.most = len(k.places) + maxPlaces
 	if crashed {
 		for member := range k.members {
 			k.trustHomes(member)
@@ -258,6 +269,11 @@ func (k *keeper) adopt(c candidate, trust bool) {
 	if !trust && !k.inherit(p) {
 		k.trustQuiet(s)
 	}
+	if !trust && len(k.places) > k.most { // each sweep has a look at it
+		k.tell(k.judge(s))
+		k.forget(p)
+		return
+	}
 	if p.dir == "" {
 		return
 	}
@@ -309,7 +325,7 @@ func (k *keeper) inherit(p *place) bool {
 			k.base[r] = it
 		}
 		other.fresh = true // whatever it is now
-		other.hold(nil, identity{})
+		k.hold(other, nil, identity{})
 		return true
 	}
 	return false
@@ -359,13 +375,18 @@ func (k *keeper) discover() {
 	}
 }
 
+// forget has a repository no longer looked after.
+func (k *keeper) forget(p *place) {
+	k.hold(p, nil, identity{})
+	delete(k.places, p.path)
+	maps.DeleteFunc(k.base, func(_ ref, it item) bool { return it.Owner == p.path })
+}
+
 // forgetGone forgets repositories that are no longer there.
 func (k *keeper) forgetGone() {
-	for name, p := range k.places {
+	for _, p := range k.places {
 		if stat, err := k.tree.root.Lstat(p.path); err != nil || stat.Kind == workspace.Absent {
-			p.hold(nil, identity{})
-			delete(k.places, name)
-			maps.DeleteFunc(k.base, func(_ ref, it item) bool { return it.Owner == p.path })
+			k.forget(p)
 		}
 	}
 }

@@ -117,6 +117,8 @@ type keeper struct {
 	marks       []*Mark // the oldest first
 	ready       bool    // the repositories are known
 	places      map[string]*place
+	most        int             // places there may be
+	held        int             // of them, those that are open
 	own         map[string]bool // what an operator protects, the topmost entries
 	protections []tools.Protection
 	root        identity // of the .git of the workspace itself
@@ -126,12 +128,15 @@ type keeper struct {
 	lists   map[ref]listing
 	trusted map[version]bool // hooks that were trusted once, in work trees
 	noted   notes
+	again   bool // something changed while it was judged
 
 	idle  time.Time // since when nothing runs; zero while something does
 	gaps  []gap     // in which nothing ran
 	owed  bool      // something may have been written since the last sweep began
 	timer *time.Timer
-	pause time.Duration
+	due   time.Time     // when the timer fires; zero: not at all
+	rest  time.Time     // before which there is no other sweep
+	pause time.Duration // until the next one, if nothing begins or ends
 }
 
 // gap is a time in which nothing ran that may write.
@@ -152,7 +157,7 @@ const (
 
 	maxGaps   = 1000
 	maxFound  = 20 // told of one command
-	maxRounds = 3  // of looking again because something was wrong
+	maxRounds = 5  // of looking again because something was wrong
 )
 
 // Join has a session share what is known of a workspace.
@@ -214,6 +219,7 @@ func (k *Keeper) Leave() {
 	defer k.set.mu.Unlock()
 	k.mu.Lock()
 	delete(k.members, k)
+	k.protections = k.protectionsNow()
 	last := len(k.members) == 0
 	if last && k.timer != nil {
 		k.timer.Stop()
@@ -230,7 +236,7 @@ func (k *Keeper) Leave() {
 	if last {
 		k.noted.close(clean)
 		for _, p := range k.places {
-			p.hold(nil, identity{})
+			k.hold(p, nil, identity{})
 		}
 		k.tree.close()
 	}
@@ -389,7 +395,9 @@ func (k *keeper) tell(found []string) {
 	for member := range k.members {
 		if len(k.marks) == 0 && member.wrote {
 			told[member] = true
-			member.pending = append(member.pending, found...)
+			for _, what := range found {
+				member.pending = append(member.pending, what+" (an earlier command did it)")
+			}
 			member.pending = member.pending[:min(len(member.pending), maxFound)]
 		}
 	}
@@ -401,12 +409,27 @@ func (k *keeper) tell(found []string) {
 	k.pause = sweepSoon
 }
 
-// soon has a sweep come soon, unless one is to come anyway.
+// soon has a sweep come soon.
 func (k *keeper) soon() {
 	k.pause = sweepSoon
-	if k.timer == nil {
-		k.timer = time.AfterFunc(sweepSoon, k.tick)
+	k.schedule()
+}
+
+// schedule has a sweep come after the pause, unless one is to come before.
+func (k *keeper) schedule() {
+	due := time.Now().Add(k.pause)
+	if due.Before(k.rest) {
+		due = k.rest
 	}
+	if !k.due.IsZero() && !due.Before(k.due) || k.ctx.Err() != nil {
+		return
+	}
+	k.due = due
+	if k.timer == nil {
+		k.timer = time.AfterFunc(time.Until(due), k.tick)
+		return
+	}
+	k.timer.Reset(time.Until(due))
 }
 
 // tick is a sweep of its own accord.
@@ -415,20 +438,17 @@ func (k *keeper) tick() {
 	k.sweep(k.ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case k.ctx.Err() != nil:
-	case len(k.marks) > 0 || k.owed:
-		k.timer.Reset(max(k.pause, sweepShare*time.Since(begun)))
+	k.due, k.rest = time.Time{}, time.Now().Add(sweepShare*time.Since(begun))
+	if len(k.marks) > 0 || k.owed {
+		k.schedule()
 		k.pause = min(2*k.pause, sweepLate)
-	default:
-		k.timer = nil
 	}
 }
 
-// Sweep looks for repositories everywhere, and reports whether it has seen all.
+// Sweep looks for repositories everywhere, and reports whether it came to its end.
 func (k *Keeper) Sweep(ctx context.Context) bool { return k.sweep(ctx) }
 
-func (k *keeper) sweep(ctx context.Context) (all bool) {
+func (k *keeper) sweep(ctx context.Context) (done bool) {
 	k.sweeping.Lock()
 	defer k.sweeping.Unlock()
 	k.mu.Lock()
@@ -439,14 +459,14 @@ func (k *keeper) sweep(ctx context.Context) (all bool) {
 	}
 	var found []candidate
 	w := walker{ctx: ctx, protections: protections, budget: maxDirs, found: func(c candidate) { found = append(found, c) }}
-	all = w.walk(k.tree, ".") && !w.over
+	w.walk(k.tree, ".")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range found {
 		k.adopt(c, false)
 	}
 	k.tell(k.look())
-	if !all {
+	if ctx.Err() != nil {
 		return false
 	}
 	k.forgetGone()

@@ -396,6 +396,19 @@ func TestLeave(t *testing.T) {
 	k.must("test ! -e a/b/c/d/.git/hooks/pre-push")
 }
 
+// TestMany has a command make more repositories than are kept in mind.
+func TestMany(t *testing.T) {
+	k := newKit(t, repository+"; echo old >own")
+	w := integrity.Writer{Protection: own("own")}
+	k.run("touch x", w)
+	got := k.run(`mkdir -p d/r{1..520}/{objects,refs} && for i in {1..520}; do echo x >d/r$i/HEAD; echo '[core] pager = evil' >d/r$i/config; done`, w)
+	k.keeper.Sweep(context.Background())
+	if got += k.run("true", w); !strings.Contains(got, "/config: core.pager = evil") {
+		t.Error(got)
+	}
+	k.must("! grep -r evil d && test $(cat own) = old")
+}
+
 // TestGitAsWorkspace has a session whose workspace is a directory of git.
 func TestGitAsWorkspace(t *testing.T) {
 	k := newKit(t, "git init -q --bare .")

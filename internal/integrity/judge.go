@@ -4,6 +4,7 @@
 package integrity
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -68,8 +69,9 @@ func (k *keeper) look() (found []string) {
 	k.discover()
 	found = k.keepRoot()
 	for range maxRounds {
+		k.again = false
 		more := k.judge(k.shoot(false))
-		if found = append(found, more...); len(more) == 0 {
+		if found = append(found, more...); len(more) == 0 && !k.again {
 			break
 		}
 	}
@@ -126,23 +128,24 @@ func (k *keeper) judge(s *shot) (found []string) {
 }
 
 // unflood removes directories of hooks that have very many new ones, which is
-// quicker than removing each. It returns those it removed.
-func (k *keeper) unflood(s *shot, changed []ref) (removed map[ref]bool) {
+// quicker than removing each. It returns them; what is left of one that is still
+// being filled is for the next round.
+func (k *keeper) unflood(s *shot, changed []ref) (flooded map[ref]bool) {
 	fresh := make(map[ref]int)
 	for _, r := range changed {
 		if _, known := k.base[r]; !known && s.now[r].Kind == hookKind {
 			fresh[ref{r.tree, path.Dir(r.path)}]++
 		}
 	}
+	flooded = make(map[ref]bool)
 	for dir, n := range fresh {
-		if c := (change{ref: dir}); n > maxHooks && c.remove() == nil {
-			if removed == nil {
-				removed = make(map[ref]bool)
-			}
-			removed[dir] = true
+		if n > maxHooks {
+			c := change{ref: dir}
+			c.remove()
+			flooded[dir] = true
 		}
 	}
-	return removed
+	return flooded
 }
 
 // A change is something that is not as it was.
@@ -195,7 +198,7 @@ func (c *change) config(s *shot) {
 		c.undo()
 		return
 	}
-	if err := c.write(c.now.at, data, c.now.Mode); err != nil {
+	if err := c.edit(data); err != nil {
 		c.failed(err)
 		return
 	}
@@ -269,7 +272,7 @@ func (c *change) todo() {
 	case len(planted) == 0 || rebases:
 		c.accept()
 	default:
-		if err := c.write(c.now.at, without(c.now.Data, planted, nil), c.now.Mode); err != nil {
+		if err := c.edit(without(c.now.Data, planted, nil)); err != nil {
 			c.failed(err)
 			return
 		}
@@ -309,7 +312,8 @@ func (c *change) undo() {
 // failed tells once that something could not be put back.
 func (c *change) failed(err error) {
 	if errors.Is(err, workspace.ErrChanged) {
-		return // something writes there now; the next round sees what
+		c.k.again = true // something writes there now
+		return
 	}
 	c.say(" was changed, and could not be put back: %v", err)
 	c.accept()
@@ -362,24 +366,26 @@ func (c *change) restore() error {
 				return err
 			}
 		}
-		return c.write(c.ref.path, c.was.Data, c.was.Mode)
+		info, err := c.ref.tree.ws.Stat(c.ref.path)
+		if err == nil {
+			_, err = c.ref.tree.ws.WriteFile(c.ref.path, c.was.Data, c.was.Mode, info.Version)
+		}
+		return err
 	}
 	return errors.New("it was no file")
 }
 
-// write replaces a file, whatever it has become since it was looked at.
-func (c *change) write(at string, data []byte, mode fs.FileMode) error {
+// edit gives a file another content, if it still has the one that was judged.
+func (c *change) edit(data []byte) error {
 	ws := c.ref.tree.ws
-	for try := 0; ; try++ {
-		info, err := ws.Stat(at)
-		if err == nil {
-			// Of a file with several names the others keep what they have.
-			_, err = ws.WriteFile(at, data, mode, info.Version)
-		}
-		if !errors.Is(err, workspace.ErrChanged) || try == 3 {
-			return err
-		}
+	file, err := ws.ReadFile(c.now.at, maxFile)
+	if err == nil && !bytes.Equal(file.Data, c.now.Data) {
+		err = workspace.ErrChanged
 	}
+	if err == nil {
+		_, err = ws.WriteFile(c.now.at, data, c.now.Mode, file.Version)
+	}
+	return err
 }
 
 // keepRoot looks after the repository of the workspace itself: where it was moved

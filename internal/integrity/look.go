@@ -105,7 +105,7 @@ type shot struct {
 
 func (k *keeper) newShot(trusting bool) *shot {
 	return &shot{
-		k: k, trusting: trusting, now: make(map[ref]item, len(k.seen)), done: map[string]bool{"": true},
+		k: k, trusting: trusting, now: make(map[ref]item, len(k.seen)), done: make(map[string]bool),
 		hooks: make(map[string][]string), common: make(map[string]string),
 	}
 }
@@ -113,6 +113,7 @@ func (k *keeper) newShot(trusting bool) *shot {
 // shoot looks at everything.
 func (k *keeper) shoot(trusting bool) *shot {
 	s := k.newShot(trusting)
+	s.done[""] = true
 	for _, p := range k.places {
 		s.place(p)
 	}
@@ -186,7 +187,7 @@ func (s *shot) place(p *place) {
 			p.fresh = true
 			maps.DeleteFunc(k.base, func(_ ref, it item) bool { return it.Owner == p.dir })
 		}
-		p.hold(d, id)
+		k.hold(p, d, id)
 	}
 	s.git(p.dir, 0)
 	s.scripts(p)
