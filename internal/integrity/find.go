@@ -85,25 +85,21 @@ type walker struct {
 	since  int64 // when what is gone through has changed at the earliest
 	skip   func(path string) bool
 
-	over   bool // something was left out
 	buffer [16 << 10]byte
 }
 
-// walk goes through a directory and those below it. It reports false where the
-// directory cannot be opened.
-func (w *walker) walk(t *tree, dir string) bool {
+// walk goes through a directory and those below it.
+func (w *walker) walk(t *tree, dir string) {
 	d, err := t.ws.OpenDir(dir)
 	if err != nil {
-		return false
+		return
 	}
 	defer d.Close()
 	w.visit(d, dir, maxDepth)
-	return true
 }
 
 func (w *walker) visit(d *workspace.Dir, dir string, depth int) {
 	if w.budget--; w.budget < 0 || depth == 0 || w.ctx.Err() != nil {
-		w.over = true
 		return
 	}
 	var subs []string
@@ -111,7 +107,6 @@ func (w *walker) visit(d *workspace.Dir, dir string, depth int) {
 	listed := 0
 	d.List(w.buffer[:], func(name []byte, kind workspace.Kind) bool {
 		if listed++; w.names > 0 && listed > w.names {
-			w.over = true
 			return false
 		}
 		if w.protected(dir, name) {

@@ -21,7 +21,6 @@ type notes struct {
 	file  string // without its suffix
 	dirty bool   // something else is trusted than the file says
 	runs  bool   // the file says that something runs
-	kept  bool   // there is a file
 }
 
 const (
@@ -107,7 +106,7 @@ func (n *notes) busy(k *keeper) {
 	if err != nil {
 		return // the next command tries again
 	}
-	n.dirty, n.runs, n.kept = false, true, true
+	n.dirty, n.runs = false, true
 }
 
 // replaceFile gives a file its content, in one step.
