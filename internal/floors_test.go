@@ -24,6 +24,7 @@ var floors = [][]string{
 	{"internal/approval"},
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/sandbox/sandboxtest"},
 	{"internal/command", "internal/shell", "internal/strictyaml"},
+	{"internal/integrity"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/egress", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
 	{"internal/lease", "proto/toolserver/v1"},

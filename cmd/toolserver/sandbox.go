@@ -103,6 +103,7 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		View:    sandbox.View{Read: c.readable(programs), Write: c.Write},
 		Network: c.MaxNetwork,
 		Grace:   2 * time.Second,
+		State:   filepath.Join(stateDir(), "toolserver", "integrity"),
 		Path:    programs.Path,
 		Env:     append(programs.Env, c.environ()...),
 		Limits: sandbox.Limits{
@@ -117,7 +118,7 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		MaxRunningAll: l.PerServer,
 		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
 		Violation: func(sessionID, what string) {
-			logger.Warn("a background process or an interpreter changed what is protected", zap.String("session", sessionID), zap.String("what", what))
+			logger.Warn("what was planted is taken back", zap.String("session", sessionID), zap.String("what", what))
 		},
 		Disk:         command.DiskLimits{SessionFiles: l.SessionFiles, ReservedFiles: uint64(l.ReservedFiles), ReservedSpace: uint64(l.ReservedSpace)},
 		ServerLimits: sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -78,6 +79,7 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 		return nil, err
 	}
 	c.Input, c.lasting, c.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
+	c.rebases = rebases(s.Text)
 	b := &Background{Text: s.Text, Begun: time.Now(), changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: r.rooms.config.Kept.Output}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,16 +199,16 @@ type State struct {
 	Failed  error   // why it never ran
 	Output  uint64  // bytes written so far
 
-	// Violations is what it, or something beside it, changed of what is protected.
-	Violations []string
+	// TakenBack is what was, of what it or something beside it did.
+	TakenBack []string
 }
 
 // State returns how the process stands.
 func (b *Background) State() State {
-	violations := b.x.room.patrol.all(b.x)
+	taken := b.x.mark.Found()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	state := State{Running: !b.ended, Output: b.kept.end, Violations: violations}
+	state := State{Running: !b.ended, Output: b.kept.end, TakenBack: taken}
 	if b.ended {
 		outcome, err := b.x.Wait()
 		state.Outcome = outcome
@@ -219,10 +221,13 @@ func (b *Background) State() State {
 
 // String says it in words that go on after the name of the process.
 func (s State) String() string {
+	if len(s.TakenBack) > 0 {
+		taken := integrity.Text(s.TakenBack)
+		s.TakenBack = nil
+		return s.String() + ". " + strings.TrimSuffix(taken, ".")
+	}
 	exit := s.Outcome.Exit
 	switch {
-	case s.Running && len(s.Violations) > 0:
-		return "is running. " + strings.TrimSuffix(violation(s.Violations, true), ".")
 	case s.Running:
 		return "is running"
 	case s.Failed != nil:

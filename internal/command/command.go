@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -58,6 +59,7 @@ type Command struct {
 	unmasked bool    // whoever takes the output masks it
 	lasting  bool    // it is not part of a call
 	joined   bool    // what it writes to standard error comes as standard output
+	rebases  bool    // its words have git rebase
 }
 
 // readOnly reports whether the command can write nothing that stays.
@@ -102,12 +104,9 @@ type Running struct {
 	bytes  int64
 	quiet  *time.Timer
 
-	before watch // what the sentry saw
-
-	// Of a command that is part of no call, guarded by the patrol.
-	seen       map[string]bool // see restorer
-	violations []string
-	toldOf     int
+	mark  *integrity.Mark // nil where it cannot write
+	live  atomic.Bool     // it was started
+	found []string        // what was taken back; once done
 
 	cause   atomic.Pointer[error]
 	done    chan struct{}
@@ -131,29 +130,14 @@ func (r *Room) begin(c Command, take Taker) (*Running, error) {
 		return nil, err
 	}
 	x := newRunning(r, c)
-	x.before = r.note(c)
+	x.note(c)
 	if err := x.start(); err != nil {
-		r.unnote(c)
+		x.mark.Drop()
 		leave()
 		return nil, err
 	}
 	x.run(take, leave)
 	return x, nil
-}
-
-// note has the sentry look before a command that may write.
-func (r *Room) note(c Command) watch {
-	if c.readOnly() {
-		return watch{}
-	}
-	return r.patrol.before(r, !c.lasting)
-}
-
-// unnote is for what was noted and not started.
-func (r *Room) unnote(c Command) {
-	if !c.readOnly() && !c.lasting {
-		r.patrol.never()
-	}
 }
 
 func newRunning(r *Room, c Command) *Running {
@@ -164,13 +148,11 @@ func newRunning(r *Room, c Command) *Running {
 // to attend to it then.
 func (x *Running) run(take Taker, leave func()) {
 	x.take, x.leave, x.begun = take, leave, time.Now()
+	x.live.Store(true)
 	if x.command.Quiet > 0 {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
 	}
 	x.room.rooms.disk.begins(x)
-	if x.command.lasting && !x.command.readOnly() {
-		x.room.patrol.watch(x)
-	}
 }
 
 // outlet is one end of what a command writes to.
@@ -283,25 +265,7 @@ func (x *Running) attend() {
 	}
 	x.failed = err
 	x.outcome = Outcome{Exit: x.exit(end), Usage: usageOf(end), Ran: time.Since(x.begun)}
-	if x.command.readOnly() {
-		return
-	}
-	x.lookAfter()
-}
-
-// lookAfter has the sentry look after a command that may have written.
-func (x *Running) lookAfter() {
-	p := x.room.patrol
-	var undone []string
-	beside := true
-	if x.command.lasting {
-		undone = p.ended(x)
-	} else {
-		undone, beside = p.after(x.room, &x.before)
-	}
-	if len(undone) > 0 {
-		x.outcome.Exit = tools.Exit{Reason: tools.SandboxViolation, Code: x.outcome.Exit.Code, Message: violation(undone, beside)}
-	}
+	x.found = x.mark.End()
 }
 
 const bufferSize = 64_000 // what fills events of 32,000 bytes
@@ -478,6 +442,8 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 				exit.Reason = tools.TimedOut
 			case errors.Is(*cause, errQuiet):
 				exit.Reason, exit.Message = tools.TimedOut, fmt.Sprintf("The command was ended: it had written nothing for %s.", x.command.Quiet)
+			case errors.Is(*cause, errPlanted):
+				exit.Reason, exit.Message = tools.SandboxViolation, "The command was ended: what it planted was taken back, and then it, or something beside it, did so again."
 			case errors.Is(*cause, errOutputLimit):
 				exit.Reason, exit.Message = tools.OutputLimit, x.room.rooms.config.outputMessage(x.maxOutput())
 			}

@@ -95,6 +95,9 @@ func (f *full) Error() string { return f.text }
 
 func (d *disk) limited() bool { return d.limits != DiskLimits{} }
 
+// clockStep is how far the times of files may be behind the clock.
+const clockStep = 20 * time.Millisecond
+
 // enters notes where a session can make files.
 func (d *disk) enters(m *made, own, others []string) {
 	if !d.limited() {

@@ -69,9 +69,9 @@ func (r *Room) beginReady(s Script, take Taker) (*Running, bool) {
 		return nil, false // which says so too
 	}
 	x := shell.x
-	x.before = r.note(s.Command)
+	x.note(s.Command)
 	if _, err := x.input.Write(append([]byte(s.Text), 0)); err != nil {
-		r.unnote(s.Command)
+		x.mark.Drop()
 		leave()
 		shell.drop()
 		return nil, false

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -55,9 +56,14 @@ type Config struct {
 	SessionLimits sandbox.GroupLimits
 	ServerLimits  sandbox.GroupLimits
 
-	// Violation, if set, is told what commands that are part of no call changed
-	// and must not.
+	// Violation, if set, is told what was taken back while no call ran: what
+	// commands that are part of none planted, and what a sweep found. See package
+	// integrity.
 	Violation func(sessionID, what string)
+
+	// State is a directory for notes of what was trusted before the commands that
+	// run, for the case of a crash; empty: there are none.
+	State string
 
 	// Disk bounds what commands leave on file systems.
 	Disk DiskLimits
@@ -80,9 +86,10 @@ type Rooms struct {
 	disk  disk
 	offer func() *tools.Offer
 
+	keepers integrity.Keepers
+
 	mu      sync.Mutex
 	rooms   map[tools.Session]*Room
-	patrols map[string]*patrol // by workspace
 	running int
 	started uint64 // ever
 	ready   int    // shells that wait for a script
@@ -97,7 +104,7 @@ func New(config Config) *Rooms {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
 	config.Kept = config.Kept.WithDefaults()
-	r := &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), patrols: make(map[string]*patrol)}
+	r := &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), keepers: integrity.Keepers{State: config.State}}
 	r.offer = sync.OnceValue(r.makeOffer)
 	return r
 }
@@ -108,8 +115,7 @@ type Room struct {
 	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
 	sessionID string
-	sentry    sentry
-	patrol    *patrol
+	keeper    *integrity.Keeper
 	undone    atomic.Int64 // files that were kept
 	made      made
 	private   string
@@ -163,7 +169,7 @@ func (r *Rooms) of(env tools.Env) *Room {
 	defer r.mu.Unlock()
 	room := r.rooms[env.Session]
 	if room == nil {
-		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, patrol: r.patrolOf(env.Workspace.Dir()), dir: ".", ready: make(map[tools.Confinement]*readyShell)}
+		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, dir: ".", ready: make(map[tools.Confinement]*readyShell)}
 		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
 		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
 		r.rooms[env.Session] = room
@@ -198,8 +204,7 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
-	// What the sentry looks at is its own business, not an effect of a call.
-	if r.sentry.ws, err = (workspace.Config{}).Open(r.workspace.Dir()); err != nil {
+	if err := r.join(); err != nil {
 		return err
 	}
 	r.view = sandbox.View{
@@ -227,9 +232,8 @@ func (r *Room) close(session tools.Session) {
 	r.dropReady(tools.SessionWide)
 	r.stopBackgrounds()
 	r.stopInterpreters()
-	r.rooms.leavePatrol(r.workspace.Dir())
-	if r.sentry.ws != nil {
-		r.sentry.ws.Close()
+	if r.keeper != nil {
+		r.keeper.Leave()
 	}
 	r.closeJails()
 }

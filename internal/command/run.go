@@ -41,6 +41,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	defer context.AfterFunc(ctx, func() { x.Stop(context.Cause(ctx)) })()
 	x.attend()
 	result := t.result(x.outcome)
+	r.warn(&result, x.found)
 	if x.failed != nil {
 		return result, notExecuted(c, x.failed)
 	}

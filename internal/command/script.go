@@ -60,6 +60,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		s.Env = append(slices.Clip(s.Env), "TOOLSERVER_DIR="+r.seen(told.Name()))
 		s.Text = tellDir + s.Text
 	}
+	s.rebases = rebases(s.Text)
 	c, cleanup, err := r.prepareScript(s)
 	if err != nil {
 		return tools.Result{}, err

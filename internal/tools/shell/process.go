@@ -40,12 +40,12 @@ type processDetails struct {
 	Found      *bool   `json:"found,omitempty"` // whether what was waited for was written
 	Input      *uint64 `json:"input_bytes,omitempty"`
 
-	Violations []string `json:"violations,omitempty"` // of what is protected, by it or beside it
+	TakenBack []string `json:"taken_back,omitempty"` // of what it, or something beside it, did
 }
 
 func detailsOf(b *command.Background) processDetails {
 	state := b.State()
-	d := processDetails{ID: b.ID, State: "running", DurationMS: b.Ran().Milliseconds(), Output: state.Output, Violations: state.Violations}
+	d := processDetails{ID: b.ID, State: "running", DurationMS: b.Ran().Milliseconds(), Output: state.Output, TakenBack: state.TakenBack}
 	if !state.Running {
 		exit := state.Outcome.Exit
 		d.State, d.Reason, d.Signal = "ended", exit.Reason.String(), exit.Signal

@@ -68,6 +68,6 @@ func ProcessInput(rooms *command.Rooms) tools.Tool {
 			if err != nil {
 				return withDetails(d), err
 			}
-			return withDetails(d, fmt.Sprintf("Written. %s has taken %d bytes of input in all.", b.ID, total)), b.Violated()
+			return withDetails(d, fmt.Sprintf("Written. %s has taken %d bytes of input in all.", b.ID, total)), nil
 		})
 }

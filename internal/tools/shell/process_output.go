@@ -118,10 +118,7 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 	if in.MaxBytes > 0 {
 		limit = min(limit, in.MaxBytes)
 	}
-	violated := b.Violated()
-	if err == nil {
-		err = violated
-	}
+	b.Look()
 	state := b.State() // before the output: of what has ended, all is there
 	o := b.Output(in.Offset, limit)
 	d := detailsOf(b)
@@ -147,7 +144,7 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	return withDetails(d, text+status+"]"), err
+	return b.Warn(withDetails(d, text+status+"]")), err
 }
 
 // waitFor waits as the input says, and ends before the call has to. An error is

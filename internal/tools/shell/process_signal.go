@@ -85,5 +85,6 @@ func processSignal(ctx context.Context, b *command.Background, in processSignalI
 			return withDetails(detailsOf(b)), err
 		}
 	}
-	return withDetails(detailsOf(b), fmt.Sprintf("Signal %s was sent. %s %s.", cmp.Or(in.Signal, "TERM"), b.ID, b.State())), b.Violated()
+	b.Look()
+	return b.Warn(withDetails(detailsOf(b), fmt.Sprintf("Signal %s was sent. %s %s.", cmp.Or(in.Signal, "TERM"), b.ID, b.State()))), nil
 }

@@ -1,0 +1,97 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/integrity"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// errPlanted is why a command that is part of no call is ended.
+var errPlanted = errors.New("it planted something again")
+
+// maxKept is how many files a session keeps of what was put back.
+const maxKept = 20
+
+// join has the room share what is known of its workspace.
+func (r *Room) join() (err error) {
+	r.keeper, err = r.rooms.keepers.Join(r.workspace.Dir(), integrity.Member{
+		Homes: []string{r.Home()},
+		Tell: func(found []string) {
+			if tell := r.rooms.config.Violation; tell != nil {
+				tell(r.sessionID, r.rooms.config.Masker().String(integrity.Text(found)))
+			}
+		},
+		Keep: r.keepUndone,
+	})
+	return err
+}
+
+// note is called before a command runs that may write.
+func (x *Running) note(c Command) {
+	if c.readOnly() {
+		return
+	}
+	x.mark = x.room.keeper.Begin(integrity.Writer{
+		Protection: *x.room.protection.Load(), Rebases: c.rebases || slices.Contains(c.Args, "rebase"),
+		Lasting: c.lasting, Again: func() {
+			if x.live.Load() {
+				x.Stop(errPlanted)
+			}
+		},
+	})
+}
+
+var rebasing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bgit\b[^\n;&|#]*\brebase\b`) })
+
+// rebases reports whether a text has git rebase.
+func rebases(text string) bool { return rebasing().MatchString(text) }
+
+// warn tells in a result what was taken back. The outcome stays what it was.
+func (r *Room) warn(result *tools.Result, found []string) {
+	if len(found) == 0 {
+		return
+	}
+	masker := r.rooms.config.Masker()
+	for _, what := range found {
+		result.Warnings = append(result.Warnings, masker.String(what))
+	}
+	result.Content = append(result.Content, tools.Text(integrity.Text(result.Warnings)))
+}
+
+// keepUndone keeps what a file had become before it was put back where commands
+// may read it, and says where that is.
+func (r *Room) keepUndone(data []byte) string {
+	if r.undone.Add(1) > maxKept {
+		return ""
+	}
+	file, err := os.CreateTemp(r.temp(), "undone-*")
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	if _, err := file.Write(data); err != nil {
+		return ""
+	}
+	return r.seen(file.Name())
+}
+
+// Look looks whether the process, or something beside it, has planted something.
+func (b *Background) Look() { b.x.room.keeper.Look() }
+
+// Warn adds to a result what was taken back of what the process did and was not
+// told yet. How the process stands says it, too.
+func (b *Background) Warn(result tools.Result) tools.Result {
+	masker := b.x.room.rooms.config.Masker()
+	for _, what := range b.x.mark.Told() {
+		result.Warnings = append(result.Warnings, masker.String(what))
+	}
+	return result
+}

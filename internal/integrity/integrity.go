@@ -1,0 +1,504 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package integrity takes back what commands plant: what would run later, outside
+// of their jail, when a person or a program of theirs uses the repository. Git has
+// to write beside its hooks and its configuration, so no jail can keep a command
+// from them; what is there is known before a command that may write, and compared
+// after it.
+//
+// What is planted is taken back alone: a key of a configuration that makes git run
+// something, a hook, a line "exec" of a rebase that nobody began, a pointer to a
+// repository elsewhere. Whatever else the command did stays, and so does its
+// outcome; what was taken back is told. What an operator protects is put back as
+// it was.
+//
+// The repositories of a workspace are found by a walk before the first command that
+// may write. From then on a look takes a few calls of the system per repository and
+// reads what has changed, however large the tree is; around what the command made
+// near a repository it looks for new ones at once. A sweep beside the calls finds
+// the rest: it goes through all directories, node_modules too, for a repository is
+// the same trap wherever it lies.
+//
+// What changes while nothing runs that may write is a person's work, and trusted.
+// A repository that is found later is judged by when it was written: the clock of
+// the kernel tells whether a command could have.
+package integrity
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// Keepers has what is known of each workspace, for the sessions that share it. Its
+// methods are safe for concurrent use.
+type Keepers struct {
+	// State is a directory for notes of what was trusted before the commands that
+	// run, so that what they planted is found after a crash. Empty: no notes.
+	State string
+
+	mu    sync.Mutex
+	trees map[string]*keeper // by directory
+}
+
+// Member is a session that works in a workspace.
+type Member struct {
+	// Homes are the home directories of its commands.
+	Homes []string
+
+	// Tell, if set, is told at once what was taken back while no call ran. It is
+	// told with the next result as well.
+	Tell func(found []string)
+
+	// Keep, if set, keeps what a file had become before it was put back, for it may
+	// have been the work of a person, and says where.
+	Keep func(data []byte) (where string)
+}
+
+// A Keeper is what a session has of its workspace. Its methods are safe for
+// concurrent use.
+type Keeper struct {
+	*keeper
+	set    *Keepers
+	member Member
+	homes  []*tree
+
+	// Guarded by what is shared.
+	wrote      bool
+	protection tools.Protection // as the last call was told
+	pending    []string         // found while nothing ran
+}
+
+// Writer is something that may write to the workspace.
+type Writer struct {
+	// Protection is what the operator protects; nil: nothing.
+	Protection tools.Protection
+
+	// Rebases says that the words of the command have it rebase, so that lists of
+	// commands to run may appear.
+	Rebases bool
+
+	// Lasting says that it is part of no call. Again is called, if it plants
+	// something for the second time; it is for the caller to end it.
+	Lasting bool
+	Again   func()
+}
+
+// A Mark is something that may write, from its beginning to its end. One that is
+// nil stands for something that may not.
+type Mark struct {
+	keeper *Keeper
+	writer Writer
+	begun  time.Time
+
+	// Guarded by the keeper.
+	found   []string
+	told    int
+	strikes int
+	ended   bool
+}
+
+// keeper is what the sessions of one workspace share.
+type keeper struct {
+	tree *tree
+	ctx  context.Context // of the sweeps, until the last session ends
+	stop context.CancelFunc
+
+	sweeping sync.Mutex // held while the tree is walked; taken before mu
+
+	mu          sync.Mutex
+	members     map[*Keeper]struct{}
+	marks       []*Mark // the oldest first
+	ready       bool    // the repositories are known
+	places      map[string]*place
+	most        int             // places there may be
+	held        int             // of them, those that are open
+	own         map[string]bool // what an operator protects, the topmost entries
+	protections []tools.Protection
+	root        identity // of the .git of the workspace itself
+
+	base    map[ref]item // what is trusted
+	seen    map[ref]item // by the last look
+	lists   map[ref]listing
+	trusted map[version]bool // hooks that were trusted once, in work trees
+	noted   notes
+	again   bool // something changed while it was judged
+
+	idle  time.Time // since when nothing runs; zero while something does
+	gaps  []gap     // in which nothing ran
+	owed  bool      // something may have been written since the last sweep began
+	timer *time.Timer
+	due   time.Time     // when the timer fires; zero: not at all
+	rest  time.Time     // before which there is no other sweep
+	pause time.Duration // until the next one, if nothing begins or ends
+}
+
+// gap is a time in which nothing ran that may write.
+type gap struct{ from, to time.Time }
+
+const (
+	// clockStep is how far the times of files may be behind the clock.
+	clockStep = 20 * time.Millisecond
+
+	// A sweep comes soon after something began or ended, and less and less often
+	// while something runs. It takes no more than a part of the time.
+	sweepSoon  = time.Second
+	sweepLate  = 30 * time.Second
+	sweepShare = 50
+
+	// lastSweep is how long the end of the last session may take.
+	lastSweep = 5 * time.Second
+
+	maxGaps   = 1000
+	maxFound  = 20 // told of one command
+	maxRounds = 5  // of looking again because something was wrong
+)
+
+// Join has a session share what is known of a workspace.
+func (s *Keepers) Join(dir string, m Member) (*Keeper, error) {
+	t, err := openTree(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	k := &Keeper{set: s, member: m}
+	for _, home := range m.Homes {
+		h, err := openTree(home, "~/")
+		if err != nil {
+			continue // nothing can be written there either
+		}
+		k.homes = append(k.homes, h)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trees == nil {
+		s.trees = make(map[string]*keeper)
+	}
+	if k.keeper = s.trees[t.ws.Dir()]; k.keeper != nil {
+		t.close()
+	} else {
+		k.keeper = newKeeper(t, s.State)
+		s.trees[t.ws.Dir()] = k.keeper
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.members[k] = struct{}{}
+	if k.ready {
+		k.trustHomes(k)
+	}
+	return k, nil
+}
+
+func newKeeper(t *tree, state string) *keeper {
+	k := &keeper{tree: t, members: make(map[*Keeper]struct{})}
+	k.ctx, k.stop = context.WithCancel(context.Background()) // ended by the last session
+	k.places, k.own = make(map[string]*place), make(map[string]bool)
+	k.base, k.seen = make(map[ref]item), make(map[ref]item)
+	k.lists, k.trusted = make(map[ref]listing), make(map[version]bool)
+	k.noted.dir = state
+	return k
+}
+
+// Leave is for a session that ends; nothing of it runs any more. The last one has
+// everything looked at once more.
+func (k *Keeper) Leave() {
+	k.mu.Lock()
+	clean := !k.owed || len(k.members) > 1
+	k.mu.Unlock()
+	if !clean {
+		ctx, cancel := context.WithTimeout(k.ctx, lastSweep)
+		clean = k.Sweep(ctx)
+		cancel()
+	}
+	k.set.mu.Lock()
+	defer k.set.mu.Unlock()
+	k.mu.Lock()
+	delete(k.members, k)
+	k.protections = k.protectionsNow()
+	last := len(k.members) == 0
+	if last && k.timer != nil {
+		k.timer.Stop()
+	}
+	k.mu.Unlock()
+	if last {
+		delete(k.set.trees, k.tree.ws.Dir())
+		k.stop()
+		k.sweeping.Lock() // one that the timer began ends with its context
+		defer k.sweeping.Unlock()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if last {
+		k.noted.close(clean)
+		for _, p := range k.places {
+			k.hold(p, nil, identity{})
+		}
+		k.tree.close()
+	}
+	for _, home := range k.homes {
+		for _, items := range []map[ref]item{k.base, k.seen} {
+			for r := range items {
+				if r.tree == home {
+					delete(items, r)
+				}
+			}
+		}
+		home.close()
+	}
+}
+
+// Begin is called before something that may write. End the mark after it.
+func (k *Keeper) Begin(w Writer) *Mark {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := &Mark{keeper: k, writer: w, begun: time.Now()}
+	k.wrote, k.owed = true, true
+	switch {
+	case !k.ready:
+		k.begin(m)
+	case len(k.marks) == 0:
+		k.closeGap(m.begun)
+		k.protect(w.Protection)
+		k.rebase()
+	default:
+		k.protect(w.Protection)
+		k.tell(k.look())
+	}
+	k.idle = time.Time{}
+	k.marks = append(k.marks, m)
+	k.noted.busy(k.keeper)
+	k.soon()
+	return m
+}
+
+// closeGap ends a time in which nothing ran.
+func (k *keeper) closeGap(now time.Time) {
+	g := gap{k.idle.Add(clockStep), now.Add(-clockStep)}
+	if k.idle.IsZero() || !g.from.Before(g.to) {
+		return
+	}
+	k.gaps = append(k.gaps, g)
+	k.gaps = k.gaps[max(0, len(k.gaps)-maxGaps):]
+}
+
+// quiet reports whether nothing ran that may write when something was written.
+func (k *keeper) quiet(ctime int64) bool {
+	at := time.Unix(0, ctime)
+	if !k.idle.IsZero() && at.After(k.idle.Add(clockStep)) {
+		return true
+	}
+	return slices.ContainsFunc(k.gaps, func(g gap) bool { return at.After(g.from) && at.Before(g.to) })
+}
+
+// End returns what was taken back while a call ran, and what was found before it
+// while none did. What is part of no call has Told and Found.
+func (m *Mark) End() (found []string) {
+	if m == nil {
+		return nil
+	}
+	k := m.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if m.ended {
+		return nil
+	}
+	k.tell(k.look())
+	m.ended, k.owed = true, true
+	k.marks = slices.DeleteFunc(k.marks, func(other *Mark) bool { return other == m })
+	if len(k.marks) == 0 {
+		k.idle = time.Now()
+	}
+	k.soon()
+	if m.writer.Lasting {
+		return nil
+	}
+	found = append(k.pending, m.found...)
+	k.pending = nil
+	return found
+}
+
+// Drop is for a mark of something that was not started after all.
+func (m *Mark) Drop() {
+	if m == nil {
+		return
+	}
+	m.keeper.mu.Lock()
+	defer m.keeper.mu.Unlock()
+	m.ended = true
+	m.keeper.marks = slices.DeleteFunc(m.keeper.marks, func(other *Mark) bool { return other == m })
+	if len(m.keeper.marks) == 0 {
+		m.keeper.idle = time.Now()
+	}
+}
+
+// Told returns what was found since the mark was set and not returned yet.
+func (m *Mark) Told() []string {
+	if m == nil {
+		return nil
+	}
+	m.keeper.mu.Lock()
+	defer m.keeper.mu.Unlock()
+	found := m.found[m.told:]
+	m.told = len(m.found)
+	return found
+}
+
+// Found returns all that was found since the mark was set.
+func (m *Mark) Found() []string {
+	if m == nil {
+		return nil
+	}
+	m.keeper.mu.Lock()
+	defer m.keeper.mu.Unlock()
+	return slices.Clone(m.found)
+}
+
+// Look looks whether anything that runs has planted something.
+func (k *Keeper) Look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.marks) > 0 {
+		k.tell(k.look())
+	}
+}
+
+// tell has the calls that run know what was found, or else everything that runs:
+// nobody knows which of it did it. Of what has done so before and is part of no
+// call, the youngest is to end.
+func (k *keeper) tell(found []string) {
+	if len(found) == 0 {
+		return
+	}
+	calls := slices.ContainsFunc(k.marks, func(m *Mark) bool { return !m.writer.Lasting })
+	told := make(map[*Keeper]bool)
+	ends := false
+	for _, m := range slices.Backward(k.marks) {
+		if calls && m.writer.Lasting {
+			continue
+		}
+		m.found = append(m.found, found...)
+		m.found = m.found[:min(len(m.found), maxFound)]
+		if !m.writer.Lasting {
+			continue
+		}
+		told[m.keeper] = true
+		if m.strikes++; m.strikes > 1 && !ends && m.writer.Again != nil {
+			ends = true
+			go m.writer.Again()
+		}
+	}
+	for member := range k.members {
+		if len(k.marks) == 0 && member.wrote {
+			told[member] = true
+			for _, what := range found {
+				member.pending = append(member.pending, what+" (an earlier command did it)")
+			}
+			member.pending = member.pending[:min(len(member.pending), maxFound)]
+		}
+	}
+	for member := range told {
+		if member.member.Tell != nil {
+			go member.member.Tell(found)
+		}
+	}
+	k.pause = sweepSoon
+}
+
+// soon has a sweep come soon.
+func (k *keeper) soon() {
+	k.pause = sweepSoon
+	k.schedule()
+}
+
+// schedule has a sweep come after the pause, unless one is to come before.
+func (k *keeper) schedule() {
+	due := time.Now().Add(k.pause)
+	if due.Before(k.rest) {
+		due = k.rest
+	}
+	if !k.due.IsZero() && !due.Before(k.due) || k.ctx.Err() != nil {
+		return
+	}
+	k.due = due
+	if k.timer == nil {
+		k.timer = time.AfterFunc(time.Until(due), k.tick)
+		return
+	}
+	k.timer.Reset(time.Until(due))
+}
+
+// tick is a sweep of its own accord.
+func (k *keeper) tick() {
+	begun := time.Now()
+	k.sweep(k.ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.due, k.rest = time.Time{}, time.Now().Add(sweepShare*time.Since(begun))
+	if len(k.marks) > 0 || k.owed {
+		k.schedule()
+		k.pause = min(2*k.pause, sweepLate)
+	}
+}
+
+// Sweep looks for repositories everywhere, and reports whether it came to its end.
+func (k *Keeper) Sweep(ctx context.Context) bool { return k.sweep(ctx) }
+
+func (k *keeper) sweep(ctx context.Context) (done bool) {
+	k.sweeping.Lock()
+	defer k.sweeping.Unlock()
+	k.mu.Lock()
+	ready, protections, begun := k.ready, slices.Clone(k.protections), time.Now()
+	k.mu.Unlock()
+	if !ready || k.ctx.Err() != nil {
+		return !ready
+	}
+	var found []candidate
+	w := walker{ctx: ctx, protections: protections, budget: maxDirs, found: func(c candidate) { found = append(found, c) }}
+	w.walk(k.tree, ".")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range found {
+		k.adopt(c, false)
+	}
+	k.tell(k.look())
+	if ctx.Err() != nil {
+		return false
+	}
+	k.forgetGone()
+	k.gaps = slices.DeleteFunc(k.gaps, func(g gap) bool { return g.to.Before(begun) })
+	if len(k.marks) == 0 && k.idle.Before(begun.Add(-clockStep)) {
+		k.owed = false
+		k.noted.idle()
+	}
+	return true
+}
+
+// tree is a directory that is looked at: the workspace, or a home.
+type tree struct {
+	ws   *workspace.Workspace
+	root *workspace.Dir
+	name string // what its paths are called by
+}
+
+func openTree(dir, name string) (*tree, error) {
+	// What is looked at here is no effect of a call: nothing is traced.
+	ws, err := workspace.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := ws.OpenDir(".")
+	if err != nil {
+		return nil, errors.Join(err, ws.Close())
+	}
+	return &tree{ws, root, name}, nil
+}
+
+func (t *tree) close() {
+	t.root.Close()
+	t.ws.Close()
+}
