@@ -4,6 +4,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -162,7 +163,7 @@ func serveHere([]string) {
 		return
 	}
 	go http.Serve(file, page)
-	get(&http.Client{Transport: &http.Transport{Dial: func(_, _ string) (net.Conn, error) {
+	get(&http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", file.Addr().String())
 	}}}, "http://file/")
 }

@@ -185,8 +185,8 @@ func TestLoopbackRaces(t *testing.T) {
 	if err != nil || end.Code != 0 || said == "" {
 		t.Errorf("%s %+v %v", said, end, err)
 	}
-	if n := machine.count.Load() + file.count.Load(); n != 0 || reached != 0 {
-		t.Errorf("%d and %d connections to others", n, reached)
+	if machine, file := machine.count.Load(), file.count.Load(); machine+file != 0 || reached != 0 {
+		t.Errorf("%d connections to the machine, %d to its file, %d to who has the port now", machine, file, reached)
 	}
 	if left, _ := os.ReadDir(outside); len(left) > 0 {
 		t.Errorf("%v was made outside", left)

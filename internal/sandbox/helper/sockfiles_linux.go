@@ -46,6 +46,7 @@ func (h *helper) bindPath(a *asked, taken *socket, path string) error {
 	if !a.waits() {
 		return syscall.ENOENT
 	}
+	begin := time.Now()
 	bound := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for ever: the thread ends, and the restriction with it
@@ -58,7 +59,7 @@ func (h *helper) bindPath(a *asked, taken *socket, path string) error {
 	if err := <-bound; err != nil {
 		return err
 	}
-	file, err := boundFile(place{thread: from, dir: unix.AT_FDCWD, path: path, flags: unix.AT_SYMLINK_NOFOLLOW}, roots)
+	file, err := boundFile(place{thread: from, dir: unix.AT_FDCWD, path: path, flags: unix.AT_SYMLINK_NOFOLLOW}, roots, begin)
 	if err != nil {
 		return nil // somebody has moved it, and nobody will find it
 	}
@@ -115,10 +116,10 @@ func (s *sockets) bindIn(dir, fd int, path string) error {
 	return errnoOrNil(errno)
 }
 
-// boundFile returns the file that a socket was just bound to. Another that was put
-// in its place would be one that somebody listens on, which can be tried: the one
-// that is looked for does not listen yet.
-func boundFile(at place, roots []string) (id fileID, err error) {
+// boundFile returns the file that a socket was bound to after begin. Another that
+// was put in its place is older, or is one that somebody listens on, which can be
+// tried: the one that is looked for does not listen yet.
+func boundFile(at place, roots []string, begin time.Time) (id fileID, err error) {
 	file, err := at.open()
 	if err != nil {
 		return id, err
@@ -131,6 +132,12 @@ func boundFile(at place, roots []string) (id fileID, err error) {
 	id, mode, err := fileOf(file)
 	if err != nil || mode&unix.S_IFMT != unix.S_IFSOCK {
 		return id, syscall.ENOTSOCK
+	}
+	const skew = time.Second // of the clock of a file system
+	var stat unix.Statx_t
+	if err := unix.Statx(file, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &stat); err == nil && stat.Mask&unix.STATX_BTIME != 0 &&
+		time.Unix(stat.Btime.Sec, int64(stat.Btime.Nsec)).Before(begin.Add(-skew)) {
+		return id, syscall.EACCES
 	}
 	try, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
