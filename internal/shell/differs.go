@@ -32,6 +32,7 @@ type differ struct {
 	quotes int // double quotes and here-documents around
 	params int // ${…} around
 	tests  int // [[ … ]] around
+	substs int // $(…), `…` and <(…) around
 
 	spans []span
 }
@@ -71,8 +72,7 @@ func (d *differ) count(n syntax.Node, by int) {
 	case *syntax.TestClause:
 		d.tests += by
 	case *syntax.CmdSubst, *syntax.ProcSubst:
-		// What is inside is read from the beginning, but for the quotes of an
-		// expansion around it; there is no need to know them.
+		d.substs += by
 	case *syntax.Redirect:
 		if n.Hdoc != nil {
 			d.quotes += by
@@ -105,6 +105,12 @@ func (d *differ) look(n syntax.Node) {
 			d.doubt("a single quote inside a quoted expansion is read in two ways")
 		}
 		d.mark(n, !n.Dollar && d.params == 0)
+	case *syntax.CmdSubst:
+		if source := d.source(n); n.Backquotes && strings.Count(source, "`") > 2 {
+			// bash looks for the closing backquote before it reads what is inside;
+			// the parser does not see one in a here-document or in quotes.
+			d.doubt("where a backquoted command ends is read in two ways")
+		}
 	case *syntax.ExtGlob:
 		if d.tests == 0 {
 			// `@(a|b)` is a mistake to bash unless extglob is set, and it goes on
@@ -122,7 +128,8 @@ func (d *differ) look(n syntax.Node) {
 		d.mark(n, false)
 	case *syntax.Redirect:
 		if n.Hdoc != nil {
-			d.mark(n.Hdoc, hasQuotes(n.Word))
+			// One that is quoted is read twice inside a substitution.
+			d.mark(n.Hdoc, hasQuotes(n.Word) && d.substs == 0)
 		}
 	case *syntax.ArithmCmd, *syntax.LetClause, *syntax.TestClause, *syntax.ArrayExpr, *syntax.CaseItem, *syntax.FuncDecl:
 		if _, ok := n.(*syntax.FuncDecl); !ok {
@@ -169,6 +176,10 @@ func (d *differ) word(w *syntax.Word) {
 		if i == 0 && d.params == 0 && strings.HasPrefix(l.Value, "#") {
 			// To bash, a # that begins a word begins a comment.
 			d.doubt("whether # begins a comment is read in two ways")
+		}
+		if strings.Contains(l.Value, "<(") || strings.Contains(l.Value, ">(") {
+			// `[[ x =~ a(<(y)) ]]`: bash runs y.
+			d.doubt("a process substitution inside a pattern is read in two ways")
 		}
 	}
 }
