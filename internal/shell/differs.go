@@ -19,6 +19,10 @@ func differs(text string, file *syntax.File) string {
 	if d.why == "" {
 		d.continued()
 	}
+	if strings.HasSuffix(text, `\`) {
+		// bash takes it for a character; the parser drops it.
+		d.doubt("a backslash at the end is read in two ways")
+	}
 	return d.why
 }
 
