@@ -46,6 +46,7 @@ type differ struct {
 type span struct {
 	from, to uint
 	inert    bool
+	end      string // the line that ends it, of a here-document
 }
 
 func (d *differ) doubt(why string) {
@@ -132,19 +133,25 @@ func (d *differ) look(n syntax.Node) {
 		d.mark(n, false)
 	case *syntax.Redirect:
 		if n.Hdoc != nil {
-			// One that is quoted is read twice inside a substitution.
+			// One that is quoted is read twice inside a substitution. The parser does
+			// not see its end behind a backslash.
 			d.mark(n.Hdoc, hasQuotes(n.Word) && d.substs == 0)
+			d.spans[len(d.spans)-1].end, _ = staticText(n.Word)
 		}
-	case *syntax.ArithmCmd, *syntax.LetClause, *syntax.TestClause, *syntax.ArrayExpr, *syntax.CaseItem, *syntax.FuncDecl:
-		if _, ok := n.(*syntax.FuncDecl); !ok {
-			d.mark(n, false)
+	case *syntax.LetClause:
+		if strings.ContainsAny(d.source(n), "<>&|;()") {
+			// `let x=1>y`: bash writes y, the parser compares.
+			d.doubt("a character in the words of let is read in two ways")
 		}
+		d.mark(n, false)
+	case *syntax.ArithmCmd, *syntax.TestClause, *syntax.ArrayExpr, *syntax.CaseItem:
+		d.mark(n, false)
 	}
 }
 
 // mark notes a part of the text.
 func (d *differ) mark(n syntax.Node, inert bool) {
-	d.spans = append(d.spans, span{n.Pos().Offset(), n.End().Offset(), inert})
+	d.spans = append(d.spans, span{from: n.Pos().Offset(), to: n.End().Offset(), inert: inert})
 }
 
 // source is the text of a node.
@@ -215,7 +222,8 @@ func (d *differ) plain(at uint) bool {
 		if s.from <= at && at < s.to {
 			inside = s
 			if s.inert {
-				return true
+				next, _, _ := strings.Cut(d.text[at+2:], "\n")
+				return s.end == "" || strings.TrimLeft(next, "\t") != s.end
 			}
 		}
 	}
