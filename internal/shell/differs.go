@@ -136,7 +136,12 @@ func (d *differ) look(n syntax.Node) {
 			// One that is quoted is read twice inside a substitution. The parser does
 			// not see its end behind a backslash.
 			d.mark(n.Hdoc, hasQuotes(n.Word) && d.substs == 0)
-			d.spans[len(d.spans)-1].end, _ = staticText(n.Word)
+			end, plain := staticText(n.Word)
+			d.spans[len(d.spans)-1].end = end
+			if d.substs > 0 && (!plain || strings.Trim(end, plainLetters) != "" || strings.HasPrefix(end, "-")) {
+				// `<< -E` inside a substitution is `<<-E` when bash reads it again.
+				d.doubt("the end of a here-document inside a substitution is read in two ways")
+			}
 		}
 	case *syntax.LetClause:
 		if strings.ContainsAny(d.source(n), "<>&|;()") {

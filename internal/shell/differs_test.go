@@ -114,6 +114,7 @@ var blindSpots = []string{
 	"echo `: <<'E'\n`a`\nmark\nE\n`",
 	"echo >&'$(mark)'",
 	"x='$(mark)'; echo >&\"$x\"",
+	"echo $(: << -E\n\tE\nmark\n-E\n)",
 	"read <<'E'\na\\\nE\nmark\nE",
 	"x=(@(\nmark\n))",
 }
