@@ -285,8 +285,8 @@ func FuzzEffects(f *testing.F) {
 			t.Errorf("two answers: %v and %v", first, second)
 		}
 		for _, e := range first {
-			if e.ReadOnly && e.Unclear != "" {
-				t.Errorf("read-only and unclear: %v", e)
+			if (e.ReadOnly || e.Told) && e.Unclear != "" || e.ReadOnly && !e.Told {
+				t.Errorf("read-only, told and unclear do not go together: %v", e)
 			}
 			if e.Kind == tools.RunsProgram && (len(e.Argv) == 0 || e.Program == "" && e.Unclear == "") {
 				t.Errorf("it runs nothing: %v", e)

@@ -19,6 +19,10 @@ func differs(text string, file *syntax.File) string {
 	if d.why == "" {
 		d.continued()
 	}
+	if strings.HasSuffix(text, `\`) {
+		// bash takes it for a character; the parser drops it.
+		d.doubt("a backslash at the end is read in two ways")
+	}
 	return d.why
 }
 
@@ -32,6 +36,7 @@ type differ struct {
 	quotes int // double quotes and here-documents around
 	params int // ${…} around
 	tests  int // [[ … ]] around
+	substs int // $(…), `…` and <(…) around
 
 	spans []span
 }
@@ -41,6 +46,7 @@ type differ struct {
 type span struct {
 	from, to uint
 	inert    bool
+	end      string // the line that ends it, of a here-document
 }
 
 func (d *differ) doubt(why string) {
@@ -71,8 +77,7 @@ func (d *differ) count(n syntax.Node, by int) {
 	case *syntax.TestClause:
 		d.tests += by
 	case *syntax.CmdSubst, *syntax.ProcSubst:
-		// What is inside is read from the beginning, but for the quotes of an
-		// expansion around it; there is no need to know them.
+		d.substs += by
 	case *syntax.Redirect:
 		if n.Hdoc != nil {
 			d.quotes += by
@@ -105,6 +110,12 @@ func (d *differ) look(n syntax.Node) {
 			d.doubt("a single quote inside a quoted expansion is read in two ways")
 		}
 		d.mark(n, !n.Dollar && d.params == 0)
+	case *syntax.CmdSubst:
+		if source := d.source(n); n.Backquotes && strings.Count(source, "`") > 2 {
+			// bash looks for the closing backquote before it reads what is inside;
+			// the parser does not see one in a here-document or in quotes.
+			d.doubt("where a backquoted command ends is read in two ways")
+		}
 	case *syntax.ExtGlob:
 		if d.tests == 0 {
 			// `@(a|b)` is a mistake to bash unless extglob is set, and it goes on
@@ -122,18 +133,30 @@ func (d *differ) look(n syntax.Node) {
 		d.mark(n, false)
 	case *syntax.Redirect:
 		if n.Hdoc != nil {
-			d.mark(n.Hdoc, hasQuotes(n.Word))
+			// One that is quoted is read twice inside a substitution. The parser does
+			// not see its end behind a backslash.
+			d.mark(n.Hdoc, hasQuotes(n.Word) && d.substs == 0)
+			end, plain := staticText(n.Word)
+			d.spans[len(d.spans)-1].end = end
+			if d.substs > 0 && (!plain || strings.Trim(end, plainLetters) != "" || strings.HasPrefix(end, "-")) {
+				// `<< -E` inside a substitution is `<<-E` when bash reads it again.
+				d.doubt("the end of a here-document inside a substitution is read in two ways")
+			}
 		}
-	case *syntax.ArithmCmd, *syntax.LetClause, *syntax.TestClause, *syntax.ArrayExpr, *syntax.CaseItem, *syntax.FuncDecl:
-		if _, ok := n.(*syntax.FuncDecl); !ok {
-			d.mark(n, false)
+	case *syntax.LetClause:
+		if strings.ContainsAny(d.source(n), "<>&|;()") {
+			// `let x=1>y`: bash writes y, the parser compares.
+			d.doubt("a character in the words of let is read in two ways")
 		}
+		d.mark(n, false)
+	case *syntax.ArithmCmd, *syntax.TestClause, *syntax.ArrayExpr, *syntax.CaseItem:
+		d.mark(n, false)
 	}
 }
 
 // mark notes a part of the text.
 func (d *differ) mark(n syntax.Node, inert bool) {
-	d.spans = append(d.spans, span{n.Pos().Offset(), n.End().Offset(), inert})
+	d.spans = append(d.spans, span{from: n.Pos().Offset(), to: n.End().Offset(), inert: inert})
 }
 
 // source is the text of a node.
@@ -170,6 +193,10 @@ func (d *differ) word(w *syntax.Word) {
 			// To bash, a # that begins a word begins a comment.
 			d.doubt("whether # begins a comment is read in two ways")
 		}
+		if strings.Contains(l.Value, "<(") || strings.Contains(l.Value, ">(") {
+			// `[[ x =~ a(<(y)) ]]`: bash runs y.
+			d.doubt("a process substitution inside a pattern is read in two ways")
+		}
 	}
 }
 
@@ -200,7 +227,8 @@ func (d *differ) plain(at uint) bool {
 		if s.from <= at && at < s.to {
 			inside = s
 			if s.inert {
-				return true
+				next, _, _ := strings.Cut(d.text[at+2:], "\n")
+				return s.end == "" || strings.TrimLeft(next, "\t") != s.end
 			}
 		}
 	}

@@ -109,6 +109,14 @@ var blindSpots = []string{
 	"echo \"$\\\n(mark)\"",
 	"echo \"${x:-'$(mark)'}\"",
 	"read <<E\n${x:-'$(mark)'}\nE",
+	"[[ a =~ *(<(mark)) ]]",
+	"echo <(: <<\"E\"\n\\\nE\nmark\nE\n)",
+	"echo `: <<'E'\n`a`\nmark\nE\n`",
+	"echo >&'$(mark)'",
+	"x='$(mark)'; echo >&\"$x\"",
+	"echo $(: << -E\n\tE\nmark\n-E\n)",
+	"read <<'E'\na\\\nE\nmark\nE",
+	"x=(@(\nmark\n))",
 }
 
 // TestBlindSpots holds that what is read in two ways is told to be unclear.

@@ -394,8 +394,13 @@ func (a *analysis) redirect(r *syntax.Redirect, target word, s *state) {
 			p.opens(target, false)
 		}
 	case syntax.DplOut:
-		if target.known() && isFD(target.text) {
+		if target.known() && isFD(target.text) || target.number {
 			return
+		}
+		if !target.known() || strings.Trim(target.text, plainLetters+"/") != "" {
+			// bash takes `>&x` for `&>x` once it has expanded x, and expands it again.
+			a.unclear("the word behind >& is expanded twice")
+			a.add(guess(target.likelyText(), "the word behind >& is expanded twice")[1:]...)
 		}
 		p.opens(target, true)
 	case syntax.RdrInOut:
