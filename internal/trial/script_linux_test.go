@@ -4,10 +4,11 @@
 package trial_test
 
 import (
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -35,12 +36,13 @@ type trialCase struct {
 	long    bool // takes seconds: the short form tries it in mode allow alone
 	soak    bool // takes many seconds: the long form alone tries it
 
-	needs   []string
-	setup   string
-	tool    string
-	command string
-	input   map[string]any
-	cancel  *regexp.Regexp // output after which the call is cancelled
+	needs     []string
+	condition string // a command that succeeds where the case can be tried
+	setup     string
+	tool      string
+	command   string
+	input     map[string]any
+	cancel    *regexp.Regexp // output after which the call is cancelled
 
 	want expectation
 	bare *expectation              // where no namespaces can be had; nil: as everywhere
@@ -56,16 +58,21 @@ type expectation struct {
 	files, absent []string
 }
 
+// testdata goes with the program of the tests, which is run in other places too.
+//
+//go:embed testdata
+var testdata embed.FS
+
 // readScripts reads all scripts of the trial.
 func readScripts(t *testing.T) []*script {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/commands/*.trial")
+	paths, err := fs.Glob(testdata, "testdata/commands/*.trial")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
 	var scripts []*script
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
+		text, err := testdata.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,6 +152,8 @@ func (c *trialCase) parse(key, rest string) error {
 		c.command += "\n" + rest
 	case "needs":
 		c.needs = append(c.needs, strings.Fields(rest)...)
+	case "if":
+		c.condition = rest
 	case "setup":
 		c.setup += rest + "\n"
 	case "tool":

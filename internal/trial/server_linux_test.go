@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,6 +79,9 @@ func startServer(t *testing.T, flags ...string) *server {
 		}
 	}
 	s.cmd.Env = append(s.cmd.Env, "TOOLSERVER_SESSIONS_MODE=allow", "TOOLSERVER_WORKSPACE="+s.workspace, "HOME="+home, serverSecret)
+	if mode := os.Getenv("TRIAL_SANDBOX"); mode != "" {
+		s.cmd.Env = append(s.cmd.Env, "TOOLSERVER_SANDBOX_MODE="+mode)
+	}
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +177,18 @@ type result struct {
 	text     string
 	asked    string // what a person was asked, if one was
 	warnings []string
+	rights   rights
 	took     time.Duration
+}
+
+// rights are paths outside of the workspace that a verdict opened.
+type rights []string
+
+// opens reports whether a path is one of them or below one.
+func (r rights) opens(path string) bool {
+	return slices.ContainsFunc(r, func(root string) bool {
+		return filepath.IsAbs(root) && (path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/"))
+	})
 }
 
 // String tells a result in a few lines.
@@ -238,6 +253,9 @@ func (s *session) follow(ctx context.Context, tool string, input map[string]any,
 			return got
 		}
 		switch event := response.GetEvent(); {
+		case event.GetAccepted() != nil:
+			opened := event.GetAccepted().GetVerdict().GetRights()
+			got.rights = append(opened.GetRead(), opened.GetWrite()...)
 		case event.GetApprovalRequested() != nil:
 			a := event.GetApprovalRequested().GetApproval()
 			got.asked = strings.TrimSpace(a.GetVerdict().GetRule() + " " + a.GetVerdict().GetReason())

@@ -8,6 +8,8 @@
 //	               or the trial expects what is not so
 //	TRIAL_PRINT=1  prints what falls short and fails nothing
 //	TOOLSERVER_SOAK=1  tries everything in every setting
+//	TRIAL_SANDBOX=off  shows what the tests see without a sandbox: they must fail
+//	TRIAL_SEED=N   repeats the random commands of a run
 //
 // A case alone: go test ./internal/trial -run 'TestTrial/allow/git/stash$'; one
 // that is chained needs those before it.
@@ -128,16 +130,16 @@ func (tr *trial) run(t *testing.T, template string) {
 	if tr.session == nil {
 		tr.home = t.TempDir()
 	}
-	tr.setUp(t, "cp -a "+template+"/. .\n"+tr.script.setup)
+	setUp(t, tr.workspace, "cp -a "+template+"/. .\n"+tr.script.setup)
 	ports := freePorts(t, 4)
-	for _, c := range tr.script.cases {
+	for i, c := range tr.script.cases {
 		t.Run(c.name, func(t *testing.T) {
 			c := c.with(ports)
-			if why := tr.leavesOut(c); why != "" {
+			if why := tr.leavesOut(i, c); why != "" {
 				tr.sum.count("left out: " + why)
 				t.Skip(why)
 			}
-			tr.setUp(t, c.setup)
+			setUp(t, tr.workspace, c.setup)
 			before := treeOf(t, tr.workspace)
 			got := tr.call(t, c)
 			if wrong := tr.judge(c, got, before, treeOf(t, tr.workspace)); wrong != "" {
@@ -159,25 +161,50 @@ func (tr *trial) run(t *testing.T, template string) {
 }
 
 // leavesOut returns why a case is not tried; "" if it is.
-func (tr *trial) leavesOut(c *trialCase) string {
+func (tr *trial) leavesOut(number int, c *trialCase) string {
 	for _, name := range c.needs {
 		if _, err := exec.LookPath(name); err != nil {
 			return "programs are missing"
 		}
 	}
+	if c.condition != "" && !holds(c.condition) {
+		return "the machine is not like that"
+	}
 	others := tr.with.name != "allow"
+	// The short form tries everything in mode allow, what is understood in every
+	// setting, and every third of the rest in each of the others.
+	sampled := c.class == reads || c.class == edits || (number+slices.Index(settings, tr.with))%3 == 0
 	switch {
 	case tr.session == nil && (c.served || c.tool != "bash" || c.cancel != nil):
 		return "only a server can do it"
 	case others && c.chained:
 		return "depends on changes"
-	case !soak && (c.soak || c.long && others):
+	case !soak && (c.soak || others && (c.long || !sampled) || c.long && os.Getuid() != 0):
 		return "in the long form"
 	case tr.bare && c.skip != "":
 		return "needs namespaces"
 	}
 	return ""
 }
+
+// holds reports whether a command succeeds on this machine.
+func holds(condition string) bool {
+	conditions.Lock()
+	defer conditions.Unlock()
+	known, ok := conditions.known[condition]
+	if !ok {
+		cmd := exec.Command("bash", "-c", condition)
+		cmd.Env = setupEnviron()
+		known = cmd.Run() == nil
+		conditions.known[condition] = known
+	}
+	return known
+}
+
+var conditions = struct {
+	sync.Mutex
+	known map[string]bool
+}{known: make(map[string]bool)}
 
 func (tr *trial) call(t *testing.T, c *trialCase) result {
 	if tr.session == nil {
@@ -253,13 +280,13 @@ func (c *trialCase) with(ports []string) *trialCase {
 }
 
 // setUp runs what a case needs, as the person does who keeps the workspace.
-func (tr *trial) setUp(t *testing.T, text string) {
+func setUp(t *testing.T, workspace, text string) {
 	t.Helper()
 	if text == "" {
 		return
 	}
 	cmd := exec.Command("bash", "-e", "-c", text)
-	cmd.Dir, cmd.Env = tr.workspace, setupEnviron()
+	cmd.Dir, cmd.Env = workspace, setupEnviron()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("setting up: %v\n%s\n%s", err, text, out)
 	}

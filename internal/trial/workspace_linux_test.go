@@ -23,12 +23,12 @@ import (
 // with one commit of the files of testdata/workspace.txtar.
 func newTemplate(t *testing.T) string {
 	t.Helper()
-	archive, err := txtar.ParseFile("testdata/workspace.txtar")
+	text, err := testdata.ReadFile("testdata/workspace.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, file := range archive.Files {
+	for _, file := range txtar.Parse(text).Files {
 		path := filepath.Join(dir, file.Name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
