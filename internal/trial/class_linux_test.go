@@ -24,11 +24,13 @@ const (
 	editsMaybe class = "edits?"
 	// runs is a program that nobody can foresee.
 	runs class = "runs"
+	// runsMaybe is such a program beside edits that are understood.
+	runsMaybe class = "runs?"
 	// temp touches what is the session's own beside the workspace.
 	temp class = "temp"
 )
 
-var classes = []class{reads, readsMaybe, edits, editsMaybe, runs, temp}
+var classes = []class{reads, readsMaybe, edits, editsMaybe, runs, runsMaybe, temp}
 
 // A setting is how much a session is trusted.
 type setting struct {
@@ -79,9 +81,12 @@ func (c class) in(name string) demand {
 		case "accept_edits":
 			return demand{outcome: whatever}
 		}
-	case runs:
-		if contained {
+	case runs, runsMaybe:
+		if contained && c == runs {
 			return demand{outcome: notDenied, unchanged: true}
+		}
+		if contained {
+			return demand{outcome: whatever, unchanged: true}
 		}
 		return demand{outcome: denied, unchanged: true}
 	}

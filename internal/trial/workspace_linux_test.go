@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 )
@@ -65,8 +67,31 @@ func setupEnviron() []string {
 // A tree is what is below a directory: what each path is, and what it holds.
 type tree map[string]string
 
-// treeOf reads a directory.
-func treeOf(t *testing.T, root string) tree {
+// A snapshooter reads trees again and again. It knows what is in files that did
+// not change.
+type snapshooter map[fileState]string
+
+type fileState struct {
+	inode, size, changed int64
+}
+
+// sum returns what stands for the content of a file.
+func (s snapshooter) sum(path string, info fs.FileInfo) string {
+	st := info.Sys().(*syscall.Stat_t)
+	state := fileState{int64(st.Ino), st.Size, st.Ctim.Nano()}
+	if sum, ok := s[state]; ok {
+		return sum
+	}
+	data, err := os.ReadFile(path)
+	sum := fmt.Sprintf("%x %v", sha256.Sum256(data), err)
+	if time.Now().UnixNano()-state.changed > int64(time.Second) { // else another change may have the same time
+		s[state] = sum
+	}
+	return sum
+}
+
+// tree reads a directory.
+func (s snapshooter) tree(t *testing.T, root string) tree {
 	t.Helper()
 	all := make(tree)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -87,8 +112,7 @@ func treeOf(t *testing.T, root string) tree {
 			target, _ := os.Readlink(path)
 			what += " " + target
 		case info.Mode().IsRegular():
-			data, err := os.ReadFile(path)
-			what += fmt.Sprintf(" %x %v", sha256.Sum256(data), err)
+			what += " " + s.sum(path, info)
 		}
 		all[name] = what
 		return nil
