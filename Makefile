@@ -68,6 +68,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
+	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differential ./internal/shell
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
 
@@ -76,7 +77,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one.
 	@command -v runc >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends runc; }
-	TOOLSERVER_POD=1 go test -timeout 10m -count 1 -v -p 1 -run 'TestPod$$' ./internal/sandbox ./internal/tools/shell
+	TOOLSERVER_POD=1 go test -timeout 10m -count 1 -v -p 1 -run 'TestPod$$' ./internal/sandbox ./internal/tools/shell ./internal/trial
 
 FUZZTIME ?= 2m
 .PHONY: fuzz

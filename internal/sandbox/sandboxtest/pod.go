@@ -40,7 +40,15 @@ func Pod(t *testing.T, tests, skip string) {
 			t.Fatal(err)
 		}
 	}
-	for name, path := range map[string]string{"package.test": "/proc/self/exe", "toolserver-exec": helper} {
+	programs := map[string]string{"package.test": "/proc/self/exe"}
+	beside, err := os.ReadDir(filepath.Dir(helper))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range beside { // the helper, and what else was built for the tests
+		programs[file.Name()] = filepath.Join(filepath.Dir(helper), file.Name())
+	}
+	for name, path := range programs {
 		program, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -99,4 +99,18 @@ func runTests(t *testing.T, cmd *exec.Cmd) {
 		t.Fatalf("nothing was run:\n%s", out)
 	}
 	t.Logf("%d tests passed", passed)
+	if testing.Verbose() {
+		t.Logf("%s", said(out))
+	}
+}
+
+// said returns what tests have written, without the lines about their course.
+func said(out []byte) []byte {
+	var kept [][]byte
+	for _, line := range bytes.Split(out, []byte("\n")) {
+		if trimmed := bytes.TrimLeft(line, " "); !bytes.HasPrefix(trimmed, []byte("=== ")) && !bytes.HasPrefix(trimmed, []byte("--- ")) {
+			kept = append(kept, line)
+		}
+	}
+	return bytes.Join(kept, []byte("\n"))
 }
