@@ -60,10 +60,7 @@ func PlaceOf(env tools.Env, dir string) Place {
 	place := Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
 	if env.Session != nil {
 		if _, err := env.Session.Private(); err == nil {
-			place.Home, place.Temp = env.Session.Home(), env.Session.Temp()
-			if len(env.Temporary) > 0 {
-				place.Temp, place.Temporary = env.Temporary[0], env.Temporary
-			}
+			place.Home, place.Temp, place.Temporary = env.Session.Home(), env.Session.Temp(), env.Temporary
 		}
 	}
 	return place

@@ -321,31 +321,11 @@ func (l *look) follow(effect *Effect) {
 		return
 	}
 	name := cmp.Or(effect.Named, effect.Path) // ".." after a link leads elsewhere than a clean path says
-	path, known := l.env.Workspace.ResolveAnywhere(l.env.unTemporary(name))
+	path, known := l.env.Workspace.ResolveAnywhere(name)
 	if path != name {
 		effect.Named, effect.Path = name, path
 	}
 	if !known && effect.Unclear == "" {
 		effect.Unclear = "it takes too long to tell where the path leads"
 	}
-}
-
-// unTemporary returns where a path is on the machine that leads to the temporary
-// directory of the session by another name, such as /tmp.
-func (e Env) unTemporary(name string) string {
-	for _, dir := range e.Temporary {
-		rest, ok := strings.CutPrefix(name, dir)
-		if !ok || rest != "" && rest[0] != '/' || e.Session == nil {
-			continue
-		}
-		for _, own := range append([]string{e.Workspace.Dir(), e.Session.Home()}, e.Readable...) {
-			if own != "" && (name == own || strings.HasPrefix(name, own+"/")) {
-				return name
-			}
-		}
-		if temp := e.Session.Temp(); temp != "" {
-			return temp + rest
-		}
-	}
-	return name
 }
