@@ -42,6 +42,10 @@ type Command struct {
 	// Rights are what the command may touch.
 	Rights tools.Rights
 
+	// SharedTemp has the command find $TMPDIR where other calls put it, also if it
+	// can only read there.
+	SharedTemp bool
+
 	// Deletes says that the command does nothing but delete, so that it may run
 	// where there are too many files.
 	Deletes bool

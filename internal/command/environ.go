@@ -50,9 +50,12 @@ type surroundings struct {
 
 // surroundings returns those of a command.
 func (x *Running) surroundings() surroundings {
-	c := &x.command
+	c, temp := &x.command, x.jail.temp
+	if c.SharedTemp {
+		temp = x.room.temp()
+	}
 	return surroundings{
-		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.room.seen(x.jail.temp),
+		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.room.seen(temp),
 		terminal: c.Terminal != nil, more: c.Env,
 	}
 }

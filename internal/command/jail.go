@@ -125,7 +125,7 @@ func (r *Room) forget(k *keptJail) {
 }
 
 func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string) (*sandbox.Jail, error) {
-	profile := sandbox.Profile{View: view, Write: write, Unconfined: rights.Confinement == tools.Unconfined}
+	profile := sandbox.Profile{View: view, Write: write, Unconfined: rights.Confinement == tools.Unconfined, Signals: rights.Confinement != tools.Reading}
 	switch rights.Network {
 	case tools.NetworkLoopback, tools.NetworkHosts:
 		profile.Network = sandbox.NetworkLoopback

@@ -46,7 +46,7 @@ func readyFits(s Script) bool {
 	rights := &c.Rights
 	plain := rights.Confinement == tools.Reading && len(rights.Read) == 0 ||
 		rights.Confinement == tools.SessionWide && rights.Network == tools.NetworkLoopback && len(rights.Read)+len(rights.Write)+len(rights.Hosts) == 0
-	return !s.KeepDir && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input &&
+	return !s.KeepDir && !s.SharedTemp && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input &&
 		plain && rights.Deny == nil
 }
 

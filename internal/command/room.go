@@ -258,7 +258,7 @@ func (r *Rooms) makeOffer() *tools.Offer {
 		Readable: tools.ReadableTrees(r.config.View.Read...), Facts: sandbox.Facts(c.Namespaces),
 	}
 	if c.Namespaces {
-		offer.Temporary = []string{"/tmp", "/var/tmp"}
+		offer.Temporary, offer.Shared = []string{"/tmp", "/var/tmp"}, []string{"/dev/shm"}
 	}
 	return offer
 }

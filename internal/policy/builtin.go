@@ -51,7 +51,6 @@ var builtinFile = policyFile{
 				".idea/",
 				".devcontainer/",
 				".envrc",
-				".gitmodules",
 				"~/.gitconfig",
 				"~/.config/git/",
 			},

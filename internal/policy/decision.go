@@ -68,7 +68,8 @@ func (c *Call) temporary(at string) bool {
 			return true
 		}
 	}
-	return c.Offer != nil && slices.ContainsFunc(c.Offer.Temporary, func(dir string) bool { return below(dir, at) })
+	holds := func(dir string) bool { return below(dir, at) }
+	return c.Offer != nil && (slices.ContainsFunc(c.Offer.Temporary, holds) || slices.ContainsFunc(c.Offer.Shared, holds))
 }
 
 // A Decision is the verdict on a call and how it came about.

@@ -94,6 +94,9 @@ func protectedName(name string) int {
 // that is certain.
 func (p *Policy) guards(s *subject) (place string, certain bool) {
 	at := s.sight()
+	if s.effect.Path == "" && s.effect.Unclear != "" && s.holds() {
+		return protectedNames[0] + "/", false // it may be anything
+	}
 	if s.effect.Removes && !s.effect.Rooted && (!s.effect.Glob || s.effect.Looked) {
 		return p.guardsRemoval(s)
 	}
@@ -209,7 +212,7 @@ func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 			}
 			for _, name := range protectedNames {
 				if protected := textGlob(name); protected.meetsShell(&step.name, &s.shared.steps) {
-					return name + "/", true
+					return name + "/", step.name.form == isText || !s.holds()
 				}
 			}
 		}

@@ -408,7 +408,7 @@ func (l *link) start() error {
 	defer taken.Close()
 	args, sys := l.own()
 	process, err := os.StartProcess(path, args, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken}, Sys: sys,
+		Dir: "/", Env: []string{helper.ViewsVariable + "=" + l.dir}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken}, Sys: sys,
 	})
 	theirs.Close() // so that its end is seen
 	if err != nil {
@@ -457,7 +457,7 @@ func (l *link) own() (args []string, sys *syscall.SysProcAttr) {
 		// commands, and to look past their modes.
 		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SYS_PTRACE, unix.CAP_SETPCAP}
 	}
-	return append(args, helper.Namespaced, l.dir), sys
+	return append(args, helper.Namespaced), sys
 }
 
 // filter returns the filter that all commands have.

@@ -100,6 +100,9 @@ type Profile struct {
 
 	Network Network
 
+	// Signals lets commands signal those of other jails of the space.
+	Signals bool
+
 	// ProxyPort is a port of the machine's loopback that NetworkLoopback reaches
 	// too where spaces have no network of their own; 0 is none.
 	ProxyPort uint16

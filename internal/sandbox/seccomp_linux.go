@@ -225,6 +225,7 @@ func (f *filter) metadata(landlock int) {
 		})
 	}
 	f.refuse(unix.SYS_UTIMENSAT, retAsk)
+	f.refuse(unix.SYS_KILL, retAsk)
 	for _, number := range attributes() {
 		f.refuse(number, retNoSupp)
 	}

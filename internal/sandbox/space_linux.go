@@ -91,7 +91,7 @@ func (sp *Space) Jail(p Profile) (*Jail, error) {
 		return j, nil
 	}
 	if p.Unconfined {
-		j.roots = []string{"/"}
+		j.roots = []string{"/", helper.Signals}
 		return j, nil
 	}
 	var err error
@@ -107,6 +107,9 @@ func (sp *Space) Jail(p Profile) (*Jail, error) {
 		j.roots = append(j.roots, "/dev/shm")
 	} else if p.Network == NetworkLoopback && p.ProxyPort != 0 {
 		j.roots = append(j.roots, helper.Port(p.ProxyPort))
+	}
+	if p.Signals {
+		j.roots = append(j.roots, helper.Signals)
 	}
 	_, _, err = j.enter()
 	return j, err

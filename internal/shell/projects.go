@@ -10,10 +10,11 @@ import (
 )
 
 // tells are the first words with which tools of projects only tell something.
-// Tools that a file of the workspace can exchange for another (go, cargo, yarn)
+// Tools that a file of the workspace can exchange for another (cargo, yarn)
 // are not here: whatever they are asked, they may run something else first.
 var tells = sync.OnceValue(func() map[string][]string {
 	return map[string][]string{
+		"go":   {"version", "env"}, // GOTOOLCHAIN says that no file can exchange it
 		"npm":  {"ls", "list", "--version", "-v"},
 		"pip":  {"list", "show", "freeze", "--version", "-V"},
 		"pip3": {"list", "show", "freeze", "--version", "-V"},

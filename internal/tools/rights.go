@@ -108,6 +108,10 @@ type Offer struct {
 	// other tools may not: they tell of the machine, or of who reads them.
 	Facts []string
 
+	// Shared are trees, absolute, that the session's commands write as they do
+	// their temporary directory: memory that processes share as files.
+	Shared []string
+
 	// Temporary are the directories, absolute, that are the session's own
 	// temporary directory to its commands, such as /tmp where there is a mount
 	// namespace.

@@ -136,8 +136,17 @@ func (a *asked) respond(value int64, err error) {
 	ioctl(a.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
 }
 
+// goOn has the kernel carry the call out. It is for calls whose arguments are
+// numbers: memory may be another by the time the kernel looks.
+func (a *asked) goOn() {
+	r := response{id: a.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	ioctl(a.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+}
+
 func (h *helper) answer(a asked) {
 	switch a.number {
+	case unix.SYS_KILL:
+		h.signal(&a)
 	case unix.SYS_SOCKET:
 		if err := h.makeSocket(&a); err != nil {
 			a.respond(0, err)
@@ -363,12 +372,8 @@ func (c *change) setTimes(file string) error {
 // rootsOf returns the roots of the command that a thread belongs to: that of
 // the guard it descends from.
 func (h *helper) rootsOf(thread int) []string {
-	for range 3 { // a parent may end while it is looked for
-		for pid := thread; pid > 1 && pid != h.pid; pid = parentOf(pid) {
-			if g := h.guardOf(pid); g != nil {
-				return h.rootsIn(g)
-			}
-		}
+	if g := h.guardAbove(thread); g != nil {
+		return h.rootsIn(g)
 	}
 	return nil
 }

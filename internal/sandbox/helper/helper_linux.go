@@ -29,8 +29,8 @@ func Execute(args []string) error {
 	switch {
 	case len(args) > 0 && args[0] == "probe":
 		return Probe(args[1:])
-	case len(args) == 2 && args[0] == Namespaced:
-		return serve(args[1])
+	case len(args) == 1 && args[0] == Namespaced:
+		return serve(os.Getenv(ViewsVariable)) // not an argument, which commands see
 	}
 	return serve("")
 }

@@ -74,8 +74,12 @@ func Mounts(name string, steps []Mount) (string, error) {
 	return b.String(), nil
 }
 
-// How a helper with namespaces is called: with the directory that views are in.
-const Namespaced = "namespaced"
+// How a helper with namespaces is called, and what has the directory that views are
+// in.
+const (
+	Namespaced    = "namespaced"
+	ViewsVariable = "VIEWS"
+)
 
 // settle makes the namespaces that the process was started with usable. The views
 // will be in dir.
@@ -188,11 +192,7 @@ func (v view) step(m Mount) error {
 		}
 		return nil
 	case MountProc:
-		options := "hidepid=2" // of what a command may not trace
-		if os.Geteuid() == 0 {
-			options += ",gid=65534" // otherwise those of root's group see all
-		}
-		return v.mount(m.Target, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options)
+		return v.mount(m.Target, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	case MountShared:
 		return v.mount(m.Target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size=64m")
 	case MountTerminals:

@@ -92,7 +92,7 @@ func TestAttacks(t *testing.T) {
 			if result.Exit == nil || a.reason != 0 && result.Exit.Reason != a.reason || !regexp.MustCompile(a.says).MatchString(text) {
 				t.Errorf("%+v\n%.2000s", result.Exit, text)
 			}
-			if strings.Contains(text, "CANARY") || a.id == "P-150" && strings.Contains(text, "toolserver") || strings.Contains(text, "AKIAIOSFODNN7EXAMPLE") {
+			if strings.Contains(text, "CANARY") || a.id == "P-150" && strings.Contains(text, "views") || strings.Contains(text, "AKIAIOSFODNN7EXAMPLE") {
 				t.Errorf("it reads what it must not: %.2000s", text)
 			}
 			noneLeft(t, env)
