@@ -96,11 +96,12 @@ type limitLine struct {
 }
 
 type sandboxState struct {
-	Mode     string      `json:"mode"`
-	Holds    bool        `json:"holds"` // all that is required
-	Landlock int         `json:"landlock"`
-	User     int         `json:"user"`
-	Open     []checkLine `json:"open"` // checks that do not hold
+	Mode       string      `json:"mode"`
+	Holds      bool        `json:"holds"` // all that is required
+	Landlock   int         `json:"landlock"`
+	Namespaces bool        `json:"namespaces"`
+	User       int         `json:"user"`
+	Open       []checkLine `json:"open"` // checks that do not hold
 }
 
 // diagnose runs commands as a server with this configuration would.
@@ -128,7 +129,7 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Sandbox = sandboxState{Mode: c.Sandbox.Mode.String(), Holds: true, Landlock: capabilities.Landlock, User: capabilities.User, Open: []checkLine{}}
+	d.Sandbox = sandboxState{Mode: c.Sandbox.Mode.String(), Holds: true, Landlock: capabilities.Landlock, Namespaces: capabilities.Namespaces, User: capabilities.User, Open: []checkLine{}}
 	for _, check := range checks {
 		if !check.Holds {
 			d.Sandbox.Open = append(d.Sandbox.Open, checkLine{check.Name, false, check.Required, check.What, check.Detail})
@@ -262,7 +263,7 @@ func (d *diagnosis) print(to io.Writer) error {
 		fmt.Fprintf(out, "left out\t%s: %s\n", dir.Dir, dir.Why)
 	}
 	fmt.Fprintf(out, "readable\t%s\nnetwork\t%s\n", strings.Join(d.Readable, " "), d.Network)
-	fmt.Fprintf(out, "sandbox\t%s, mode %s, Landlock %d, as user %d\n", d.Sandbox.summary(), d.Sandbox.Mode, d.Sandbox.Landlock, d.Sandbox.User)
+	fmt.Fprintf(out, "sandbox\t%s, mode %s, namespaces: %s, Landlock %d, as user %d\n", d.Sandbox.summary(), d.Sandbox.Mode, yesNo(d.Sandbox.Namespaces), d.Sandbox.Landlock, d.Sandbox.User)
 	for _, check := range d.Sandbox.Open {
 		fmt.Fprintf(out, "open\t%s: not so: %s\n", check.Check, check.What)
 	}

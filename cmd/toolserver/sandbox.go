@@ -98,14 +98,15 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
 	l := &c.Limits
 	return command.New(command.Config{
-		Sandbox: s,
-		Masker:  masker,
-		View:    sandbox.View{Read: c.readable(programs), Write: c.Write},
-		Network: c.MaxNetwork,
-		Grace:   2 * time.Second,
-		State:   filepath.Join(stateDir(), "toolserver", "integrity"),
-		Path:    programs.Path,
-		Env:     append(programs.Env, c.environ()...),
+		Sandbox:  s,
+		Masker:   masker,
+		View:     sandbox.View{Read: c.readable(programs), Write: c.Write},
+		Network:  c.MaxNetwork,
+		Upstream: c.Proxy,
+		Grace:    2 * time.Second,
+		State:    filepath.Join(stateDir(), "toolserver", "integrity"),
+		Path:     programs.Path,
+		Env:      append(programs.Env, c.environ()...),
 		Limits: sandbox.Limits{
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),

@@ -157,8 +157,16 @@ func printChecks(to io.Writer, checks []sandbox.Check, c sandbox.Capabilities) e
 	for _, check := range checks {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", check.Name, yesNo(check.Holds), yesNo(check.Required), check.What, oneLine(check.Detail))
 	}
-	fmt.Fprintf(table, "\nLandlock %d, signal scope: %s, as user %d\n", c.Landlock, yesNo(c.Scope), c.User)
+	fmt.Fprintf(table, "\nNamespaces of sessions: %s\nLandlock %d, signal scope: %s, as user %d\n", namespacesText(c), c.Landlock, yesNo(c.Scope), c.User)
 	return table.Flush()
+}
+
+// namespacesText says whether sessions have namespaces, and what that means.
+func namespacesText(c sandbox.Capabilities) string {
+	if c.Namespaces {
+		return "yes: mounts, processes, network (own /tmp, /proc and loopback; what a rule denies is covered)"
+	}
+	return "no (" + c.Why + "): Landlock and seccomp hold without them; loopback by asking; /tmp is closed, use $TMPDIR"
 }
 
 func yesNo(b bool) string {

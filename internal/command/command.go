@@ -42,6 +42,9 @@ type Command struct {
 	// Rights are what the command may touch.
 	Rights tools.Rights
 
+	// Guard judges the hosts that the command reaches; nil where nobody does.
+	Guard tools.Guard
+
 	// SharedTemp has the command find $TMPDIR where other calls put it, also if it
 	// can only read there.
 	SharedTemp bool
@@ -95,6 +98,7 @@ type Running struct {
 	command Command
 	room    *Room
 	jail    *jailed
+	refused []string // hosts that it could not reach, once it has ended
 	process *sandbox.Process
 	begun   time.Time
 	outputs []outlet
@@ -177,6 +181,9 @@ func (x *Running) start() (err error) {
 				file.Close()
 			}
 			if x.jail != nil {
+				if x.jail.hosts != nil {
+					x.jail.hosts.close()
+				}
 				x.jail.release()
 			}
 		}
@@ -196,7 +203,7 @@ func (x *Running) start() (err error) {
 	theirs = append(theirs, dir)
 
 	if x.jail == nil {
-		if x.jail, err = r.jailFor(c.Rights); err != nil {
+		if x.jail, err = r.jailFor(c.Rights, c.Guard); err != nil {
 			return err
 		}
 	}
@@ -250,6 +257,9 @@ func (x *Running) attend() {
 		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
+	if x.jail.hosts != nil {
+		x.refused = x.jail.hosts.close()
+	}
 	x.jail.release()
 	x.room.rooms.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the

@@ -46,6 +46,7 @@ type surroundings struct {
 	temp        string   // the temporary directory
 	terminal    bool     // there is one
 	more        []string // variables of the command
+	hosts       *outlook // nil where none can be reached
 }
 
 // surroundings returns those of a command.
@@ -56,7 +57,7 @@ func (x *Running) surroundings() surroundings {
 	}
 	return surroundings{
 		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.room.seen(temp),
-		terminal: c.Terminal != nil, more: c.Env,
+		terminal: c.Terminal != nil, more: c.Env, hosts: x.jail.hosts,
 	}
 }
 
@@ -92,7 +93,9 @@ func (r *Room) environ(s surroundings) []string {
 		"GOTOOLCHAIN=local", "npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_audit=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	}
 	env = append(env, caches(r.caches, r.Home(), s)...)
-	if s.network <= tools.NetworkLoopback {
+	if s.hosts != nil {
+		env = append(env, s.hosts.environ()...)
+	} else if s.network <= tools.NetworkLoopback {
 		env = append(env, offline...)
 	}
 	for _, list := range [][]string{r.rooms.config.Env, s.more} {

@@ -22,7 +22,8 @@ import (
 // A jailed is where a command runs: a jail, and its temporary directory.
 type jailed struct {
 	*sandbox.Jail
-	temp string
+	temp  string
+	hosts *outlook // nil where none can be reached
 
 	release func() // when the command is gone
 }
@@ -40,27 +41,46 @@ type keptJail struct {
 }
 
 // jailFor returns where a command with these rights runs. Release it after use.
-func (r *Room) jailFor(rights tools.Rights) (*jailed, error) {
+// The guard judges hosts that the command reaches.
+func (r *Room) jailFor(rights tools.Rights, guard tools.Guard) (*jailed, error) {
 	view, err := r.viewFor(&rights)
 	if err != nil {
 		return nil, err
 	}
-	switch rights.Confinement {
-	case tools.Reading:
-		return r.readingJail(&rights, view)
-	case tools.Named:
-		return r.namedJail(&rights, view)
+	var hosts *outlook
+	if needsHosts(&rights) && rights.Network != 0 {
+		rights.Network = max(rights.Network, tools.NetworkHosts)
+		if hosts, err = r.lookOut(&rights, guard); err != nil {
+			return nil, err
+		}
 	}
-	return r.keptJail(&rights, view)
+	var jail *jailed
+	switch {
+	case rights.Confinement == tools.Reading:
+		jail, err = r.readingJail(&rights, view, hosts)
+	case rights.Confinement == tools.Named, hosts != nil && !r.rooms.config.Sandbox.Namespaces():
+		jail, err = r.namedJail(&rights, view, hosts)
+	default:
+		jail, err = r.keptJail(&rights, view)
+	}
+	if hosts == nil {
+		return jail, err
+	}
+	if err != nil {
+		hosts.close()
+		return nil, err
+	}
+	jail.hosts = hosts
+	return jail, nil
 }
 
 // readingJail returns a jail with a temporary directory that goes with it.
-func (r *Room) readingJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
+func (r *Room) readingJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
 	temp, err := os.MkdirTemp(r.temp(), "call-")
 	if err != nil {
 		return nil, noSpace(err)
 	}
-	jail, err := r.makeJail(rights, view, []string{temp})
+	jail, err := r.makeJail(rights, view, []string{temp}, hosts)
 	if err != nil {
 		os.Remove(temp)
 		return nil, err
@@ -73,12 +93,12 @@ func (r *Room) readingJail(rights *tools.Rights, view sandbox.View) (*jailed, er
 
 // namedJail returns a jail for the paths that rights name, which may lead elsewhere
 // the next time.
-func (r *Room) namedJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
+func (r *Room) namedJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
 	write, files, err := r.writable(rights)
 	if err != nil {
 		return nil, err
 	}
-	jail, err := r.makeJail(rights, view, write)
+	jail, err := r.makeJail(rights, view, write, hosts)
 	for _, file := range files {
 		file.Close()
 	}
@@ -95,7 +115,7 @@ func (r *Room) keptJail(rights *tools.Rights, view sandbox.View) (*jailed, error
 	defer r.jailing.Unlock()
 	at := slices.IndexFunc(r.jails, func(k *keptJail) bool { return k.key == key })
 	if at < 0 {
-		made, err := r.namedJail(rights, view)
+		made, err := r.namedJail(rights, view, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -124,13 +144,16 @@ func (r *Room) forget(k *keptJail) {
 	}
 }
 
-func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string) (*sandbox.Jail, error) {
+func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string, hosts *outlook) (*sandbox.Jail, error) {
 	profile := sandbox.Profile{View: view, Write: write, Unconfined: rights.Confinement == tools.Unconfined, Signals: rights.Confinement != tools.Reading}
 	switch rights.Network {
 	case tools.NetworkLoopback, tools.NetworkHosts:
 		profile.Network = sandbox.NetworkLoopback
 	case tools.NetworkOpen:
 		profile.Network = sandbox.NetworkOpen
+	}
+	if hosts != nil {
+		profile.ProxyPort = hosts.port()
 	}
 	return r.space(rights.Network == tools.NetworkOpen).Jail(profile)
 }

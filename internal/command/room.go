@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -34,6 +35,10 @@ type Config struct {
 
 	// Network is the most that commands reach.
 	Network tools.Network
+
+	// Upstream is a proxy, as host:port, through which hosts are reached; empty:
+	// they are reached directly.
+	Upstream string
 
 	// Grace is how long what is to end has to do so by itself.
 	Grace time.Duration
@@ -139,6 +144,8 @@ type Room struct {
 	jailing sync.Mutex
 	jails   []*keptJail // the oldest first
 
+	proxy *egress.Proxy // to hosts; nil before the first; guarded by mu
+
 	mu     sync.Mutex
 	dir    string // the working directory that calls keep
 	closed bool
@@ -236,6 +243,9 @@ func (r *Room) close(session tools.Session) {
 		r.keeper.Leave()
 	}
 	r.closeJails()
+	if r.proxy != nil {
+		r.proxy.Close()
+	}
 }
 
 // Home returns the home directory of the room's commands.
@@ -252,6 +262,9 @@ func (r *Room) viewsDir(space int) string {
 func (r *Rooms) Offer() *tools.Offer { return r.offer() }
 
 func (r *Rooms) makeOffer() *tools.Offer {
+	if r.config.Sandbox == nil { // nothing is run
+		return new(tools.Offer)
+	}
 	c := r.config.Sandbox.Capabilities()
 	offer := &tools.Offer{
 		Holds: !c.Off && c.Landlock > 0, Covers: c.Namespaces, Network: r.config.Network,

@@ -42,6 +42,9 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	x.attend()
 	result := t.result(x.outcome)
 	r.warn(&result, x.found)
+	if len(x.refused) > 0 {
+		result.Content = append(result.Content, tools.Text("(Not reached: "+strings.Join(x.refused, "; ")+")"))
+	}
 	if x.failed != nil {
 		return result, notExecuted(c, x.failed)
 	}

@@ -48,7 +48,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	var told *os.File
 	if s.KeepDir {
 		var err error
-		if s.jail, err = r.jailFor(s.Rights); err != nil {
+		if s.jail, err = r.jailFor(s.Rights, s.Guard); err != nil {
 			return tools.Result{}, err
 		}
 		if told, err = os.CreateTemp(s.jail.temp, "dir-*"); err != nil {

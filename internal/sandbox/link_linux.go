@@ -107,6 +107,48 @@ func (l *link) arrange(process *os.Process, kind helper.RequestKind, view string
 	return err
 }
 
+// lend returns a socket that listens on the loopback of the helper.
+func (l *link) lend() (*os.File, error) {
+	order := helper.Request{Kind: helper.Listen}
+	message, err := order.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.ready(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.orders < 0 {
+		return nil, syscall.EPIPE
+	}
+	var answer [helper.AnswerSize]byte
+	rights := make([]byte, unix.CmsgSpace(4))
+	var n, size int
+	if err = sendAll(l.orders, message, nil); err == nil {
+		n, size, _, _, err = unix.Recvmsg(l.orders, answer[:], rights, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err == nil {
+		err = readFull(l.orders, answer[n:])
+	}
+	if err != nil {
+		l.hangUp()
+		return nil, err
+	}
+	if text, _, _ := bytes.Cut(answer[:], []byte{0}); len(text) > 0 {
+		return nil, errors.New(string(text))
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:size])
+	if err != nil || len(messages) != 1 {
+		return nil, syscall.EPROTO
+	}
+	files, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(files) != 1 {
+		return nil, syscall.EPROTO
+	}
+	return os.NewFile(uintptr(files[0]), "listener"), nil
+}
+
 func readFull(fd int, p []byte) error {
 	for len(p) > 0 {
 		n, err := unix.Read(fd, p)

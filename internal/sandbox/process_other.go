@@ -7,6 +7,7 @@ package sandbox
 
 import (
 	"context"
+	"net"
 	"os"
 	"syscall"
 )
@@ -31,6 +32,9 @@ func (*Sandbox) Space(SpaceConfig) *Space { return &Space{} }
 
 // Close does nothing.
 func (*Space) Close() {}
+
+// Listen fails with [ErrUnavailable].
+func (*Space) Listen() (net.Listener, error) { return nil, ErrUnavailable }
 
 // Jail is where commands would run.
 type Jail struct{}

@@ -6,6 +6,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,20 @@ func (sp *Space) Close() {
 		v.root.Close()
 	}
 	sp.views = nil
+}
+
+// Listen listens on the loopback of the space, or where it has none of its own on
+// that of the machine: see [Profile.ProxyPort].
+func (sp *Space) Listen() (net.Listener, error) {
+	if sp.link.open || !sp.sandbox.Namespaces() {
+		return net.Listen("tcp", "127.0.0.1:0")
+	}
+	file, err := sp.link.lend()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return net.FileListener(file)
 }
 
 // find looks for a process by the id that it has in the space.

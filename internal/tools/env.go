@@ -6,6 +6,7 @@ package tools
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -60,6 +61,12 @@ type Guard interface {
 	// have to be asked. What it says of a directory it says of everything below.
 	// It returns nil where there is no such path.
 	Withheld(top string, asked bool) func(path string) bool
+
+	// Reaches returns why a host may not be reached by a command that runs, or nil;
+	// ReachesAddress the same of an address that a host stands for, and whether a
+	// rule lists that very address.
+	Reaches(host string, port int) error
+	ReachesAddress(addr netip.Addr, port int) (listed bool, err error)
 
 	// Protection returns what an operator protects, beside the names that always
 	// are; nil where that is nothing.

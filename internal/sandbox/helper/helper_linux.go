@@ -182,6 +182,8 @@ func (h *helper) next() error {
 		h.abandon(order.id)
 	case Show, Hide:
 		return h.arrange(order.kind, string(rest))
+	case Listen:
+		return lend()
 	default:
 		return errMalformed
 	}
@@ -204,6 +206,25 @@ func (h *helper) arrange(kind RequestKind, view string) error {
 	}
 	_, err := unix.Write(Orders, answer)
 	return err
+}
+
+// lend sends a socket that listens on loopback.
+func lend() error {
+	answer := make([]byte, AnswerSize)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(fd)
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err == nil {
+		err = unix.Listen(fd, 128)
+	}
+	if err != nil {
+		copy(answer[:AnswerSize-1], err.Error())
+		_, err = unix.Write(Orders, answer)
+		return err
+	}
+	return unix.Sendmsg(Orders, answer, unix.UnixRights(fd), nil, 0)
 }
 
 // post makes one more guard.

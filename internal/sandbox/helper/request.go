@@ -66,6 +66,8 @@ const (
 	// Show makes a view, and Hide removes one. Both are answered.
 	Show
 	Hide
+	// Listen has the helper listen on its loopback; the socket comes with the answer.
+	Listen
 )
 
 // Limit is a resource limit, soft and hard alike; but a process has one more

@@ -82,7 +82,7 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 			if err != nil {
 				return tools.Result{}, err
 			}
-			return room.Run(ctx, env, command.Command{Path: PowerShell, Args: in.args(), Dir: dir, Rights: env.Rights}, out)
+			return room.Run(ctx, env, command.Command{Path: PowerShell, Args: in.args(), Dir: dir, Rights: env.Rights, Guard: env.Guard}, out)
 		})
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in powershellInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}

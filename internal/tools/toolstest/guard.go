@@ -4,6 +4,8 @@
 package toolstest
 
 import (
+	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -50,3 +52,9 @@ func (g Guard) Withheld(_ string, asked bool) func(path string) bool {
 		return g.Denies != nil && g.Denies(path) || asked && g.Asks != nil && g.Asks(path)
 	}
 }
+
+// Reaches allows no host.
+func (g Guard) Reaches(host string, _ int) error { return fmt.Errorf("%s may not be reached", host) }
+
+// ReachesAddress lists no address.
+func (g Guard) ReachesAddress(netip.Addr, int) (listed bool, err error) { return false, nil }

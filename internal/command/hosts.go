@@ -1,0 +1,85 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// outlook is the way of one command to hosts: a proxy of the server, on the
+// loopback of the session.
+type outlook struct {
+	client   *egress.Client
+	listener net.Listener
+}
+
+// needsHosts reports whether rights let hosts be reached that are not on loopback.
+func needsHosts(rights *tools.Rights) bool {
+	return rights.Network == tools.NetworkHosts || rights.Network != tools.NetworkOpen && len(rights.Hosts) > 0
+}
+
+// lookOut opens the way to the hosts that a command may reach.
+func (r *Room) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error) {
+	listener, err := r.space(false).Listen()
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	if r.proxy == nil {
+		r.proxy = egress.New(egress.Config{Upstream: r.rooms.config.Upstream})
+	}
+	proxy := r.proxy
+	r.mu.Unlock()
+	go proxy.Serve(listener)
+	return &outlook{client: proxy.Open(judgeOf(rights, guard)), listener: listener}, nil
+}
+
+func (o *outlook) port() uint16 { return uint16(o.listener.Addr().(*net.TCPAddr).Port) }
+
+func (o *outlook) environ() []string { return o.client.Environ(o.listener.Addr().String()) }
+
+// close ends all that goes through, and returns what was refused.
+func (o *outlook) close() []string {
+	refused := o.client.Refused()
+	o.client.Close()
+	o.listener.Close()
+	return refused
+}
+
+// judgeOf allows what a call was given, and what rules allow.
+func judgeOf(rights *tools.Rights, guard tools.Guard) egress.Judge {
+	given := func(host string, port int) bool {
+		return slices.Contains(rights.Hosts, net.JoinHostPort(host, strconv.Itoa(port))) ||
+			slices.Contains(rights.Hosts, net.JoinHostPort(host, "0"))
+	}
+	return egress.Judge{
+		Host: func(_ context.Context, host string, port int) error {
+			if given(host, port) {
+				return nil
+			}
+			if guard == nil {
+				return errNoHosts
+			}
+			return guard.Reaches(host, port)
+		},
+		Address: func(_ context.Context, addr netip.Addr, port int) (listed bool, err error) {
+			if given(addr.String(), port) {
+				return true, nil
+			}
+			if guard == nil {
+				return false, nil
+			}
+			return guard.ReachesAddress(addr, port)
+		},
+	}
+}
+
+var errNoHosts = tools.Failf("denied", "this host may not be reached")
