@@ -140,8 +140,11 @@ func working(t *testing.T, env tools.Env) map[string][]byte {
 		t.Fatal(err)
 	}
 	lines := make(map[string][]byte)
+	home := []byte("HOME=" + env.Session.Home() + "\x00") // where they work is a path of their view
 	for _, link := range links {
-		if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, env.Workspace.Dir()) {
+		environ, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "environ"))
+		dir, err := os.Readlink(link)
+		if err == nil && (strings.HasPrefix(dir, env.Workspace.Dir()) || bytes.Contains(environ, home)) {
 			lines[filepath.Dir(link)], _ = os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -30,7 +32,7 @@ func TestPlanted(t *testing.T) {
 		"nothing": {`git config user.email e; git remote add o ../x; git branch b`, "", `git config user.email`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newKit(t)
+			k := newKit(t, bare(t))
 			k.env.Guard = toolstest.Guard{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
@@ -48,6 +50,37 @@ func TestPlanted(t *testing.T) {
 				t.Errorf("%s does not hold", test.then)
 			}
 		})
+	}
+}
+
+// bare has no namespaces, as in a pod: there, hooks and what an operator protects
+// can be written, and are put back.
+func bare(t *testing.T) func(*command.Config) {
+	t.Helper()
+	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper(), NoNamespaces: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return func(c *command.Config) { c.Sandbox = s }
+}
+
+// TestFixed has commands write what stays as it is where there are namespaces.
+func TestFixed(t *testing.T) {
+	k := newKit(t)
+	if k.outside(repository) != nil {
+		t.Fatal("cannot begin")
+	}
+	k.env.Guard = toolstest.Guard{Own: "f"}
+	text, _ := k.call("bash", m{"command": "echo evil >.git/hooks/pre-push; echo evil >f; echo more >g; cat f g"})
+	if s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()}); err == nil && s.Namespaces() {
+		if strings.Count(text, "Read-only file system") != 2 || !strings.Contains(text, "old\nmore") {
+			t.Error(text)
+		}
+		s.Close()
+	}
+	if k.outside(`test ! -e .git/hooks/pre-push -a $(cat f) = old`) != nil {
+		t.Error("it was written")
 	}
 }
 
@@ -91,7 +124,7 @@ func TestPlantedBackground(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan string, 100)
-			k := newKit(t, func(c *command.Config) { c.Violation = func(_, what string) { told <- what } })
+			k := newKit(t, bare(t), func(c *command.Config) { c.Violation = func(_, what string) { told <- what } })
 			k.env.Guard = toolstest.Guard{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
@@ -128,7 +161,7 @@ func TestPlantedBackground(t *testing.T) {
 // TestPlantedAgain proves that a background process that plants for the second
 // time is ended.
 func TestPlantedAgain(t *testing.T) {
-	k := newKit(t)
+	k := newKit(t, bare(t))
 	if k.outside(repository) != nil {
 		t.Fatal("cannot begin")
 	}
@@ -145,7 +178,7 @@ func TestPlantedAgain(t *testing.T) {
 // TestProtectedByOthers has what is protected change while something runs in the
 // background, by others than it.
 func TestProtectedByOthers(t *testing.T) {
-	k := newKit(t)
+	k := newKit(t, bare(t))
 	k.env.Guard = toolstest.Guard{Own: "f"}
 	if k.outside(repository) != nil {
 		t.Fatal("cannot begin")
@@ -181,7 +214,7 @@ func TestProtectedByOthers(t *testing.T) {
 // TestProtectedTogether has two sessions in one workspace, which protects different
 // files for them: neither puts back what the other undid.
 func TestProtectedTogether(t *testing.T) {
-	a := newKit(t)
+	a := newKit(t, bare(t))
 	a.env.Guard = toolstest.Guard{Own: "f"}
 	if a.outside(repository+"; echo old >g") != nil {
 		t.Fatal("cannot begin")
@@ -231,7 +264,7 @@ func TestBackgroundWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			needs(t, work.needs)
-			k := newKit(t)
+			k := newKit(t, bare(t))
 			if k.outside(repository+" && git checkout -q .") != nil {
 				t.Fatal("cannot begin")
 			}
@@ -263,7 +296,7 @@ func TestProtectedRepl(t *testing.T) {
 	} {
 		t.Run(test.language, func(t *testing.T) {
 			needs(t, test.program)
-			k := newKit(t)
+			k := newKit(t, bare(t))
 			k.env.Guard = toolstest.Guard{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
@@ -280,7 +313,7 @@ func TestProtectedRepl(t *testing.T) {
 			}
 		})
 	}
-	k := newKit(t)
+	k := newKit(t, bare(t))
 	if k.outside(repository) != nil {
 		t.Fatal("cannot begin")
 	}
