@@ -225,7 +225,13 @@ func (f *filter) metadata(landlock int) {
 		})
 	}
 	f.refuse(unix.SYS_UTIMENSAT, retAsk)
-	f.refuse(unix.SYS_KILL, retAsk)
+	// A process of its session; guards, which have this filter too, signal groups.
+	f.inspect(unix.SYS_KILL, func(f *filter) {
+		f.loadArgument(0)
+		f.add(opAtLeast, 1<<31, 2, 0)
+		f.add(opEqual, 0, 1, 0)
+		f.add(opReturn, retAsk, 0, 0)
+	})
 	for _, number := range attributes() {
 		f.refuse(number, retNoSupp)
 	}

@@ -199,7 +199,7 @@ func confine(s *slot) uintptr {
 	_, _, errno := syscall.RawSyscall(landlockRestrictSelf, uintptr(s.scope), 0, 0)
 	if errno == 0 {
 		// Who cannot reach the helper may signal everybody it can reach.
-		_, _, errno = syscall.RawSyscall(unix.SYS_KILL, s.helper, 0, 0)
+		_, _, errno = syscall.RawSyscall(unix.SYS_TGKILL, s.helper, s.helper, 0)
 	}
 	if errno == syscall.ESRCH {
 		exit() // the helper has gone, and nobody can tell any more
@@ -407,7 +407,7 @@ func signalChildren(s *slot, child, sig uintptr) {
 			if c := s.children[i]; c >= '0' && c <= '9' {
 				pid = pid*10 + uintptr(c-'0')
 			} else if pid != 0 {
-				syscall.RawSyscall(unix.SYS_KILL, pid, sig, 0)
+				syscall.RawSyscall(unix.SYS_TGKILL, pid, pid, sig) // kill of one process is handed over
 				pid = 0
 			}
 		}
