@@ -124,6 +124,8 @@ type executionsConfig struct {
 type sandboxConfig struct {
 	Mode       sandboxMode   `yaml:"mode"`
 	Helper     string        `yaml:"helper"`
+	Namespaces bool          `yaml:"namespaces"`
+	Grace      time.Duration `yaml:"grace"`
 	Read       []string      `yaml:"read"`
 	Write      []string      `yaml:"write"`
 	Network    tools.Network `yaml:"network"`
@@ -243,6 +245,8 @@ func defaultConfig() *config {
 		},
 		Sandbox: sandboxConfig{
 			Mode:       sandboxPreferred,
+			Namespaces: true,
+			Grace:      2 * time.Second,
 			Network:    tools.NetworkLoopback,
 			MaxNetwork: tools.NetworkLoopback,
 			Limits: commandLimits{

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -45,7 +44,7 @@ func (m sandboxMode) String() string { return sandboxModes[m] }
 
 // open returns the sandbox of the server.
 func (c *sandboxConfig) open() (*sandbox.Sandbox, error) {
-	config := sandbox.Config{Helper: c.Helper, Image: execImage, Off: c.Mode == sandboxOff}
+	config := sandbox.Config{Helper: c.Helper, Image: execImage, Off: c.Mode == sandboxOff, NoNamespaces: !c.Namespaces}
 	if config.Helper == "" && len(config.Image) == 0 {
 		config.Helper = execBeside()
 	}
@@ -103,7 +102,7 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		View:     sandbox.View{Read: c.readable(programs), Write: c.Write},
 		Network:  c.MaxNetwork,
 		Upstream: c.Proxy,
-		Grace:    2 * time.Second,
+		Grace:    c.Grace,
 		State:    filepath.Join(stateDir(), "toolserver", "integrity"),
 		Path:     programs.Path,
 		Env:      append(programs.Env, c.environ()...),

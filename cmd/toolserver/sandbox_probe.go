@@ -72,6 +72,7 @@ func (c *sandboxConfig) probeApart() ([]sandbox.Check, error) {
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"),
 			envOf("sandbox.mode") + "=" + c.Mode.String(), envOf("sandbox.helper") + "=" + c.Helper,
+			envOf("sandbox.namespaces") + "=" + strconv.FormatBool(c.Namespaces),
 		},
 		Files: []*os.File{nil, in, os.Stderr},
 	})
