@@ -1,0 +1,32 @@
+# Prints how long a connection on loopback takes, in µs, and how fast a transfer
+# is, in MiB/s. Arguments: MiB to transfer, connections to make.
+import socket, sys, threading, time
+
+size, count = int(sys.argv[1]) << 20, int(sys.argv[2])
+server = socket.create_server(("127.0.0.1", 0))
+
+
+def accept():
+    for _ in range(count):
+        server.accept()[0].close()
+    peer, _ = server.accept()
+    buffer = bytearray(1 << 20)
+    while peer.recv_into(buffer):
+        pass
+    peer.send(b"x")
+
+
+thread = threading.Thread(target=accept)
+thread.start()
+begin = time.perf_counter()
+for _ in range(count):
+    socket.create_connection(server.getsockname()).close()
+connect = (time.perf_counter() - begin) / count * 1e6
+client, data = socket.create_connection(server.getsockname()), bytes(1 << 20)
+begin = time.perf_counter()
+for _ in range(size >> 20):
+    client.sendall(data)
+client.shutdown(socket.SHUT_WR)
+client.recv(1)
+print(connect, (size >> 20) / (time.perf_counter() - begin))
+thread.join()
