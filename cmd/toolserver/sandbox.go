@@ -97,10 +97,10 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
 	l := &c.Limits
 	return command.New(command.Config{
-		Sandbox:  s,
-		Masker:   masker,
-		View:     sandbox.View{Read: c.readable(programs), Write: c.Write},
-		Network:  c.MaxNetwork,
+		Sandbox: s,
+		Masker:  masker,
+		View:    sandbox.View{Read: c.readable(programs), Write: c.Write},
+		Network: c.MaxNetwork, SessionNetwork: c.Network,
 		Upstream: c.Proxy,
 		Grace:    c.Grace,
 		State:    filepath.Join(stateDir(), "toolserver", "integrity"),

@@ -181,10 +181,7 @@ func (x *Running) start() (err error) {
 				file.Close()
 			}
 			if x.jail != nil {
-				if x.jail.hosts != nil {
-					x.jail.hosts.close()
-				}
-				x.jail.release()
+				x.jail.close()
 			}
 		}
 	}()
@@ -257,10 +254,7 @@ func (x *Running) attend() {
 		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
-	if x.jail.hosts != nil {
-		x.refused = x.jail.hosts.close()
-	}
-	x.jail.release()
+	x.refused = x.jail.close()
 	x.room.rooms.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the
 	// kernel could not kill holds the other end open.

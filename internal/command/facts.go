@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -25,7 +26,7 @@ var interesting = strings.Fields(`
 // Facts returns what is so on this server, unless the rights of a call say
 // otherwise.
 func (r *Rooms) Facts() Facts {
-	f := Facts{Network: networkFacts[r.config.Network], Temporary: "`$TMPDIR`"}
+	f := Facts{Network: networkFacts[cmp.Or(r.config.SessionNetwork, r.config.Network)], Temporary: "`$TMPDIR`"}
 	if temporary := r.Offer().Temporary; len(temporary) > 0 {
 		f.Temporary += ", which is `" + strings.Join(temporary, "` and `") + "` too"
 	} else {

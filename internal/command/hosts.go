@@ -28,11 +28,20 @@ func needsHosts(rights *tools.Rights) bool {
 
 // lookOut opens the way to the hosts that a command may reach.
 func (r *Room) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error) {
-	listener, err := r.space(false).Listen()
+	space, err := r.space(false)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := space.Listen()
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		listener.Close()
+		return nil, errSessionEnds
+	}
 	if r.proxy == nil {
 		r.proxy = egress.New(egress.Config{Upstream: r.rooms.config.Upstream})
 	}
@@ -48,10 +57,9 @@ func (o *outlook) environ() []string { return o.client.Environ(o.listener.Addr()
 
 // close ends all that goes through, and returns what was refused.
 func (o *outlook) close() []string {
-	refused := o.client.Refused()
-	o.client.Close()
+	o.client.Close() // waits for what is under way
 	o.listener.Close()
-	return refused
+	return o.client.Refused()
 }
 
 // judgeOf allows what a call was given, and what rules allow.

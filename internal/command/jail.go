@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -26,6 +27,20 @@ type jailed struct {
 	hosts *outlook // nil where none can be reached
 
 	release func() // when the command is gone
+	closing sync.Once
+	refused []string
+}
+
+// close lets go of all of it, once, when the command is gone, and returns the hosts
+// that were refused.
+func (j *jailed) close() []string {
+	j.closing.Do(func() {
+		if j.hosts != nil {
+			j.refused = j.hosts.close()
+		}
+		j.release()
+	})
+	return j.refused
 }
 
 // maxJails is how many jails of a room are kept for the next call with the same
@@ -155,22 +170,29 @@ func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string,
 	if hosts != nil {
 		profile.ProxyPort = hosts.port()
 	}
-	return r.space(rights.Network == tools.NetworkOpen).Jail(profile)
+	space, err := r.space(rights.Network == tools.NetworkOpen)
+	if err != nil {
+		return nil, err
+	}
+	return space.Jail(profile)
 }
 
 // space returns the space of the session: that which has the network of the
 // machine, or the one that has its own.
-func (r *Room) space(open bool) *sandbox.Space {
+func (r *Room) space(open bool) (*sandbox.Space, error) {
 	i := 0
 	if open {
 		i = 1
 	}
 	r.spacing.Lock()
 	defer r.spacing.Unlock()
+	if r.spaced {
+		return nil, errSessionEnds
+	}
 	if r.spaces[i] == nil {
 		r.spaces[i] = r.rooms.config.Sandbox.Space(sandbox.SpaceConfig{Dir: r.viewsDir(i), Open: open})
 	}
-	return r.spaces[i]
+	return r.spaces[i], nil
 }
 
 // closeJails lets go of all jails, and kills what runs in them.
@@ -183,6 +205,7 @@ func (r *Room) closeJails() {
 	r.jails = nil
 	r.spacing.Lock()
 	defer r.spacing.Unlock()
+	r.spaced = true
 	for i, space := range r.spaces {
 		if space != nil {
 			space.Close()
@@ -192,8 +215,8 @@ func (r *Room) closeJails() {
 }
 
 // viewFor returns what commands with these rights see.
-func (r *Room) viewFor(rights *tools.Rights) (sandbox.View, error) {
-	view := r.view
+func (r *Room) viewFor(rights *tools.Rights) (view sandbox.View, err error) {
+	view = r.view
 	if rights.Confinement == tools.Unconfined || !r.rooms.config.Sandbox.Namespaces() {
 		view.Read = append(slices.Clip(view.Read), outside(rights.Read)...)
 		view.Write = append(slices.Clip(view.Write), outside(rights.Write)...)
@@ -204,6 +227,7 @@ func (r *Room) viewFor(rights *tools.Rights) (sandbox.View, error) {
 	if hooks := filepath.Join(r.workspace.Dir(), ".git", "hooks"); isDir(filepath.Dir(hooks)) && isDir(hooks) {
 		view.Fixed = append(view.Fixed, hooks)
 	}
+	defer func() { view.Version = versionOf(view.Cover, view.Fixed) }()
 	protection := *r.protection.Load()
 	if rights.Deny == nil && protection == nil {
 		return view, nil
@@ -224,6 +248,20 @@ func (r *Room) viewFor(rights *tools.Rights) (sandbox.View, error) {
 		return view, tools.Failf("too_many_files", "Nothing was run: a rule of the policy denies reading some files, and the workspace has more files than can be looked at to keep them from commands.")
 	}
 	return view, nil
+}
+
+// versionOf tells files from those that take their names: what replaces a file, from
+// outside, is not covered by what covered that.
+func versionOf(lists ...[]string) string {
+	var b strings.Builder
+	for _, list := range lists {
+		for _, path := range list {
+			if info, err := os.Lstat(path); err == nil {
+				fmt.Fprintf(&b, "%v ", identity(info))
+			}
+		}
+	}
+	return b.String()
 }
 
 // maxCovered is how much of a workspace is looked at for what a rule denies or

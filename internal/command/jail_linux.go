@@ -5,6 +5,7 @@ package command
 
 import (
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,4 +17,13 @@ func openNoLinks(path string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// identity tells a file from all others there are.
+func identity(info os.FileInfo) [2]uint64 {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return [2]uint64{}
+	}
+	return [2]uint64{uint64(stat.Dev), stat.Ino}
 }

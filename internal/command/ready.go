@@ -44,7 +44,7 @@ type readyShell struct {
 func readyFits(s Script) bool {
 	c := s.Command
 	rights := &c.Rights
-	plain := rights.Confinement == tools.Reading && len(rights.Read) == 0 ||
+	plain := rights.Confinement == tools.Reading && rights.Network <= tools.NetworkNone && len(rights.Read)+len(rights.Hosts) == 0 ||
 		rights.Confinement == tools.SessionWide && rights.Network == tools.NetworkLoopback && len(rights.Read)+len(rights.Write)+len(rights.Hosts) == 0
 	return !s.KeepDir && !s.SharedTemp && len(s.Text) <= maxReadyText && c.Dir == "." && len(c.Env) == 0 && c.Terminal == nil && !c.Input &&
 		plain && rights.Deny == nil
@@ -156,7 +156,7 @@ func (r *Room) dropReady(which tools.Confinement) {
 func (s *readyShell) drop() {
 	s.x.process.Kill()
 	s.x.process.Wait()
-	s.x.jail.release()
+	s.x.jail.close()
 	s.x.input.Close()
 	for _, o := range s.x.outputs {
 		o.file.Close()

@@ -33,8 +33,9 @@ type Config struct {
 	// private directory of their session.
 	View sandbox.View
 
-	// Network is the most that commands reach.
-	Network tools.Network
+	// Network is the most that commands reach, SessionNetwork what those of a
+	// session do that chooses no other; 0: the same.
+	Network, SessionNetwork tools.Network
 
 	// Upstream is a proxy, as host:port, through which hosts are reached; empty:
 	// they are reached directly.
@@ -141,6 +142,7 @@ type Room struct {
 	view    sandbox.View // what all its commands see
 	spacing sync.Mutex
 	spaces  [2]*sandbox.Space // with the network of their own, and with that of the machine
+	spaced  bool              // there are no more
 	jailing sync.Mutex
 	jails   []*keptJail // the oldest first
 
@@ -243,8 +245,11 @@ func (r *Room) close(session tools.Session) {
 		r.keeper.Leave()
 	}
 	r.closeJails()
-	if r.proxy != nil {
-		r.proxy.Close()
+	r.mu.Lock()
+	proxy := r.proxy
+	r.mu.Unlock()
+	if proxy != nil {
+		proxy.Close()
 	}
 }
 

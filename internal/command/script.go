@@ -51,8 +51,8 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		if s.jail, err = r.jailFor(s.Rights, s.Guard); err != nil {
 			return tools.Result{}, err
 		}
+		defer s.jail.close()
 		if told, err = os.CreateTemp(s.jail.temp, "dir-*"); err != nil {
-			s.jail.release()
 			return tools.Result{}, noSpace(err)
 		}
 		defer os.Remove(told.Name())

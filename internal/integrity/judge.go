@@ -344,6 +344,9 @@ func (c *change) remove() error {
 }
 
 func (c *change) restore() error {
+	if c.was.Type != workspace.Directory && c.was.Type != workspace.Regular {
+		return errors.New("it was no file") // and what it is now stays, lest nothing is left
+	}
 	if c.there && (c.now.Type != c.was.Type || c.now.Type == workspace.Link) {
 		if err := c.remove(); err != nil {
 			return err
@@ -372,7 +375,7 @@ func (c *change) restore() error {
 		}
 		return err
 	}
-	return errors.New("it was no file")
+	return nil
 }
 
 // edit gives a file another content, if it still has the one that was judged.

@@ -126,7 +126,11 @@ func (l *link) lend() (*os.File, error) {
 	rights := make([]byte, unix.CmsgSpace(4))
 	var n, size int
 	if err = sendAll(l.orders, message, nil); err == nil {
-		n, size, _, _, err = unix.Recvmsg(l.orders, answer[:], rights, unix.MSG_CMSG_CLOEXEC)
+		for {
+			if n, size, _, _, err = unix.Recvmsg(l.orders, answer[:], rights, unix.MSG_CMSG_CLOEXEC); err != unix.EINTR {
+				break
+			}
+		}
 	}
 	if err == nil {
 		err = readFull(l.orders, answer[n:])

@@ -62,7 +62,6 @@ func (j *Jail) Start(c Command) (*Process, error) {
 		if request.Place, err = view.place(c.Dir); err != nil {
 			return nil, err
 		}
-		defer runtime.KeepAlive(view)
 	}
 	message, err := request.Encode()
 	if err != nil {

@@ -84,6 +84,10 @@ type View struct {
 	// Cover are files and directories that are hidden, Fixed those that stay as
 	// they are.
 	Cover, Fixed []string
+
+	// Version differs where the same paths are other files: what hides a file does
+	// not hide another that has taken its name.
+	Version string
 }
 
 // A Profile is what the commands of a jail may reach.

@@ -124,7 +124,10 @@ func (sp *Space) Jail(p Profile) (*Jail, error) {
 		j.roots = append(j.roots, helper.Port(p.ProxyPort))
 	}
 	if p.Signals {
-		j.roots = append(j.roots, helper.Signals)
+		j.roots = append([]string{helper.Signals}, j.roots...)
+	}
+	if len(j.roots) > helper.MaxRoots {
+		return nil, fmt.Errorf("%d places to write at once are too many: at most %d", len(j.roots), helper.MaxRoots)
 	}
 	_, _, err = j.enter()
 	return j, err
@@ -193,6 +196,7 @@ type view struct {
 	helper *os.Process // that made it
 	root   *os.File
 	hidden atomic.Bool // it is no more
+	used   time.Time   // guarded by the space
 }
 
 // place returns the root of the view and the path of a directory in it.
@@ -216,8 +220,11 @@ func (j *Jail) filter() []helper.Instr {
 	return socketFilter(j.profile.Network, j.space.link.namespaced())
 }
 
-// maxViews is how many views of a space are kept.
-const maxViews = 8
+// Of the views of a space as many are kept, and those that were used a moment ago.
+const (
+	maxViews = 8
+	moment   = 10 * time.Second
+)
 
 // view returns a view, which is made if there is none yet.
 func (sp *Space) view(want *View) (*view, error) {
@@ -231,11 +238,12 @@ func (sp *Space) view(want *View) (*view, error) {
 	for i, v := range sp.views {
 		if v.key == key && v.helper == process {
 			sp.views = append(slices.Delete(sp.views, i, i+1), v)
+			v.used = time.Now()
 			return v, nil
 		}
 	}
 	sp.made++
-	v := &view{key: key, name: "v" + strconv.Itoa(sp.made), helper: process}
+	v := &view{key: key, name: "v" + strconv.Itoa(sp.made), helper: process, used: time.Now()}
 	v.path = filepath.Join(sp.dir, v.name)
 	steps, err := helper.Mounts(v.name, planOf(want))
 	if err != nil {
@@ -263,7 +271,7 @@ func (sp *Space) trim(process *os.Process) {
 		}
 		return v.helper != process
 	})
-	for len(sp.views) > maxViews {
+	for len(sp.views) > maxViews && time.Since(sp.views[0].used) > moment {
 		v := sp.views[0]
 		sp.views = sp.views[1:]
 		v.hidden.Store(true)

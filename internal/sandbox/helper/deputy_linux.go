@@ -394,7 +394,7 @@ func (h *helper) guardOf(pid int) *guarded {
 // read as a file, where what is not there any more is an error.
 func (h *helper) rootsIn(g *guarded) (roots []string) {
 	table, n := atomic.LoadUintptr(&g.roots), atomic.LoadUintptr(&g.nroots)
-	for i := range min(n, maxRoots) {
+	for i := range min(n, MaxRoots) {
 		var address [8]byte
 		var text [unix.PathMax]byte
 		if _, err := unix.Pread(h.memory, address[:], int64(table+8*i)); err != nil {
@@ -411,8 +411,8 @@ func (h *helper) rootsIn(g *guarded) (roots []string) {
 	return roots
 }
 
-// maxRoots is more roots than any command has.
-const maxRoots = 64
+// MaxRoots is how many roots a command may have.
+const MaxRoots = 256
 
 // parentOf returns 0 for a process that is gone.
 func parentOf(pid int) int {
