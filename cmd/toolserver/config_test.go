@@ -295,23 +295,21 @@ func TestGoodConfigurations(t *testing.T) {
 func TestOpenNetwork(t *testing.T) {
 	const tokens = "authentication: {tokens: [{principal: a, token: 0123456789abcdef}]}\n"
 	for _, test := range []struct {
-		file       string
-		namespaces bool
-		starts     bool
+		file   string
+		starts bool
 	}{
-		{"", false, true},
-		{"sandbox: {max_network: hosts}\n", false, true},
-		{"sandbox: {max_network: open}\n", false, false},
-		{"sandbox: {network: open, max_network: open}\n", false, false},
-		{"sandbox: {max_network: open}\n", true, true},
-		{"sandbox: {max_network: open}\n" + tokens, false, true},
+		{"", true},
+		{"sandbox: {max_network: hosts}\n", true},
+		{"sandbox: {max_network: open}\n", false},
+		{"sandbox: {network: open, max_network: open}\n", false},
+		{"sandbox: {max_network: open}\n" + tokens, true},
 	} {
 		c, err := load(t, "--config", writeFile(t, "c.yaml", test.file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.checkOpenNetwork(test.namespaces); (err == nil) != test.starts {
-			t.Errorf("%q, namespaces: %t: %v", test.file, test.namespaces, err)
+		if err := c.checkOpenNetwork(); (err == nil) != test.starts {
+			t.Errorf("%q: %v", test.file, err)
 		}
 	}
 }

@@ -331,17 +331,16 @@ func (c *sandboxConfig) validateNetwork(fault faultFunc) {
 	}
 }
 
-// checkOpenNetwork refuses a server that commands could call themselves. Without a
-// network namespace, a command of a session whose network is open has the
-// machine's loopback, and with it the server's own ports: where nobody
-// authenticates, it would be the operator, who answers for what is asked.
-func (c *config) checkOpenNetwork(namespaces bool) error {
-	if c.Sandbox.MaxNetwork < tools.NetworkOpen || namespaces || !c.Authentication.off() {
+// checkOpenNetwork refuses a server that commands could call themselves. A command
+// of a session whose network is open has the machine's loopback, and with it the
+// server's own ports: where nobody authenticates, it would be the operator, who
+// answers for what is asked.
+func (c *config) checkOpenNetwork() error {
+	if c.Sandbox.MaxNetwork < tools.NetworkOpen || !c.Authentication.off() {
 		return nil
 	}
-	return errors.New("sandbox.max_network is open, this machine gives commands no network of their own, and authentication is off: " +
-		"commands could call this server as its operator. Set sandbox.max_network to hosts, " +
-		"give callers tokens under authentication.tokens, or let the server make network namespaces")
+	return errors.New("sandbox.max_network is open and authentication is off: commands could call this server as its operator. " +
+		"Set sandbox.max_network to hosts, or give callers tokens under authentication.tokens")
 }
 
 func (c *sandboxConfig) validateRepl(fault faultFunc) {

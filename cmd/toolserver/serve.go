@@ -66,8 +66,7 @@ func serve(c *config) error {
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
 	defer flush()
 
-	const namespaces = false // what is open has the network of the machine
-	if err := c.checkOpenNetwork(namespaces); err != nil {
+	if err := c.checkOpenNetwork(); err != nil {
 		return err
 	}
 	listener, err := listen(c.Listen)

@@ -3,7 +3,7 @@
 
 // Package integrity takes back what commands plant: what would run later, outside
 // of their jail, when a person or a program of theirs uses the repository. Git has
-// to write beside its hooks and its configuration, so no jail can keep a command
+// to write beside its hooks and its configuration, so no Landlock ruleset can keep a command
 // from them; what is there is known before a command that may write, and compared
 // after it.
 //

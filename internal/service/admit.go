@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -215,9 +216,23 @@ func (a *admission) subjectOf(s *session.Session, entry *tools.Entry, input []by
 	if a.offer != nil {
 		call.Offer = a.offer()
 		call.Network = min(call.Network, call.Offer.Network)
+		call.DeniedThere = func(denial tools.Denial) bool { return deniedThere(s, denial) }
 	}
 	return call
 }
+
+// deniedThere reports whether the workspace of a session has a file that may not be
+// read, or more files than can be looked at.
+func deniedThere(s *session.Session, denial tools.Denial) bool {
+	found := false
+	_, all := s.Workspace.Look(".", maxLooked, func(path string, _ fs.FileMode) bool {
+		found = found || path != "." && denial.Denies(path)
+		return !found
+	})
+	return found || !all
+}
+
+const maxLooked = 100_000
 
 // count counts the call against the limits of the policy that judged it, last of
 // all, and refuses it where it is one too many. It reports false, and counts

@@ -22,7 +22,7 @@ type Rights struct {
 	Deny Denial
 
 	// Network is how far commands reach, and Hosts, as host:port, what they reach
-	// in addition, for this call alone.
+	// in addition, for this call alone; port 0 means any.
 	Network Network
 	Hosts   []string
 }

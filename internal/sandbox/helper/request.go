@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package helper is the small process between the server and the commands it
-// runs. It is started once and makes guards, which go on without the Go runtime.
+// runs: one for each space, when it is needed. It makes guards, which go on without
+// the Go runtime.
 // A guard takes a request from the server and makes the command, and when that
 // has ended, it takes another:
 //
@@ -20,8 +21,8 @@
 // raw system calls on memory set aside, and that is why it looks like it does.
 //
 // The seccomp filter is that of the thread that makes guards: everything inherits
-// it. What it leaves to the helper, which changes modes and times of files, is in
-// deputy_linux.go.
+// it. What it leaves to the helper is in deputy_linux.go, signals_linux.go and
+// sockets_linux.go.
 package helper
 
 import (
@@ -37,7 +38,7 @@ type Request struct {
 
 	Path      string   // of the program
 	Args, Env []string // Args[0] is the name it is called by
-	Roots     []string // where the command may change modes and times
+	Roots     []string // where the command may change modes and times; and Signals, and ports
 	Place     []string // the root of its view and its working directory there; none without a view
 	Limits    []Limit  // resource limits
 	Flags     Flags
@@ -309,7 +310,7 @@ const (
 	Unsettled = 2
 )
 
-// AnswerSize is the size of the answer to Show and Hide: a text that ends with NUL,
+// AnswerSize is the size of the answer to Show, Hide and Listen: a text that ends with NUL,
 // empty if it was done.
 const AnswerSize = 256
 
