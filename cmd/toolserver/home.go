@@ -5,6 +5,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/toolserver/toolserver/internal/command"
@@ -39,4 +40,22 @@ func (c *config) apart() []string {
 // readable returns what every command may read beside its workspace.
 func (c *sandboxConfig) readable(programs command.Programs) []string {
 	return slices.Concat(sandbox.SystemPaths(), c.Read, programs.Trees)
+}
+
+// sockets returns the files that the server is served on, which no command may reach.
+func (c *config) sockets() []string {
+	var list []string
+	for _, address := range []string{c.Listen, c.Admin.Address} {
+		path, ok := socketPath(address)
+		if !ok {
+			continue
+		}
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			path = filepath.Join(dir, filepath.Base(path))
+		}
+		if path, err := filepath.Abs(path); err == nil {
+			list = append(list, path)
+		}
+	}
+	return list
 }

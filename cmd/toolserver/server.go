@@ -67,7 +67,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
-	rooms := c.Sandbox.rooms(jails, c.programs(), masker, logger)
+	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
 	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
 		return nil, err

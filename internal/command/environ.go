@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -63,8 +64,14 @@ func (x *Running) surroundings() surroundings {
 
 // seen returns a path below the temporary directory as commands know it.
 func (r *Room) seen(temp string) string {
-	if r.rooms.config.Sandbox.Namespaces() {
-		return "/tmp" + strings.TrimPrefix(temp, r.temp())
+	if !r.rooms.config.Sandbox.Namespaces() {
+		return temp
+	}
+	if rest, ok := strings.CutPrefix(temp, r.calls()); ok {
+		return sandbox.CallsPath + rest
+	}
+	if rest, ok := strings.CutPrefix(temp, r.temp()); ok {
+		return "/tmp" + rest
 	}
 	return temp
 }

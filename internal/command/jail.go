@@ -4,8 +4,9 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // This file makes jails of rights: what a verdict gave to a call is what its
@@ -91,7 +93,7 @@ func (r *Room) jailFor(rights tools.Rights, guard tools.Guard) (*jailed, error) 
 
 // readingJail returns a jail with a temporary directory that goes with it.
 func (r *Room) readingJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
-	temp, err := os.MkdirTemp(r.temp(), "call-")
+	temp, err := os.MkdirTemp(r.calls(), "call-")
 	if err != nil {
 		return nil, noSpace(err)
 	}
@@ -190,7 +192,7 @@ func (r *Room) space(open bool) (*sandbox.Space, error) {
 		return nil, errSessionEnds
 	}
 	if r.spaces[i] == nil {
-		r.spaces[i] = r.rooms.config.Sandbox.Space(sandbox.SpaceConfig{Dir: r.viewsDir(i), Open: open})
+		r.spaces[i] = r.rooms.config.Sandbox.Space(sandbox.SpaceConfig{Open: open})
 	}
 	return r.spaces[i], nil
 }
@@ -232,22 +234,52 @@ func (r *Room) viewFor(rights *tools.Rights) (view sandbox.View, err error) {
 	if rights.Deny == nil && protection == nil {
 		return view, nil
 	}
-	_, all := r.workspace.Look(".", maxCovered, func(path string, kind fs.FileMode) bool {
+	all, err := r.files.Walk(context.Background(), ".", maxCovered, func(entry workspace.Entry) error {
+		at := filepath.Join(r.workspace.Dir(), entry.Path)
 		switch {
-		case path == ".":
-		case rights.Deny != nil && rights.Deny.Denies(path):
-			view.Cover = append(view.Cover, filepath.Join(r.workspace.Dir(), path))
-			return false
-		case protection != nil && protection.Protects(path):
-			view.Fixed = append(view.Fixed, filepath.Join(r.workspace.Dir(), path))
-			return false
+		case rights.Deny != nil && (rights.Deny.Denies(entry.Path) || r.wasCovered(at)):
+			r.remember(at)
+			view.Cover = append(view.Cover, at)
+		case protection != nil && protection.Protects(entry.Path):
+			view.Fixed = append(view.Fixed, at)
+		default:
+			return nil
 		}
-		return true
+		if len(view.Cover)+len(view.Fixed) > maxCovers {
+			return errTooMuch
+		}
+		return workspace.SkipDir
 	})
-	if !all && rights.Deny != nil {
-		return view, tools.Failf("too_many_files", "Nothing was run: a rule of the policy denies reading some files, and the workspace has more files than can be looked at to keep them from commands.")
+	if (err != nil || !all) && rights.Deny != nil {
+		return view, tools.Failf("too_many_files", "Nothing was run: a rule of the policy denies reading some files, and there are more than can be kept from commands, or the workspace has more files than can be looked at.")
 	}
 	return view, nil
+}
+
+var errTooMuch = errors.New("too much to be covered")
+
+// remember has what a file is stay covered, whatever it is called later.
+func (r *Room) remember(path string) {
+	if info, err := os.Lstat(path); err == nil {
+		r.jailing.Lock()
+		defer r.jailing.Unlock()
+		if r.covered == nil {
+			r.covered = make(map[any]bool)
+		}
+		r.covered[identity(info)] = true
+	}
+}
+
+// wasCovered reports whether a file was covered under another name. Directories may
+// be made anew with the number of another: of them it is not remembered.
+func (r *Room) wasCovered(path string) bool {
+	r.jailing.Lock()
+	defer r.jailing.Unlock()
+	if len(r.covered) == 0 {
+		return false
+	}
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && r.covered[identity(info)]
 }
 
 // versionOf tells files from those that take their names: what replaces a file, from
@@ -264,9 +296,12 @@ func versionOf(lists ...[]string) string {
 	return b.String()
 }
 
-// maxCovered is how much of a workspace is looked at for what a rule denies or
-// protects.
-const maxCovered = 1 << 20
+// maxCovered is how many entries of a directory are looked at for what a rule denies
+// or protects, maxCovers how many of these there may be.
+const (
+	maxCovered = 1 << 20
+	maxCovers  = 2000
+)
 
 func isDir(path string) bool {
 	info, err := os.Lstat(path)
@@ -295,7 +330,7 @@ func (r *Room) notOurs(paths []string) []string {
 func (r *Room) writable(rights *tools.Rights) (paths []string, files []*os.File, err error) {
 	switch rights.Confinement {
 	case tools.SessionWide:
-		paths = slices.Clone(r.view.Write)
+		paths = slices.DeleteFunc(slices.Clone(r.view.Write), func(dir string) bool { return dir == r.calls() })
 	case tools.Named:
 		paths = []string{r.Home(), r.temp()}
 	}

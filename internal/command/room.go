@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +31,10 @@ type Config struct {
 	// View is what all commands may read, and write, besides the workspace and the
 	// private directory of their session.
 	View sandbox.View
+
+	// Apart are directories of the server and of other sessions, Sockets what it
+	// serves on: where a workspace is above them, they are not shown.
+	Apart, Sockets []string
 
 	// Network is the most that commands reach, SessionNetwork what those of a
 	// session do that chooses no other; 0: the same.
@@ -122,7 +125,8 @@ type Room struct {
 	workspace *workspace.Workspace
 	sessionID string
 	keeper    *integrity.Keeper
-	undone    atomic.Int64 // files that were kept
+	files     *workspace.Workspace // the workspace, for the room itself
+	undone    atomic.Int64         // files that were kept
 	made      made
 	private   string
 	home      string
@@ -144,7 +148,8 @@ type Room struct {
 	spaces  [2]*sandbox.Space // with the network of their own, and with that of the machine
 	spaced  bool              // there are no more
 	jailing sync.Mutex
-	jails   []*keptJail // the oldest first
+	jails   []*keptJail  // the oldest first
+	covered map[any]bool // what files are that were kept from commands; guarded by jailing
 
 	proxy *egress.Proxy // to hosts; nil before the first; guarded by mu
 
@@ -203,7 +208,7 @@ func (r *Room) prepare(session tools.Session) error {
 	if r.caches == "" {
 		r.caches = filepath.Join(r.Home(), ".cache")
 	}
-	for _, dir := range []string{r.Home(), r.temp(), r.caches} {
+	for _, dir := range []string{r.Home(), r.temp(), r.calls(), r.caches} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -216,15 +221,16 @@ func (r *Room) prepare(session tools.Session) error {
 	if err := r.join(); err != nil {
 		return err
 	}
+	// What has to be kept from commands is looked for without being an effect of a call.
+	if r.files, err = (workspace.Config{}).Open(r.workspace.Dir()); err != nil {
+		return err
+	}
 	r.view = sandbox.View{
 		Read:  r.rooms.config.View.Read,
-		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp(), r.caches),
-		Temp:  r.temp(),
-	}
-	for i := range r.spaces {
-		if err := os.MkdirAll(r.viewsDir(i), 0o700); err != nil {
-			return err
-		}
+		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp(), r.calls(), r.caches),
+		Temp:  r.temp(), Calls: r.calls(),
+		Empty: within(r.rooms.config.Apart, r.workspace.Dir()),
+		Cover: within(r.rooms.config.Sockets, r.workspace.Dir()),
 	}
 	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, append([]string{r.caches}, r.rooms.config.View.Write...))
 	return nil
@@ -244,6 +250,9 @@ func (r *Room) close(session tools.Session) {
 	if r.keeper != nil {
 		r.keeper.Leave()
 	}
+	if r.files != nil {
+		r.files.Close()
+	}
 	r.closeJails()
 	r.mu.Lock()
 	proxy := r.proxy
@@ -258,9 +267,13 @@ func (r *Room) Home() string { return r.home }
 
 func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
 
-// viewsDir returns where the views of a space are.
-func (r *Room) viewsDir(space int) string {
-	return filepath.Join(r.private, "views"+strconv.Itoa(space))
+// calls is where calls that only read have their temporary directories: no command
+// can write there, so none can put another in the place of one.
+func (r *Room) calls() string { return filepath.Join(r.private, "calls") }
+
+// within returns the paths that lie in dir.
+func within(paths []string, dir string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") })
 }
 
 // Offer returns what commands can be given here, and kept from.

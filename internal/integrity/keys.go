@@ -17,7 +17,7 @@ import (
 // known yet is not a way around.
 var (
 	// execute are the last parts of such keys, in any section.
-	execute = set(`alternaterefscommand askpass browser cccmd cmd command defaultkeycommand difffilter driver editor gitproxy
+	execute = set(`recentobjectshook alternaterefscommand askpass browser cccmd cmd command defaultkeycommand difffilter driver editor gitproxy
 		headercmd helper hookspath httpd insteadof packobjectshook pager program pushinsteadof receivepack sendmailcmd
 		sshcommand templatedir textconv tocmd tunnel uploadpack vcs`)
 

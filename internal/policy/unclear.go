@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"slices"
+
 	"fmt"
 	"strings"
 
@@ -73,7 +75,7 @@ func (s *subject) leaks() bool {
 		return s.shared.leaks
 	}
 	leaks := false
-	if c := s.call; c.Offer == nil || !c.Offer.Covers {
+	if c := s.call; c.Offer == nil || !c.Offer.Covers || s.policy.deniesOutside(c) {
 		if denied := s.policy.denial(c); denied != nil {
 			leaks = c.DeniedThere == nil || c.DeniedThere(denied)
 		}
@@ -82,6 +84,34 @@ func (s *subject) leaks() bool {
 		s.shared.leaks, s.shared.looked = leaks, true
 	}
 	return leaks
+}
+
+// deniesOutside reports whether a rule denies to read something that may lie outside
+// of the workspace, where nothing is covered.
+func (p *Policy) deniesOutside(c *Call) bool {
+	for _, r := range p.rulesFor(tools.ReadsPath) {
+		if r.deniesReading() && r.forCall(c) && slices.ContainsFunc(r.reads, func(at pathPattern) bool { return at.from == fromSlash && !at.under(c.Workspace) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// under reports whether all that a pattern from / matches lies below dir.
+func (p *pathPattern) under(dir string) bool {
+	return dir != "" && len(p.runs) > 0 && !p.open && after(textsOf(p.runs[0]), dir) >= 0
+}
+
+// textsOf returns the names of a run up to the first that is a pattern.
+func textsOf(run []glob) []string {
+	var names []string
+	for i := range run {
+		if run[i].form != isText {
+			break
+		}
+		names = append(names, run[i].text)
+	}
+	return names
 }
 
 // disposition returns what becomes of the effect if it is unclear, where a rule

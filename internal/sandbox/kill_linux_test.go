@@ -301,11 +301,7 @@ func serve(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	views, err := os.MkdirTemp("", "views")
-	if err != nil {
-		panic(err)
-	}
-	space := s.Space(sandbox.SpaceConfig{Dir: views})
+	space := s.Space(sandbox.SpaceConfig{})
 	jail, err := space.Jail(sandbox.Profile{View: sandbox.View{Read: sandbox.SystemPaths(), Write: []string{dir}}, Write: []string{dir}})
 	if err != nil {
 		panic(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -96,7 +97,12 @@ func newRuleset(p *Profile, v *view, version int) (*os.File, error) {
 // allowAll allows what a profile does.
 func (r rules) allowAll(p *Profile, v *view) error {
 	for _, path := range p.Write {
-		if err := r.allow(path, writeRights); err != nil {
+		fd, err := openWritable(path)
+		if err == nil {
+			err = r.allowFile(fd, path, writeRights)
+			unix.Close(fd)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -132,9 +138,9 @@ func (r rules) allowAll(p *Profile, v *view) error {
 func realPaths(dirs []string) ([]string, error) {
 	paths := make([]string, len(dirs))
 	for i, dir := range dirs {
-		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+		fd, err := openWritable(dir)
 		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+			return nil, err
 		}
 		paths[i], err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 		unix.Close(fd)
@@ -143,6 +149,23 @@ func realPaths(dirs []string) ([]string, error) {
 		}
 	}
 	return paths, nil
+}
+
+// openWritable opens what is to be written: no part of its path may be a link, but
+// it may be named by its number.
+func openWritable(path string) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	if strings.HasPrefix(path, "/proc/self/fd/") {
+		how.Resolve = 0
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	if err == unix.ENOSYS { // gVisor, and kernels before 5.6
+		fd, err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
 }
 
 type rules struct {

@@ -28,8 +28,7 @@ import (
 // helper, and so do requests: a helper that comes after it makes guards for them.
 type link struct {
 	sandbox    *Sandbox
-	dir        string // for views
-	open       bool   // its commands may use the network of the machine
+	open       bool // its commands may use the network of the machine
 	namespaced func() bool
 
 	mu       sync.Mutex // held while something is sent
@@ -54,7 +53,7 @@ const maxTries = 5
 
 func newLink(s *Sandbox, config SpaceConfig) *link {
 	return &link{
-		sandbox: s, dir: config.Dir, open: config.Open, namespaced: s.Namespaces,
+		sandbox: s, open: config.Open, namespaced: s.Namespaces,
 		orders: -1, requests: [2]int{-1, -1},
 	}
 }
@@ -454,7 +453,7 @@ func (l *link) start() error {
 	defer taken.Close()
 	args, sys := l.own()
 	process, err := os.StartProcess(path, args, &os.ProcAttr{
-		Dir: "/", Env: []string{helper.ViewsVariable + "=" + l.dir}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken}, Sys: sys,
+		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken}, Sys: sys,
 	})
 	theirs.Close() // so that its end is seen
 	if err != nil {

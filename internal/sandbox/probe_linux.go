@@ -56,8 +56,8 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	workspace, outside, views := filepath.Join(dir, "workspace"), filepath.Join(dir, "outside"), filepath.Join(dir, "views")
-	for _, d := range []string{workspace, outside, views} {
+	workspace, outside := filepath.Join(dir, "workspace"), filepath.Join(dir, "outside")
+	for _, d := range []string{workspace, outside} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	space := s.Space(SpaceConfig{Dir: views})
+	space := s.Space(SpaceConfig{})
 	defer space.Close()
 	try := func(network Network, parse func(out []byte, end End), args ...string) {
 		wg.Go(func() {

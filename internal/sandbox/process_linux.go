@@ -27,6 +27,7 @@ type Process struct {
 	limits  Limits
 	group   *Group
 	grace   time.Duration
+	view    *view                 // nil without
 	cause   atomic.Pointer[cause] // what it was killed for; nil if it was not
 	guard   atomic.Uint32         // its process id; 0 until it has told
 	before  time.Duration         // CPU time of commands that the guard had before; set with guard
@@ -42,7 +43,7 @@ type cause struct {
 
 // Start starts a command. Whether the program could be executed is told by
 // Wait.
-func (j *Jail) Start(c Command) (*Process, error) {
+func (j *Jail) Start(c Command) (_ *Process, err error) {
 	s := j.space.sandbox
 	view, ruleset, err := j.enter()
 	if err != nil {
@@ -62,6 +63,12 @@ func (j *Jail) Start(c Command) (*Process, error) {
 		if request.Place, err = view.place(c.Dir); err != nil {
 			return nil, err
 		}
+		view.commands.Add(1)
+		defer func() {
+			if err != nil {
+				view.commands.Add(-1)
+			}
+		}()
 	}
 	message, err := request.Encode()
 	if err != nil {
@@ -79,7 +86,7 @@ func (j *Jail) Start(c Command) (*Process, error) {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("making a socket: %w", err)
 	}
-	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group, grace: c.Grace}
+	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group, grace: c.Grace, view: view}
 	files, err := j.files(pair[1], &c, ruleset)
 	if err == nil {
 		err = s.add(p)
@@ -237,6 +244,9 @@ func (p *Process) Wait() (end End, err error) {
 	defer func() {
 		s.monitor.remove(p, end.User+end.System)
 		p.jail.space.link.running.Add(-1)
+		if p.view != nil {
+			p.view.commands.Add(-1)
+		}
 	}()
 	var failed error
 	for {

@@ -62,10 +62,6 @@ const (
 
 // SpaceConfig is how a space is made.
 type SpaceConfig struct {
-	// Dir is an empty directory of the space's own, where views are mounted that
-	// nobody sees outside of it.
-	Dir string
-
 	// Open has the space use the network of the machine.
 	Open bool
 }
@@ -77,18 +73,23 @@ type View struct {
 	// may. Of Read, what is not there is left out.
 	Read, Write []string
 
-	// Temp is the directory that commands find at /tmp, and not where it is. It
-	// needs a namespace, and so do the others below.
-	Temp string
+	// Temp is the directory that commands find at /tmp, and Calls the one at
+	// [CallsPath], and not where they are. They need a namespace, and so do the others
+	// below. What is shown below a directory that can be written can be written, too.
+	Temp, Calls string
 
 	// Cover are files and directories that are hidden, Fixed those that stay as
-	// they are.
-	Cover, Fixed []string
+	// they are. Empty are trees of which nothing is shown but what else is named.
+	Cover, Fixed, Empty []string
 
 	// Version differs where the same paths are other files: what hides a file does
 	// not hide another that has taken its name.
 	Version string
 }
+
+// CallsPath is where commands find the directories of calls: below nothing that
+// they could write.
+const CallsPath = "/run/calls"
 
 // A Profile is what the commands of a jail may reach.
 type Profile struct {

@@ -70,7 +70,7 @@ func newPlace(t testing.TB, config sandbox.Config, change func(*sandbox.Profile)
 	if change != nil {
 		change(&profile)
 	}
-	space := s.Space(sandbox.SpaceConfig{Dir: t.TempDir(), Open: profile.Network == sandbox.NetworkOpen})
+	space := s.Space(sandbox.SpaceConfig{Open: profile.Network == sandbox.NetworkOpen})
 	t.Cleanup(space.Close)
 	jail, err := space.Jail(profile)
 	if err != nil {

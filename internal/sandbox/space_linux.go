@@ -25,7 +25,6 @@ import (
 type Space struct {
 	sandbox *Sandbox
 	link    *link
-	dir     string
 
 	mu    sync.Mutex
 	views []*view // the one that was used last is the last
@@ -34,7 +33,7 @@ type Space struct {
 
 // Space returns a space. Close it after use.
 func (s *Sandbox) Space(config SpaceConfig) *Space {
-	sp := &Space{sandbox: s, dir: config.Dir}
+	sp := &Space{sandbox: s}
 	sp.link = newLink(s, config)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,6 +117,9 @@ func (sp *Space) Jail(p Profile) (*Jail, error) {
 			if p.View.Temp != "" && below(dir, p.View.Temp) {
 				j.roots = append(j.roots, "/tmp"+dir[len(p.View.Temp):])
 			}
+			if p.View.Calls != "" && below(dir, p.View.Calls) {
+				j.roots = append(j.roots, CallsPath+dir[len(p.View.Calls):])
+			}
 		}
 		j.roots = append(j.roots, "/dev/shm")
 	} else if p.Network == NetworkLoopback && p.ProxyPort != 0 {
@@ -197,6 +199,8 @@ type view struct {
 	root   *os.File
 	hidden atomic.Bool // it is no more
 	used   time.Time   // guarded by the space
+
+	commands atomic.Int64 // that run in it
 }
 
 // place returns the root of the view and the path of a directory in it.
@@ -244,7 +248,7 @@ func (sp *Space) view(want *View) (*view, error) {
 	}
 	sp.made++
 	v := &view{key: key, name: "v" + strconv.Itoa(sp.made), helper: process, used: time.Now()}
-	v.path = filepath.Join(sp.dir, v.name)
+	v.path = filepath.Join(helper.Views, v.name)
 	steps, err := helper.Mounts(v.name, planOf(want))
 	if err != nil {
 		return nil, err
@@ -271,9 +275,15 @@ func (sp *Space) trim(process *os.Process) {
 		}
 		return v.helper != process
 	})
-	for len(sp.views) > maxViews && time.Since(sp.views[0].used) > moment {
-		v := sp.views[0]
-		sp.views = sp.views[1:]
+	// What runs in a view that is removed would lose what hides files from it.
+	unused := func(v *view) bool { return v.commands.Load() == 0 && time.Since(v.used) > moment }
+	for len(sp.views) > maxViews {
+		i := slices.IndexFunc(sp.views, unused)
+		if i < 0 {
+			return
+		}
+		v := sp.views[i]
+		sp.views = slices.Delete(sp.views, i, i+1)
 		v.hidden.Store(true)
 		v.root.Close()
 		sp.link.arrange(process, helper.Hide, v.name)
@@ -291,15 +301,10 @@ func (s *Sandbox) tryNamespaces() error {
 	if s.config.Off || s.config.NoNamespaces {
 		return errNoNamespaces
 	}
-	dir, err := os.MkdirTemp("", "toolserver-namespaces-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(dir)
-	l := newLink(s, SpaceConfig{Dir: dir})
+	l := newLink(s, SpaceConfig{})
 	l.namespaced = func() bool { return true }
 	defer l.close()
-	_, err = l.ready()
+	_, err := l.ready()
 	return err
 }
 

@@ -21,9 +21,15 @@ func planOf(v *View) []helper.Mount {
 		p.show(path, helper.BindRead, maxLinks)
 	}
 	for _, path := range v.Write {
-		if path != v.Temp {
-			p.show(path, helper.BindWrite, maxLinks)
+		if path != v.Temp && path != v.Calls { // without links: who shows it knows where it is
+			p.binds = append(p.binds, helper.Mount{Kind: helper.BindWrite, Source: path, Target: path})
 		}
+	}
+	for _, path := range v.Empty {
+		p.binds = append(p.binds, helper.Mount{Kind: helper.Empty, Target: path})
+	}
+	if v.Calls != "" {
+		p.binds = append(p.binds, helper.Mount{Kind: helper.BindWrite, Source: v.Calls, Target: CallsPath})
 	}
 	if v.Temp != "" {
 		p.binds = append(p.binds, helper.Mount{Kind: helper.BindWrite, Source: v.Temp, Target: "/tmp"})

@@ -329,6 +329,12 @@ func copyFiles(c *call, p *program) {
 	tree := words.flag("recursive") || name == "mv"
 	c.mayLeave(words, tree)
 	for _, w := range from {
+		if words.flag("symbolic") && w.known() && strings.HasPrefix(w.text, "/") && c.outsideWorkspace(w.text) {
+			// What a link leads to is not touched by making it, and where it leads out the
+			// jail says what can be done through it.
+			c.arrives(w, to, false, isDir, words.flag("file"), words.flag("parents"))
+			continue
+		}
 		source := w
 		if words.flag("symbolic") && w.known() && !strings.HasPrefix(w.text, "/") && to.known() {
 			source = linkTarget(w, to, isDir)
@@ -341,6 +347,12 @@ func copyFiles(c *call, p *program) {
 		}
 		c.arrives(w, to, tree, isDir, words.flag("file"), words.flag("parents"))
 	}
+}
+
+// outsideWorkspace reports whether an absolute path is not in the workspace.
+func (c *call) outsideWorkspace(path string) bool {
+	dir := c.a.place.Workspace
+	return dir == "" || path != dir && !strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // linkTarget is what a symbolic link means, seen from the directory it is in.

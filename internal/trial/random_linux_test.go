@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func TestRandom(t *testing.T) {
 		}
 		outcomes[got.outcome+where]++
 		seen := canaries.look(got.rights.opens)
-		if strings.Contains(got.text, canaries.token) {
+		if strings.Contains(got.text, canaries.token) && !slices.ContainsFunc(got.rights, filepath.IsAbs) { // else the verdict opened one
 			seen = append(seen, "it shows what a canary holds")
 		}
 		if len(seen) > 0 {

@@ -312,9 +312,13 @@ func (c *place) open() (int, error) {
 	if c.flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
 		flags |= unix.O_NOFOLLOW
 	}
-	for _, self := range [...]string{"/proc/self/", "/proc/thread-self/"} {
-		if rest, ok := strings.CutPrefix(c.path, self); ok {
-			return unix.Open(string(c.thread)+rest, flags, 0)
+	for _, self := range [...]string{"/proc/self/", "/proc/thread-self/", "/dev/"} {
+		if rest, ok := strings.CutPrefix(c.path, self+"fd/"); ok {
+			// An open file of the thread; whatever else is below is nobody's to change.
+			if _, err := strconv.ParseUint(rest, 10, 31); err != nil {
+				return -1, unix.EPERM
+			}
+			return unix.Open(string(c.thread)+"fd/"+rest, flags&^unix.O_NOFOLLOW, 0)
 		}
 	}
 	path := c.path
@@ -346,12 +350,13 @@ func (t thread) root() string {
 	return root
 }
 
-// inView returns a path of the machine as the thread knows it.
+// inView returns a path of the machine as the thread knows it; "" for one that is
+// outside of its view.
 func (t thread) inView(path string) string {
 	if rest, ok := strings.CutPrefix(path, strings.TrimSuffix(t.root(), "/")); ok && strings.HasPrefix(rest, "/") {
 		return rest
 	}
-	return path
+	return ""
 }
 
 func (c *change) setTimes(file string) error {

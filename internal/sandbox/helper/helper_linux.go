@@ -30,14 +30,13 @@ func Execute(args []string) error {
 	case len(args) > 0 && args[0] == "probe":
 		return Probe(args[1:])
 	case len(args) == 1 && args[0] == Namespaced:
-		return serve(os.Getenv(ViewsVariable)) // not an argument, which commands see
+		return serve(true)
 	}
-	return serve("")
+	return serve(false)
 }
 
-// serve is the helper. Its views are in a directory; "" for one that has no
-// namespaces.
-func serve(views string) error {
+// serve is the helper, with namespaces of its own or without.
+func serve(namespaced bool) error {
 	runtime.LockOSThread()         // the thread whose filter commands inherit
 	signal.Ignore(syscall.SIGCHLD) // guards report to the server, not to us
 	// What a terminal or an operator sends to the group of the server is for the
@@ -57,13 +56,13 @@ func serve(views string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	if views != "" {
-		if err := settle(views); err != nil {
+	if namespaced {
+		if err := settle(); err != nil {
 			unix.Write(Orders, append([]byte{Unsettled}, err.Error()...))
 			return nil
 		}
 	}
-	h := &helper{scope: int32(scopeRuleset()), pid: unix.Getpid(), views: views}
+	h := &helper{scope: int32(scopeRuleset()), pid: unix.Getpid()}
 	for resource := range h.limits {
 		if err := unix.Getrlimit(resource, &h.limits[resource]); err != nil {
 			return err
@@ -110,7 +109,6 @@ func scopeRuleset() int {
 
 type helper struct {
 	pid       int
-	views     string // the directory that views are in; "" without namespaces
 	scope     int32
 	limits    [maxLimits]unix.Rlimit // those of the helper itself
 	noFilter  syscall.Errno          // why there is no filter

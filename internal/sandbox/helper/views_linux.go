@@ -50,6 +50,8 @@ const (
 	// Cover hides a file or directory that is in the view. One that is not there
 	// is left out.
 	Cover MountKind = 'c'
+	// Empty hides a tree behind an empty directory, in which more may be mounted.
+	Empty MountKind = 'e'
 	// Fix has a file or tree of the view stay as it is. One that is not there is
 	// left out.
 	Fix MountKind = 'f'
@@ -74,16 +76,16 @@ func Mounts(name string, steps []Mount) (string, error) {
 	return b.String(), nil
 }
 
-// How a helper with namespaces is called, and what has the directory that views are
-// in.
-const (
-	Namespaced    = "namespaced"
-	ViewsVariable = "VIEWS"
-)
+// Namespaced is how a helper with namespaces is called.
+const Namespaced = "namespaced"
 
-// settle makes the namespaces that the process was started with usable. The views
-// will be in dir.
-func settle(dir string) error {
+// Views is where a helper has its views. Landlock looks at what is above a file on
+// the way to the root of the machine, not to that of the view: nothing above this is
+// a directory that a command may write.
+const Views = "/proc/fs"
+
+// settle makes the namespaces that the process was started with usable.
+func settle() error {
 	// What is mounted on the machine later comes here too; nothing goes back.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("separating mounts: %w", err)
@@ -91,10 +93,10 @@ func settle(dir string) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=16m"); err != nil {
+	if err := unix.Mount("tmpfs", Views, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=16m"); err != nil {
 		return fmt.Errorf("mounting views: %w", err)
 	}
-	if err := unix.Mknod(filepath.Join(dir, coverName), unix.S_IFSOCK, 0); err != nil {
+	if err := unix.Mknod(filepath.Join(Views, coverName), unix.S_IFSOCK, 0); err != nil {
 		return fmt.Errorf("making a cover: %w", err)
 	}
 	return raiseLoopback()
@@ -133,7 +135,7 @@ func (h *helper) show(text string) error {
 	if !ok || name == "" || filepath.Base(name) != name {
 		return errView
 	}
-	dir := filepath.Join(h.views, name)
+	dir := filepath.Join(Views, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func (h *helper) show(text string) error {
 		return err
 	}
 	defer unix.Close(root)
-	v := view{root: root, cover: filepath.Join(h.views, coverName)}
+	v := view{root: root, cover: filepath.Join(Views, coverName)}
 	for steps != "" {
 		source, rest, ok := strings.Cut(steps[1:], "\x00")
 		target, rest, more := strings.Cut(rest, "\x00")
@@ -163,7 +165,7 @@ func (h *helper) show(text string) error {
 
 // hide removes a view. Commands that are in it keep it.
 func (h *helper) hide(name string) error {
-	dir := filepath.Join(h.views, filepath.Base(name))
+	dir := filepath.Join(Views, filepath.Base(name))
 	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 		return err
 	}
@@ -192,11 +194,13 @@ func (v view) step(m Mount) error {
 		}
 		return nil
 	case MountProc:
-		return v.mount(m.Target, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		return v.mount(m.Target, "proc", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	case MountShared:
 		return v.mount(m.Target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=1777,size=64m")
 	case MountTerminals:
 		return v.mount(m.Target, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+	case Empty:
+		return v.mount(m.Target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=1m")
 	case BindRead:
 		return ignoreMissing(v.bind(m, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV))
 	case BindWrite:
@@ -291,12 +295,18 @@ func (v view) mount(path, kind string, flags uintptr, options string) error {
 // bind mounts a file or tree, with whatever is mounted in it, and sets attributes
 // of all of that.
 func (v view) bind(m Mount, attributes uint64) error {
-	info, err := os.Stat(m.Source)
+	// Who made the plan has followed links. One that is there now was put there.
+	source, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return err
 	}
+	defer unix.Close(source)
+	var stat unix.Stat_t
+	if err := unix.Fstat(source, &stat); err != nil {
+		return err
+	}
 	open := v.makeFile
-	if info.IsDir() {
+	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		open = v.makeDir
 	}
 	at, err := open(m.Target)
@@ -304,7 +314,7 @@ func (v view) bind(m Mount, attributes uint64) error {
 		return err
 	}
 	defer unix.Close(at)
-	return v.mountAt(m.Source, m.Target, at, attributes)
+	return v.mountAt(handle(source), m.Target, at, attributes)
 }
 
 func (v view) mountAt(source, target string, at int, attributes uint64) error {
@@ -343,7 +353,7 @@ func (v view) hide(path string) error {
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return unix.Mount("tmpfs", handle(at), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=000,size=4k")
-	case unix.S_IFREG:
+	case unix.S_IFREG, unix.S_IFSOCK:
 		return unix.Mount(v.cover, handle(at), "", unix.MS_BIND, "")
 	}
 	return nil

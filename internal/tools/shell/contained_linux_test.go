@@ -1,0 +1,147 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shell_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
+)
+
+// denies is a [tools.Denial] by the end of names.
+type denies string
+
+func (d denies) Denies(path string) bool { return strings.HasSuffix(path, string(d)) }
+
+// runWith runs a command with rights and returns what it wrote.
+func (k kit) runWith(rights tools.Rights, text string) string {
+	k.t.Helper()
+	input, _ := json.Marshal(m{"command": text})
+	c, err := k.tools["bash"].Decode(k.env, input)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	c.Effects()
+	result, _ := c.Run(k.t.Context(), rights, new(toolstest.Recorder))
+	return toolstest.Text(result)
+}
+
+func (k kit) needsNamespaces() {
+	k.t.Helper()
+	if k.runWith(tools.Rights{Confinement: tools.SessionWide}, "echo $TMPDIR") != "/tmp\n" {
+		k.t.Skip("no namespaces can be had here")
+	}
+}
+
+// TestCovered keeps all that a rule denies from commands: several files, files that
+// were replaced from outside, and files that a command has moved with their
+// directory.
+func TestCovered(t *testing.T) {
+	k := newKit(t)
+	k.needsNamespaces()
+	dir := k.env.Workspace.Dir()
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a.pem", "b/c.pem", "z/y/x.pem"} {
+		write(name, "CANARY "+name)
+	}
+	rights := tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback, Deny: denies(".pem")}
+	for name, before := range map[string]func(){
+		"several":  func() {},
+		"replaced": func() { write("a.pem", "CANARY two") },
+		"new":      func() { write("new.pem", "CANARY three") },
+	} {
+		before()
+		for _, rights := range []tools.Rights{rights, {Deny: rights.Deny}} {
+			if text := k.runWith(rights, "cat $(find . -name '*.pem'); grep -r CANARY . ; echo end"); strings.Contains(text, "CANARY") || !strings.Contains(text, "end") {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+	}
+	k.runWith(rights, "mv z moved; mv moved/y/x.pem moved/y/x.txt; mv b other")
+	if text := k.runWith(rights, "grep -r CANARY . ; cat moved/y/* other/*; echo end"); strings.Contains(text, "CANARY") {
+		t.Errorf("moved: %s", text)
+	}
+}
+
+// TestCallDirectory has a process look for the temporary directories of calls that
+// only read, to put something else in their place.
+func TestCallDirectory(t *testing.T) {
+	k := newKit(t)
+	wide := tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
+	own := strings.TrimSpace(k.runWith(tools.Rights{}, "env | sed -n s/^TMPDI.=//p"))
+	text := k.runWith(wide, "d="+filepath.Dir(own)+"; touch $d/x; mkdir $d/call-1; ln -s / $d/call-2; mv $d $d-; rmdir $d; ls $d; echo end")
+	for _, name := range []string{"x", "call-1", "call-2"} {
+		if _, err := os.Lstat(filepath.Join(filepath.Dir(k.env.Session.Home()), "calls", name)); err == nil {
+			t.Errorf("%s was made: %s", name, text)
+		}
+	}
+	if text := k.runWith(tools.Rights{}, "touch x; touch ~/x; ls x ~/x; mktemp && echo end"); !strings.HasSuffix(text, "end\n") || strings.Count(text, "No such file") < 2 {
+		t.Error(text)
+	}
+}
+
+// TestDeputyInView has commands ask the helper to change files that are not in their
+// view.
+func TestDeputyInView(t *testing.T) {
+	k := newKit(t)
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	was, _ := os.Stat(outside)
+	text := k.runWith(tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}, `cat >x.py <<'END'
+import os, sys
+for path in ["/proc/self/root" + "/.." * 12 + sys.argv[1], "/proc/self/cwd" + "/.." * 12 + sys.argv[1], "/proc/thread-self/root" + sys.argv[1], sys.argv[1]]:
+    for change in (lambda: os.chmod(path, 0o777), lambda: os.utime(path, (1, 1))):
+        try:
+            change(); print("changed", path)
+        except OSError as e:
+            print(e.errno)
+os.symlink(sys.argv[1], "link")
+try:
+    os.chmod("link", 0o777); print("changed by a link")
+except OSError as e:
+    print(e.errno)
+open("mine", "w").close(); os.chmod("mine", 0o640); os.utime("mine", (1, 1)); os.chmod(os.open("mine", os.O_RDONLY), 0o600)
+open(os.environ["TMPDIR"] + "/mine", "w").close(); os.chmod(os.environ["TMPDIR"] + "/mine", 0o640)
+print("end")
+END
+python3 x.py `+outside)
+	if now, err := os.Stat(outside); err != nil || now.Mode() != was.Mode() || !now.ModTime().Equal(was.ModTime()) || strings.Contains(text, "changed") || !strings.HasSuffix(text, "end\n") {
+		t.Errorf("%v %v: %s", now, err, text)
+	}
+}
+
+// TestStateInWorkspace has a workspace above what the server keeps.
+func TestStateInWorkspace(t *testing.T) {
+	apart := make([]string, 1)
+	k := newKit(t, func(c *command.Config) { c.Apart = apart })
+	apart[0] = filepath.Join(k.env.Workspace.Dir(), "state") // looked at with the first command
+	if err := os.MkdirAll(filepath.Join(apart[0], "other"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.needsNamespaces()
+	text := k.runWith(tools.Rights{Confinement: tools.SessionWide}, "ls state; ls -d state; echo x >/proc/sys/kernel/core_pattern; echo end")
+	if strings.Contains(text, "other") || !strings.Contains(text, "end") || !strings.Contains(text, "core_pattern:") {
+		t.Error(text)
+	}
+}
