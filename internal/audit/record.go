@@ -77,6 +77,9 @@ const (
 	Started  Step = "started"
 	Input    Step = "input" // was sent while it ran
 	Finished Step = "finished"
+
+	// Violation is what was taken back of what a call did, as Reason.
+	Violation Step = "violation"
 )
 
 // What a log notes about itself.

@@ -81,7 +81,6 @@ func TestEnvironment(t *testing.T) {
 	home := r.Home()
 	session := tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
 	all := variables(t, r, command.Command{Rights: session})
-	temp := all["TMPDIR"]
 	for name, want := range map[string]string{
 		"PATH": strings.Join(command.DefaultPath, ":") + ":" + home + "/.local/bin",
 		"HOME": home, "GOBIN": home + "/.local/bin", "GOTOOLCHAIN": "local", "GOPROXY": "off",
@@ -97,7 +96,7 @@ func TestEnvironment(t *testing.T) {
 	if !strings.Contains(reading["TMPDIR"], "/calls/") {
 		t.Errorf("what only reads has the temporary directory %s", reading["TMPDIR"])
 	}
-	temp = reading["TMPDIR"]
+	temp := reading["TMPDIR"]
 	for name, want := range map[string]string{
 		"GOCACHE": temp + "/cache/go-build", "XDG_CACHE_HOME": temp + "/cache/xdg", "npm_config_cache": temp + "/cache/npm",
 		"GOMODCACHE": cache + "/go-mod", "CARGO_HOME": cache + "/cargo",

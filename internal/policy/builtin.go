@@ -132,7 +132,7 @@ var builtinFile = policyFile{
 				"reboot",
 				"systemctl",
 			},
-			Reason: "Commands cannot gain privileges here: run it without sudo, or tell the user what to run.",
+			Reason: "Commands can neither gain privileges nor manage the machine here: do without, or tell the user what to run.",
 		},
 	},
 }

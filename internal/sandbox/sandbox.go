@@ -222,7 +222,7 @@ var systemPaths = [...]string{
 	"/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/perl", "/etc/pki", "/etc/protocols",
 	"/etc/python3", "/etc/python3.11", "/etc/resolv.conf", "/etc/services", "/etc/shells", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 	"/etc/terminfo", "/etc/timezone", "/etc/ethers", "/etc/networks", "/etc/rpc", "/etc/login.defs", "/etc/skel", "/etc/profile", "/etc/profile.d",
-	"/etc/mailcap", "/etc/vim", "/etc/gdb", "/etc/ghostscript",
+	"/etc/mailcap", "/etc/wgetrc", "/etc/vim", "/etc/gdb", "/etc/ghostscript",
 	"/etc/ImageMagick-6", "/etc/lsb-release", "/etc/issue", "/etc/machine-info", "/etc/nanorc", "/etc/papersize", "/etc/xdg",
 	"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage", "/sys/fs/cgroup",
 }

@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 	"crypto/sha256"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -106,6 +107,9 @@ func (a *auditor) finished(x *executor.Execution, end *executor.Finished) {
 		record := audit.Record{Step: audit.Finished, Outcome: end.Outcome.String(), DurationMs: float64(end.Ran) / 1e6}
 		if end.Failure != nil {
 			record.Reason = end.Failure.Code
+		}
+		if len(end.Result.Warnings) > 0 {
+			a.write(x, audit.Record{Step: audit.Violation, Reason: strings.Join(end.Result.Warnings, "; ")})
 		}
 		a.write(x, record)
 	}
