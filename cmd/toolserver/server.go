@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 
 	"go.uber.org/zap"
 
@@ -67,6 +68,9 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
+	has := jails.Capabilities()
+	metrics.Facts("toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
+		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
 	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
@@ -103,15 +107,12 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Wire:          c.Wire.wire(),
 		Closers:       []io.Closer{jails},
 		Offer:         rooms.Offer,
-		Confines: func() (bool, int) {
-			has := jails.Capabilities()
-			return has.Namespaces, has.Landlock
-		},
-		TLS:        certificates,
-		Version:    versionText(),
-		Reflection: c.Reflection,
-		Channelz:   c.Channelz,
-		Tracer:     tracer,
+		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
+		TLS:           certificates,
+		Version:       versionText(),
+		Reflection:    c.Reflection,
+		Channelz:      c.Channelz,
+		Tracer:        tracer,
 	})
 	if err != nil {
 		return nil, err
