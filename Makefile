@@ -69,7 +69,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differential ./internal/shell
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differ ./internal/shell
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
 
 # Needs root: a container is made by runc, from Debian's packages.
