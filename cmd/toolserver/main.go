@@ -18,7 +18,16 @@ func main() {
 	if filepath.Base(os.Args[0]) == execName {
 		beExec()
 	}
-	err := newRoot(os.Args[1:]).Execute()
+	arguments := os.Args[1:]
+	run := newRoot(arguments).Execute
+	if len(arguments) > 0 && arguments[0] == "serve" && logsJSON() {
+		err := withoutPanic(run)
+		if err != nil {
+			logEnd(err)
+		}
+		os.Exit(exitCodeOf(err))
+	}
+	err := run()
 	complain(err)
 	os.Exit(exitCodeOf(err))
 }

@@ -60,7 +60,11 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
-	jails, err := c.Sandbox.open()
+	stderr, err := logLines(logger, "a helper of the sandbox failed")
+	if err != nil {
+		return nil, err
+	}
+	jails, err := c.Sandbox.open(stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +109,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),
 		Wire:          c.Wire.wire(),
-		Closers:       []io.Closer{jails},
+		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,

@@ -24,7 +24,7 @@ import (
 // command runs it takes signals, and input if it has one. A command that is
 // stopped with ctx returns what there is by then.
 func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
-	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.begin(c, take) })
+	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.begin(ctx, c, take) })
 }
 
 // follow is Run for a command that start begins.

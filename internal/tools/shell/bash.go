@@ -203,7 +203,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
 	var result tools.Result
 	if in.Background {
-		result, err = startBackground(room, script, milliseconds(in.TimeoutMS))
+		result, err = startBackground(ctx, room, script, milliseconds(in.TimeoutMS))
 	} else {
 		result, err = room.RunScript(ctx, env, script, out)
 	}
