@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"internal/command", "internal/shell", "internal/strictyaml"},
 	{"internal/integrity"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/cel", "internal/egress", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/metrics", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
 	{"internal/lease", "proto/toolserver/v1"},
 }
 
@@ -41,7 +41,7 @@ var reserved = map[string][]string{
 	"github.com/grpc-ecosystem":       {"internal/service"},
 	"github.com/spf13/cobra":          {"cmd/toolserver"},
 	"github.com/goccy/go-yaml":        {"internal/strictyaml"},
-	"cel.dev":                         {}, // tests alone
+	"cel.dev":                         {"internal/policy"},
 	module + "internal/tools/files":   {"cmd/toolserver"},
 	module + "internal/tools/git":     {"cmd/toolserver"},
 	module + "internal/tools/search":  {"cmd/toolserver"},
