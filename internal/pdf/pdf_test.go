@@ -189,7 +189,9 @@ func TestImages(t *testing.T) {
 // what could be read or an error that says why not, and the next is read.
 func TestBombs(t *testing.T) {
 	text, blanks := hello("Hello")+"\n", strings.Repeat(" ", 1<<20)
-	flate := func(data string) []byte { return start("").stream(4, "/Filter /FlateDecode", data).table("/Root 1 0 R").Bytes() }
+	flate := func(data string) []byte {
+		return start("").stream(4, "/Filter /FlateDecode", data).table("/Root 1 0 R").Bytes()
+	}
 	for name, data := range map[string][]byte{
 		"a long stream":        flate(repeated(text, blanks, 1500)),
 		"many operators":       flate(repeated(text, strings.Repeat("q ", 10_000), 200)),
