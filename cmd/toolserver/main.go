@@ -12,11 +12,16 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolserver/toolserver/internal/pdf"
 )
 
 func main() {
 	if filepath.Base(os.Args[0]) == execName {
 		beExec()
+	}
+	if os.Args[0] == pdf.Name {
+		pdf.Main()
 	}
 	arguments := os.Args[1:]
 	run := newRoot(arguments).Execute

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
+	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
@@ -33,9 +35,9 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
+func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
 	list := slices.Concat(
-		files.Tools(),
+		files.Tools(documents),
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
@@ -76,8 +78,9 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	metrics.Facts("toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
+	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
+	if err := registry.Replace("builtin", builtin(rooms, documents, c.Search.engines())...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()

@@ -6,6 +6,7 @@ package workspace
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,3 +95,12 @@ func (f *Opened) pread(p []byte, offset int64) (n int, err error) {
 
 // Close closes the file.
 func (f *Opened) Close() error { return unix.Close(f.fd) }
+
+// Share returns the file for a process to read. Close it after use.
+func (f *Opened) Share() (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, explain(f.path, err)
+	}
+	return os.NewFile(uintptr(fd), f.path), nil
+}

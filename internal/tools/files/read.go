@@ -81,9 +81,10 @@ func (in readInput) all() []readOp {
 	return ops
 }
 
-// Read returns the tool that shows what is in files.
-func Read() tools.Tool {
-	r := reader{decoding: make(chan struct{}, maxDecoding)}
+// Read returns the tool that shows what is in files. Without documents it
+// refuses PDF.
+func Read(documents Documents) tools.Tool {
+	r := reader{documents: documents, decoding: make(chan struct{}, maxDecoding)}
 	return tools.New(
 		tools.Spec{
 			Name:            "read_file",
