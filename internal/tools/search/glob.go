@@ -58,12 +58,12 @@ func Glob(engines *engine.Pool) tools.Tool {
 			in.split(env)
 			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
-				return tools.Result{}, explain(err, in.Path)
+				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
 			e, done := engineOf(engines, view)
 			defer done()
-			g := glob{globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
+			g := glob{env: env, globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
 			g.Pattern = within(view.Workspace, view.Path, in.Pattern)
 			return g.run(ctx)
 		})
@@ -85,6 +85,7 @@ func (in *globInput) split(env tools.Env) {
 }
 
 type glob struct {
+	env tools.Env
 	globInput
 	engine  *engine.Engine
 	view    *tools.View
@@ -109,7 +110,7 @@ func (g *glob) run(ctx context.Context) (tools.Result, error) {
 	}
 	files, sum, err := g.engine.Glob(ctx, g.scope(), order)
 	if err != nil && !stopped(ctx, err) {
-		return tools.Result{}, explain(err, cmp.Or(g.Path, "."))
+		return tools.Result{}, explain(g.env, err, cmp.Or(g.Path, "."))
 	}
 	var text strings.Builder
 	first := min(g.Offset, len(files))
