@@ -320,3 +320,28 @@ func TestLogsHaveNoInput(t *testing.T) {
 		t.Errorf("no line about the call: %v", s.logs.All())
 	}
 }
+
+// TestNumbersAsText sends numbers as texts: rules, call ids and the tool see the
+// number.
+func TestNumbersAsText(t *testing.T) {
+	c := serve(t, withPolicy(t, "rules: [{name: one, action: deny, tools: [echo_number], when: 'input.n == 1'}]\n")).dial("")
+	call := func(id, input string) *pb.Finished {
+		request := asJSON("echo_number", input)
+		request.CallId = &id
+		return c.run(request)
+	}
+	if end := call("a", `{"n":"9007199254740993"}`); text(end) != "9007199254740993" {
+		t.Errorf("%v %s", end.GetOutcome(), text(end))
+	}
+	if end := call("a", `{"n":9007199254740993}`); text(end) != "9007199254740993" { // the same call
+		t.Errorf("%v %s", end.GetOutcome(), text(end))
+	}
+	for i, input := range []string{`{"n":1}`, `{"n":"1"}`} {
+		if end := call(fmt.Sprint("b", i), input); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED {
+			t.Errorf("%s: %v %s", input, end.GetOutcome(), text(end))
+		}
+	}
+	if end := call("c", `{"n":"one"}`); end.GetOutcome() != pb.Outcome_OUTCOME_INVALID_INPUT {
+		t.Errorf("%v %s", end.GetOutcome(), text(end))
+	}
+}
