@@ -51,6 +51,25 @@ func (e Env) NearFiles(name string) []string {
 	return n.found
 }
 
+// Glance returns what is in a directory of the workspace, for telling what may have
+// been meant: nothing that is withheld from calls, and no more than limit.
+func (e Env) Glance(dir string, limit int) []fs.DirEntry {
+	entries := e.Workspace.Glance(dir, limit)
+	if e.Guard == nil {
+		return entries
+	}
+	withheld := e.Guard.Withheld(".", true)
+	if withheld == nil {
+		return entries
+	}
+	for above := filepath.Clean(dir); above != "."; above = filepath.Dir(above) {
+		if withheld(above) || !filepath.IsLocal(above) {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return withheld(filepath.Join(dir, entry.Name())) })
+}
+
 // DidYouMean returns the question whether one of names was meant, or fallback where
 // there are none.
 func DidYouMean(names []string, fallback string) string {

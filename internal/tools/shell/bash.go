@@ -192,7 +192,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		return tools.Result{}, err
 	}
 	c := command.Command{
-		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"), Deletes: deletes(in.Command) && len(in.Env) == 0, Quiet: milliseconds(in.QuietTimeoutMS),
+		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"), Deletes: deletes(in.Command) && len(in.Env) == 0, Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])
