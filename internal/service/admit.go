@@ -398,7 +398,11 @@ func refusedInput(tool string, wrong *tools.InputError) *executor.Finished {
 
 // refused returns how a call ends that the policy denies.
 func refused(order *executor.Order) *executor.Finished {
-	end := refusal(executor.Denied, "denied", order.Verdict.Reason)
+	reason := order.Verdict.Reason
+	if rule, ok := strings.CutPrefix(order.Verdict.Rule, "rule "); ok {
+		reason = fmt.Sprintf("Denied by the rule %s of this server: %s", rule, reason)
+	}
+	end := refusal(executor.Denied, "denied", reason)
 	verdict := order.Verdict
 	end.Verdict, end.Policy = &verdict, order.Policy
 	return end

@@ -210,5 +210,8 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {
 		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
 	}
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir != "" {
+		err = tools.Failf(f.Code, "Nothing was run: %s is no directory of the workspace. %s", in.Workdir, tools.DidYouMean(env.NearFiles(in.Workdir), "Make it first, or choose another."))
+	}
 	return result, err
 }
