@@ -49,6 +49,10 @@ type Command struct {
 	// can only read there.
 	SharedTemp bool
 
+	// Finding, if set, is what exit status 1 means where nothing is written to
+	// standard error.
+	Finding Finding
+
 	// Deletes says that the command does nothing but delete, so that it may run
 	// where there are too many files.
 	Deletes bool

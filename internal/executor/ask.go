@@ -129,6 +129,7 @@ func (x *Execution) refused(q *approval.Question, a approval.Answer) Finished {
 	} else {
 		reason += "."
 	}
+	reason += "\nIt did not run. Respect that: go on without it, or ask what to do instead."
 	return denied("denied", "approver "+a.By, reason)
 }
 

@@ -225,6 +225,9 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 		return Finished{Outcome: Succeeded, Result: result}
 	}
 	finished := x.stopped(context.Cause(ctx))
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == tools.TimedOutCode && finished.Outcome == TimedOut {
+		finished = withFailure(TimedOut, f.Code, f.Message)
+	}
 	if ctx.Err() == nil {
 		finished = failed("failed", err.Error())
 		if f, ok := errors.AsType[*tools.Failure](err); ok {
@@ -244,7 +247,7 @@ func (x *Execution) stopped(cause error) Finished {
 		finished.Cancelled = c
 		return finished
 	}
-	return withFailure(TimedOut, "timed_out", fmt.Sprintf(
+	return withFailure(TimedOut, tools.TimedOutCode, fmt.Sprintf(
 		"The call timed out after %s. Ask for less at once, or for a longer timeout if the server allows it.", x.Order.Timeout))
 }
 

@@ -124,7 +124,7 @@ func Read(documents Documents) tools.Tool {
 			}
 			content, details, err := r.read(ctx, env, in.readOp, in.Hash, maxPage)
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, in.Path)
 			}
 			result := tools.Result{Content: content}
 			result.Details, err = json.Marshal(details)

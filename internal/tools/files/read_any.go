@@ -45,7 +45,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 			err = answerFull()
 		}
 		if err != nil {
-			err = explain(err)
+			err = explainOf(env, err, op.Path)
 			first = cmp.Or(first, err)
 			failed++
 			code := "error"

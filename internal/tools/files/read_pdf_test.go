@@ -71,7 +71,7 @@ func TestReadPDF(t *testing.T) {
 		{`{"operations":[{"path":"five.pdf","pages":"1"},{"path":"text.txt"}]}`, "== 1: five.pdf ==\n" + head + page1 + "== 2: text.txt ==\n1\ttext\n"},
 		{`{"path":"empty.pdf"}`, "(the file is empty)\n"},
 		{`{"path":"empty.pdf","mode":"pdf"}`, "! not_a_pdf\nempty.pdf cannot be read as a PDF: it is not a PDF document: there is no %PDF- at its beginning. To see it as what it is, leave mode out."},
-		{`{"path":"other.pdf"}`, "! binary_file\nother.pdf is a binary file: a ZIP archive, or a document that is one inside. Only text can be read."},
+		{`{"path":"other.pdf"}`, "! binary_file\nother.pdf is a binary file: a ZIP archive, or a document that is one inside. Only text can be read: a command such as file or xxd tells more of the others."},
 		{`{"path":"other.pdf","mode":"pdf"}`, "! not_a_pdf\n"},
 		{`{"path":"header.pdf"}`, "! bad_pdf\nheader.pdf is a PDF document that cannot be read: it is damaged: no pages are found in it."},
 		{`{"path":"cut.pdf"}`, "! bad_pdf\ncut.pdf is a PDF document that cannot be read: it is damaged: no pages are found in it. Was all of it written?"},
