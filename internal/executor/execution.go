@@ -33,9 +33,11 @@ type Order struct {
 	// CallID makes the call idempotent within its session; empty: one is given.
 	CallID string
 
-	// Digest stands for tool and input: the same call id may come again with the
-	// same digest only.
+	// Digest stands for tool and canonical input: the same call id may come again
+	// with the same digest only. Text stands for both as they were sent, so that a
+	// call that is sent again needs no decoding; 0 stands for nothing.
 	Digest [32]byte
+	Text   uint64
 
 	// Tool is the name of the tool. For an unknown one: the name asked for. Spec
 	// describes it; nil for an unknown one.
@@ -61,8 +63,8 @@ type Order struct {
 
 	// Recheck, if set, judges a call that was asked about once more when it is
 	// allowed: what is denied by then does not run, and what runs has the rights of
-	// then. It does no more than compute.
-	Recheck func() (policy.Verdict, tools.Rights)
+	// then. Where it returns a call, that one runs in place of Call.
+	Recheck func() Rechecked
 
 	// Policy is the version of the policy that judged.
 	Policy string
@@ -83,6 +85,13 @@ type Order struct {
 	Timeout      time.Duration
 	OnDisconnect OnDisconnect
 	Purpose      string
+}
+
+// Rechecked is what [Order.Recheck] says of a call that waited.
+type Rechecked struct {
+	Verdict policy.Verdict
+	Rights  tools.Rights
+	Call    tools.Call // nil for the one that was ordered
 }
 
 func (o *Order) release() {
@@ -200,18 +209,21 @@ func (x *Execution) accepted() {
 
 // start notes that the tool begins to run, and gives it its time. It comes
 // before the goroutine, so that a reader finds both first events at once and is
-// woken for the end only.
-func (x *Execution) start() {
+// woken for the end only. It reports false, and begins nothing, where the execution
+// was told to stop before.
+func (x *Execution) start() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.told {
+		return false
+	}
 	x.begin(time.Now())
+	return true
 }
 
 func (x *Execution) begin(now time.Time) {
 	x.state, x.started, x.deadline = Running, now, now.Add(x.Order.Timeout)
-	if !x.told {
-		x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
-	}
+	x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	x.log.append(Started{}, now, nil)
 }
 

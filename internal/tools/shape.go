@@ -40,6 +40,7 @@ type shape struct {
 	// fields are those of a struct; bit i of required says that fields[i] is.
 	fields   []field
 	required uint64
+	inOrder  []int // the places of fields, by name
 }
 
 type field struct {
@@ -172,6 +173,10 @@ func compile(t reflect.Type, around []reflect.Type, path string) *shape {
 	case reflect.Struct:
 		s.kind = structKind
 		s.addFields(t, nil, around, path)
+		for i := range s.fields {
+			s.inOrder = append(s.inOrder, i)
+		}
+		slices.SortFunc(s.inOrder, func(i, j int) int { return strings.Compare(s.fields[i].name, s.fields[j].name) })
 	default:
 		refuse(path, "%s has no JSON schema", t)
 	}

@@ -39,6 +39,7 @@ func Test(t *testing.T, tool tools.Tool) {
 	t.Run("keys", func(t *testing.T) { testKeys(t, tool) })
 	t.Run("examples", func(t *testing.T) { testExamples(t, tool, env) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, tool, env) })
+	t.Run("spellings", func(t *testing.T) { testSpellings(t, tool, env) })
 	t.Run("concurrency", func(t *testing.T) { testConcurrency(t, tool, env) })
 }
 
