@@ -158,6 +158,8 @@ func (c *config) store(owner string) session.Config {
 		MaxNetwork:        c.Sandbox.MaxNetwork,
 		Modes:             s.Modes,
 		MaxPerPrincipal:   s.MaxPerPrincipal,
+		KeepWorkspace:     s.KeepWorkspace,
+		MaxKept:           s.MaxKept,
 	}
 	if c.Sandbox.Caches.MaxBytes > 0 {
 		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
@@ -174,6 +176,8 @@ func (c executionsConfig) executor() executor.Config {
 		DisconnectGrace:  c.DisconnectGrace,
 		Retention:        c.Retention,
 		MaxRetained:      c.MaxRetained,
+		MaxRemembered:    c.MaxRemembered,
+		MaxRememberedAll: c.MaxRememberedAll,
 		MaxResultBytes:   int(c.MaxResultBytes),
 		MaxLogBytes:      int(c.MaxLogBytes),
 		MaxLogEvents:     c.MaxLogEvents,

@@ -91,6 +91,7 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 		cleanup()
 		return nil, err
 	}
+	done := r.busy()
 	r.started++
 	b.ID = fmt.Sprintf("p%d", r.started)
 	r.backgrounds = append(r.backgrounds, b)
@@ -100,6 +101,7 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 	}
 	go func() {
 		<-b.x.Done()
+		done()
 		if timer != nil {
 			timer.Stop()
 		}

@@ -108,6 +108,7 @@ type Executor struct {
 	outputBytes atomic.Uint64
 	waiting     atomic.Int64 // executions that wait for an answer
 	runners     runners
+	lanes       lanes
 
 	mu        sync.Mutex
 	number    uint64 // of the newest execution
@@ -172,6 +173,10 @@ func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) 
 	call := order.Call
 	if order.Ask != nil {
 		x.ask(ctx, *order.Ask, call)
+		return x, nil
+	}
+	if !e.lanes.enter(x, func() { x.turn(ctx, call) }) {
+		x.queue(ctx)
 		return x, nil
 	}
 	if !x.start() {
@@ -380,6 +385,7 @@ func (e *Executor) leave(x *Execution, finished *Finished) {
 	e.mu.Lock()
 	e.running--
 	e.mu.Unlock()
+	e.lanes.leave(x)
 	if e.config.Observe != nil {
 		e.config.Observe(x, finished)
 	}

@@ -147,29 +147,37 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		return
 	}
 	order.Call, order.Spec = call, &entry.Spec
-	if decision.Action == policy.Ask {
+	asks := decision.Action == policy.Ask
+	if !asks && !order.Session.Settings().Ordered {
+		return
+	}
+	waits := &waitingCall{admission: a, session: order.Session, judgedBy: p, call: call, subject: subject, asked: asks}
+	order.Recheck = waits.recheck
+	if asks {
 		order.Quick = false
 		subject.Digest = callDigest(order.Tool, subject.Input)
 		order.Ask = question(ctx, order, p, subject, decision, call)
-		waits := &waitingCall{admission: a, session: order.Session, judgedBy: p, call: call, subject: subject}
 		order.Ask.Rejudge = waits.withGrants
-		order.Recheck = waits.recheck
 	}
 }
 
-// A waitingCall is a call that waits for a person, and is judged again by the policy
-// in force and with the settings that its session has by then.
+// A waitingCall is a call that waits for a person or for its turn, and is judged
+// again by the policy in force and with the settings that its session has by then.
 type waitingCall struct {
 	admission *admission
 	session   *session.Session
 	judgedBy  *policy.Policy
 	call      tools.Call
 	subject   *policy.Call
+	asked     bool // a person is asked
 }
 
-// recheck judges the call once it was allowed.
+// recheck judges the call once it was allowed or its turn has come.
 func (w *waitingCall) recheck() executor.Rechecked {
 	now, call := w.judge(w.admission.desk.Grants(w.session))
+	if now.Action == policy.Ask && !w.asked {
+		now = denies(now.Rule, "A person has to approve it by now: call again.")
+	}
 	return executor.Rechecked{Verdict: now.Verdict, Rights: now.Rights, Call: call}
 }
 

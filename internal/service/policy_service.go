@@ -5,6 +5,7 @@ package service
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 
@@ -80,6 +81,8 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		Tool:    entry.Spec.Name,
 		Tiers:   tiersToProto(p.Tiers(subject, decision)),
 	}
+	digest := bound(subject, p.Version())
+	response.Digest = hex.EncodeToString(digest[:])
 	for _, limit := range p.Limits() {
 		if (tools.Selection{Include: limit.Tools}).Has(&entry.Spec) {
 			response.Limits = append(response.Limits, limit.Name)

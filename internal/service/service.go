@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,6 +110,8 @@ type Server struct {
 	shown        shownTools
 	local        *bufconn.Listener
 	started      time.Time
+	stopping     chan struct{} // closed when the server begins to shut down
+	stop         func()        // closes it
 }
 
 // New returns a server that serves callers inside the process at once, and
@@ -117,8 +120,9 @@ type Server struct {
 func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer(),
-		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
+		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs}, stopping: make(chan struct{}),
 	}
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	if config.Artifacts != nil {
 		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}
@@ -218,6 +222,7 @@ func (s *Server) Ready() bool { return !s.executor.Draining() }
 // its last event.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
+	s.stop() // so that those who only watch leave
 	s.executor.Drain(ctx, "the server is shutting down")
 	s.health.close()
 	s.desk.Close() // so that those who watch it leave

@@ -14,7 +14,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/tools/turn"
@@ -47,7 +46,7 @@ func TestQuotedInput(t *testing.T) {
 	}
 }
 
-// TestSpellings: all spellings of one input get one verdict, and are one call.
+// TestSpellings: all spellings of one input get one verdict and one digest.
 func TestSpellings(t *testing.T) {
 	s := serve(t, withPolicy(t, `
 rules:
@@ -64,7 +63,7 @@ rules:
 				if err != nil {
 					return "refused"
 				}
-				return fmt.Sprint(response.GetVerdict().GetAction(), response.GetVerdict().GetRule(), len(response.GetEffects()))
+				return fmt.Sprint(response.GetVerdict().GetAction(), response.GetVerdict().GetRule(), len(response.GetEffects()), response.GetDigest())
 			}
 			want := check(input)
 			if want == "refused" {
@@ -139,19 +138,13 @@ func TestNewPolicyForWaitingCall(t *testing.T) {
 			s.write("build/kept/file", "precious")
 			c := s.dial("")
 			stream, approval := c.asked(asJSON("delete_file", `{"path":"build","recursive":true}`))
-			p, err := policy.Parse("policy.yaml", []byte("version: 1\n"+test.replace))
-			if err == nil {
-				err = s.ReplacePolicy(p)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			replacePolicy(t, s, test.replace)
 			c.answer(&pb.ResolveApprovalRequest{ApprovalId: approval.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE})
 			end := c.end(stream)
 			if end.GetOutcome() != test.outcome {
 				t.Errorf("it ended with %v", end)
 			}
-			_, err = os.Stat(filepath.Join(kept, "file"))
+			_, err := os.Stat(filepath.Join(kept, "file"))
 			if gone := err != nil; gone != (test.outcome == pb.Outcome_OUTCOME_SUCCEEDED) {
 				t.Errorf("%v: gone %v", end, gone)
 			}
@@ -176,13 +169,7 @@ func TestLedElsewhereMeanwhile(t *testing.T) {
 	if err := os.Symlink("b", link); err != nil {
 		t.Fatal(err)
 	}
-	p, err := policy.Parse("policy.yaml", []byte("version: 1\nrules: [{name: x, action: deny, writes: [other]}]\n"))
-	if err == nil {
-		err = s.ReplacePolicy(p)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	replacePolicy(t, s, "rules: [{name: x, action: deny, writes: [other]}]\n")
 	c.answer(&pb.ResolveApprovalRequest{ApprovalId: approval.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE})
 	end := c.end(stream)
 	if end.GetOutcome() != pb.Outcome_OUTCOME_DENIED || !strings.Contains(text(end), "elsewhere") {

@@ -301,6 +301,10 @@ type Session interface {
 	// session, for what its commands fetch and build; "" where none is kept.
 	Cache() (dir string, err error)
 
+	// Busy marks the session as used until done is called, so that it is not taken
+	// for idle while a process runs. It does not keep anybody from closing it.
+	Busy() (done func())
+
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.
 	AfterClose(f func()) bool

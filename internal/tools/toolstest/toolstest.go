@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -441,6 +442,8 @@ type Session struct {
 	// Forbidden are the modes it does not permit.
 	Forbidden []tools.Mode
 
+	uses atomic.Int32 // by Busy
+
 	mu           sync.Mutex
 	mode, before tools.Mode
 	running      int     // calls that Run runs
@@ -496,6 +499,15 @@ func (s *Session) Temp() string { return filepath.Join(s.private, "tmp") }
 
 // Cache returns that the session has no cache.
 func (s *Session) Cache() (string, error) { return "", nil }
+
+// Busy counts who keeps the session from being idle: see [Session.Uses].
+func (s *Session) Busy() (done func()) {
+	s.uses.Add(1)
+	return sync.OnceFunc(func() { s.uses.Add(-1) })
+}
+
+// Uses returns how many keep the session from being idle.
+func (s *Session) Uses() int { return int(s.uses.Load()) }
 
 // AfterClose has f called when the session is closed.
 func (s *Session) AfterClose(f func()) bool {
