@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -44,6 +45,21 @@ func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
 	return append(list, benchTools(len(list))...)
 }
 
+// timeFields are the inputs, in milliseconds, that ask for the time of a call.
+var timeFields = map[string]string{
+	"bash": "timeout_ms", "powershell": "timeout_ms", "repl": "timeout_ms", "sleep": "duration_ms",
+}
+
+// withMaxTimeout has the schemas of tools tell the longest time that a call may have.
+func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
+	for i, tool := range list {
+		if field, ok := timeFields[tool.Spec().Name]; ok {
+			list[i] = tools.WithMaximum(tool, field, float64(longest.Milliseconds()))
+		}
+	}
+	return list
+}
+
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
 func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
@@ -73,7 +89,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()

@@ -46,8 +46,8 @@ func TestQuotedInput(t *testing.T) {
 	}
 }
 
-// TestSpellings: all spellings of one input get one verdict and one digest.
-func TestSpellings(t *testing.T) {
+// TestInputSpellings: all spellings of one input get one verdict and one digest.
+func TestInputSpellings(t *testing.T) {
 	s := serve(t, withPolicy(t, `
 rules:
   - {name: some, action: deny, tools: ["*"], when: 'has(input.path) && input.path.contains("a")'}

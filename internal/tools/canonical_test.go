@@ -4,7 +4,9 @@
 package tools
 
 import (
+	"context"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -57,5 +59,36 @@ func TestRenameQuoted(t *testing.T) {
 		if got := string(spec.Rename([]byte(input))); got != want {
 			t.Errorf("%s becomes %s, want %s", input, got, want)
 		}
+	}
+}
+
+// TestWithMaximum: what the server allows is what the schema tells and the decoder
+// takes.
+func TestWithMaximum(t *testing.T) {
+	tool := New(Spec{Name: "test"}, nil, func(context.Context, Env, readInput, Sink) (Result, error) { return Result{}, nil })
+	for _, test := range []struct {
+		field  string
+		most   float64
+		schema string
+		takes  map[string]bool
+	}{
+		{"limit", 50, `"minimum":1,"maximum":50}`, map[string]bool{`{"path":"a","limit":50}`: true, `{"path":"a","limit":51}`: false}},
+		{"limit", 5000, `"minimum":1,"maximum":100}`, map[string]bool{`{"path":"a","limit":100}`: true, `{"path":"a","limit":101}`: false}},
+		{"offset", 7, `"offset":{"type":"integer","maximum":7}`, map[string]bool{`{"path":"a","offset":7}`: true, `{"path":"a","offset":8}`: false}},
+		{"path", 3, `"path":{"type":"string","minLength":1,"maxLength":3}`, map[string]bool{`{"path":"abc"}`: true, `{"path":"abcd"}`: false}},
+		{"nothing", 3, `"maxLength":10`, map[string]bool{`{"path":"abcd"}`: true}},
+	} {
+		bounded := WithMaximum(tool, test.field, test.most)
+		if schema := string(bounded.InputSchema()); !strings.Contains(schema, test.schema) {
+			t.Errorf("%s: %s has no %s", test.field, schema, test.schema)
+		}
+		for input, takes := range test.takes {
+			if _, err := bounded.Decode(Env{}, []byte(input)); (err == nil) != takes {
+				t.Errorf("%s to %v: %s: %v", test.field, test.most, input, err)
+			}
+		}
+	}
+	if _, err := tool.Decode(Env{}, []byte(`{"path":"abcdefghij","limit":100}`)); err != nil {
+		t.Errorf("the tool itself: %v", err)
 	}
 }

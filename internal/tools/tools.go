@@ -136,6 +136,19 @@ func WithChoices(tool Tool, field string, choices ...string) Tool {
 	return &chosen
 }
 
+// WithMaximum returns tool, which [New] made, with a field whose maximum, of a number
+// or a count, is at most this one: what the server allows is then what the schema
+// tells. A tool without such a field is returned as it is.
+func WithMaximum(tool Tool, field string, most float64) Tool {
+	t, ok := tool.(*typed)
+	if !ok {
+		return tool
+	}
+	bounded := *t
+	bounded.shape = sync.OnceValue(func() *shape { return t.shape().bounded(field, most) })
+	return &bounded
+}
+
 // typed is a tool of [New]. Its functions take a pointer to an In: code that is
 // generic is compiled once for every tool there is.
 type typed struct {

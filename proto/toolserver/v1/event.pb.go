@@ -1753,7 +1753,8 @@ type Usage struct {
 	CpuSystem *durationpb.Duration `protobuf:"bytes,5,opt,name=cpu_system,json=cpuSystem,proto3" json:"cpu_system,omitempty"`
 	// The most memory one of its processes had, in bytes.
 	MaxRssBytes uint64 `protobuf:"varint,6,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
-	// How many processes there were.
+	// The most processes it was seen to have at a time: at least 1, and those that are
+	// gone within a moment may not be among them.
 	Processes     uint32 `protobuf:"varint,7,opt,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
