@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -46,6 +47,21 @@ func builtin(rooms *command.Rooms, documents files.Documents, searched search.Co
 	return append(list, benchTools(len(list))...)
 }
 
+// timeFields are the inputs, in milliseconds, that ask for the time of a call.
+var timeFields = map[string]string{
+	"bash": "timeout_ms", "powershell": "timeout_ms", "repl": "timeout_ms", "sleep": "duration_ms",
+}
+
+// withMaxTimeout has the schemas of tools tell the longest time that a call may have.
+func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
+	for i, tool := range list {
+		if field, ok := timeFields[tool.Spec().Name]; ok {
+			list[i] = tools.WithMaximum(tool, field, float64(longest.Milliseconds()))
+		}
+	}
+	return list
+}
+
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
 func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
@@ -80,7 +96,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", builtin(rooms, documents, c.Search.engines())...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -165,6 +181,8 @@ func (c *config) store(owner string) session.Config {
 		MaxNetwork:        c.Sandbox.MaxNetwork,
 		Modes:             s.Modes,
 		MaxPerPrincipal:   s.MaxPerPrincipal,
+		KeepWorkspace:     s.KeepWorkspace,
+		MaxKept:           s.MaxKept,
 	}
 	if c.Sandbox.Caches.MaxBytes > 0 {
 		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
@@ -181,6 +199,8 @@ func (c executionsConfig) executor() executor.Config {
 		DisconnectGrace:  c.DisconnectGrace,
 		Retention:        c.Retention,
 		MaxRetained:      c.MaxRetained,
+		MaxRemembered:    c.MaxRemembered,
+		MaxRememberedAll: c.MaxRememberedAll,
 		MaxResultBytes:   int(c.MaxResultBytes),
 		MaxLogBytes:      int(c.MaxLogBytes),
 		MaxLogEvents:     c.MaxLogEvents,

@@ -91,6 +91,7 @@ func (r *Room) StartBackground(ctx context.Context, s Script, limit time.Duratio
 		cleanup()
 		return nil, err
 	}
+	done := r.busy()
 	r.started++
 	b.ID = fmt.Sprintf("p%d", r.started)
 	r.backgrounds = append(r.backgrounds, b)
@@ -100,6 +101,7 @@ func (r *Room) StartBackground(ctx context.Context, s Script, limit time.Duratio
 	}
 	go func() {
 		<-b.x.Done()
+		done()
 		if timer != nil {
 			timer.Stop()
 		}

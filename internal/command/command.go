@@ -478,5 +478,5 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 }
 
 func usageOf(end sandbox.End) tools.Usage {
-	return tools.Usage{User: end.User, System: end.System, MaxRSS: end.MaxRSS}
+	return tools.Usage{User: end.User, System: end.System, MaxRSS: end.MaxRSS, Processes: uint32(end.Processes)}
 }

@@ -468,3 +468,21 @@ func BenchmarkWaiting(b *testing.B) {
 	e.Drain(b.Context(), "end of benchmark")
 	e.Close()
 }
+
+// TestRecheckThatPanics: a call that cannot be judged again is denied, and the one
+// who answered hears nothing of it.
+func TestRecheckThatPanics(t *testing.T) {
+	f := newDesked(t, executor.Config{}, approval.Config{})
+	order := f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
+		t.Error("it ran")
+		return tools.Result{}, nil
+	})
+	order.Recheck = func() executor.Rechecked { panic("secret of recheck") }
+	x := f.start(order)
+	f.resolve(approval.Answer{Kind: approval.AllowOnce})
+	end := finished(t, x)
+	if end.Outcome != executor.Denied || end.Verdict.Rule != "internal" || strings.Contains(end.Failure.Message, "secret") ||
+		!strings.Contains(end.Failure.Message, x.ID) {
+		t.Errorf("it ended with %+v", end)
+	}
+}

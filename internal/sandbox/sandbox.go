@@ -154,6 +154,7 @@ type End struct {
 
 	User, System time.Duration // of all processes
 	MaxRSS       uint64        // bytes, of the largest process
+	Processes    int           // the most at a time that were seen; those that are gone within moments are not
 	Left         bool          // something could not be killed: the kernel holds it
 
 	// Leftover is what was still running when the command ended, and was ended

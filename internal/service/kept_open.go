@@ -12,6 +12,8 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // keptOpen are the streams that clients leave open for what may come. They end
@@ -19,6 +21,7 @@ import (
 // Those who watch approvals leave when the desk closes.
 var keptOpen = map[string]bool{
 	healthpb.Health_Watch_FullMethodName:                                   true,
+	pb.ToolService_WatchTools_FullMethodName:                               true,
 	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      true,
 	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: true,
 }

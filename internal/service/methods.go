@@ -39,6 +39,7 @@ var methods = map[string]access{
 	pb.ToolService_ListExecutions_FullMethodName: callers,
 	pb.ToolService_WriteInput_FullMethodName:     callers,
 	pb.ToolService_ReadArtifact_FullMethodName:   callers,
+	pb.ToolService_WatchTools_FullMethodName:     callers,
 	pb.ToolService_GetServerInfo_FullMethodName:  callers,
 
 	pb.SessionService_CreateSession_FullMethodName: callers,

@@ -176,14 +176,15 @@ func (s *Server) Policy() string {
 
 // ReplacePolicy puts another policy in force for all calls that come later, as
 // a whole or, with an error, not at all. Calls that were admitted keep the one
-// they were judged by, but what waits for a person and is denied by then does not
-// run.
+// they were judged by, but what waits for a person is judged by the new one when it
+// is allowed, and runs under it.
 func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(p) }
 
 func (s *Server) admission() *admission {
 	return &admission{
 		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
 		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer,
+		logger: s.config.Logger,
 	}
 }
 

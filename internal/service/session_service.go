@@ -29,7 +29,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
-		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings,
+		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})
 	if err != nil {
 		return nil, err
@@ -45,6 +45,7 @@ func settingsFrom(message interface {
 	GetTools() *pb.ToolSelection
 	GetLabels() map[string]string
 	GetIdleTtl() *durationpb.Duration
+	GetCallOrder() pb.CallOrder
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -52,6 +53,10 @@ func settingsFrom(message interface {
 		Network: tools.Network(message.GetNetwork()),
 		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
 		Labels:  message.GetLabels(),
+		Ordered: message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
+	}
+	if _, known := pb.CallOrder_name[int32(message.GetCallOrder())]; !known {
+		return settings, invalid("call_order %d is unknown", message.GetCallOrder())
 	}
 	if _, known := pb.Level_name[int32(message.GetLevel())]; !known {
 		return settings, invalid("level %d is unknown", message.GetLevel())
@@ -76,7 +81,7 @@ func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionR
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetSessionResponse{Session: sessionToProto(found)}, nil
+	return &pb.GetSessionResponse{Session: s.toProto(found)}, nil
 }
 
 func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
@@ -98,10 +103,15 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 			response.NextPageToken = response.Sessions[size-1].SessionId
 			return response, nil
 		}
-		response.Sessions = append(response.Sessions, sessionToProto(found))
+		response.Sessions = append(response.Sessions, s.toProto(found))
 	}
 	if after != "" {
 		return nil, invalid("page_token is not one that this server gave, or its session is gone: begin again")
+	}
+	if request.GetIncludeEnded() {
+		for _, ended := range s.sessions.Ended(principalOf(ctx).Name) {
+			response.Sessions = append(response.Sessions, endedToProto(ended))
+		}
 	}
 	return response, nil
 }
@@ -128,7 +138,14 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 	if err != nil {
 		return nil, err
 	}
-	return &pb.UpdateSessionResponse{Session: sessionToProto(updated)}, nil
+	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
+}
+
+// toProto adds what the executor knows of a session.
+func (s *sessionService) toProto(found *session.Session) *pb.Session {
+	m := sessionToProto(found)
+	m.ForgottenCalls = s.executor.ForgottenCalls(found)
+	return m
 }
 
 // changes are the fields of a session that can be changed.
@@ -139,9 +156,11 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
 	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
 	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
+
+	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	caller := principalOf(ctx).Name
