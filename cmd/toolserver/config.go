@@ -352,6 +352,11 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 			r.Override(fieldAt(c, o.key), o.key, f.Value.String(), "--"+o.flag)
 		}
 	}
+	for _, v := range strayVariables(c.namedVariables()...) {
+		if len(v.near) > 0 {
+			r.Fault(v.name, "unknown variable; did you mean %s?", strings.Join(v.near, " or "))
+		}
+	}
 	validate(c, r.Fault)
 	return c, r.Err()
 }
