@@ -389,6 +389,11 @@ func (c *config) fillIn() error {
 	if c.Sessions.Workspace, err = filepath.Abs(c.Sessions.Workspace); err != nil {
 		return err
 	}
+	for i, dir := range c.Sessions.AllowedWorkspaces {
+		if c.Sessions.AllowedWorkspaces[i], err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
 	if c.Sessions.WorkspaceRoot == "" {
 		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")
 	}

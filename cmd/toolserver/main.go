@@ -27,9 +27,9 @@ var commands = []struct {
 	name string
 	make func() *cobra.Command
 }{
-	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
+	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"attach", newAttach}, {"input", newInput},
 	{"cancel", newCancel}, {"artifact", newArtifact},
-	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
+	{"executions", newExecutions}, {"sessions", newSessions}, {"approvals", newApprovals}, {"grants", newGrants},
 	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
 }
 
