@@ -329,14 +329,21 @@ func addConfigFlags(flags *pflag.FlagSet, names ...string) {
 // environment name, the environment and flags, once validate has looked at it.
 // An error lists everything that is wrong, where that is known with its line.
 func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*config, error) {
+	c, _, err := loadConfigWithOrigins(flags, validate)
+	return c, err
+}
+
+// loadConfigWithOrigins is loadConfig, and returns where keys were set.
+func loadConfigWithOrigins(flags *pflag.FlagSet, validate func(*config, faultFunc)) (c *config, origin func(key string) string, err error) {
 	file := os.Getenv("TOOLSERVER_CONFIG")
 	if f := flags.Lookup("config"); f != nil && f.Changed {
 		file = f.Value.String()
 	}
-	c, r := defaultConfig(), newConfigReader(file)
+	c = defaultConfig()
+	r := newConfigReader(file)
 	if file != "" {
 		if err := readConfig(r, file, c); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
@@ -358,7 +365,7 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 		}
 	}
 	validate(c, r.Fault)
-	return c, r.Err()
+	return c, r.Origin, r.Err()
 }
 
 // envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,
