@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,8 +33,7 @@ func newExecutions() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "executions",
-		Short: "List executions, newest first",
-		Args:  cobra.NoArgs,
+		Short: "List executions, newest first; show one of them",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			wanted, ok := executionStates[state]
 			if !ok {
@@ -79,6 +77,7 @@ func newExecutions() *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
 	complete(cmd, "state", "waiting", "running", "finished")
 	to.addFlags(cmd)
+	cmd.AddCommand(newExecutionsShow())
 	return cmd
 }
 
@@ -109,10 +108,7 @@ func executionTable(out *stream, list []*pb.Execution, now time.Time) error {
 	}
 	t := newTable(out, heads...)
 	for _, x := range list {
-		state := strings.ToLower(strings.TrimPrefix(x.GetState().String(), "EXECUTION_STATE_"))
-		if x.GetState() == pb.ExecutionState_EXECUTION_STATE_FINISHED {
-			state = outcomeText(x.GetOutcome())
-		}
+		state := stateText(x)
 		begin, end := x.GetCreateTime().AsTime().Local(), now
 		if x.GetEndTime() != nil {
 			end = x.GetEndTime().AsTime()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ workspace, how much it is trusted, and which tools it has. Who never opens one
 works in the session "default".`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSessionsCreate(), newSessionsList(), newSessionsShow(), newSessionsMode(), newSessionsClose())
+	cmd.AddCommand(newSessionsCreate(), newSessionsList(), newSessionsShow(), newSessionsMode(), newSessionsClose(), newSessionsEvents())
 	return cmd
 }
 
@@ -273,7 +274,7 @@ func (c *client) unknownSession(ctx context.Context, err error, id string) error
 func withNearest(err error, name string, known []string, list string) error {
 	hint := fmt.Sprintf("'toolserver %s' lists them", list)
 	if near := tools.Nearest(name, known); len(near) > 0 {
-		hint = "did you mean " + strings.Join(near, " or ") + "?"
+		hint = "did you mean " + near[0] + "?" // ids are often like each other
 	}
 	return status.Error(status.Code(err), status.Convert(err).Message()+"; "+hint)
 }
@@ -411,6 +412,75 @@ A workspace that the server made for it is removed.`,
 		return nil
 	})
 	return cmd
+}
+
+func newSessionsEvents() *cobra.Command {
+	var (
+		to     target
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "events [SESSION]",
+		Short: "Follow what comes, runs and ends in a session",
+		Long: `events prints a line for each execution of a session that has not ended, and then
+one whenever an execution comes, begins to run or ends, until the session is closed
+or you press Ctrl-C. It changes nothing: what runs does not wait for you, and the
+session counts as unused. "toolserver watch" follows one execution in full.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeSessions(&to),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
+	to.addFlags(cmd)
+	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, args []string) error {
+		id := strings.Join(args, "")
+		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id})
+		if err != nil {
+			return err
+		}
+		out := newStream(os.Stdout)
+		for {
+			response, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				fmt.Fprintln(newStream(os.Stderr), "(the session was closed)")
+				return nil
+			}
+			if err != nil {
+				return c.unknownSession(ctx, err, id)
+			}
+			switch x := response.GetExecution(); {
+			case x == nil: // nothing happened for a while
+			case asJSON:
+				err = writeJSON(out, x)
+			default:
+				err = writeChange(out, x)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	return cmd
+}
+
+// writeChange writes a line about an execution.
+func writeChange(out *stream, x *pb.Execution) error {
+	at, took := x.GetCreateTime(), ""
+	if x.GetStartTime() != nil {
+		at = x.GetStartTime()
+	}
+	if x.GetEndTime() != nil {
+		took = " after " + lapse(x.GetEndTime().AsTime().Sub(x.GetCreateTime().AsTime()))
+		at = x.GetEndTime()
+	}
+	line := fmt.Sprintf("%s %s %s %s%s", at.AsTime().Local().Format(time.TimeOnly), x.GetExecutionId(), visible(x.GetTool()), stateText(x), took)
+	if x.GetPurpose() != "" {
+		line += ": " + visible(x.GetPurpose())
+	}
+	if out.terminal {
+		line = fit(line, out.width())
+	}
+	_, err := fmt.Fprintln(out, line)
+	return err
 }
 
 // completeSessions completes ids of sessions.

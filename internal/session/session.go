@@ -219,6 +219,13 @@ func (s *Session) Enter() bool {
 	return true
 }
 
+// Closed reports whether the session was closed.
+func (s *Session) Closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // Leave ends what Enter began.
 func (s *Session) Leave() {
 	s.mu.Lock()
