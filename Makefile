@@ -34,7 +34,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 .PHONY: lint
@@ -105,6 +105,14 @@ fd:
 	@command -v fdfind >/dev/null || command -v fd >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends fd-find; } || \
 		echo "fd could not be installed: nothing is compared with it"
+
+# Tests that look at screens are skipped where tmux, which draws them, cannot be
+# installed.
+.PHONY: terminal
+terminal:
+	@command -v tmux >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends tmux; } || \
+		echo "tmux could not be installed: no screens are looked at"
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep

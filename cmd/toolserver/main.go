@@ -7,7 +7,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -42,9 +41,9 @@ var commands = []struct {
 	name string
 	make func() *cobra.Command
 }{
-	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
+	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"attach", newAttach}, {"input", newInput},
 	{"cancel", newCancel}, {"artifact", newArtifact}, {"cp", newCp},
-	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
+	{"executions", newExecutions}, {"sessions", newSessions}, {"approvals", newApprovals}, {"grants", newGrants},
 	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
 }
 
@@ -67,23 +66,31 @@ or with a server:
 
   toolserver serve
   toolserver call --address 127.0.0.1:8665 sleep duration_ms=3000`,
-		Args:          cobra.NoArgs,
+		Args:          commandsOnly,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, // complain prints them
 		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w\nRun '%s --help' to see what there is", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	for _, c := range commands {
 		if len(arguments) > 0 && arguments[0] == c.name {
-			root.AddCommand(c.make())
+			add(root, c.make())
 			root.CompletionOptions.DisableDefaultCmd = true
 			return root
 		}
 	}
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
 	for _, c := range commands {
-		root.AddCommand(c.make())
+		add(root, c.make())
 	}
 	return root
+}
+
+// add adds a command. One with others below it takes nothing else.
+func add(root, cmd *cobra.Command) {
+	root.AddCommand(cmd)
+	if cmd.HasSubCommands() {
+		cmd.Args = commandsOnly
+	}
 }

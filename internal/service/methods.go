@@ -47,6 +47,7 @@ var methods = map[string]access{
 	pb.SessionService_ListSessions_FullMethodName:  callers,
 	pb.SessionService_UpdateSession_FullMethodName: callers,
 	pb.SessionService_CloseSession_FullMethodName:  callers,
+	pb.SessionService_WatchSession_FullMethodName:  callers,
 
 	// The desk tells each caller no more than it may see.
 	pb.ApprovalService_ListApprovals_FullMethodName:   callers,

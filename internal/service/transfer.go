@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,6 +19,7 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -150,7 +149,7 @@ func (t *transfer) admit(path string, effects effectsOf) error {
 		p := t.refresh()
 		t.judged.call.Effects = effects(t.env, path)
 		if len(t.judged.call.Effects) == 0 {
-			return fmt.Errorf("%s: %w", visible(path), workspace.ErrOutside)
+			return fmt.Errorf("%s: %w", output.VisibleText(path), workspace.ErrOutside)
 		}
 		t.path = t.judged.call.Effects[0].Path
 		if err := t.decide(p); err != nil {
@@ -187,7 +186,7 @@ func (t *transfer) refresh() *policy.Policy {
 	p, settings := a.rules.current(), t.session.Settings()
 	if j.call == nil || j.policy != p || j.settings != settings {
 		j.policy, j.settings = p, settings
-		j.call = a.subjectOf(t.session, t.entry, nil)
+		j.call = a.subjectOf(t.session, t.entry)
 		t.env = a.envOf(t.session, p.Guard(j.call), "")
 	}
 	j.grants = a.desk.Grants(t.session)
@@ -228,9 +227,9 @@ func refusedBy(spec *tools.Spec, v policy.Verdict) error {
 		return nil
 	case policy.Ask:
 		return denied("%s (%s). A transfer does not wait for a person: set the mode of the session to accept_edits or allow, or have a rule of the policy allow %s.",
-			visible(strings.TrimSuffix(v.Reason, ".")), v.Rule, spec.Name)
+			output.VisibleText(strings.TrimSuffix(v.Reason, ".")), v.Rule, spec.Name)
 	}
-	return denied("%s (%s)", visible(v.Reason), v.Rule)
+	return denied("%s (%s)", output.VisibleText(v.Reason), v.Rule)
 }
 
 func denied(format string, args ...any) error {
@@ -302,30 +301,11 @@ func fileStatus(err error) error {
 	}
 	for _, known := range fileCodes {
 		if errors.Is(err, known.is) {
-			return status.Error(known.code, visible(err.Error()))
+			return status.Error(known.code, output.VisibleText(err.Error()))
 		}
 	}
 	return err
 }
 
-// visible makes text fit for messages: names of files may be any bytes.
-func visible(text string) string {
-	plain := func(r rune) bool { return r != utf8.RuneError && (unicode.IsPrint(r) || r == '\n') }
-	if strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case plain(r):
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		i += size
-	}
-	return b.String()
-}
+// valid makes a name fit to be sent: on disk it may be any bytes.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/session"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -138,7 +139,7 @@ func (u *uploads) begin(s *session.Session, id, path string, offset uint64) (*up
 	case old == nil && offset > 0:
 		return nil, status.Errorf(codes.NotFound, "there is no upload %.128q: it is finished, was given up, or never was. Begin at offset 0.", id)
 	case offset > 0 && old.path != path:
-		return nil, invalid("the upload %.128q is for %s, not for %s: begin another, or begin it anew at offset 0", id, visible(old.path), visible(path))
+		return nil, invalid("the upload %.128q is for %s, not for %s: begin another, or begin it anew at offset 0", id, output.VisibleText(old.path), output.VisibleText(path))
 	case offset > 0 && uint64(old.received) != offset:
 		return nil, status.Errorf(codes.OutOfRange, "the upload %.128q has %d bytes, not %d: continue there", id, old.received, offset)
 	case offset > 0:

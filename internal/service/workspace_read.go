@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -38,11 +39,11 @@ func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.Ser
 	defer file.Close()
 	info := t.fileInfo(workspace.Entry{Path: t.path, Info: file.Info()})
 	if want := request.GetVersion(); want != "" && want != info.Version {
-		return status.Errorf(codes.Aborted, "%s has another version by now, %s: begin again", visible(t.path), info.Version)
+		return status.Errorf(codes.Aborted, "%s has another version by now, %s: begin again", output.VisibleText(t.path), info.Version)
 	}
 	at, end := request.GetOffset(), info.Size
 	if at > end {
-		return status.Errorf(codes.OutOfRange, "offset %d is beyond the end of %s, which has %d bytes", at, visible(t.path), end)
+		return status.Errorf(codes.OutOfRange, "offset %d is beyond the end of %s, which has %d bytes", at, output.VisibleText(t.path), end)
 	}
 	if limit := request.GetLimit(); limit > 0 && limit < end-at {
 		end = at + limit

@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -97,8 +98,8 @@ func writtenMeanwhile(path string) error {
 	return fmt.Errorf("%s: %w: somebody writes it while it is read: try again", path, workspace.ErrChanged)
 }
 
-// maxListed is how many entries one directory may have to be listed.
-const maxListed = 1 << 20
+// maxEntries is how many entries one directory may have to be listed.
+const maxEntries = 1 << 20
 
 // errEnough ends a walk.
 var errEnough = errors.New("enough")
@@ -125,7 +126,7 @@ func (s *workspaceService) ListFiles(ctx context.Context, request *pb.ListFilesR
 	after := walkKey(string(token))
 	response := new(pb.ListFilesResponse)
 	last := ""
-	all, err := t.session.Workspace.Walk(ctx, t.path, maxListed, func(e workspace.Entry) error {
+	all, err := t.session.Workspace.Walk(ctx, t.path, maxEntries, func(e workspace.Entry) error {
 		key := walkKey(e.Path)
 		if workspace.IsTemporary(e.Path) {
 			return nil
@@ -149,7 +150,7 @@ func (s *workspaceService) ListFiles(ctx context.Context, request *pb.ListFilesR
 		return skip(e)
 	})
 	if err == nil && !all {
-		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.path, maxListed, errTooMany)
+		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.path, maxEntries, errTooMany)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
@@ -227,7 +228,7 @@ func (t *transfer) removable(ctx context.Context, recursive bool) (n uint64, err
 	}
 	_, err = t.session.Workspace.Walk(ctx, t.path, 1<<30, func(e workspace.Entry) error {
 		if t.env.Protected(e.Path) {
-			return denied("%s is protected. Nothing was removed.", visible(e.Path))
+			return denied("%s is protected. Nothing was removed.", output.VisibleText(e.Path))
 		}
 		n++
 		return nil

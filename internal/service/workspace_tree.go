@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -41,7 +42,7 @@ func leaveOut(summary *pb.TreeSummary, path string, why error) {
 	if len(summary.LeftOut) == maxLeftOut {
 		return
 	}
-	reason := visible(why.Error())
+	reason := output.VisibleText(why.Error())
 	if s, ok := status.FromError(why); ok {
 		reason = s.Message()
 	}
@@ -72,9 +73,9 @@ func (s *workspaceService) DownloadTree(request *pb.DownloadTreeRequest, stream 
 	d := &download{transfer: t, exclude: request.GetExclude(), withheld: t.withheld(), summary: new(pb.TreeSummary)}
 	d.out = &chunkWriter{send: func(data []byte) error { return stream.Send(&pb.DownloadTreeResponse{Data: data}) }, sum: sha256.New()}
 	d.tar = tar.NewWriter(d.out)
-	all, err := t.session.Workspace.Walk(stream.Context(), t.path, maxListed, d.visit)
+	all, err := t.session.Workspace.Walk(stream.Context(), t.path, maxEntries, d.visit)
 	if err == nil && !all {
-		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.path, maxListed, errTooMany)
+		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.path, maxEntries, errTooMany)
 	}
 	if err == nil {
 		err = d.tar.Close()

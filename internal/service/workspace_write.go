@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -62,7 +63,7 @@ func (s *workspaceService) WriteFile(stream grpc.ClientStreamingServer[pb.WriteF
 	sum := workspace.Hash(up.sum.Sum(nil))
 	t.record.Bytes, t.record.Digest = uint64(up.received), [32]byte(sum)
 	if digest != nil && *digest != sum {
-		return status.Errorf(codes.DataLoss, "what arrived for %s has the SHA-256 %s, not %s: nothing was written. Send it again from the beginning.", visible(up.path), sum, digest)
+		return status.Errorf(codes.DataLoss, "what arrived for %s has the SHA-256 %s, not %s: nothing was written. Send it again from the beginning.", output.VisibleText(up.path), sum, digest)
 	}
 	response, err := t.install(stream.Context(), up, header)
 	if err != nil {
@@ -142,9 +143,9 @@ func (t *transfer) install(ctx context.Context, up *upload, header *pb.WriteFile
 	}
 	if header.Replaces != nil && header.GetReplaces() != old.Version.String() {
 		if !old.Exists() {
-			return nil, status.Errorf(codes.Aborted, "%s is not there any more: nothing was written", visible(t.path))
+			return nil, status.Errorf(codes.Aborted, "%s is not there any more: nothing was written", output.VisibleText(t.path))
 		}
-		return nil, status.Errorf(codes.Aborted, "%s has another version by now, %s: nothing was written", visible(t.path), old.Version)
+		return nil, status.Errorf(codes.Aborted, "%s has another version by now, %s: nothing was written", output.VisibleText(t.path), old.Version)
 	}
 	mode := workspace.KeepMode
 	if header.Mode != nil {
