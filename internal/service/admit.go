@@ -55,7 +55,7 @@ func (a *admission) look(ctx context.Context, message any) error {
 // error; what the model did wrong is an order that carries its refusal.
 func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, error) {
 	for {
-		order, input, err := a.envelope(ctx, request)
+		order, input, answer, err := a.envelope(ctx, request)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 			return order, err // judged when it first came
 		}
 		current := a.rules.current()
-		if err := a.judge(ctx, order, current, request.GetTool(), input); err != nil {
+		if err := a.judge(ctx, order, current, request.GetTool(), input, answer); err != nil {
 			return nil, err
 		}
 		if a.auditor.log != nil {
@@ -77,7 +77,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 }
 
 // judge finds the tool, decodes the input and has the policy decide.
-func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, name string, input toolInput) error {
+func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, name string, input toolInput, answer int) error {
 	entry, refusal := a.find(order.Session, p, name)
 	if refusal != nil {
 		order.Refusal = refusal
@@ -88,7 +88,9 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
 	subject := a.subjectOf(order.Session, entry, input.json)
-	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, input)
+	env := a.envOf(order.Session, p.Guard(subject), order.CallID)
+	env.Answer = answer
+	call, err := decode(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
 		return nil
@@ -185,11 +187,11 @@ func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 
 // decode returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func (a *admission) decode(entry *tools.Entry, s *session.Session, guard tools.Guard, callID string, input toolInput) (tools.Call, error) {
+func decode(entry *tools.Entry, env tools.Env, input toolInput) (tools.Call, error) {
 	if input.problem != nil {
 		return nil, input.problem
 	}
-	return entry.Tool.Decode(a.envOf(s, guard, callID), input.json)
+	return entry.Tool.Decode(env, input.json)
 }
 
 // envOf returns where a call of a session happens.
@@ -298,8 +300,9 @@ const (
 	maxText    = 4096
 )
 
-// envelope checks what is around the input, and finds the session.
-func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, error) {
+// envelope checks what is around the input, and finds the session and how long an
+// answer may be.
+func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, int, error) {
 	order := &executor.Order{
 		Owner: principalOf(ctx).Name, Tool: request.GetTool(),
 		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
@@ -307,39 +310,47 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 	rpcOf(ctx).asks(request)
 	switch {
 	case order.Tool == "":
-		return nil, toolInput{}, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
+		return nil, toolInput{}, 0, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
 	case len(order.Tool) > maxToolLen:
-		return nil, toolInput{}, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
+		return nil, toolInput{}, 0, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
 	case request.CallId != nil && order.CallID == "":
-		return nil, toolInput{}, invalid("call_id is empty: leave it out to have one given, or name the call")
+		return nil, toolInput{}, 0, invalid("call_id is empty: leave it out to have one given, or name the call")
 	case len(order.CallID) > maxCallID:
-		return nil, toolInput{}, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
+		return nil, toolInput{}, 0, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
 	case len(order.Purpose) > maxText:
-		return nil, toolInput{}, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
+		return nil, toolInput{}, 0, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
 	case request.Input != nil && len(request.InputJson) > 0:
-		return nil, toolInput{}, invalid("input and input_json are both set: send one of them")
+		return nil, toolInput{}, 0, invalid("input and input_json are both set: send one of them")
 	}
 	if d := request.GetTimeout(); d != nil {
 		timeout, longest := d.AsDuration(), a.executor.Config().MaxTimeout
 		if err := d.CheckValid(); err != nil || timeout <= 0 || timeout > longest {
-			return nil, toolInput{}, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
+			return nil, toolInput{}, 0, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
 		}
 		order.Timeout = timeout
 	}
 	var ok bool
 	if order.OnDisconnect, ok = onDisconnectFrom[request.GetOnDisconnect()]; !ok {
-		return nil, toolInput{}, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
+		return nil, toolInput{}, 0, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
 	}
 	var err error
 	if order.Session, err = a.sessions.Get(order.Owner, request.GetSessionId()); err != nil {
-		return nil, toolInput{}, err
+		return nil, toolInput{}, 0, err
+	}
+	asked, err := budgetFrom(request.GetAnswer())
+	if err != nil {
+		return nil, toolInput{}, 0, err
+	}
+	answer, err := order.Session.Answer(asked)
+	if err != nil {
+		return nil, toolInput{}, 0, err
 	}
 	input := a.inputOf(request)
 	rpcOf(ctx).inputBytes = len(input.json)
 	if order.CallID != "" {
 		order.Digest = digest(order.Tool, input)
 	}
-	return order, input, nil
+	return order, input, answer, nil
 }
 
 // digest stands for a tool and its input. The tool counts as it was named.

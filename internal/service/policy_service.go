@@ -58,7 +58,7 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		env := a.envOf(session, p.Guard(subject), "")
 		subject.Effects = env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))
 	} else {
-		call, err := a.decode(entry, session, p.Guard(subject), "", input)
+		call, err := decode(entry, a.envOf(session, p.Guard(subject), ""), input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return nil, invalid("input: %s", wrong)
 		}

@@ -215,6 +215,13 @@ func idleToProto(ttl time.Duration) *durationpb.Duration {
 	return durationpb.New(ttl)
 }
 
+func budgetToProto(b tools.Budget) *pb.AnswerBudget {
+	if b.Tokens > 0 {
+		return &pb.AnswerBudget{Size: &pb.AnswerBudget_Tokens{Tokens: uint32(b.Tokens)}}
+	}
+	return &pb.AnswerBudget{Size: &pb.AnswerBudget_Characters{Characters: uint32(b.Characters)}}
+}
+
 func sessionToProto(s *session.Session) *pb.Session {
 	settings := s.Settings()
 	return &pb.Session{
@@ -227,6 +234,7 @@ func sessionToProto(s *session.Session) *pb.Session {
 		Tools:        &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
 		Labels:       settings.Labels,
 		IdleTtl:      idleToProto(settings.IdleTTL),
+		Answer:       budgetToProto(settings.Answer),
 		CreateTime:   timestamppb.New(s.Created),
 		LastUsedTime: timestamppb.New(s.LastUsed()),
 		IsDefault:    s.ID == session.DefaultID,

@@ -98,6 +98,9 @@ func listPages(ranges []pageRange) string {
 	return strings.Join(parts, ",")
 }
 
+// maxPDFPage is how much text of a page is taken out of a document, in bytes.
+const maxPDFPage = 256_000
+
 // pdfDetails is what an agent runtime may want to know about a document.
 type pdfDetails struct {
 	Path    string `json:"path"`
@@ -108,8 +111,9 @@ type pdfDetails struct {
 	Scanned int    `json:"pages_of_images"`
 }
 
-// pdf shows the pages of a document as text.
-func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, size int64, room int) ([]tools.Content, any, error) {
+// pdf shows the pages of a document as text. One that is too long for the room is
+// shown all the same where it is alone in the answer.
+func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, size int64, room int, alone bool) ([]tools.Content, any, error) {
 	// Reading a page may take some memory, and a hostile one as much as is
 	// allowed: as with images, a few are read at once.
 	select {
@@ -134,13 +138,13 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, size
 	}
 	for len(ranges) > 0 {
 		number := ranges[0].first
-		page, err := document.Page(ctx, number-1, maxPage)
+		page, err := document.Page(ctx, number-1, maxPDFPage)
 		if err != nil && (d.Shown == 0 || !errors.Is(err, pdf.ErrLimit)) {
 			return nil, nil, badPDF(op.Path, err)
 		}
 		full := b.Len()+len(page.Text) > room
-		if full && d.Shown == 0 && room < maxPage {
-			return nil, nil, answerFull()
+		if full && d.Shown == 0 && !alone {
+			return nil, nil, answerFull(op)
 		}
 		if err != nil || full && d.Shown > 0 {
 			break
@@ -151,7 +155,8 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, size
 		}
 	}
 	if d.Rest = listPages(ranges); d.Rest != "" {
-		fmt.Fprintf(&b, "(there is more: go on with pages %s)\n", d.Rest)
+		op.Offset, op.Limit, op.Pages = 0, 0, d.Rest
+		fmt.Fprintf(&b, "(there is more: go on with %s)\n", tools.GoOn("read_file", op))
 	}
 	if d.Scanned == d.Shown {
 		b.WriteString("(all of these pages are images, as after scanning: to see one, turn it into an image file first, for example with pdftoppm in a shell)\n")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -112,23 +113,22 @@ func TestReadPDFInParts(t *testing.T) {
 		contents = append(contents, page.String())
 	}
 	env := toolstest.Env(t, map[string]string{"long.pdf": pdfOf(contents...)})
-	next, answers := "1-", 0
+	next, answers := `{"path":"long.pdf","pages":"1-"}`, 0
 	var all strings.Builder
 	for ; next != ""; answers++ {
-		got := answer(t, env, "read_file", `{"path":"long.pdf","pages":"`+next+`"}`)
-		if len(got) > 300_000 || strings.HasPrefix(got, "!") || answers > count {
+		got := answer(t, env, "read_file", next)
+		if len(got) > tools.DefaultAnswer || strings.HasPrefix(got, "!") || answers > count {
 			t.Fatalf("%d bytes for pages %s: %.100s", len(got), next, got)
 		}
 		all.WriteString(got)
-		_, next, _ = strings.Cut(got, "(there is more: go on with pages ")
-		next = strings.TrimSuffix(next, ")\n")
+		_, next = toolstest.GoOn(got)
 	}
 	if answers < 2 {
 		t.Errorf("%d answers", answers)
 	}
 	operations := strings.Repeat(`{"path":"long.pdf"},`, 20)
 	got := answer(t, env, "read_file", `{"operations":[`+strings.TrimSuffix(operations, ",")+`]}`)
-	if len(got) > 300_000 || !strings.Contains(got, "answer_full") {
+	if len(got) > tools.DefaultAnswer || !strings.Contains(got, "answer_full") {
 		t.Errorf("%d bytes for twenty at once", len(got))
 	}
 	for i := range count {
@@ -143,7 +143,7 @@ func TestReadPDFBomb(t *testing.T) {
 	blank := pdfLine("first") + strings.Repeat(" ", 30<<20)
 	env := toolstest.Env(t, map[string]string{"bomb.pdf": pdfOf(blank, blank, blank), "late.pdf": pdfOf(pdfLine("x"))})
 	got := answer(t, env, "read_file", `{"path":"bomb.pdf"}`)
-	if !strings.Contains(got, "--- page 2 of 3 ---\nfirst\n(there is more: go on with pages 3)\n") {
+	if !strings.Contains(got, "--- page 2 of 3 ---\nfirst\n(there is more: go on with read_file {\"path\":\"bomb.pdf\",\"pages\":\"3\"})\n") {
 		t.Error(got)
 	}
 	if err := os.Truncate(filepath.Join(env.Workspace.Dir(), "late.pdf"), 1<<40); err != nil {

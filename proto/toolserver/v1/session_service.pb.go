@@ -46,7 +46,10 @@ type CreateSessionRequest struct {
 	// How long to keep it unused; 0: for ever; not set: the server's default.
 	IdleTtl *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	// How far its commands reach; not set: the server's default.
-	Network       Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	Network Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	// How much text an answer has at most; not set: the server's default. One out of
+	// range is refused with the range.
+	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +138,13 @@ func (x *CreateSessionRequest) GetNetwork() Network {
 		return x.Network
 	}
 	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 // CreateSessionResponse has the new session.
@@ -392,7 +402,8 @@ type UpdateSessionRequest struct {
 	// the new values. A field that the mask names and that is not set takes the
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// The fields to change: mode, level, tools, labels, idle_ttl, network.
+	// The fields to change: mode, level, tools, labels, idle_ttl, network,
+	// answer.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -584,7 +595,7 @@ var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xc8\x03\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xfd\x03\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -594,7 +605,8 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x05tools\x18\x05 \x01(\v2\x1c.toolserver.v1.ToolSelectionR\x05tools\x12G\n" +
 	"\x06labels\x18\x06 \x03(\v2/.toolserver.v1.CreateSessionRequest.LabelsEntryR\x06labels\x124\n" +
 	"\bidle_ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x120\n" +
-	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
+	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x123\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -661,8 +673,9 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*ToolSelection)(nil),         // 13: toolserver.v1.ToolSelection
 	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 	(Network)(0),                  // 15: toolserver.v1.Network
-	(*Session)(nil),               // 16: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 17: google.protobuf.FieldMask
+	(*AnswerBudget)(nil),          // 16: toolserver.v1.AnswerBudget
+	(*Session)(nil),               // 17: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil), // 18: google.protobuf.FieldMask
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	11, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
@@ -671,27 +684,28 @@ var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	10, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
 	14, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
 	15, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
-	16, // 6: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	16, // 7: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	16, // 8: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	16, // 9: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	17, // 10: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	16, // 11: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	0,  // 12: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 13: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 14: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 15: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 16: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	1,  // 17: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 18: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 19: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 20: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 21: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	16, // 6: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	17, // 7: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	17, // 8: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	17, // 9: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	17, // 10: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	18, // 11: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	17, // 12: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	0,  // 13: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	2,  // 14: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	4,  // 15: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	6,  // 16: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	8,  // 17: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	1,  // 18: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	3,  // 19: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	5,  // 20: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	7,  // 21: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	9,  // 22: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }

@@ -240,7 +240,10 @@ type ExecuteToolRequest struct {
 	OnDisconnect OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolserver.v1.OnDisconnect" json:"on_disconnect,omitempty"`
 	// What the call is for, in a sentence; shown to people who watch or approve.
 	// At most 4096 bytes.
-	Purpose       string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	// How much text the result has at most for the model; not set: as the session
+	// says. One out of range is refused with the range.
+	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,6 +332,13 @@ func (x *ExecuteToolRequest) GetPurpose() string {
 		return x.Purpose
 	}
 	return ""
+}
+
+func (x *ExecuteToolRequest) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 // ExecuteToolResponse is one message of the stream.
@@ -1663,9 +1673,17 @@ type Limits struct {
 	// How long a finished execution can be read.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	// How many bytes of events are kept for each execution.
-	MaxLogBytes   uint64 `protobuf:"varint,9,opt,name=max_log_bytes,json=maxLogBytes,proto3" json:"max_log_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxLogBytes uint64 `protobuf:"varint,9,opt,name=max_log_bytes,json=maxLogBytes,proto3" json:"max_log_bytes,omitempty"`
+	// How much text an answer has at most where neither session nor call say.
+	DefaultAnswerCharacters uint32 `protobuf:"varint,10,opt,name=default_answer_characters,json=defaultAnswerCharacters,proto3" json:"default_answer_characters,omitempty"`
+	// The least that they may ask for.
+	MinAnswerCharacters uint32 `protobuf:"varint,11,opt,name=min_answer_characters,json=minAnswerCharacters,proto3" json:"min_answer_characters,omitempty"`
+	// The most that they may ask for.
+	MaxAnswerCharacters uint32 `protobuf:"varint,12,opt,name=max_answer_characters,json=maxAnswerCharacters,proto3" json:"max_answer_characters,omitempty"`
+	// How many characters a token is taken for.
+	CharactersPerToken uint32 `protobuf:"varint,13,opt,name=characters_per_token,json=charactersPerToken,proto3" json:"characters_per_token,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -1761,6 +1779,34 @@ func (x *Limits) GetMaxLogBytes() uint64 {
 	return 0
 }
 
+func (x *Limits) GetDefaultAnswerCharacters() uint32 {
+	if x != nil {
+		return x.DefaultAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetMinAnswerCharacters() uint32 {
+	if x != nil {
+		return x.MinAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxAnswerCharacters() uint32 {
+	if x != nil {
+		return x.MaxAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetCharactersPerToken() uint32 {
+	if x != nil {
+		return x.CharactersPerToken
+	}
+	return 0
+}
+
 var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
@@ -1775,7 +1821,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\bcategory\x18\x05 \x01(\tR\bcategory\x12+\n" +
 	"\x04kind\x18\x06 \x01(\x0e2\x17.toolserver.v1.ToolKindR\x04kind\">\n" +
 	"\x11ListToolsResponse\x12)\n" +
-	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\"\xd0\x02\n" +
+	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\"\x85\x03\n" +
 	"\x12ExecuteToolRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1786,7 +1832,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"input_json\x18\x05 \x01(\fR\tinputJson\x123\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
 	"\ron_disconnect\x18\a \x01(\x0e2\x1b.toolserver.v1.OnDisconnectR\fonDisconnect\x12\x18\n" +
-	"\apurpose\x18\b \x01(\tR\apurposeB\n" +
+	"\apurpose\x18\b \x01(\tR\apurpose\x123\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answerB\n" +
 	"\n" +
 	"\b_call_id\"A\n" +
 	"\x13ExecuteToolResponse\x12*\n" +
@@ -1894,7 +1941,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_network\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
 	"maxNetwork\x12\x1a\n" +
 	"\breadable\x18\x05 \x03(\tR\breadable\x12#\n" +
-	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xb7\x03\n" +
+	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\x8d\x05\n" +
 	"\x06Limits\x12&\n" +
 	"\x0fmax_input_bytes\x18\x01 \x01(\x04R\rmaxInputBytes\x12&\n" +
 	"\x0fmax_input_depth\x18\x02 \x01(\rR\rmaxInputDepth\x12(\n" +
@@ -1906,7 +1953,12 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_running\x18\a \x01(\rR\n" +
 	"maxRunning\x127\n" +
 	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\"\n" +
-	"\rmax_log_bytes\x18\t \x01(\x04R\vmaxLogBytes*N\n" +
+	"\rmax_log_bytes\x18\t \x01(\x04R\vmaxLogBytes\x12:\n" +
+	"\x19default_answer_characters\x18\n" +
+	" \x01(\rR\x17defaultAnswerCharacters\x122\n" +
+	"\x15min_answer_characters\x18\v \x01(\rR\x13minAnswerCharacters\x122\n" +
+	"\x15max_answer_characters\x18\f \x01(\rR\x13maxAnswerCharacters\x120\n" +
+	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken*N\n" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +
@@ -1968,11 +2020,12 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*structpb.Struct)(nil),        // 27: google.protobuf.Struct
 	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
 	(OnDisconnect)(0),              // 29: toolserver.v1.OnDisconnect
-	(*Event)(nil),                  // 30: toolserver.v1.Event
-	(*Execution)(nil),              // 31: toolserver.v1.Execution
-	(ExecutionState)(0),            // 32: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(Network)(0),                   // 34: toolserver.v1.Network
+	(*AnswerBudget)(nil),           // 30: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 31: toolserver.v1.Event
+	(*Execution)(nil),              // 32: toolserver.v1.Execution
+	(ExecutionState)(0),            // 33: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
+	(Network)(0),                   // 35: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
@@ -1981,47 +2034,48 @@ var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	27, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
 	28, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
 	29, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	30, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	31, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	30, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	31, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	32, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	31, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
-	14, // 12: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
-	15, // 13: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
-	19, // 14: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	33, // 15: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	33, // 16: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	23, // 17: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	24, // 18: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	22, // 19: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	34, // 20: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	28, // 21: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	28, // 22: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	28, // 23: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 24: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	3,  // 25: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	5,  // 26: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	7,  // 27: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	9,  // 28: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	11, // 29: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	13, // 30: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	17, // 31: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	20, // 32: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 33: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	4,  // 34: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	6,  // 35: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	8,  // 36: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	10, // 37: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	12, // 38: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	16, // 39: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	18, // 40: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	21, // 41: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	30, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	31, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	32, // 8: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	31, // 9: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	32, // 10: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	33, // 11: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	32, // 12: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	14, // 13: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
+	15, // 14: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
+	19, // 15: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
+	34, // 16: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	34, // 17: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	23, // 18: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	24, // 19: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	22, // 20: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	35, // 21: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	28, // 22: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	28, // 23: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	28, // 24: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 25: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	3,  // 26: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	5,  // 27: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	7,  // 28: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	9,  // 29: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	11, // 30: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	13, // 31: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	17, // 32: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	20, // 33: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 34: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	4,  // 35: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	6,  // 36: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	8,  // 37: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	10, // 38: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	12, // 39: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	16, // 40: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	18, // 41: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	21, // 42: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
