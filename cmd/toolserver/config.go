@@ -30,6 +30,7 @@ type config struct {
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Sandbox        sandboxConfig        `yaml:"sandbox"`
+	Answers        answersConfig        `yaml:"answers"`
 	Search         searchConfig         `yaml:"search"`
 	Artifacts      artifactsConfig      `yaml:"artifacts"`
 	Secrets        []secretConfig       `yaml:"secrets"`
@@ -172,7 +173,6 @@ type commandLimits struct {
 	OpenFiles  int           `yaml:"open_files"`
 	FileSize   size          `yaml:"file_size"`
 	Output     size          `yaml:"output"`
-	Shown      size          `yaml:"shown"`
 	PerSession int           `yaml:"per_session"`
 	PerServer  int           `yaml:"per_server"`
 
@@ -185,6 +185,12 @@ type commandLimits struct {
 	SessionFiles  int  `yaml:"session_files"`
 	ReservedFiles int  `yaml:"reserved_files"`
 	ReservedSpace size `yaml:"reserved_space"`
+}
+
+// answersConfig is how much text answers have for a model.
+type answersConfig struct {
+	Default answerSize `yaml:"default"`
+	Max     answerSize `yaml:"max"`
 }
 
 type searchConfig struct {
@@ -264,7 +270,6 @@ func defaultConfig() *config {
 				OpenFiles:  4096,
 				FileSize:   4 << 30,
 				Output:     4 << 30,
-				Shown:      30 << 10,
 				PerSession: 32,
 				PerServer:  512,
 
@@ -282,6 +287,10 @@ func defaultConfig() *config {
 				Ended:       32,
 				Idle:        30 * time.Minute,
 			},
+		},
+		Answers: answersConfig{
+			Default: answerSize{Characters: tools.DefaultAnswer},
+			Max:     answerSize{Characters: tools.DefaultMaxAnswer},
 		},
 		Search: searchConfig{
 			MaxText:   256 << 20,

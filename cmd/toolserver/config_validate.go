@@ -303,7 +303,6 @@ func (c *config) validateSandbox(fault faultFunc) {
 	within(fault, "sandbox.limits.cpu", l.CPU, 0, 365*day)
 	within(fault, "sandbox.limits.open_files", l.OpenFiles, 0, 1<<30)
 	within(fault, "sandbox.limits.file_size", l.FileSize, 0, 1<<50)
-	within(fault, "sandbox.limits.shown", l.Shown, 1<<10, 1<<20)
 	within(fault, "sandbox.limits.per_session", l.PerSession, 0, 1_000_000)
 	within(fault, "sandbox.limits.per_server", l.PerServer, 0, 1_000_000)
 	within(fault, "sandbox.limits.session_memory", l.SessionMemory, 0, 1<<50)
@@ -399,6 +398,8 @@ func (c *config) validateLimits(fault faultFunc) {
 		fault("executions.max_log_bytes", "%s is above executions.log_memory, %s", x.MaxLogBytes, x.LogMemory)
 	}
 
+	c.Answers.validate(fault, x.MaxResultBytes)
+
 	within(fault, "search.max_text", c.Search.MaxText, 0, 1<<50)
 	within(fault, "search.max_index", c.Search.MaxIndex, 1<<20, 1<<50)
 	within(fault, "search.idle_after", c.Search.IdleAfter, time.Second, day)
@@ -427,6 +428,15 @@ func (c *config) validateLimits(fault faultFunc) {
 	if x.MaxResultBytes > w.MaxMessageBytes-envelope {
 		fault("executions.max_result_bytes", "%s does not fit into a message: leave %s for the rest of it below wire.max_message_bytes, %s",
 			x.MaxResultBytes, size(envelope), w.MaxMessageBytes)
+	}
+}
+
+func (c *answersConfig) validate(fault faultFunc, result size) {
+	if err := tools.Budget(c.Max).Check(int(result)); err != nil {
+		fault("answers.max", "%v (executions.max_result_bytes is %s)", err, result)
+	}
+	if err := tools.Budget(c.Default).Check(tools.Budget(c.Max).Size()); err != nil {
+		fault("answers.default", "%v (answers.max is %s)", err, c.Max)
 	}
 }
 

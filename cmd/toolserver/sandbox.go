@@ -115,7 +115,6 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		Languages:     c.languages(),
 		Kept:          c.Kept.kept(),
 		MaxOutput:     int64(l.Output),
-		Shown:         int(l.Shown),
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
 		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},

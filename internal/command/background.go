@@ -420,9 +420,6 @@ func (b *Background) Signal(name string) error {
 	return err
 }
 
-// Shown returns how many bytes of output a model is given at a time.
-func (r *Rooms) Shown() int { return cmp.Or(r.config.Shown, r.config.Kept.Output) }
-
 // ring keeps the last bytes of what is written to it. Offsets count from the
 // first byte ever written.
 type ring struct {

@@ -35,7 +35,7 @@ func room(t *testing.T, change ...func(*command.Config)) (r *command.Room, cache
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Shown: 30_000}
+	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback}
 	for _, f := range change {
 		f(&config)
 	}

@@ -81,9 +81,6 @@ type Config struct {
 	Languages []Language
 
 	Kept Kept
-
-	// Shown is how many bytes of output the model gets, from both ends.
-	Shown int
 }
 
 // Rooms has a room for every session that runs commands. Its methods are safe

@@ -29,7 +29,7 @@ func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink
 
 // follow is Run for a command that start begins.
 func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(Taker) (*Running, error)) (tools.Result, error) {
-	t := transcript{window: output.NewWindow(r.rooms.config.Shown), limit: r.rooms.config.Shown, artifacts: env.Artifacts}
+	t := newTranscript(env, env.Shown())
 	x, err := start(func(stream tools.Stream, data []byte) {
 		t.write(stream, data)
 		out.Emit(tools.Output{Stream: stream, Data: data})
@@ -52,7 +52,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 		result.Content = append(result.Content, tools.Text("(Exit status 1: "+string(c.Finding)+".)"))
 		return result, nil
 	}
-	return result, r.verdict(ctx, x.outcome, &failure{room: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(), maxSaid)})
+	return result, r.verdict(ctx, x.outcome, &failure{room: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
 }
 
 // lastOf returns at most the last n bytes of a text.
@@ -69,6 +69,11 @@ type transcript struct {
 	bytes     [tools.Terminal + 1]uint64
 }
 
+// newTranscript returns one of which the model is shown at most limit bytes.
+func newTranscript(env tools.Env, limit int) transcript {
+	return transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts}
+}
+
 func (t *transcript) write(stream tools.Stream, data []byte) {
 	t.bytes[stream] += uint64(len(data))
 	t.window.Write(data)
@@ -79,16 +84,40 @@ func (t *transcript) write(stream tools.Stream, data []byte) {
 	case len(t.whole)+len(data) <= t.limit:
 		t.whole = append(t.whole, data...)
 	default:
-		artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
-		if err != nil {
-			t.artifacts = nil
-			return
+		t.keep()
+		if t.artifact != nil {
+			t.artifact.Write(data)
 		}
-		t.artifact = artifact
-		artifact.Write(t.whole)
-		artifact.Write(data)
-		t.whole = nil
 	}
+}
+
+// keep begins an artifact with all there is, where artifacts are kept.
+func (t *transcript) keep() {
+	if t.artifacts == nil || t.artifact != nil {
+		return
+	}
+	artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
+	if err != nil {
+		t.artifacts = nil
+		return
+	}
+	artifact.Write(t.whole)
+	t.artifact, t.whole = artifact, nil
+}
+
+// content returns what the model is shown, and the artifact that has the rest.
+// Nothing is written any more.
+func (t *transcript) content() (text string, artifact []tools.Content) {
+	text = t.window.Text(func(gap output.Gap) string {
+		if t.keep(); t.artifact == nil {
+			return "this server does not keep it; write to a file, or filter what is written"
+		}
+		return tools.ReadOn(t.artifact.Close(), gap)
+	})
+	if t.artifact != nil {
+		artifact = []tools.Content{t.artifact.Close()}
+	}
+	return text, artifact
 }
 
 // details is what a runtime is told of a command.
@@ -103,14 +132,13 @@ type details struct {
 
 func (t *transcript) result(o Outcome) tools.Result {
 	result := tools.Result{Exit: &o.Exit, Usage: &o.Usage}
-	if text := t.window.Text(); text != "" {
+	text, artifact := t.content()
+	if text != "" {
 		result.Content = append(result.Content, tools.Text(text))
 	} else if o.Exit.Reason == tools.Exited && o.Exit.Code == 0 {
 		result.Content = append(result.Content, tools.Text("(The command wrote nothing.)"))
 	}
-	if t.artifact != nil {
-		result.Content = append(result.Content, t.artifact.Close())
-	}
+	result.Content = append(result.Content, artifact...)
 	if o.Exit.Reason == tools.Exited && o.Exit.Message != "" {
 		result.Content = append(result.Content, tools.Text("("+o.Exit.Message+")"))
 	}

@@ -61,7 +61,7 @@ func (a *admission) look(ctx context.Context, message any) error {
 // error; what the model did wrong is an order that carries its refusal.
 func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, error) {
 	for {
-		order, input, err := a.envelope(ctx, request)
+		order, input, answer, err := a.envelope(ctx, request)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 			return order, nil // judged when it first came
 		}
 		current := a.rules.current()
-		read, err := a.read(order, current, request.GetTool(), &input)
+		read, err := a.read(order, current, request.GetTool(), &input, answer)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ type readCall struct {
 
 // read finds the tool and decodes the input, which is then in its canonical form. A
 // call that cannot be read is refused by its order.
-func (a *admission) read(order *executor.Order, p *policy.Policy, name string, input *toolInput) (readCall, error) {
+func (a *admission) read(order *executor.Order, p *policy.Policy, name string, input *toolInput, answer int) (readCall, error) {
 	entry, refusal := a.find(order.Session, p, name)
 	if refusal != nil {
 		order.Refusal = refusal
@@ -114,7 +114,9 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
 	subject := a.subjectOf(order.Session, entry)
-	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, *input)
+	env := a.envOf(order.Session, p.Guard(subject), order.CallID)
+	env.Answer = answer
+	call, err := decode(entry, env, *input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
 		input.json = tools.Canonical(input.json)
@@ -269,11 +271,11 @@ func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 
 // decode returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func (a *admission) decode(entry *tools.Entry, s *session.Session, guard tools.Guard, callID string, input toolInput) (tools.Call, error) {
+func decode(entry *tools.Entry, env tools.Env, input toolInput) (tools.Call, error) {
 	if input.problem != nil {
 		return nil, input.problem
 	}
-	return entry.Tool.Decode(a.envOf(s, guard, callID), input.json)
+	return entry.Tool.Decode(env, input.json)
 }
 
 // envOf returns where a call of a session happens.
@@ -386,8 +388,9 @@ const (
 	maxText    = 4096
 )
 
-// envelope checks what is around the input, and finds the session.
-func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, error) {
+// envelope checks what is around the input, and finds the session and how long an
+// answer may be.
+func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, int, error) {
 	order := &executor.Order{
 		Owner: principalOf(ctx).Name, Tool: request.GetTool(),
 		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
@@ -395,39 +398,47 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 	rpcOf(ctx).asks(request)
 	switch {
 	case order.Tool == "":
-		return nil, toolInput{}, invalid("tool is empty: name the tool to execute")
+		return nil, toolInput{}, 0, invalid("tool is empty: name the tool to execute")
 	case len(order.Tool) > maxToolLen:
-		return nil, toolInput{}, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
+		return nil, toolInput{}, 0, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
 	case request.CallId != nil && order.CallID == "":
-		return nil, toolInput{}, invalid("call_id is empty: leave it out to have one given, or name the call")
+		return nil, toolInput{}, 0, invalid("call_id is empty: leave it out to have one given, or name the call")
 	case len(order.CallID) > maxCallID:
-		return nil, toolInput{}, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
+		return nil, toolInput{}, 0, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
 	case len(order.Purpose) > maxText:
-		return nil, toolInput{}, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
+		return nil, toolInput{}, 0, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
 	case request.Input != nil && len(request.InputJson) > 0:
-		return nil, toolInput{}, invalid("input and input_json are both set: send one of them")
+		return nil, toolInput{}, 0, invalid("input and input_json are both set: send one of them")
 	}
 	if d := request.GetTimeout(); d != nil {
 		timeout, longest := d.AsDuration(), a.executor.Config().MaxTimeout
 		if err := d.CheckValid(); err != nil || timeout <= 0 || timeout > longest {
-			return nil, toolInput{}, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
+			return nil, toolInput{}, 0, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
 		}
 		order.Timeout = timeout
 	}
 	var ok bool
 	if order.OnDisconnect, ok = onDisconnectFrom[request.GetOnDisconnect()]; !ok {
-		return nil, toolInput{}, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
+		return nil, toolInput{}, 0, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
 	}
 	var err error
 	if order.Session, err = a.sessions.Get(order.Owner, request.GetSessionId()); err != nil {
-		return nil, toolInput{}, err
+		return nil, toolInput{}, 0, err
+	}
+	asked, err := budgetFrom(request.GetAnswer())
+	if err != nil {
+		return nil, toolInput{}, 0, err
+	}
+	answer, err := order.Session.Answer(asked)
+	if err != nil {
+		return nil, toolInput{}, 0, err
 	}
 	input := a.inputOf(request)
 	rpcOf(ctx).inputBytes = len(input.json)
 	if order.CallID != "" {
 		order.Text = textHash(order.Tool, input)
 	}
-	return order, input, nil
+	return order, input, answer, nil
 }
 
 // textHash stands for a tool as it was named and its input as it was sent, while

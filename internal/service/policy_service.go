@@ -66,7 +66,7 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		subject.Effects = env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))
 		subject.Input = commandInput(entry, env, command)
 	} else {
-		call, err := a.decode(entry, session, p.Guard(subject), "", input)
+		call, err := decode(entry, a.envOf(session, p.Guard(subject), ""), input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return nil, invalid("input: %s", wrong)
 		}

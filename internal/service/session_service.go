@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -49,6 +50,7 @@ func settingsFrom(message interface {
 	GetLabels() map[string]string
 	GetIdleTtl() *durationpb.Duration
 	GetCallOrder() pb.CallOrder
+	GetAnswer() *pb.AnswerBudget
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -70,6 +72,10 @@ func settingsFrom(message interface {
 	if _, known := pb.Network_name[int32(message.GetNetwork())]; !known {
 		return settings, invalid("network %d is unknown", message.GetNetwork())
 	}
+	var err error
+	if settings.Answer, err = budgetFrom(message.GetAnswer()); err != nil {
+		return settings, err
+	}
 	if ttl := message.GetIdleTtl(); ttl != nil {
 		if err := ttl.CheckValid(); err != nil {
 			return settings, invalid("idle_ttl: %v", err)
@@ -77,6 +83,18 @@ func settingsFrom(message interface {
 		settings.IdleTTL = cmp.Or(ttl.AsDuration(), session.Forever)
 	}
 	return settings, nil
+}
+
+// budgetFrom reads a budget. One that is there says how much.
+func budgetFrom(message *pb.AnswerBudget) (tools.Budget, error) {
+	budget := tools.Budget{
+		Characters: int(min(message.GetCharacters(), math.MaxInt32)), Tokens: int(min(message.GetTokens(), math.MaxInt32)),
+	}
+	if message != nil && budget == (tools.Budget{}) {
+		return budget, invalid("answer is empty: give characters or tokens, from %d or %d on; leave it out for the default",
+			tools.MinAnswer, tools.MinAnswer/tools.TokenCharacters)
+	}
+	return budget, nil
 }
 
 func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
@@ -158,12 +176,13 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"network":  func(s *session.Settings, wanted session.Settings) { s.Network = wanted.Network },
 	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
 	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
+	"answer":   func(s *session.Settings, wanted session.Settings) { s.Answer = wanted.Answer },
 	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
 
 	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	caller := principalOf(ctx).Name

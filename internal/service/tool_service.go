@@ -343,6 +343,7 @@ func matches(tool *pb.Tool, request *pb.ListToolsRequest) bool {
 func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequest) (*pb.GetServerInfoResponse, error) {
 	limits := s.executor.Config()
 	config := s.server.config
+	usual, most := config.Sessions.Answers()
 	return &pb.GetServerInfoResponse{
 		Version:   config.Version,
 		GoVersion: goVersion,
@@ -358,6 +359,11 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 			Retention:           durationpb.New(limits.Retention),
 			MaxLogBytes:         uint64(limits.MaxLogBytes),
 			MaxRememberedCalls:  uint32(limits.MaxRemembered),
+
+			DefaultAnswerCharacters: uint32(usual),
+			MinAnswerCharacters:     tools.MinAnswer,
+			MaxAnswerCharacters:     uint32(most),
+			CharactersPerToken:      tools.TokenCharacters,
 		},
 		Capabilities: s.registry.Capabilities,
 		Features: map[string]bool{

@@ -230,6 +230,13 @@ func idleToProto(ttl time.Duration) *durationpb.Duration {
 	return durationpb.New(ttl)
 }
 
+func budgetToProto(b tools.Budget) *pb.AnswerBudget {
+	if b.Tokens > 0 {
+		return &pb.AnswerBudget{Size: &pb.AnswerBudget_Tokens{Tokens: uint32(b.Tokens)}}
+	}
+	return &pb.AnswerBudget{Size: &pb.AnswerBudget_Characters{Characters: uint32(b.Characters)}}
+}
+
 func sessionToProto(s *session.Session) *pb.Session {
 	m := settingsToProto(s.Settings())
 	m.SessionId, m.Principal, m.Workspace = s.ID, s.Owner, s.Workspace.Dir()
@@ -246,6 +253,7 @@ func settingsToProto(settings *session.Settings) *pb.Session {
 		Tools:     &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
 		Labels:    settings.Labels,
 		IdleTtl:   idleToProto(settings.IdleTTL),
+		Answer:    budgetToProto(settings.Answer),
 		CallOrder: pb.CallOrder_CALL_ORDER_FREE,
 	}
 	if settings.Ordered {

@@ -63,6 +63,7 @@ type Settings struct {
 	Tools   tools.Selection
 	Labels  map[string]string
 	IdleTTL time.Duration // how long the session is kept unused, or Forever
+	Answer  tools.Budget  // of the text of an answer
 
 	// Ordered says that calls run in the order they came: those of concurrency-safe
 	// tools beside each other, any other alone.
@@ -94,6 +95,16 @@ func (s *Session) Settings() *Settings { return &s.state.Load().Settings }
 // Closed what is when it is closed.
 func (s *Session) Changed() <-chan struct{} { return s.state.Load().next }
 func (s *Session) Closed() <-chan struct{}  { return s.over }
+
+// Answer returns how many characters of text the answer to a call has at most:
+// what the call asks for or, where it does not, what its session has. Only here is
+// that decided. The error says which range the operator allows.
+func (s *Session) Answer(call tools.Budget) (int, error) {
+	if err := call.Check(s.store.config.MaxAnswer); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return cmp.Or(call.Size(), s.Settings().Answer.Size()), nil
+}
 
 // Mode returns the mode of now.
 func (s *Session) Mode() tools.Mode { return s.Settings().Mode }

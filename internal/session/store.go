@@ -55,8 +55,12 @@ type Config struct {
 	MaxCacheBytes int64
 
 	// Default are the settings of a session that asks for nothing else. Network 0
-	// means none.
+	// means none, and no Answer [tools.DefaultAnswer].
 	Default Settings
+
+	// MaxAnswer is how many characters an answer may be asked to have at most; 0
+	// means [tools.DefaultMaxAnswer].
+	MaxAnswer int
 
 	// MaxLevel is the highest level a session may have.
 	MaxLevel tools.Level
@@ -111,11 +115,18 @@ func NewStore(config Config) *Store {
 	config.MaxKept = cmp.Or(config.MaxKept, 100)
 	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
+	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
+	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
 	return &Store{config: config, byKey: make(map[key]*Session)}
 }
 
 // Config returns what sessions may be.
 func (s *Store) Config() Config { return s.config }
+
+// Answers returns how many characters answers have by default, and at most.
+func (s *Store) Answers() (usual, most int) {
+	return s.config.Default.Answer.Size(), s.config.MaxAnswer
+}
 
 // Get returns a session of owner and marks it as used; without an id the
 // default session, which is made when it is first asked for.
@@ -211,6 +222,7 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	settings.Level = cmp.Or(settings.Level, s.config.Default.Level)
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
 	settings.Network = cmp.Or(settings.Network, s.config.Default.Network)
+	settings.Answer = cmp.Or(settings.Answer, s.config.Default.Answer)
 	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL, Forever)
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
@@ -223,6 +235,9 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	}
 	if settings.IdleTTL < 0 {
 		return settings, fmt.Errorf("%w: idle time %s is negative", ErrInvalid, settings.IdleTTL)
+	}
+	if err := settings.Answer.Check(s.config.MaxAnswer); err != nil {
+		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err := settings.Tools.Check(); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)

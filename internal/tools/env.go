@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -33,6 +34,10 @@ type Env struct {
 
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
+
+	// Answer is how much text the answer has at most, in characters; 0 means
+	// [DefaultAnswer].
+	Answer int
 
 	// Readable are trees and files beside the workspace that every command may
 	// read, absolute, and so may calls by [Env.View]. Temporary are directories that
@@ -256,6 +261,21 @@ func (e Env) Open(name string) (*workspace.Opened, error) {
 type Artifacts interface {
 	// Create begins an artifact, which can be read while it is written.
 	Create(name, mediaType string) (ArtifactWriter, error)
+
+	// Find returns the artifact of the session that a URI names. The error is a
+	// [*Failure] that says what would be right.
+	Find(uri string) (KeptArtifact, error)
+
+	// All returns the artifacts of the session, the newest first.
+	All() []KeptArtifact
+}
+
+// A KeptArtifact is an artifact that can be read.
+type KeptArtifact struct {
+	Artifact
+	Dir, File string    // where it is: a directory of the server, and a name there
+	Writing   bool      // it is not complete yet
+	Expires   time.Time // zero while it is written
 }
 
 // An ArtifactWriter writes an artifact. What cannot be kept is counted and left

@@ -222,7 +222,8 @@ func (c *typedCall) Effects() []Effect {
 func (c *typedCall) Run(ctx context.Context, rights Rights, out Sink) (Result, error) {
 	c.Effects()
 	c.env.Rights = rights
-	return c.tool.run(ctx, c.env, c.in, out)
+	result, err := c.tool.run(ctx, c.env, c.in, out)
+	return c.env.fit(c.tool.spec.Name, result), err
 }
 
 func (c *typedCall) Renew(guard Guard) (Call, error) {

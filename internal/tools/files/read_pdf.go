@@ -111,6 +111,9 @@ func listPages(ranges []pageRange) string {
 	return strings.Join(parts, ",")
 }
 
+// maxPDFPage is how much text of a page is taken out of a document, in bytes.
+const maxPDFPage = 256_000
+
 // pdfDetails is what an agent runtime may want to know about a document.
 type pdfDetails struct {
 	Path    string `json:"path"`
@@ -129,8 +132,9 @@ type Documents interface {
 // maxPageImages is how many pages are shown as images by one call.
 const maxPageImages = 4
 
-// pdf shows the pages of a document: as text, or as images.
-func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room int, images bool) ([]tools.Content, any, error) {
+// pdf shows the pages of a document: as text, or as images. One that is too long for
+// the room is shown all the same where it is alone in the answer.
+func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room int, alone, images bool) ([]tools.Content, any, error) {
 	if r.documents == nil {
 		return nil, nil, tools.Failf("no_pdf", "%s is a PDF document, and this server cannot read those. Turn it into text first, for example with pdftotext in a shell.", op.Path)
 	}
@@ -146,7 +150,7 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 		return nil, nil, err
 	}
 	defer shared.Close()
-	request := pdf.Request{MaxText: maxPage}
+	request := pdf.Request{MaxText: maxPDFPage}
 	for _, p := range wantedPages(op) {
 		request.Pages = append(request.Pages, pdf.Range{First: p.first, Last: p.last})
 	}
@@ -170,17 +174,17 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 	if err != nil {
 		return nil, nil, err
 	}
-	if size > room && len(pages) == 1 && room < maxPage {
-		return nil, nil, answerFull()
+	if size > room && len(pages) == 1 && !alone {
+		return nil, nil, answerFull(op)
 	}
 	d := pdfDetails{Path: op.Path, Pages: count}
-	content := d.content(pages, &left, images)
+	content := d.content(op, pages, left, images)
 	return content, d, nil
 }
 
-// content returns what a model is shown of the pages, and takes them from those
-// that are left.
-func (d *pdfDetails) content(pages []pdf.Page, left *[]pageRange, images bool) (content []tools.Content) {
+// content returns what a model is shown of the pages, the first of those that are
+// left to show.
+func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pageRange, images bool) (content []tools.Content) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(d.Path), plural(d.Pages, "page"))
 	for _, page := range pages {
@@ -188,14 +192,13 @@ func (d *pdfDetails) content(pages []pdf.Page, left *[]pageRange, images bool) (
 			content = append(content, tools.Text(visible(b.String())), tools.Image{MediaType: "image/png", Data: page.Image})
 			b.Reset()
 		}
-		if r := *left; len(r) > 0 {
-			if r[0].first++; r[0].first > r[0].last {
-				*left = r[1:]
-			}
+		if left[0].first++; left[0].first > left[0].last {
+			left = left[1:]
 		}
 	}
-	if d.Rest = listPages(*left); d.Rest != "" {
-		fmt.Fprintf(&b, "(there is more: go on with pages %s)\n", d.Rest)
+	if d.Rest = listPages(left); d.Rest != "" {
+		op.Offset, op.Limit, op.Pages = 0, 0, d.Rest
+		fmt.Fprintf(&b, "(there is more: go on with %s)\n", tools.GoOn("read_file", op))
 	}
 	if d.Scanned > 0 && d.Scanned == d.Shown && !images {
 		b.WriteString("(all of these pages are images, as after scanning: to see them, read with mode image and the pages)\n")

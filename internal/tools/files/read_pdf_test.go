@@ -114,23 +114,22 @@ func TestReadPDFInParts(t *testing.T) {
 		contents = append(contents, page.String())
 	}
 	env := toolstest.Env(t, map[string]string{"long.pdf": pdfOf(contents...)})
-	next, answers := "1-", 0
+	next, answers := `{"path":"long.pdf","pages":"1-"}`, 0
 	var all strings.Builder
 	for ; next != ""; answers++ {
-		got := answer(t, env, "read_file", `{"path":"long.pdf","pages":"`+next+`"}`)
-		if len(got) > 300_000 || strings.HasPrefix(got, "!") || answers > count {
+		got := answer(t, env, "read_file", next)
+		if len(got) > tools.DefaultAnswer || strings.HasPrefix(got, "!") || answers > count {
 			t.Fatalf("%d bytes for pages %s: %.100s", len(got), next, got)
 		}
 		all.WriteString(got)
-		_, next, _ = strings.Cut(got, "(there is more: go on with pages ")
-		next = strings.TrimSuffix(next, ")\n")
+		_, next = toolstest.GoOn(got)
 	}
 	if answers < 2 {
 		t.Errorf("%d answers", answers)
 	}
 	operations := strings.Repeat(`{"path":"long.pdf"},`, 20)
 	got := answer(t, env, "read_file", `{"operations":[`+strings.TrimSuffix(operations, ",")+`]}`)
-	if len(got) > 300_000 || !strings.Contains(got, "answer_full") {
+	if len(got) > tools.DefaultAnswer || !strings.Contains(got, "answer_full") {
 		t.Errorf("%d bytes for twenty at once", len(got))
 	}
 	for i := range count {

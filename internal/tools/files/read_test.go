@@ -151,7 +151,7 @@ func TestReadEncodings(t *testing.T) {
 		{"second half first", le + "\x00\xde\x3d\xd8", 1, "1\t\uFFFD\uFFFD\n" + noteLE},
 		{"CR at the end of a buffer", le + wide(chinese+"\r\n", false), 1, "1\t" + chinese + "\n" + noteLE + crlf},
 		{"CR at the end of a large buffer", strings.Repeat("x", 64<<10-1) + "\r\n" + "end\r\n", 1,
-			"1\t" + strings.Repeat("x", 2000) + " … (the line goes on)\n2\tend\n" + crlf},
+			"1\t" + strings.Repeat("x", 2000) + lineGoesOn(1) + "2\tend\n" + crlf},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -232,8 +232,13 @@ func TestReadForbidden(t *testing.T) {
 	}
 }
 
+// lineGoesOn is what is said of a line of f that is too long.
+func lineGoesOn(line int) string {
+	return fmt.Sprintf(" … (the line goes on: read_file {\"path\":\"f\",\"offset\":%d,\"column\":2001,\"limit\":1})\n", line)
+}
+
 func TestReadOneHugeLine(t *testing.T) {
-	want := "1\t" + strings.Repeat("x", 2000) + " … (the line goes on)\n2\tend\n"
+	want := "1\t" + strings.Repeat("x", 2000) + lineGoesOn(1) + "2\tend\n"
 	if got := readFile(t, strings.Repeat("x", 5<<20)+"\nend", 1); got != want {
 		t.Errorf("got %d bytes: %.50q...", len(got), got)
 	}
@@ -241,7 +246,7 @@ func TestReadOneHugeLine(t *testing.T) {
 		t.Errorf("the last line: %.50q", got)
 	}
 	four := strings.Repeat("😀", 2000)
-	if got := readFile(t, four+"\r\n"+four+"x\r\n", 1); got != "1\t"+four+"\n2\t"+four+" … (the line goes on)\n(line endings: CRLF)\n" {
+	if got := readFile(t, four+"\r\n"+four+"x\r\n", 1); got != "1\t"+four+"\n2\t"+four+lineGoesOn(2)+"(line endings: CRLF)\n" {
 		t.Errorf("characters of four bytes: %d bytes", len(got))
 	}
 }
@@ -255,13 +260,13 @@ func TestReadPages(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"f": text.String()})
 
 	got := read(t, env, `{"path":"f"}`)
-	if !strings.HasPrefix(got, "1\tline 1\n") || !strings.HasSuffix(got, "2000\tline 2000\n(there is more: go on with offset 2001)\n") {
+	if !strings.HasPrefix(got, "1\tline 1\n") || !strings.HasSuffix(got, "2000\tline 2000\n(there is more: go on with read_file {\"path\":\"f\",\"offset\":2001})\n") {
 		t.Errorf("first page: %.20q ... %q", got, got[len(got)-60:])
 	}
 	if want := "99999\tline 99999\n100000\tline 100000\n"; read(t, env, `{"path":"f","offset":-2}`) != want {
 		t.Error("the last two lines are wrong")
 	}
-	if got := read(t, env, `{"path":"f","offset":99999,"limit":1}`); got != "99999\tline 99999\n(there is more: go on with offset 100000)\n" {
+	if got := read(t, env, `{"path":"f","offset":99999,"limit":1}`); got != "99999\tline 99999\n(there is more: go on with read_file {\"path\":\"f\",\"offset\":100000,\"limit\":1})\n" {
 		t.Errorf("one line: %q", got)
 	}
 

@@ -55,6 +55,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 			return env.ViewsTree(cmp.Or(in.Path, "."))
 		},
 		func(ctx context.Context, env tools.Env, in globInput, out tools.Sink) (tools.Result, error) {
+			asked := in
 			in.split(env)
 			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
@@ -63,7 +64,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 			defer view.Close()
 			e, done := engineOf(engines, view)
 			defer done()
-			g := glob{env: env, globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
+			g := glob{env: env, globInput: in, asked: asked, engine: e, view: view, room: env.Shown(), exclude: view.Withheld(false)}
 			g.Pattern = within(view.Workspace, view.Path, in.Pattern)
 			return g.run(ctx)
 		})
@@ -87,8 +88,10 @@ func (in *globInput) split(env tools.Env) {
 type glob struct {
 	env tools.Env
 	globInput
+	asked   globInput // as the call has it
 	engine  *engine.Engine
 	view    *tools.View
+	room    int                    // bytes of text there is room for
 	exclude func(path string) bool // names of what nobody may read are not told
 }
 
@@ -116,10 +119,11 @@ func (g *glob) run(ctx context.Context) (tools.Result, error) {
 	first := min(g.Offset, len(files))
 	next := first
 	for _, f := range files[first:min(len(files), first+cmp.Or(g.Limit, 200))] {
-		if text.Len() > maxText {
+		line := shown(g.view.Name(f.Path)) + "\n"
+		if next > first && text.Len()+len(line) > g.room {
 			break
 		}
-		text.WriteString(shown(g.view.Name(f.Path)) + "\n")
+		text.WriteString(line)
 		next++
 	}
 	for _, note := range g.notes(ctx, files, first, next, sum, err) {
@@ -155,7 +159,9 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	case first == len(files):
 		notes = append(notes, fmt.Sprintf("%s: offset %d is beyond the last", count(len(files), "file matches", "files match"), g.Offset))
 	case next < len(files):
-		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with offset %d", next-first, len(files), next))
+		on := g.asked
+		on.Offset = next
+		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with %s", next-first, len(files), tools.GoOn("glob", on)))
 	}
 	if sum.Problems > 0 {
 		notes = append(notes, fmt.Sprintf("%s could not be looked at, the first is %s", count(sum.Problems, "directory or file", "directories or files"), sum.Problem))

@@ -42,12 +42,14 @@ func engineOf(engines *engine.Pool, view *tools.View) (e *engine.Engine, done fu
 	return e, e.Close
 }
 
-// maxText is how many bytes of text a result has.
-const maxText = 60_000
-
 // explain gives failures of a search the words agent runtimes act on.
 func explain(env tools.Env, err error, path string) error {
+	if failure, ok := errors.AsType[*tools.Failure](err); ok {
+		return failure
+	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && tools.IsArtifact(path):
+		return tools.Failf("artifact_not_found", "%s: it is no longer kept. Make the call again whose output it was.", path)
 	case errors.Is(err, fs.ErrNotExist):
 		near := env.NearFiles(path)
 		for i := range near {

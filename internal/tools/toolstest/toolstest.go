@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -573,4 +574,22 @@ func RightsOf(call tools.Call) tools.Rights {
 		}
 	}
 	return tools.Rights{}
+}
+
+// goesOn is what comes before the call that gets what an answer left out.
+var goesOn = regexp.MustCompile(`(?:go on with|read it with|read them with) (\w+) (\{)`)
+
+// GoOn returns the last call that a text names to get what was left out; none where
+// it names none.
+func GoOn(text string) (tool, input string) {
+	found := goesOn.FindAllStringSubmatchIndex(text, -1)
+	if found == nil {
+		return "", ""
+	}
+	at := found[len(found)-1]
+	var raw json.RawMessage
+	if err := json.NewDecoder(strings.NewReader(text[at[4]:])).Decode(&raw); err != nil {
+		return "", ""
+	}
+	return text[at[2]:at[3]], string(raw)
 }

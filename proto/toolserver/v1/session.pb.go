@@ -248,8 +248,10 @@ type Session struct {
 	// How many call ids the session had beyond those that the server remembers. Calls
 	// with such ids would run again. See Limits.max_remembered_calls.
 	ForgottenCalls uint64 `protobuf:"varint,24,opt,name=forgotten_calls,json=forgottenCalls,proto3" json:"forgotten_calls,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How much text an answer has at most.
+	Answer        *AnswerBudget `protobuf:"bytes,13,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -401,6 +403,104 @@ func (x *Session) GetForgottenCalls() uint64 {
 	return 0
 }
 
+func (x *Session) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+// AnswerBudget is how much text the result of a call has at most for its model,
+// whatever the tool: text that is longer is cut, and says which call gets the rest.
+// Images, JSON and links to artifacts do not count.
+type AnswerBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In one of two units. The range is told by Limits.
+	//
+	// Types that are valid to be assigned to Size:
+	//
+	//	*AnswerBudget_Characters
+	//	*AnswerBudget_Tokens
+	Size          isAnswerBudget_Size `protobuf_oneof:"size"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerBudget) Reset() {
+	*x = AnswerBudget{}
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerBudget) ProtoMessage() {}
+
+func (x *AnswerBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerBudget.ProtoReflect.Descriptor instead.
+func (*AnswerBudget) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AnswerBudget) GetSize() isAnswerBudget_Size {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *AnswerBudget) GetCharacters() uint32 {
+	if x != nil {
+		if x, ok := x.Size.(*AnswerBudget_Characters); ok {
+			return x.Characters
+		}
+	}
+	return 0
+}
+
+func (x *AnswerBudget) GetTokens() uint32 {
+	if x != nil {
+		if x, ok := x.Size.(*AnswerBudget_Tokens); ok {
+			return x.Tokens
+		}
+	}
+	return 0
+}
+
+type isAnswerBudget_Size interface {
+	isAnswerBudget_Size()
+}
+
+type AnswerBudget_Characters struct {
+	// Characters, counted as bytes of UTF-8: one beyond ASCII counts as two to
+	// four.
+	Characters uint32 `protobuf:"varint,1,opt,name=characters,proto3,oneof"`
+}
+
+type AnswerBudget_Tokens struct {
+	// Tokens. They are not counted but estimated: four characters each, which most
+	// models stay below with English and code.
+	Tokens uint32 `protobuf:"varint,2,opt,name=tokens,proto3,oneof"`
+}
+
+func (*AnswerBudget_Characters) isAnswerBudget_Size() {}
+
+func (*AnswerBudget_Tokens) isAnswerBudget_Size() {}
+
 // ToolSelection chooses tools by pattern: a name or alias, a glob over names
 // such as "git_*", or a kind such as "@builtin".
 type ToolSelection struct {
@@ -415,7 +515,7 @@ type ToolSelection struct {
 
 func (x *ToolSelection) Reset() {
 	*x = ToolSelection{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +527,7 @@ func (x *ToolSelection) String() string {
 func (*ToolSelection) ProtoMessage() {}
 
 func (x *ToolSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +540,7 @@ func (x *ToolSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSelection.ProtoReflect.Descriptor instead.
 func (*ToolSelection) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ToolSelection) GetInclude() []string {
@@ -461,7 +561,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xf2\x06\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xa7\a\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -485,10 +585,17 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"end_reason\x18\x16 \x01(\tR\tendReason\x12N\n" +
 	"\x15workspace_expire_time\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x13workspaceExpireTime\x12'\n" +
-	"\x0fforgotten_calls\x18\x18 \x01(\x04R\x0eforgottenCalls\x1a9\n" +
+	"\x0fforgotten_calls\x18\x18 \x01(\x04R\x0eforgottenCalls\x123\n" +
+	"\x06answer\x18\r \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\fAnswerBudget\x12 \n" +
+	"\n" +
+	"characters\x18\x01 \x01(\rH\x00R\n" +
+	"characters\x12\x18\n" +
+	"\x06tokens\x18\x02 \x01(\rH\x00R\x06tokensB\x06\n" +
+	"\x04size\"C\n" +
 	"\rToolSelection\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
 	"\aexclude\x18\x02 \x03(\tR\aexclude*Q\n" +
@@ -524,35 +631,37 @@ func file_toolserver_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_toolserver_v1_session_proto_goTypes = []any{
 	(CallOrder)(0),                // 0: toolserver.v1.CallOrder
 	(Network)(0),                  // 1: toolserver.v1.Network
 	(Mode)(0),                     // 2: toolserver.v1.Mode
 	(*Session)(nil),               // 3: toolserver.v1.Session
-	(*ToolSelection)(nil),         // 4: toolserver.v1.ToolSelection
-	nil,                           // 5: toolserver.v1.Session.LabelsEntry
-	(Level)(0),                    // 6: toolserver.v1.Level
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*AnswerBudget)(nil),          // 4: toolserver.v1.AnswerBudget
+	(*ToolSelection)(nil),         // 5: toolserver.v1.ToolSelection
+	nil,                           // 6: toolserver.v1.Session.LabelsEntry
+	(Level)(0),                    // 7: toolserver.v1.Level
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_toolserver_v1_session_proto_depIdxs = []int32{
-	6,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
+	7,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
 	2,  // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
-	4,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
-	5,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
-	7,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
-	8,  // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	8,  // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
+	5,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
+	6,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
+	8,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
+	9,  // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	9,  // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
 	0,  // 8: toolserver.v1.Session.call_order:type_name -> toolserver.v1.CallOrder
-	8,  // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	9,  // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
+	9,  // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_proto_init() }
@@ -561,13 +670,17 @@ func file_toolserver_v1_session_proto_init() {
 		return
 	}
 	file_toolserver_v1_tool_proto_init()
+	file_toolserver_v1_session_proto_msgTypes[1].OneofWrappers = []any{
+		(*AnswerBudget_Characters)(nil),
+		(*AnswerBudget_Tokens)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_proto_rawDesc), len(file_toolserver_v1_session_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -52,7 +52,10 @@ type CreateSessionRequest struct {
 	// Whether to work on with the workspace that was made for the caller's last
 	// session of this session_id, which has ended. Nothing else of it is restored:
 	// neither settings, grants nor call ids. Not together with workspace.
-	Restore       bool `protobuf:"varint,21,opt,name=restore,proto3" json:"restore,omitempty"`
+	Restore bool `protobuf:"varint,21,opt,name=restore,proto3" json:"restore,omitempty"`
+	// How much text an answer has at most; not set: the server's default. One out of
+	// range is refused with the range.
+	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,6 +158,13 @@ func (x *CreateSessionRequest) GetRestore() bool {
 		return x.Restore
 	}
 	return false
+}
+
+func (x *CreateSessionRequest) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 // CreateSessionResponse has the new session.
@@ -423,7 +433,7 @@ type UpdateSessionRequest struct {
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The fields to change: mode, level, tools, labels, idle_ttl, network,
-	// call_order.
+	// call_order, answer.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -708,7 +718,7 @@ var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x9b\x04\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xd0\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -721,7 +731,8 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
 	"\n" +
 	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12\x18\n" +
-	"\arestore\x18\x15 \x01(\bR\arestore\x1a9\n" +
+	"\arestore\x18\x15 \x01(\bR\arestore\x123\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -798,9 +809,10 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
 	(Network)(0),                  // 17: toolserver.v1.Network
 	(CallOrder)(0),                // 18: toolserver.v1.CallOrder
-	(*Session)(nil),               // 19: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 20: google.protobuf.FieldMask
-	(*Execution)(nil),             // 21: toolserver.v1.Execution
+	(*AnswerBudget)(nil),          // 19: toolserver.v1.AnswerBudget
+	(*Session)(nil),               // 20: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil), // 21: google.protobuf.FieldMask
+	(*Execution)(nil),             // 22: toolserver.v1.Execution
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	13, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
@@ -810,30 +822,31 @@ var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	16, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
 	17, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
 	18, // 6: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
-	19, // 7: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	19, // 8: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	19, // 9: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	19, // 10: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	20, // 11: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	19, // 12: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	21, // 13: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
-	0,  // 14: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 15: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 16: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 17: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 18: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	10, // 19: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
-	1,  // 20: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 21: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 22: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 23: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 24: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	11, // 25: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	19, // 7: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	20, // 8: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	20, // 9: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	20, // 10: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	20, // 11: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	21, // 12: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	20, // 13: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	22, // 14: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	0,  // 15: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	2,  // 16: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	4,  // 17: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	6,  // 18: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	8,  // 19: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	10, // 20: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 21: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	3,  // 22: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	5,  // 23: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	7,  // 24: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	9,  // 25: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	11, // 26: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }

@@ -371,7 +371,10 @@ type ExecuteToolRequest struct {
 	OnDisconnect OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolserver.v1.OnDisconnect" json:"on_disconnect,omitempty"`
 	// What the call is for, in a sentence; shown to people who watch or approve.
 	// At most 4096 bytes.
-	Purpose       string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	// How much text the result has at most for the model; not set: as the session
+	// says. One out of range is refused with the range.
+	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -460,6 +463,13 @@ func (x *ExecuteToolRequest) GetPurpose() string {
 		return x.Purpose
 	}
 	return ""
+}
+
+func (x *ExecuteToolRequest) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 // ExecuteToolResponse is one message of the stream.
@@ -1936,6 +1946,14 @@ type Limits struct {
 	// can no longer be read. With more, the oldest are forgotten, and
 	// Session.forgotten_calls counts them.
 	MaxRememberedCalls uint32 `protobuf:"varint,20,opt,name=max_remembered_calls,json=maxRememberedCalls,proto3" json:"max_remembered_calls,omitempty"`
+	// How much text an answer has at most where neither session nor call say.
+	DefaultAnswerCharacters uint32 `protobuf:"varint,10,opt,name=default_answer_characters,json=defaultAnswerCharacters,proto3" json:"default_answer_characters,omitempty"`
+	// The least that they may ask for.
+	MinAnswerCharacters uint32 `protobuf:"varint,11,opt,name=min_answer_characters,json=minAnswerCharacters,proto3" json:"min_answer_characters,omitempty"`
+	// The most that they may ask for.
+	MaxAnswerCharacters uint32 `protobuf:"varint,12,opt,name=max_answer_characters,json=maxAnswerCharacters,proto3" json:"max_answer_characters,omitempty"`
+	// How many characters a token is taken for.
+	CharactersPerToken uint32 `protobuf:"varint,13,opt,name=characters_per_token,json=charactersPerToken,proto3" json:"characters_per_token,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -2040,6 +2058,34 @@ func (x *Limits) GetMaxRememberedCalls() uint32 {
 	return 0
 }
 
+func (x *Limits) GetDefaultAnswerCharacters() uint32 {
+	if x != nil {
+		return x.DefaultAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetMinAnswerCharacters() uint32 {
+	if x != nil {
+		return x.MinAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxAnswerCharacters() uint32 {
+	if x != nil {
+		return x.MaxAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetCharactersPerToken() uint32 {
+	if x != nil {
+		return x.CharactersPerToken
+	}
+	return 0
+}
+
 var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
@@ -2063,7 +2109,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05added\x18\x02 \x03(\tR\x05added\x12\x18\n" +
 	"\aremoved\x18\x03 \x03(\tR\aremoved\x12\x18\n" +
-	"\achanged\x18\x04 \x03(\tR\achanged\"\xd0\x02\n" +
+	"\achanged\x18\x04 \x03(\tR\achanged\"\x85\x03\n" +
 	"\x12ExecuteToolRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -2074,7 +2120,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"input_json\x18\x05 \x01(\fR\tinputJson\x123\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
 	"\ron_disconnect\x18\a \x01(\x0e2\x1b.toolserver.v1.OnDisconnectR\fonDisconnect\x12\x18\n" +
-	"\apurpose\x18\b \x01(\tR\apurposeB\n" +
+	"\apurpose\x18\b \x01(\tR\apurpose\x123\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answerB\n" +
 	"\n" +
 	"\b_call_id\"A\n" +
 	"\x13ExecuteToolResponse\x12*\n" +
@@ -2196,7 +2243,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_network\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
 	"maxNetwork\x12\x1a\n" +
 	"\breadable\x18\x05 \x03(\tR\breadable\x12#\n" +
-	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xe9\x03\n" +
+	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xbf\x05\n" +
 	"\x06Limits\x12&\n" +
 	"\x0fmax_input_bytes\x18\x01 \x01(\x04R\rmaxInputBytes\x12&\n" +
 	"\x0fmax_input_depth\x18\x02 \x01(\rR\rmaxInputDepth\x12(\n" +
@@ -2209,7 +2256,12 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"maxRunning\x127\n" +
 	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\"\n" +
 	"\rmax_log_bytes\x18\t \x01(\x04R\vmaxLogBytes\x120\n" +
-	"\x14max_remembered_calls\x18\x14 \x01(\rR\x12maxRememberedCalls*N\n" +
+	"\x14max_remembered_calls\x18\x14 \x01(\rR\x12maxRememberedCalls\x12:\n" +
+	"\x19default_answer_characters\x18\n" +
+	" \x01(\rR\x17defaultAnswerCharacters\x122\n" +
+	"\x15min_answer_characters\x18\v \x01(\rR\x13minAnswerCharacters\x122\n" +
+	"\x15max_answer_characters\x18\f \x01(\rR\x13maxAnswerCharacters\x120\n" +
+	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken*N\n" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +
@@ -2276,13 +2328,14 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*structpb.Struct)(nil),        // 30: google.protobuf.Struct
 	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
 	(OnDisconnect)(0),              // 32: toolserver.v1.OnDisconnect
-	(*Event)(nil),                  // 33: toolserver.v1.Event
-	(*Execution)(nil),              // 34: toolserver.v1.Execution
-	(ExecutionState)(0),            // 35: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
-	(Mode)(0),                      // 37: toolserver.v1.Mode
-	(Level)(0),                     // 38: toolserver.v1.Level
-	(Network)(0),                   // 39: toolserver.v1.Network
+	(*AnswerBudget)(nil),           // 33: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 34: toolserver.v1.Event
+	(*Execution)(nil),              // 35: toolserver.v1.Execution
+	(ExecutionState)(0),            // 36: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(Mode)(0),                      // 38: toolserver.v1.Mode
+	(Level)(0),                     // 39: toolserver.v1.Level
+	(Network)(0),                   // 40: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
@@ -2291,58 +2344,59 @@ var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	30, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
 	31, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
 	32, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	33, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	34, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	33, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	34, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	35, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	34, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
-	16, // 12: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
-	17, // 13: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
-	21, // 14: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	36, // 15: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	36, // 16: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	26, // 17: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	27, // 18: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	25, // 19: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	24, // 20: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
-	37, // 21: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
-	37, // 22: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
-	38, // 23: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
-	38, // 24: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
-	39, // 25: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
-	39, // 26: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
-	31, // 27: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
-	31, // 28: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
-	39, // 29: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	31, // 30: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	31, // 31: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	31, // 32: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 33: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	5,  // 34: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	7,  // 35: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	9,  // 36: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	11, // 37: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	13, // 38: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	15, // 39: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	19, // 40: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	3,  // 41: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
-	22, // 42: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 43: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	6,  // 44: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	8,  // 45: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	10, // 46: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	12, // 47: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	14, // 48: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	18, // 49: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	20, // 50: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	4,  // 51: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
-	23, // 52: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	43, // [43:53] is the sub-list for method output_type
-	33, // [33:43] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	33, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	34, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	35, // 8: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	34, // 9: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	35, // 10: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	36, // 11: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	35, // 12: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	16, // 13: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
+	17, // 14: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
+	21, // 15: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
+	37, // 16: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	37, // 17: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	26, // 18: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	27, // 19: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	25, // 20: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	24, // 21: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
+	38, // 22: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
+	38, // 23: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
+	39, // 24: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
+	39, // 25: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
+	40, // 26: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
+	40, // 27: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
+	31, // 28: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
+	31, // 29: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
+	40, // 30: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	31, // 31: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	31, // 32: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	31, // 33: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 34: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	5,  // 35: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	7,  // 36: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	9,  // 37: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	11, // 38: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	13, // 39: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	15, // 40: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	19, // 41: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	3,  // 42: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
+	22, // 43: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 44: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	6,  // 45: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	8,  // 46: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	10, // 47: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	12, // 48: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	14, // 49: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	18, // 50: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	20, // 51: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	4,  // 52: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
+	23, // 53: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	44, // [44:54] is the sub-list for method output_type
+	34, // [34:44] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
