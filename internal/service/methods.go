@@ -56,6 +56,15 @@ var methods = map[string]access{
 
 	pb.PolicyService_CheckCall_FullMethodName: callers,
 
+	pb.WorkspaceService_StatFile_FullMethodName:     callers,
+	pb.WorkspaceService_ListFiles_FullMethodName:    callers,
+	pb.WorkspaceService_ReadFile_FullMethodName:     callers,
+	pb.WorkspaceService_WriteFile_FullMethodName:    callers,
+	pb.WorkspaceService_GetUpload_FullMethodName:    callers,
+	pb.WorkspaceService_RemoveFile_FullMethodName:   callers,
+	pb.WorkspaceService_DownloadTree_FullMethodName: callers,
+	pb.WorkspaceService_UploadTree_FullMethodName:   callers,
+
 	// Probes of an orchestrator have no credentials.
 	healthpb.Health_Check_FullMethodName: anybody,
 	healthpb.Health_List_FullMethodName:  anybody,

@@ -42,7 +42,9 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	}
 	p := a.rules.current()
 	entry := &tools.Entry{Spec: shellSpec}
-	if name := request.GetTool(); name != "" {
+	if known := transferTools[request.GetTool()]; known != nil {
+		entry = known
+	} else if name := request.GetTool(); name != "" {
 		found, refusal := a.find(session, p, name)
 		if found == nil {
 			return nil, invalid("tool: %s", refusal.Failure.Message)

@@ -65,6 +65,10 @@ type Config struct {
 	// Closers are closed with the server, once nothing uses them any more.
 	Closers []io.Closer
 
+	// Files sets the limits of files that are brought and fetched; zero fields take
+	// their defaults.
+	Files FileLimits
+
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
 
@@ -144,7 +148,10 @@ func New(config Config) (*Server, error) {
 	pb.RegisterToolServiceServer(s.grpc, &toolService{
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor})
+	limits := config.Files.withDefaults()
+	files := &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits)}
+	pb.RegisterWorkspaceServiceServer(s.grpc, files)
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
 	s.policies.admission = s.admission()
 	pb.RegisterPolicyServiceServer(s.grpc, &s.policies)

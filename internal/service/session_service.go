@@ -21,6 +21,7 @@ type sessionService struct {
 	pb.UnimplementedSessionServiceServer
 	sessions *session.Store
 	executor *executor.Executor
+	uploads  *uploads
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -149,6 +150,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if err != nil || removed == nil {
 		return new(pb.CloseSessionResponse), err
 	}
+	s.uploads.end(removed)
 	n, err := s.executor.CancelSession(ctx, removed, "the session was closed", caller)
 	if err != nil {
 		return nil, err

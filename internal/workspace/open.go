@@ -56,6 +56,20 @@ func (f *Opened) Now() (Info, error) {
 	return infoOf(&st), nil
 }
 
+// Unchanged reports whether what was read since the file was opened is of one
+// version: nobody has written to it. Another file may have taken its name.
+func (f *Opened) Unchanged() (bool, error) {
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(f.fd, &st) }); err != nil {
+		return false, explain(f.path, err)
+	}
+	now, was := versionOf(&st), f.info.Version
+	if st.Nlink == 0 {
+		now.ctime = was.ctime // to lose its name is a change, of its last one
+	}
+	return now == was, nil
+}
+
 // Read is [io.Reader].
 func (f *Opened) Read(p []byte) (int, error) {
 	n, err := f.pread(p, f.at)
