@@ -2,7 +2,7 @@
 # Copyright 2026 The toolserver Authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A session of an agent that works on a repository.
+"""A session of an agent, from the upload of a repository to its download.
 
 The model is missing: what it would call is written down here, step by step. Each
 step shows one thing that a runtime does with a toolserver, and prints what is sent
@@ -12,12 +12,13 @@ step shows one thing that a runtime does with a toolserver, and prints what is s
 import argparse
 import pathlib
 import re
+import tempfile
 
 import grpc
 
 from client import Agent, Client, Person
-from toolserver.v1 import approval_pb2, session_pb2
-from transcript import received, run, sent, show_approval, text_of, title, watch
+from toolserver.v1 import session_pb2
+from transcript import received, run, sent, show_approval, show_difference, text_of, title, watch
 from wire import Wire
 
 REPOSITORY = pathlib.Path(__file__).parent / "repository"
@@ -45,6 +46,7 @@ def main():
     same_call_again(agent)
     artifact(agent)
     undo(agent)
+    download(agent)
     close_session(agent)
 
 
@@ -64,9 +66,9 @@ def create_session(agent):
 
 def upload(agent):
     title("Upload of a repository")
-    for path in sorted(REPOSITORY.rglob("*.*")):
-        name = str(path.relative_to(REPOSITORY))
-        run(agent.call("write_file", path=name, content=path.read_text()))
+    sent("UploadTree repository/")
+    summary = agent.upload(REPOSITORY)
+    received(f"{summary.files} files, {summary.file_bytes} bytes")
 
 
 def explore(agent):
@@ -78,14 +80,11 @@ def explore(agent):
 
 
 def test_with_approval(agent, person):
-    title("In mode ask a person at another client approves the tests, once and for all")
+    title("In mode ask, a person at another client approves the tests, once and for all")
     agent.set_mode(session_pb2.MODE_ASK)
     call = agent.call("bash", command="python3 -m unittest", description="Run the tests")
-    for event in watch(call):
-        if event.HasField("approval_requested"):
-            asked = person.asked()
-            show_approval(asked)
-            person.answer(asked, approval_pb2.ANSWER_KIND_ALLOW_ALWAYS, tier_id=asked.tiers[0].tier_id)
+    for asked in consult(call, person):
+        person.allow_always(asked, asked.tiers[0])
 
 
 def edit_with_approval(agent, person):
@@ -93,11 +92,8 @@ def edit_with_approval(agent, person):
     old = 're.sub(r"[^a-z0-9]+", "-", title.lower())'
     new = old + '.strip("-")'
     call = agent.call("edit_file", path="slugs/__init__.py", old_string=old, new_string=new)
-    for event in watch(call):
-        if event.HasField("approval_requested"):
-            asked = person.asked()
-            show_approval(asked)
-            person.answer(asked, approval_pb2.ANSWER_KIND_ALLOW_ONCE)
+    for asked in consult(call, person):
+        person.allow(asked)
 
 
 def test_again(agent):
@@ -108,11 +104,8 @@ def test_again(agent):
 def refusal(agent, person):
     title("What the person declines does not run, and the model reads why")
     call = agent.call("delete_file", path="tests/test_slug.py")
-    for event in watch(call):
-        if event.HasField("approval_requested"):
-            asked = person.asked()
-            show_approval(asked)
-            person.answer(asked, approval_pb2.ANSWER_KIND_DENY_ONCE, comment="We keep the tests.")
+    for asked in consult(call, person):
+        person.decline(asked, "We keep the tests.")
 
 
 def question(agent, person):
@@ -120,12 +113,17 @@ def question(agent, person):
     text = "What is the slug of a title without letters?"
     options = [{"label": "Nothing"}, {"label": "A dash"}]
     call = agent.call("ask_user", questions=[{"question": text, "options": options}])
+    for asked in consult(call, person):
+        person.choose(asked, "Nothing")
+
+
+def consult(call, person):
+    """Makes a call, and yields what is asked about it to a person, who is to answer."""
     for event in watch(call):
         if event.HasField("approval_requested"):
             asked = person.asked()
             show_approval(asked)
-            answer = approval_pb2.QuestionAnswer(chosen=["Nothing"])
-            person.answer(asked, approval_pb2.ANSWER_KIND_ANSWERED, answers=[answer])
+            yield asked
 
 
 def background_server(agent):
@@ -140,7 +138,8 @@ def background_server(agent):
 
 def terminal(agent):
     title("A terminal")
-    call = agent.call("bash", command="PS1='ready> ' TERM=dumb bash --norc --noediting", interactive=True)
+    command = "PS1='ready> ' TERM=dumb bash --norc --noediting"
+    call = agent.call("bash", command=command, interactive=True)
     lines = iter(["tty\n", "stty size\n", "exit\n"])
     screen = b""
     for event in watch(call):
@@ -162,19 +161,22 @@ def lost_connection(agent, wire):
     title("A connection is lost while a command runs, and nothing else is")
     command = "echo before; until test -e go-on; do sleep 0.1; done; echo after"
     call = agent.call("bash", command=command)
+    numbers = []
     for event in watch(call):
+        numbers.append(event.sequence)
         if event.output.data == b"before\n":
             wire.cut()
             run(agent.call("write_file", path="go-on", content=""))
-    received(f"every event came once, over {call.connections} connections")
+    received(f"several connections: {call.connections > 1}")
+    received(f"every event once: {numbers == list(range(1, len(numbers) + 1))}")
 
 
 def same_call_again(agent):
     title("A call id runs once: the same call again has the same result, another is refused")
-    run(agent.call("bash", call_id="once", command="date +%s.%N | tee once; wc -l < once"))
-    run(agent.call("bash", call_id="once", command="date +%s.%N | tee once; wc -l < once"))
+    run(agent.call("bash", call_id="once", command="date +%s.%N"))
+    run(agent.call("bash", call_id="once", command="date +%s.%N"))
     try:
-        run(agent.call("bash", call_id="once", command="echo twice"))
+        run(agent.call("bash", call_id="once", command="date"))
     except grpc.RpcError as error:
         received(f"{error.code().name}: {error.details()}")
 
@@ -183,7 +185,8 @@ def artifact(agent):
     title("What is too long for the model is cut, and kept")
     finished = run(agent.call("bash", command="seq 20000"))
     (link,) = [part.artifact for part in finished.content if part.HasField("artifact")]
-    received(f"cut to {len(text_of(finished.content))} characters; {link.name} has {link.size} bytes")
+    length = len(text_of(finished.content))
+    received(f"cut to {length} characters; {link.name} has {link.size} bytes")
     sent("ReadArtifact, 30 bytes in the middle")
     received(agent.read_artifact(link.uri, offset=link.size // 2, limit=30).decode().split())
 
@@ -193,6 +196,15 @@ def undo(agent):
     run(agent.call("write_file", path="slugs/__init__.py", content="Oh, no!"))
     run(agent.call("undo"))
     run(agent.call("list_changes"))
+
+
+def download(agent):
+    title("Download of what came of it")
+    with tempfile.TemporaryDirectory() as directory:
+        sent("DownloadTree .")
+        summary = agent.download(directory, exclude=["__pycache__"])
+        received(f"{summary.files} files, {summary.file_bytes} bytes")
+        show_difference(REPOSITORY, pathlib.Path(directory))
 
 
 def close_session(agent):

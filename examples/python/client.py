@@ -5,16 +5,18 @@
 
 import itertools
 import json
+import tarfile
+import tempfile
 import time
 
 import grpc
 
-from toolserver.v1 import approval_service_pb2 as approvals
-from toolserver.v1 import session_service_pb2 as sessions
-from toolserver.v1 import tool_service_pb2 as tools
+from toolserver.v1 import approval_pb2, approval_service_pb2, session_service_pb2, tool_service_pb2
+from toolserver.v1 import workspace_service_pb2
 from toolserver.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from toolserver.v1.session_service_pb2_grpc import SessionServiceStub
 from toolserver.v1.tool_service_pb2_grpc import ToolServiceStub
+from toolserver.v1.workspace_service_pb2_grpc import WorkspaceServiceStub
 
 # A lost connection is made anew at once, not after gRPC's second.
 OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100)]
@@ -30,6 +32,7 @@ class Client:
         self.tools = ToolServiceStub(channel)
         self.sessions = SessionServiceStub(channel)
         self.approvals = ApprovalServiceStub(channel)
+        self.workspaces = WorkspaceServiceStub(channel)
 
 
 class Bearer(
@@ -85,26 +88,29 @@ class Call:
     def connect(self):
         self.connections += 1
         if self.seen:
-            request = tools.WatchExecutionRequest(after_sequence=self.seen, **self.name)
+            request = tool_service_pb2.WatchExecutionRequest(after_sequence=self.seen, **self.name)
             return self.client.tools.WatchExecution(request)
-        request = tools.ExecuteToolRequest(
+        request = tool_service_pb2.ExecuteToolRequest(
             tool=self.tool, input_json=json.dumps(self.arguments).encode(), **self.name
         )
         return self.client.tools.ExecuteTool(request)
 
     def type(self, text):
         """Sends input to the program. With an offset, it could be sent again safely."""
-        request = tools.WriteInputRequest(data=text.encode(), offset=self.typed, **self.name)
-        self.typed = self.client.tools.WriteInput(request).taken_bytes
+        self.typed = self.write_input(data=text.encode(), offset=self.typed).taken_bytes
 
     def resize(self, rows, columns):
         """Tells the program how large its terminal is."""
-        size = tools.WindowSize(rows=rows, columns=columns)
-        self.client.tools.WriteInput(tools.WriteInputRequest(window_size=size, **self.name))
+        self.write_input(window_size=tool_service_pb2.WindowSize(rows=rows, columns=columns))
+
+    def write_input(self, **what):
+        request = tool_service_pb2.WriteInputRequest(**what, **self.name)
+        return self.client.tools.WriteInput(request)
 
     def cancel(self, reason):
         """Ends the call, and returns what is left of it."""
-        return self.client.tools.Cancel(tools.CancelRequest(reason=reason, **self.name)).execution
+        request = tool_service_pb2.CancelRequest(reason=reason, **self.name)
+        return self.client.tools.Cancel(request).execution
 
 
 class Agent:
@@ -116,29 +122,59 @@ class Agent:
         self.numbers = itertools.count(1)
 
     def create_session(self, mode):
-        request = sessions.CreateSessionRequest(mode=mode)
+        request = session_service_pb2.CreateSessionRequest(mode=mode)
         session = self.client.sessions.CreateSession(request).session
         self.session_id = session.session_id
         return session
 
     def set_mode(self, mode):
         """Chooses what happens with calls that change something, from now on."""
-        request = sessions.UpdateSessionRequest(update_mask={"paths": ["mode"]})
+        request = session_service_pb2.UpdateSessionRequest(update_mask={"paths": ["mode"]})
         request.session.session_id = self.session_id
         request.session.mode = mode
         self.client.sessions.UpdateSession(request)
 
     def close_session(self):
-        self.client.sessions.CloseSession(sessions.CloseSessionRequest(session_id=self.session_id))
+        request = session_service_pb2.CloseSessionRequest(session_id=self.session_id)
+        self.client.sessions.CloseSession(request)
 
     def call(self, tool, call_id=None, **arguments):
         """Returns a call to iterate over. In a real runtime the id is the model's own."""
         call_id = call_id or f"call-{next(self.numbers)}"
         return Call(self.client, self.session_id, call_id, tool, arguments)
 
+    def upload(self, directory):
+        """Puts what is in a directory into the workspace."""
+        with tempfile.TemporaryFile() as file:
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                archive.add(directory, arcname=".")
+            file.seek(0)
+            return self.client.workspaces.UploadTree(self.parts(file)).summary
+
+    def parts(self, file):
+        """Yields an archive in messages of a size that suits gRPC, after a header."""
+        header = workspace_service_pb2.UploadTreeHeader(session_id=self.session_id)
+        yield workspace_service_pb2.UploadTreeRequest(header=header)
+        while data := file.read(64 * 1024):
+            yield workspace_service_pb2.UploadTreeRequest(data=data)
+
+    def download(self, directory, exclude=()):
+        """Puts what is in the workspace into a directory, but no links: a model made them."""
+        request = workspace_service_pb2.DownloadTreeRequest(
+            session_id=self.session_id, exclude=exclude
+        )
+        with tempfile.TemporaryFile() as file:
+            for part in self.client.workspaces.DownloadTree(request):
+                file.write(part.data)
+            file.seek(0)
+            with tarfile.open(fileobj=file) as archive:
+                plain = [member for member in archive if member.isfile() or member.isdir()]
+                archive.extractall(directory, members=plain)
+        return part.summary
+
     def read_artifact(self, uri, offset=0, limit=0):
         """Returns bytes of an output that was too large for its result."""
-        request = tools.ReadArtifactRequest(uri=uri, offset=offset, limit=limit)
+        request = tool_service_pb2.ReadArtifactRequest(uri=uri, offset=offset, limit=limit)
         return b"".join(part.data for part in self.client.tools.ReadArtifact(request))
 
 
@@ -150,7 +186,7 @@ class Person:
 
     def watch(self, session_id):
         """Begins to watch what waits for an answer in a session."""
-        request = approvals.WatchApprovalsRequest(session_id=session_id)
+        request = approval_service_pb2.WatchApprovalsRequest(session_id=session_id)
         self.changes = self.client.approvals.WatchApprovals(request)
 
     def asked(self):
@@ -162,9 +198,24 @@ class Person:
             if waiting:
                 return waiting[0]
 
-    def answer(self, approval, kind, **details):
-        """Answers what was shown: the digest stands for exactly that call."""
-        request = approvals.ResolveApprovalRequest(
-            approval_id=approval.approval_id, digest=approval.digest, kind=kind, **details
+    def allow(self, asked):
+        return self.resolve(asked, approval_pb2.ANSWER_KIND_ALLOW_ONCE)
+
+    def allow_always(self, asked, tier):
+        kind = approval_pb2.ANSWER_KIND_ALLOW_ALWAYS
+        return self.resolve(asked, kind, tier_id=tier.tier_id)
+
+    def decline(self, asked, comment):
+        return self.resolve(asked, approval_pb2.ANSWER_KIND_DENY_ONCE, comment=comment)
+
+    def choose(self, asked, *labels):
+        """Answers each question of the model by one of its options."""
+        answers = [approval_pb2.QuestionAnswer(chosen=[label]) for label in labels]
+        return self.resolve(asked, approval_pb2.ANSWER_KIND_ANSWERED, answers=answers)
+
+    def resolve(self, asked, kind, **details):
+        """Sends an answer to what was shown: the digest stands for exactly that call."""
+        request = approval_service_pb2.ResolveApprovalRequest(
+            approval_id=asked.approval_id, digest=asked.digest, kind=kind, **details
         )
         return self.client.approvals.ResolveApproval(request).answer

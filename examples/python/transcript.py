@@ -3,6 +3,7 @@
 
 """Prints what an agent sends to a toolserver (>) and what it receives (<)."""
 
+import difflib
 import json
 
 from toolserver.v1 import approval_pb2, event_pb2, policy_pb2
@@ -47,36 +48,55 @@ def watch(call):
         elif kind == "approval_requested":
             received("approval requested")
         elif kind == "approval_resolved":
-            received(f"approval resolved: {answer_kind(event.approval_resolved.answer)}")
+            answer = event.approval_resolved.answer
+            received(f"approval resolved: {word(approval_pb2.AnswerKind, answer.kind)}")
         elif kind == "finished":
             for stream, data in sorted(output.items()):
-                received(f"{event_pb2.OutputStream.Name(stream)[14:].lower()}:")
+                received(f"{word(event_pb2.OutputStream, stream)}:")
                 indented(data.decode())
             show_finished(event.finished)
         yield event
 
 
 def show_finished(finished):
-    outcome = event_pb2.Outcome.Name(finished.outcome)[8:].lower()
-    received(f"finished: {outcome}")
+    received(f"finished: {word(event_pb2.Outcome, finished.outcome)}")
     indented(text_of(finished.content))
 
 
 def show_approval(approval):
     """Prints what a person is asked."""
-    received(f"a person is asked about {approval.tool}: {verdict(approval.verdict)}")
+    received(f"the person sees what {approval.tool} asks:")
     indented(approval.preview.text)
+    for question in approval.questions:
+        indented(f"{question.text} {[option.label for option in question.options]}")
     for tier in approval.tiers:
         received(f"always may mean: {tier.label}")
 
 
+def show_difference(before, after):
+    """Prints what differs between the files of two directories."""
+    names = {path.relative_to(top) for top in (before, after) for path in files(top)}
+    for name in sorted(names):
+        old, new = lines(before / name), lines(after / name)
+        indented("\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="")))
+
+
+def files(directory):
+    return (path for path in directory.rglob("*") if path.is_file())
+
+
+def lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def verdict(verdict):
-    action = policy_pb2.Action.Name(verdict.action)[7:].lower()
-    return f"{action} by {verdict.rule}: {verdict.reason}"
+    return f"{word(policy_pb2.Action, verdict.action)} by {verdict.rule}: {verdict.reason}"
 
 
-def answer_kind(answer):
-    return approval_pb2.AnswerKind.Name(answer.kind)[12:].lower()
+def word(enum, value):
+    """Returns the name of a value, without what all names of its enum begin with."""
+    prefix = enum.Name(0).removesuffix("UNSPECIFIED")
+    return enum.Name(value).removeprefix(prefix).lower()
 
 
 def text_of(content):
