@@ -33,7 +33,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 
 .PHONY: test
 test: compiler tools ripgrep python lint generated ## Run every check and test, as CI does.
-	go test -race -timeout 9m ./...
+	build/test ./...
 
 .PHONY: lint
 lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
