@@ -68,7 +68,8 @@ def upload(agent):
     title("Upload of a repository")
     sent("UploadTree repository/")
     summary = agent.upload(REPOSITORY)
-    received(f"{summary.files} files, {summary.file_bytes} bytes")
+    left_out = [f"{entry.path}: {entry.reason}" for entry in summary.left_out]
+    received(f"{summary.files} files, {summary.file_bytes} bytes; left out: {left_out}")
 
 
 def explore(agent):

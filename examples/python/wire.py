@@ -13,6 +13,7 @@ class Wire:
     def __init__(self, server):
         host, port = server.rsplit(":", 1)
         self.server = (host, int(port))
+        socket.create_connection(self.server).close()  # or tell at once that nobody is there
         self.ends = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
