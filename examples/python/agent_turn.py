@@ -70,6 +70,9 @@ def upload(agent):
     summary = agent.upload(REPOSITORY)
     left_out = [f"{entry.path}: {entry.reason}" for entry in summary.left_out]
     received(f"{summary.files} files, {summary.file_bytes} bytes; left out: {left_out}")
+    # Nothing can be uploaded into .git, which is protected. Commands can make one.
+    command = "git init --quiet && git add . && git commit --quiet --message uploaded"
+    run(agent.call("bash", command=command))
 
 
 def explore(agent):
@@ -197,13 +200,14 @@ def undo(agent):
     run(agent.call("write_file", path="slugs/__init__.py", content="Oh, no!"))
     run(agent.call("undo"))
     run(agent.call("list_changes"))
+    run(agent.call("git_diff"))
 
 
 def download(agent):
     title("Download of what came of it")
     with tempfile.TemporaryDirectory() as directory:
         sent("DownloadTree .")
-        summary = agent.download(directory, exclude=["__pycache__"])
+        summary = agent.download(directory, exclude=[".git", "__pycache__"])
         received(f"{summary.files} files, {summary.file_bytes} bytes")
         show_difference(REPOSITORY, pathlib.Path(directory))
 
