@@ -29,7 +29,7 @@ var commands = []struct {
 	make func() *cobra.Command
 }{
 	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
-	{"cancel", newCancel}, {"artifact", newArtifact},
+	{"cancel", newCancel}, {"artifact", newArtifact}, {"cp", newCp},
 	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
 	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
 }
