@@ -1,7 +1,7 @@
 # Everything the project needs beside Go is built from tools.mod into .bin,
-# once; `make test` and `make run` see to it by themselves. A C compiler, for
-# the race detector, is installed where Debian's packages can be. With npm,
-# ripgrep is installed too, which search is compared with.
+# once; `make test` and `make run` see to it by themselves. A C compiler, for the
+# race detector, and gRPC for Python are installed where Debian's packages can
+# be. With npm, ripgrep is installed too, which search is compared with.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -34,7 +34,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal python lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 .PHONY: lint
@@ -98,6 +98,15 @@ compiler:
 	@command -v $$(go env CC) >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev; } || \
 		{ echo "go test -race needs a C compiler and none could be installed: install gcc, or set CC"; exit 1; }
+
+# The example in Python is not tested where this cannot be installed. Debian's own
+# python3-grpc-tools is not used: its protoc is too old for optional fields.
+PYTHON := python3-grpcio python3-protobuf protobuf-compiler protobuf-compiler-grpc libprotobuf-dev curl
+.PHONY: python
+python: ## Install gRPC for Python, from Debian's packages.
+	@dpkg --status $(PYTHON) >/dev/null 2>&1 || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(PYTHON); } || \
+		echo "gRPC for Python could not be installed: the example in Python is not tested"
 
 # Benchmarks that compare with fd are left out where it cannot be installed.
 .PHONY: fd

@@ -78,7 +78,8 @@ printf 'x\n' > full/file
 	c.Policy.File, c.Sessions.Workspace, c.Sessions.WorkspaceRoot = file, f.workspace, t.TempDir()
 	c.Sessions.Mode = tools.ModeAllow
 	c.Sandbox.Helper = os.Getenv("TOOLSERVER_SANDBOX_HELPER")
-	c.Sandbox.Limits.Memory, c.Sandbox.Limits.Output, c.Sandbox.Limits.FileSize, c.Sandbox.Limits.Shown = 256<<20, 1<<20, 1<<20, 1000
+	c.Sandbox.Limits.Memory, c.Sandbox.Limits.Output, c.Sandbox.Limits.FileSize = 256<<20, 1<<20, 1<<20
+	c.Answers.Default = answerSize{Characters: 1000}
 	server, err := newServer(c, zap.NewNop(), new(metrics.Registry), nil)
 	if err != nil {
 		t.Fatal(err)

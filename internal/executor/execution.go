@@ -11,6 +11,7 @@ import (
 	"iter"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -300,7 +301,7 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 // stopped returns how an execution ends that was told to stop.
 func (x *Execution) stopped(cause error) Finished {
 	if c, ok := errors.AsType[*Cancellation](cause); ok {
-		finished := withFailure(Cancelled, "cancelled", "The call was "+c.Error()+".")
+		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
 		finished.Cancelled = c
 		return finished
 	}
