@@ -5,6 +5,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -184,6 +185,8 @@ func (c *copier) extract(r io.Reader, local string) error {
 		return err
 	}
 	defer root.Close()
+	x := &extraction{root: root}
+	defer x.leave()
 	for in := tar.NewReader(r); ; {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -192,7 +195,7 @@ func (c *copier) extract(r io.Reader, local string) error {
 		if err != nil {
 			return err
 		}
-		if err := c.put(root, header, in); err != nil {
+		if err := x.put(header, in); err != nil {
 			if errors.Is(err, errContent) {
 				return err
 			}
@@ -204,38 +207,93 @@ func (c *copier) extract(r io.Reader, local string) error {
 // errContent is wrapped by errors that end the whole copy.
 var errContent = errors.New("the archive cannot be read")
 
+// An extraction is an archive that is taken apart below root.
+type extraction struct {
+	root *os.Root
+	dir  string   // the directory of the last file
+	in   *os.Root // that, open; nil where there is none
+}
+
+// leave closes the directory of the last file.
+func (x *extraction) leave() {
+	if x.in != nil {
+		x.in.Close()
+		x.in = nil
+	}
+}
+
+// enter opens the directory that a file goes to, and makes it where it is missing.
+func (x *extraction) enter(dir string) (*os.Root, error) {
+	if x.in != nil && x.dir == dir {
+		return x.in, nil
+	}
+	x.leave()
+	if err := x.root.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	in, err := x.root.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	x.dir, x.in = dir, in
+	return in, nil
+}
+
 // put writes one entry.
-func (c *copier) put(root *os.Root, header *tar.Header, content io.Reader) error {
+func (x *extraction) put(header *tar.Header, content io.Reader) error {
 	name := path.Clean(header.Name)
 	if !filepath.IsLocal(name) {
 		return errors.New("its name leads out of the directory")
 	}
 	mode := fs.FileMode(header.Mode).Perm()
+	if header.Typeflag != tar.TypeReg {
+		x.leave() // what it is may become something else
+	}
 	switch header.Typeflag {
 	case tar.TypeDir:
-		if err := root.MkdirAll(name, 0o777); err != nil {
+		if err := x.root.MkdirAll(name, 0o777); err != nil {
 			return err
 		}
-		return root.Chmod(name, mode|0o700)
+		return x.root.Chmod(name, mode|0o700)
 	case tar.TypeSymlink:
 		if filepath.IsAbs(header.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), header.Linkname)) {
 			return fmt.Errorf("it is a link to %q, which leads out of the directory", header.Linkname)
 		}
-		root.Remove(name) // a directory that has something in it stays, and is in the way
-		return root.Symlink(header.Linkname, name)
+		x.root.Remove(name) // a directory that has something in it stays, and is in the way
+		return x.root.Symlink(header.Linkname, name)
 	case tar.TypeReg:
-		return putFile(root, name, mode, content)
+		in, err := x.enter(path.Dir(name))
+		if err != nil {
+			return err
+		}
+		return putFile(in, path.Base(name), mode, header.Size, content)
 	}
 	return errors.New("it is neither a file, a directory nor a link")
 }
 
-// putFile writes a file beside its place, and puts it there when it is complete.
-func putFile(root *os.Root, name string, mode fs.FileMode, content io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
-		return err
+// smallFile is up to which size a file is in memory before it is written.
+const smallFile = 1 << 20
+
+// putFile writes a file. One that is large, or replaces another, is written beside
+// its place and put there when it is complete.
+func putFile(dir *os.Root, name string, mode fs.FileMode, size int64, content io.Reader) error {
+	if size <= smallFile {
+		data := make([]byte, size)
+		if _, err := io.ReadFull(content, data); err != nil {
+			return fmt.Errorf("%w: %w", errContent, err)
+		}
+		file, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if err == nil {
+			_, err = file.Write(data)
+			if err = errors.Join(err, file.Close()); err != nil {
+				dir.Remove(name)
+			}
+			return err
+		}
+		content = bytes.NewReader(data)
 	}
-	temp := path.Join(path.Dir(name), ".toolserver-cp-"+fmt.Sprint(os.Getpid()))
-	file, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	temp := ".toolserver-cp-" + fmt.Sprint(os.Getpid())
+	file, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode|0o200)
 	if err != nil {
 		return err
 	}
@@ -243,12 +301,11 @@ func putFile(root *os.Root, name string, mode fs.FileMode, content io.Reader) er
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errContent, err)
 	}
-	err = errors.Join(err, file.Chmod(mode), file.Close())
-	if err == nil {
-		err = root.Rename(temp, name)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = dir.Rename(temp, name)
 	}
 	if err != nil {
-		root.Remove(temp)
+		dir.Remove(temp)
 	}
 	return err
 }

@@ -234,22 +234,23 @@ func (c *copier) excluded(name string) bool {
 
 // add writes one entry of a directory to an archive.
 func (c *copier) add(out *tar.Writer, root *os.Root, top, name string, d fs.DirEntry) error {
-	info, err := d.Info()
-	if err != nil {
-		c.tell(filepath.Join(top, name), err.Error())
-		return nil
-	}
-	header := &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second)}
+	header := &tar.Header{Name: name, Mode: 0o777}
 	switch {
 	case d.IsDir():
-		header.Typeflag, header.Name = tar.TypeDir, name+"/"
-		return out.WriteHeader(header)
-	case d.Type()&fs.ModeSymlink != 0:
-		if header.Linkname, err = root.Readlink(name); err != nil {
+		info, err := d.Info()
+		if err != nil {
 			c.tell(filepath.Join(top, name), err.Error())
 			return nil
 		}
-		header.Typeflag = tar.TypeSymlink
+		header.Typeflag, header.Name, header.Mode = tar.TypeDir, name+"/", int64(info.Mode().Perm())
+		return out.WriteHeader(header)
+	case d.Type()&fs.ModeSymlink != 0:
+		target, err := root.Readlink(name)
+		if err != nil {
+			c.tell(filepath.Join(top, name), err.Error())
+			return nil
+		}
+		header.Typeflag, header.Linkname = tar.TypeSymlink, target
 		return out.WriteHeader(header)
 	case !d.Type().IsRegular():
 		c.tell(filepath.Join(top, name), "it is a pipe, a socket or a device")
@@ -261,10 +262,12 @@ func (c *copier) add(out *tar.Writer, root *os.Root, top, name string, d fs.DirE
 		return nil
 	}
 	defer file.Close()
-	if info, err = file.Stat(); err != nil {
+	info, err := file.Stat()
+	if err != nil {
 		return err
 	}
-	header.Typeflag, header.Size = tar.TypeReg, info.Size()
+	header.Typeflag, header.Size, header.Mode = tar.TypeReg, info.Size(), int64(info.Mode().Perm())
+	header.ModTime = info.ModTime().Truncate(time.Second)
 	if err := out.WriteHeader(header); err != nil {
 		return err
 	}

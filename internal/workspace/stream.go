@@ -177,10 +177,11 @@ func (t *Tree) Write(path string, r io.Reader, mode fs.FileMode, old Info) error
 	if err != nil {
 		return err
 	}
-	name := filepath.Base(path)
-	was, err := f.replaceable(name, old.Version)
-	if err != nil {
-		return err
+	was := Info{} // a name that is taken meanwhile is not given a second time
+	if old.Exists() {
+		if was, err = f.replaceable(filepath.Base(path), old.Version); err != nil {
+			return err
+		}
 	}
 	before, err := b.replaced(path, was)
 	if err != nil {
