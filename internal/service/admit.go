@@ -73,7 +73,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 			return nil, err
 		}
 		if order.CallID != "" {
-			order.Digest = callDigest(order.Tool, input.json)
+			order.Digest = callDigest(order.Tool, input.canonical())
 			if existing, err := a.executor.Existing(order); existing != nil || err != nil {
 				return order, err // the same call, written otherwise; or another
 			}
@@ -99,8 +99,8 @@ type readCall struct {
 	subject *policy.Call
 }
 
-// read finds the tool and decodes the input, which is then in its canonical form. A
-// call that cannot be read is refused by its order.
+// read finds the tool and decodes the input. A call that cannot be read is refused by
+// its order.
 func (a *admission) read(order *executor.Order, p *policy.Policy, name string, input *toolInput) (readCall, error) {
 	entry, refusal := a.find(order.Session, p, name)
 	if refusal != nil {
@@ -108,7 +108,6 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 		if entry != nil {
 			order.Tool = entry.Spec.Name
 		}
-		input.json = tools.Canonical(input.json)
 		return readCall{}, nil
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
@@ -116,14 +115,15 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, *input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
-		input.json = tools.Canonical(input.json)
 		return readCall{}, nil
 	}
 	if err != nil {
 		return readCall{}, err
 	}
-	input.json = call.Input()
-	subject.Input = input.json
+	input.call = call
+	if p.Conditional() {
+		subject.Input = call.Input()
+	}
 	return readCall{entry, call, subject}, nil
 }
 
@@ -138,7 +138,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	subject.Effects = call.Effects()
 	grants := a.desk.Grants(order.Session)
 	if len(grants) > 0 {
-		subject.Digest = callDigest(order.Tool, subject.Input)
+		subject.Digest = callDigest(order.Tool, call.Input())
 	}
 	decision := p.Decide(subject, grants)
 	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
@@ -155,6 +155,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	order.Recheck = waits.recheck
 	if asks {
 		order.Quick = false
+		subject.Input = call.Input()
 		subject.Digest = callDigest(order.Tool, subject.Input)
 		order.Ask = question(ctx, order, p, subject, decision, call)
 		order.Ask.Rejudge = waits.withGrants
@@ -202,6 +203,7 @@ func (w *waitingCall) judge(grants []policy.Grant) (policy.Decision, tools.Call)
 		return denies("tools", "The session no longer has the tool "+w.subject.Spec.Name+"."), nil
 	}
 	now := *w.subject
+	now.Input = w.call.Input()
 	now.Labels, now.Level, now.Mode, now.Network = settings.Labels, settings.Level, settings.Mode, settings.Network
 	if now.Offer != nil {
 		now.Network = min(now.Network, now.Offer.Network)
@@ -322,7 +324,7 @@ const maxLooked = 100_000
 func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInput) bool {
 	call := limit.Call{Spec: order.Spec, Principal: order.Owner, Session: order.Session.ID}
 	if p.LoopGuard() != (policy.LoopGuard{}) {
-		call.Digest = callDigest(order.Tool, input.json)
+		call.Digest = callDigest(order.Tool, input.canonical())
 	}
 	permit, tooMany, ok := a.rules.take(p, call)
 	if !ok {
