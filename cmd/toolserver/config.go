@@ -337,14 +337,21 @@ func addConfigFlags(flags *pflag.FlagSet, names ...string) {
 // environment name, the environment and flags, once validate has looked at it.
 // An error lists everything that is wrong, where that is known with its line.
 func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*config, error) {
+	c, _, err := loadConfigWithOrigins(flags, validate)
+	return c, err
+}
+
+// loadConfigWithOrigins is loadConfig, and returns where keys were set.
+func loadConfigWithOrigins(flags *pflag.FlagSet, validate func(*config, faultFunc)) (c *config, origin func(key string) string, err error) {
 	file := os.Getenv("TOOLSERVER_CONFIG")
 	if f := flags.Lookup("config"); f != nil && f.Changed {
 		file = f.Value.String()
 	}
-	c, r := defaultConfig(), newConfigReader(file)
+	c = defaultConfig()
+	r := newConfigReader(file)
 	if file != "" {
 		if err := readConfig(r, file, c); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
@@ -360,8 +367,13 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 			r.Override(fieldAt(c, o.key), o.key, f.Value.String(), "--"+o.flag)
 		}
 	}
+	for _, v := range strayVariables(c.namedVariables()...) {
+		if len(v.near) > 0 {
+			r.Fault(v.name, "unknown variable; did you mean %s?", strings.Join(v.near, " or "))
+		}
+	}
 	validate(c, r.Fault)
-	return c, r.Err()
+	return c, r.Origin, r.Err()
 }
 
 // envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,
@@ -391,6 +403,11 @@ func (c *config) fillIn() error {
 	var err error
 	if c.Sessions.Workspace, err = filepath.Abs(c.Sessions.Workspace); err != nil {
 		return err
+	}
+	for i, dir := range c.Sessions.AllowedWorkspaces {
+		if c.Sessions.AllowedWorkspaces[i], err = filepath.Abs(dir); err != nil {
+			return err
+		}
 	}
 	if c.Sessions.WorkspaceRoot == "" {
 		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")

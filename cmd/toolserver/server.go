@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/metrics"
+	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
@@ -34,9 +36,9 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
+func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
 	list := slices.Concat(
-		files.Tools(),
+		files.Tools(documents),
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
@@ -76,7 +78,11 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
-	jails, err := c.Sandbox.open()
+	stderr, err := logLines(logger, "a helper of the sandbox failed")
+	if err != nil {
+		return nil, err
+	}
+	jails, err := c.Sandbox.open(stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +94,9 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	metrics.Facts("toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
+	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -121,7 +128,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),
 		Wire:          c.Wire.wire(),
-		Closers:       []io.Closer{jails},
+		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,

@@ -52,6 +52,11 @@ type Order struct {
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
 
+	// Effects are what the call would touch, each with its verdict. MoreEffects is
+	// how many an execution does not keep, for there are too many.
+	Effects     []policy.Judged
+	MoreEffects int
+
 	// Rights are what the commands of the call may touch. RunsPrograms says that it
 	// has some, so that they are told.
 	Rights       tools.Rights
@@ -264,6 +269,7 @@ func (x *Execution) begin(now time.Time) {
 	x.state, x.started, x.deadline = Running, now, now.Add(x.Order.Timeout)
 	x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	x.log.append(Started{}, now, nil)
+	x.executor.watchers.changed()
 }
 
 // conclude tells from what a tool returned how the execution ended. A tool
@@ -276,6 +282,9 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 		return Finished{Outcome: Succeeded, Result: result}
 	}
 	finished := x.stopped(context.Cause(ctx))
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == tools.TimedOutCode && finished.Outcome == TimedOut {
+		finished = withFailure(TimedOut, f.Code, f.Message)
+	}
 	if ctx.Err() == nil {
 		finished = failed("failed", err.Error())
 		if f, ok := errors.AsType[*tools.Failure](err); ok {
@@ -295,7 +304,7 @@ func (x *Execution) stopped(cause error) Finished {
 		finished.Cancelled = c
 		return finished
 	}
-	return withFailure(TimedOut, "timed_out", fmt.Sprintf(
+	return withFailure(TimedOut, tools.TimedOutCode, fmt.Sprintf(
 		"The call timed out after %s. Ask for less at once, or for a longer timeout if the server allows it.", x.Order.Timeout))
 }
 
@@ -387,6 +396,7 @@ func (x *Execution) finish(finished Finished) {
 	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
 	x.mu.Unlock()
 	close(x.done)
+	x.executor.watchers.changed()
 	x.executor.keep(x)
 }
 
@@ -478,6 +488,7 @@ type Info struct {
 	Started, Ended    time.Time
 	FirstSeq, LastSeq uint64
 	Followers         int
+	Rights            tools.Rights // an answer may change them
 }
 
 // Info returns where the execution stands.
@@ -487,7 +498,7 @@ func (x *Execution) Info() Info {
 	defer x.mu.Unlock()
 	return Info{
 		State: x.state, Outcome: x.outcome, Started: x.started, Ended: x.ended,
-		FirstSeq: first, LastSeq: last, Followers: x.followers,
+		FirstSeq: first, LastSeq: last, Followers: x.followers, Rights: x.Order.Rights,
 	}
 }
 

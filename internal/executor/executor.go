@@ -109,6 +109,7 @@ type Executor struct {
 	waiting     atomic.Int64 // executions that wait for an answer
 	runners     runners
 	lanes       lanes
+	watchers    watchers
 
 	mu        sync.Mutex
 	number    uint64 // of the newest execution
@@ -199,6 +200,7 @@ func (e *Executor) newExecution(order *Order, cancel context.CancelCauseFunc) *E
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
 	x.Order.Call, x.Order.Ask, x.Order.Record = nil, nil, nil
+	x.Order.Effects, x.Order.MoreEffects = keptEffects(order.Effects)
 	x.Order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
 	x.caller = x.log.follow(0)
 	return x
@@ -234,6 +236,7 @@ func (e *Executor) register(x *Execution, judged bool) (*Execution, error) {
 	}
 	e.running++
 	e.unended++
+	e.watchers.changed()
 	return nil, nil
 }
 

@@ -31,6 +31,10 @@ type Config struct {
 	Helper string
 	Image  []byte
 
+	// Stderr is where the helper writes why it failed; nil means that of this
+	// process.
+	Stderr *os.File
+
 	// Off runs commands without restrictions. They are still killed whole.
 	Off bool
 

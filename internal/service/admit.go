@@ -11,6 +11,7 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,6 +143,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	}
 	decision := p.Decide(subject, grants)
 	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
+	order.Effects = decision.Effects
 	if decision.Action == policy.Deny {
 		order.Refusal = refused(order)
 		return
@@ -395,7 +397,7 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 	rpcOf(ctx).asks(request)
 	switch {
 	case order.Tool == "":
-		return nil, toolInput{}, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
+		return nil, toolInput{}, invalid("tool is empty: name the tool to execute")
 	case len(order.Tool) > maxToolLen:
 		return nil, toolInput{}, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
 	case request.CallId != nil && order.CallID == "":
@@ -441,23 +443,34 @@ func textHash(tool string, input toolInput) uint64 {
 	return h.Sum64()
 }
 
+// maxListed is how many tools are listed where none is like what was called.
+const maxListed = 60
+
 var hashSeed = maphash.MakeSeed()
 
 // unknown explains to the model that there is no such tool, with the nearest
 // names among those the session has.
 func (a *admission) unknown(s *session.Session, p *policy.Policy, name string) string {
 	entries, _ := a.registry.All()
-	var names []string
+	var names, aliases []string
 	for _, entry := range entries {
-		if available(s, p, &entry.Spec) {
+		if available(s, p, &entry.Spec) && entry.Unavailable == "" {
 			names = append(names, entry.Spec.Name)
+			aliases = append(aliases, entry.Spec.Aliases...)
 		}
 	}
-	message := fmt.Sprintf("There is no tool %q in this session.", name)
-	if near := tools.Nearest(name, names); len(near) > 0 {
-		return message + " Did you mean " + strings.Join(near, ", ") + "?"
+	message := fmt.Sprintf("There is no tool %q in this session. ", name)
+	if near := tools.Nearest(name, slices.Concat(names, aliases)); len(near) > 0 {
+		return message + tools.DidYouMean(near, "")
 	}
-	return message + " ListTools tells which there are."
+	if len(names) == 0 {
+		return message + "It has no tools at all."
+	}
+	more := ""
+	if n := len(names) - maxListed; n > 0 {
+		names, more = names[:maxListed], fmt.Sprintf(", and %d more", n)
+	}
+	return message + "Its tools are: " + strings.Join(names, ", ") + more + "."
 }
 
 // refusal returns how a call ends that does not run.
@@ -478,7 +491,11 @@ func refusedInput(tool string, wrong *tools.InputError) *executor.Finished {
 
 // refused returns how a call ends that the policy denies.
 func refused(order *executor.Order) *executor.Finished {
-	end := refusal(executor.Denied, "denied", order.Verdict.Reason)
+	reason := order.Verdict.Reason
+	if rule, ok := strings.CutPrefix(order.Verdict.Rule, "rule "); ok {
+		reason = fmt.Sprintf("Denied by the rule %s of this server: %s", rule, reason)
+	}
+	end := refusal(executor.Denied, "denied", reason)
 	verdict := order.Verdict
 	end.Verdict, end.Policy = &verdict, order.Policy
 	return end

@@ -42,12 +42,15 @@ type inputRequest interface {
 	GetInputJson() []byte
 }
 
-// inputOf returns the input of a request, with the names that the schema of its
-// tool has.
+// inputOf returns the input of a request, with the names and the values that the
+// schema of its tool has.
 func (a *admission) inputOf(request inputRequest) toolInput {
 	input := plainInputOf(request)
 	if entry, ok := a.registry.Lookup(request.GetTool()); ok {
 		input.json = entry.Spec.Rename(input.json)
+		if input.problem == nil {
+			input.json = tools.Settle(entry.Tool, input.json)
+		}
 	}
 	return input
 }

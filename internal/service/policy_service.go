@@ -47,7 +47,9 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	if bash, ok := a.registry.Lookup(shellSpec.Name); ok {
 		entry.Tool = bash.Tool // for the form of its input
 	}
-	if name := request.GetTool(); name != "" {
+	if known := transferTools[request.GetTool()]; known != nil {
+		entry = known
+	} else if name := request.GetTool(); name != "" {
 		found, refusal := a.find(session, p, name)
 		if found == nil {
 			return nil, invalid("tool: %s", refusal.Failure.Message)

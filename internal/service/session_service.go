@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/executor"
@@ -21,6 +23,7 @@ type sessionService struct {
 	pb.UnimplementedSessionServiceServer
 	sessions *session.Store
 	executor *executor.Executor
+	uploads  *uploads
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -168,9 +171,50 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if err != nil || removed == nil {
 		return new(pb.CloseSessionResponse), err
 	}
+	s.uploads.end(removed)
 	n, err := s.executor.CancelSession(ctx, removed, "the session was closed", caller)
 	if err != nil {
 		return nil, err
 	}
+	s.executor.Changed()
 	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
+}
+
+func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream grpc.ServerStreamingServer[pb.WatchSessionResponse]) error {
+	ctx := stream.Context()
+	caller := principalOf(ctx).Name
+	watched, err := s.sessions.Get(caller, request.GetSessionId())
+	if err != nil {
+		return err
+	}
+	within := func(x *executor.Execution) bool { return x.Order.Session == watched }
+	heartbeat, last := s.executor.Config().Heartbeat, time.Now()
+	for x, info := range s.executor.Watch(ctx, caller, within) {
+		response := new(pb.WatchSessionResponse)
+		switch {
+		case x != nil:
+			response.Execution = executionAt(x, info)
+		case isClosed(watched.Closed()):
+			return nil
+		case time.Since(last) < heartbeat/2:
+			continue
+		}
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+		last = time.Now()
+	}
+	if s.executor.Draining() {
+		return executor.ErrDraining
+	}
+	return ctx.Err()
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }

@@ -275,8 +275,6 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 		case <-rules:
 		case <-settings:
 		case <-session.Closed():
-		case <-s.server.stopping:
-			return executor.ErrDraining
 		case <-ctx.Done():
 			return ctx.Err()
 		}

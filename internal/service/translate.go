@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -142,8 +143,10 @@ func contentToProto(content []tools.Content) []*pb.Content {
 	return list
 }
 
-func executionToProto(x *executor.Execution) *pb.Execution {
-	info := x.Info()
+func executionToProto(x *executor.Execution) *pb.Execution { return executionAt(x, x.Info()) }
+
+// executionAt returns an execution as it stood at one moment.
+func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 	return &pb.Execution{
 		ExecutionId:   x.ID,
 		SessionId:     x.Order.Session.ID,
@@ -164,9 +167,18 @@ func executionToProto(x *executor.Execution) *pb.Execution {
 	}
 }
 
-// executionWithResult is executionToProto and, once it ended, its end.
+// executionWithResult is executionToProto with how the call was judged and, once
+// it ended, its end.
 func executionWithResult(x *executor.Execution) *pb.Execution {
-	m := executionToProto(x)
+	info := x.Info()
+	m := executionAt(x, info)
+	if o := &x.Order; o.Verdict.Rule != "" {
+		m.Verdict = verdictToProto(&o.Verdict, o.Policy)
+		if o.RunsPrograms && o.Verdict.Action != policy.Deny {
+			m.Verdict.Rights = rightsToProto(&info.Rights)
+		}
+		m.Effects, m.MoreEffects = judgedToProto(o.Effects), uint32(o.MoreEffects)
+	}
 	if finished, ok := x.Finished(); ok {
 		m.Finished = finishedToProto(&finished)
 	}

@@ -611,11 +611,104 @@ func (x *CloseSessionResponse) GetCancelledExecutions() uint32 {
 	return 0
 }
 
+// WatchSessionRequest names a session.
+type WatchSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty: the caller's default session.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionRequest) Reset() {
+	*x = WatchSessionRequest{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionRequest) ProtoMessage() {}
+
+func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WatchSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// WatchSessionResponse is one message of the stream.
+type WatchSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The execution as it is after the change. Not set: nothing has changed for a
+	// while, and the stream lives.
+	Execution     *Execution `protobuf:"bytes,1,opt,name=execution,proto3" json:"execution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionResponse) Reset() {
+	*x = WatchSessionResponse{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionResponse) ProtoMessage() {}
+
+func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
+func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WatchSessionResponse) GetExecution() *Execution {
+	if x != nil {
+		return x.Execution
+	}
+	return nil
+}
+
 var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x9b\x04\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x9b\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -657,14 +750,20 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"I\n" +
 	"\x14CloseSessionResponse\x121\n" +
-	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions2\xcd\x03\n" +
+	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"4\n" +
+	"\x13WatchSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"N\n" +
+	"\x14WatchSessionResponse\x126\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution2\xa8\x04\n" +
 	"\x0eSessionService\x12Z\n" +
 	"\rCreateSession\x12#.toolserver.v1.CreateSessionRequest\x1a$.toolserver.v1.CreateSessionResponse\x12Q\n" +
 	"\n" +
 	"GetSession\x12 .toolserver.v1.GetSessionRequest\x1a!.toolserver.v1.GetSessionResponse\x12W\n" +
 	"\fListSessions\x12\".toolserver.v1.ListSessionsRequest\x1a#.toolserver.v1.ListSessionsResponse\x12Z\n" +
 	"\rUpdateSession\x12#.toolserver.v1.UpdateSessionRequest\x1a$.toolserver.v1.UpdateSessionResponse\x12W\n" +
-	"\fCloseSession\x12\".toolserver.v1.CloseSessionRequest\x1a#.toolserver.v1.CloseSessionResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
+	"\fCloseSession\x12\".toolserver.v1.CloseSessionRequest\x1a#.toolserver.v1.CloseSessionResponse\x12Y\n" +
+	"\fWatchSession\x12\".toolserver.v1.WatchSessionRequest\x1a#.toolserver.v1.WatchSessionResponse0\x01BCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
 	file_toolserver_v1_session_service_proto_rawDescOnce sync.Once
@@ -678,7 +777,7 @@ func file_toolserver_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_session_service_proto_rawDescData
 }
 
-var file_toolserver_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_toolserver_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*CreateSessionRequest)(nil),  // 0: toolserver.v1.CreateSessionRequest
 	(*CreateSessionResponse)(nil), // 1: toolserver.v1.CreateSessionResponse
@@ -690,45 +789,51 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*UpdateSessionResponse)(nil), // 7: toolserver.v1.UpdateSessionResponse
 	(*CloseSessionRequest)(nil),   // 8: toolserver.v1.CloseSessionRequest
 	(*CloseSessionResponse)(nil),  // 9: toolserver.v1.CloseSessionResponse
-	nil,                           // 10: toolserver.v1.CreateSessionRequest.LabelsEntry
-	(Level)(0),                    // 11: toolserver.v1.Level
-	(Mode)(0),                     // 12: toolserver.v1.Mode
-	(*ToolSelection)(nil),         // 13: toolserver.v1.ToolSelection
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(Network)(0),                  // 15: toolserver.v1.Network
-	(CallOrder)(0),                // 16: toolserver.v1.CallOrder
-	(*Session)(nil),               // 17: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 18: google.protobuf.FieldMask
+	(*WatchSessionRequest)(nil),   // 10: toolserver.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),  // 11: toolserver.v1.WatchSessionResponse
+	nil,                           // 12: toolserver.v1.CreateSessionRequest.LabelsEntry
+	(Level)(0),                    // 13: toolserver.v1.Level
+	(Mode)(0),                     // 14: toolserver.v1.Mode
+	(*ToolSelection)(nil),         // 15: toolserver.v1.ToolSelection
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(Network)(0),                  // 17: toolserver.v1.Network
+	(CallOrder)(0),                // 18: toolserver.v1.CallOrder
+	(*Session)(nil),               // 19: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil), // 20: google.protobuf.FieldMask
+	(*Execution)(nil),             // 21: toolserver.v1.Execution
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
-	11, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
-	12, // 1: toolserver.v1.CreateSessionRequest.mode:type_name -> toolserver.v1.Mode
-	13, // 2: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
-	10, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
-	14, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
-	15, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
-	16, // 6: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
-	17, // 7: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	17, // 8: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	17, // 9: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	17, // 10: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	18, // 11: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	17, // 12: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	0,  // 13: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 14: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 15: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 16: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 17: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	1,  // 18: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 19: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 20: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 21: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 22: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	13, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
+	14, // 1: toolserver.v1.CreateSessionRequest.mode:type_name -> toolserver.v1.Mode
+	15, // 2: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
+	12, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
+	16, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
+	17, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
+	18, // 6: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
+	19, // 7: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	19, // 8: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	19, // 9: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	19, // 10: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	20, // 11: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 12: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	21, // 13: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	0,  // 14: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	2,  // 15: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	4,  // 16: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	6,  // 17: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	8,  // 18: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	10, // 19: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 20: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	3,  // 21: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	5,  // 22: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	7,  // 23: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	9,  // 24: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	11, // 25: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }
@@ -736,6 +841,7 @@ func file_toolserver_v1_session_service_proto_init() {
 	if File_toolserver_v1_session_service_proto != nil {
 		return
 	}
+	file_toolserver_v1_execution_proto_init()
 	file_toolserver_v1_session_proto_init()
 	file_toolserver_v1_tool_proto_init()
 	type x struct{}
@@ -744,7 +850,7 @@ func file_toolserver_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_service_proto_rawDesc), len(file_toolserver_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
