@@ -32,8 +32,9 @@ type Call struct {
 	// nil or returns "" where it is not known or not made yet.
 	Temp func() string
 
-	// Spec is the tool, Input what it was given, Effects what it would touch,
-	// with resolved paths.
+	// Spec is the tool, Input what it was given in its canonical form, Effects what it
+	// would touch, with resolved paths. Input is not needed where no rule is
+	// [Policy.Conditional].
 	Spec    *tools.Spec
 	Input   json.RawMessage
 	Effects []tools.Effect

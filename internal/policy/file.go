@@ -173,6 +173,7 @@ func (c *compiler) compile(f *policyFile) *Policy {
 			}
 		}
 	}
+	p.conditional = slices.ContainsFunc(p.rules, func(r rule) bool { return r.when != nil })
 	p.deniesReading = slices.ContainsFunc(p.rules, func(r rule) bool { return r.deniesReading() })
 	for i := range f.Limits {
 		p.limits = append(p.limits, c.limit(fmt.Sprintf("limits[%d]", i), i, &f.Limits[i]))

@@ -60,6 +60,7 @@ type Policy struct {
 	approvals    Approvals
 	names        []namedTool // for Check
 
+	conditional   bool // some rule has a condition
 	deniesReading bool // some rule denies some caller to read some files
 	file          string
 }
@@ -71,6 +72,10 @@ func (p *Policy) Version() string {
 	}
 	return p.version
 }
+
+// Conditional reports whether some rule has a condition, so that [Call.Input] must be
+// there to judge a call.
+func (p *Policy) Conditional() bool { return p != nil && p.conditional }
 
 // Limits are the rate limits, in the order of the file. The slice must not be
 // changed.

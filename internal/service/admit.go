@@ -74,7 +74,7 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 			return nil, err
 		}
 		if order.CallID != "" {
-			order.Digest = callDigest(order.Tool, input.json)
+			order.Digest = callDigest(order.Tool, input.canonical())
 			if existing, err := a.executor.Existing(order); existing != nil || err != nil {
 				return order, err // the same call, written otherwise; or another
 			}
@@ -100,8 +100,8 @@ type readCall struct {
 	subject *policy.Call
 }
 
-// read finds the tool and decodes the input, which is then in its canonical form. A
-// call that cannot be read is refused by its order.
+// read finds the tool and decodes the input. A call that cannot be read is refused by
+// its order.
 func (a *admission) read(order *executor.Order, p *policy.Policy, name string, input *toolInput, answer int) (readCall, error) {
 	entry, refusal := a.find(order.Session, p, name)
 	if refusal != nil {
@@ -109,7 +109,6 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 		if entry != nil {
 			order.Tool = entry.Spec.Name
 		}
-		input.json = tools.Canonical(input.json)
 		return readCall{}, nil
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
@@ -119,14 +118,15 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 	call, err := decode(entry, env, *input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
-		input.json = tools.Canonical(input.json)
 		return readCall{}, nil
 	}
 	if err != nil {
 		return readCall{}, err
 	}
-	input.json = call.Input()
-	subject.Input = input.json
+	input.call = call
+	if p.Conditional() {
+		subject.Input = call.Input()
+	}
 	return readCall{entry, call, subject}, nil
 }
 
@@ -141,7 +141,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	subject.Effects = call.Effects()
 	grants := a.desk.Grants(order.Session)
 	if len(grants) > 0 {
-		subject.Digest = callDigest(order.Tool, subject.Input)
+		subject.Digest = callDigest(order.Tool, call.Input())
 	}
 	decision := p.Decide(subject, grants)
 	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
@@ -159,6 +159,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	order.Recheck = waits.recheck
 	if asks {
 		order.Quick = false
+		subject.Input = call.Input()
 		subject.Digest = callDigest(order.Tool, subject.Input)
 		order.Ask = question(ctx, order, p, subject, decision, call)
 		order.Ask.Rejudge = waits.withGrants
@@ -206,6 +207,7 @@ func (w *waitingCall) judge(grants []policy.Grant) (policy.Decision, tools.Call)
 		return denies("tools", "The session no longer has the tool "+w.subject.Spec.Name+"."), nil
 	}
 	now := *w.subject
+	now.Input = w.call.Input()
 	now.Labels, now.Level, now.Mode, now.Network = settings.Labels, settings.Level, settings.Mode, settings.Network
 	if now.Offer != nil {
 		now.Network = min(now.Network, now.Offer.Network)
@@ -326,7 +328,7 @@ const maxLooked = 100_000
 func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInput) bool {
 	call := limit.Call{Spec: order.Spec, Principal: order.Owner, Session: order.Session.ID}
 	if p.LoopGuard() != (policy.LoopGuard{}) {
-		call.Digest = callDigest(order.Tool, input.json)
+		call.Digest = callDigest(order.Tool, input.canonical())
 	}
 	permit, tooMany, ok := a.rules.take(p, call)
 	if !ok {

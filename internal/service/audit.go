@@ -28,11 +28,12 @@ type auditor struct {
 // recorder, of an auditor with a log, returns what records that a call was proposed and what was decided
 // about it. A call that cannot be recorded where it must be does not run.
 func (a *auditor) recorder(ctx context.Context, order *executor.Order, input toolInput) func(*executor.Execution) *executor.Finished {
+	text := input.canonical()
 	proposed := audit.Record{
-		Step: audit.Proposed, InputDigest: sha256.Sum256(input.json), InputBytes: len(input.json), InputShape: outline(input.json),
+		Step: audit.Proposed, InputDigest: sha256.Sum256(text), InputBytes: len(text), InputShape: outline(text),
 	}
 	if a.inputs {
-		proposed.Input = string(input.json)
+		proposed.Input = string(text)
 	}
 	proposed.Trace = rpcOf(ctx).span.Trace()
 	verdict := audit.Record{

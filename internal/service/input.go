@@ -18,12 +18,21 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// toolInput is the input of a call as JSON text: as it was sent and, once the call
-// was decoded, [tools.Call.Input]. A Struct that has no such text has a problem, and
-// bytes that stand for it instead.
+// toolInput is the input of a call as JSON text, and the call once it was decoded. A
+// Struct that has no such text has a problem, and bytes that stand for it instead.
 type toolInput struct {
+	call    tools.Call
 	json    []byte
 	problem *tools.InputError
+}
+
+// canonical returns the one form that all spellings of the input have. It is made
+// when it is first asked for.
+func (in toolInput) canonical() []byte {
+	if in.call != nil {
+		return in.call.Input()
+	}
+	return tools.Canonical(in.json)
 }
 
 // inputRequest is a request that has an input, in one form at most.

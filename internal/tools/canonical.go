@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Canonical returns a JSON text in the one form that all texts of the same value
@@ -124,14 +123,16 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 // appendJSONString writes a string with as few escapes as there can be.
 func appendJSONString(b []byte, text string) []byte {
 	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for {
-		i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' })
-		if i < 0 {
-			return append(append(b, text...), '"')
+	b = append(slices.Grow(b, len(text)+2), '"')
+	copied := 0 // of the text
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
 		}
-		b = append(b, text[:i]...)
-		switch c := text[i]; c {
+		b = append(b, text[copied:i]...)
+		copied = i + 1
+		switch c {
 		case '"', '\\':
 			b = append(b, '\\', c)
 		case '\n':
@@ -143,6 +144,6 @@ func appendJSONString(b []byte, text string) []byte {
 		default:
 			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 		}
-		text = text[i+1:]
 	}
+	return append(append(b, text[copied:]...), '"')
 }

@@ -6,6 +6,7 @@ package tools
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -108,4 +109,18 @@ func compileSchema(tb testing.TB, s *shape) *jsonschema.Schema {
 		tb.Fatal(err)
 	}
 	return compiled
+}
+
+// BenchmarkCanonical writes the form of an input that everybody judges.
+func BenchmarkCanonical(b *testing.B) {
+	s := shapeOf[commandInput]()
+	input := new(commandInput)
+	if err := s.decode(commandJSON(), input); err != nil {
+		b.Fatal(err)
+	}
+	value := reflect.ValueOf(input).Elem()
+	b.ReportAllocs()
+	for b.Loop() {
+		s.appendCanonical(nil, value)
+	}
 }
