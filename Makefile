@@ -12,6 +12,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # with it a seventh of the binary; nethttpomithttp2 the HTTP/2 of the admin port,
 # which has no TLS and so would never speak it.
 BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,nethttpomithttp2,embedded -ldflags "-s -w -X main.version=$(VERSION)"
+# The contract with its comments, for reflection.
+SCHEMA := buf build --exclude-imports --as-file-descriptor-set
 TOOLS := github.com/bufbuild/buf/cmd/buf \
 	github.com/fullstorydev/grpcurl/cmd/grpcurl \
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc \
@@ -33,7 +35,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 
 .PHONY: test
 test: compiler tools ripgrep terminal lint generated ## Run every check and test, as CI does.
-	go test -race -timeout 9m ./...
+	build/test ./...
 
 .PHONY: lint
 lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
@@ -49,6 +51,7 @@ lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf brea
 generate: tools ## Generate Go code from proto/, unless the contract was broken.
 	@test ! -e proto/contract.binpb || buf breaking --against proto/contract.binpb
 	buf build --exclude-source-info -o proto/contract.binpb
+	$(SCHEMA) -o internal/service/schema.binpb
 	buf generate
 
 .PHONY: generated
@@ -56,7 +59,8 @@ generated: tools ## Fail if generating would change anything.
 	@rm -rf .bin/generated && mkdir -p .bin/generated
 	@buf generate --output .bin/generated
 	@buf build --exclude-source-info -o .bin/generated/proto/contract.binpb
-	@diff -r -x '*.proto' proto .bin/generated/proto || { echo "generated code is out of date: run make generate"; exit 1; }
+	@$(SCHEMA) -o .bin/generated/schema.binpb
+	@diff -r -x '*.proto' proto .bin/generated/proto && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
 bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.

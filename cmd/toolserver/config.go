@@ -85,6 +85,8 @@ type sessionsConfig struct {
 	Modes             []tools.Mode  `yaml:"modes"`
 	IdleTTL           time.Duration `yaml:"idle_ttl"`
 	MaxPerPrincipal   int           `yaml:"max_per_principal"`
+	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
+	MaxKept           int           `yaml:"max_kept"`
 }
 
 type policyConfig struct {
@@ -112,6 +114,8 @@ type executionsConfig struct {
 	DisconnectGrace  time.Duration `yaml:"disconnect_grace"`
 	Retention        time.Duration `yaml:"retention"`
 	MaxRetained      int           `yaml:"max_retained"`
+	MaxRemembered    int           `yaml:"max_remembered"`
+	MaxRememberedAll int           `yaml:"max_remembered_all"`
 	MaxResultBytes   size          `yaml:"max_result_bytes"`
 	MaxLogBytes      size          `yaml:"max_log_bytes"`
 	MaxLogEvents     int           `yaml:"max_log_events"`
@@ -226,6 +230,8 @@ func defaultConfig() *config {
 			MaxLevel:        tools.WorkspaceWrite,
 			IdleTTL:         time.Hour,
 			MaxPerPrincipal: 1000,
+			KeepWorkspace:   time.Hour,
+			MaxKept:         100,
 		},
 		Executions: executionsConfig{
 			MaxRunning:       20_000,
@@ -235,6 +241,8 @@ func defaultConfig() *config {
 			DisconnectGrace:  30 * time.Second,
 			Retention:        10 * time.Minute,
 			MaxRetained:      10_000,
+			MaxRemembered:    20_000,
+			MaxRememberedAll: 500_000,
 			MaxResultBytes:   1 << 20,
 			MaxLogBytes:      256 << 10,
 			MaxLogEvents:     10_000,

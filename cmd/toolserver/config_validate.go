@@ -371,6 +371,8 @@ const day = 24 * time.Hour
 func (c *config) validateLimits(fault faultFunc) {
 	within(fault, "sessions.idle_ttl", c.Sessions.IdleTTL, 0, 365*day)
 	within(fault, "sessions.max_per_principal", c.Sessions.MaxPerPrincipal, 1, 1_000_000)
+	within(fault, "sessions.keep_workspace", c.Sessions.KeepWorkspace, 0, 365*day)
+	within(fault, "sessions.max_kept", c.Sessions.MaxKept, 1, 1_000_000)
 	within(fault, "shutdown_grace", c.ShutdownGrace, 0, day)
 
 	x := &c.Executions
@@ -381,6 +383,8 @@ func (c *config) validateLimits(fault faultFunc) {
 	within(fault, "executions.disconnect_grace", x.DisconnectGrace, time.Millisecond, day)
 	within(fault, "executions.retention", x.Retention, time.Millisecond, 30*day)
 	within(fault, "executions.max_retained", x.MaxRetained, 1, 10_000_000)
+	within(fault, "executions.max_remembered", x.MaxRemembered, 1, 10_000_000)
+	within(fault, "executions.max_remembered_all", x.MaxRememberedAll, 1, 100_000_000)
 	within(fault, "executions.max_result_bytes", x.MaxResultBytes, 1<<10, 1<<30)
 	within(fault, "executions.max_log_bytes", x.MaxLogBytes, 64<<10, 1<<40)
 	within(fault, "executions.max_log_events", x.MaxLogEvents, 16, 1_000_000_000)

@@ -62,6 +62,7 @@ type client struct {
 	pb.SessionServiceClient
 	pb.ApprovalServiceClient
 	pb.PolicyServiceClient
+	pb.WorkspaceServiceClient
 	inProcess bool
 	close     func()
 }
@@ -69,7 +70,7 @@ type client struct {
 func newClient(conn *grpc.ClientConn, inProcess bool, end func()) *client {
 	return &client{
 		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), inProcess, end,
+		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), inProcess, end,
 	}
 }
 

@@ -11,13 +11,27 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolserver/toolserver/internal/pdf"
 )
 
 func main() {
 	if filepath.Base(os.Args[0]) == execName {
 		beExec()
 	}
-	err := newRoot(os.Args[1:]).Execute()
+	if os.Args[0] == pdf.Name {
+		pdf.Main()
+	}
+	arguments := os.Args[1:]
+	run := newRoot(arguments).Execute
+	if len(arguments) > 0 && arguments[0] == "serve" && logsJSON() {
+		err := withoutPanic(run)
+		if err != nil {
+			logEnd(err)
+		}
+		os.Exit(exitCodeOf(err))
+	}
+	err := run()
 	complain(err)
 	os.Exit(exitCodeOf(err))
 }
@@ -28,7 +42,7 @@ var commands = []struct {
 	make func() *cobra.Command
 }{
 	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"attach", newAttach}, {"input", newInput},
-	{"cancel", newCancel}, {"artifact", newArtifact},
+	{"cancel", newCancel}, {"artifact", newArtifact}, {"cp", newCp},
 	{"executions", newExecutions}, {"sessions", newSessions}, {"approvals", newApprovals}, {"grants", newGrants},
 	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
 }

@@ -55,7 +55,7 @@ func run(t *testing.T, r *command.Room, c command.Command) string {
 	t.Helper()
 	var out bytes.Buffer
 	c.Dir = "."
-	x, err := r.Start(c, func(_ tools.Stream, data []byte) { out.Write(data) })
+	x, err := r.Start(t.Context(), c, func(_ tools.Stream, data []byte) { out.Write(data) })
 	if err != nil {
 		t.Fatal(err)
 	}

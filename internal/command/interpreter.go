@@ -261,7 +261,7 @@ func (r *Room) ensure(ctx context.Context, s *slot, l Language, rights tools.Rig
 		return false, nil
 	}
 	it := new(interpreter)
-	it.x, err = r.Start(Command{
+	it.x, err = r.Start(ctx, Command{
 		Path: l.Program, Args: l.args, Dir: ".", Rights: rights, Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true, joined: l.lines,
 	}, it.take)
 	if err != nil {

@@ -132,6 +132,7 @@ type Room struct {
 	home      string
 	caches    string // outlives the session, where the server keeps one
 	prepared  func() error
+	busy      func() (done func()) // keeps the session from being idle
 
 	// Guarded by the rooms.
 	running     int
@@ -201,7 +202,7 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
-	r.private, r.home = private, session.Home()
+	r.private, r.home, r.busy = private, session.Home(), session.Busy
 	if r.caches, err = session.Cache(); err != nil {
 		return err
 	}

@@ -8,65 +8,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"strings"
 
-	"github.com/toolserver/toolserver/internal/cel"
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-const (
-	maxCost   = 100_000      // steps of one evaluation: some milliseconds at most
-	maxCosts  = 50 * maxCost // of all evaluations for one call, which may have thousands of effects
-	maxJudged = 1 << 20      // bytes of an input that conditions look at
-)
-
-// A condition is a compiled CEL expression over a call and one of its effects.
-type condition struct {
-	program *cel.Program
-	paths   bool // it looks at paths
-}
-
-// compileCondition compiles an expression that is true or false.
-func compileCondition(text string) (*condition, error) {
-	env := cel.Env{MaxCost: maxCost, Variables: []cel.Variable{
-		{Name: "tool.name", Type: cel.StringType},
-		{Name: "tool.kind", Type: cel.StringType},
-		{Name: "tool.server", Type: cel.StringType},
-		{Name: "tool.level", Type: cel.StringType},
-		{Name: "input", Type: cel.DynType},
-		{Name: "effect.kind", Type: cel.StringType},
-		{Name: "effect.path", Type: cel.StringType},
-		{Name: "effect.named", Type: cel.StringType},
-		{Name: "effect.program", Type: cel.StringType},
-		{Name: "effect.argv", Type: cel.ListType(cel.StringType)},
-		{Name: "effect.host", Type: cel.StringType},
-		{Name: "effect.port", Type: cel.IntType},
-		{Name: "effect.tool", Type: cel.StringType},
-		{Name: "effect.mode", Type: cel.StringType},
-		{Name: "effect.unclear", Type: cel.BoolType},
-		{Name: "principal", Type: cel.StringType},
-		{Name: "session.id", Type: cel.StringType},
-		{Name: "session.labels", Type: cel.MapType(cel.StringType, cel.StringType)},
-		{Name: "session.level", Type: cel.StringType},
-		{Name: "session.mode", Type: cel.StringType},
-		{Name: "session.network", Type: cel.StringType},
-	}}
-	program, err := env.Compile(text)
-	if err != nil {
-		return nil, err
-	}
-	return &condition{program, strings.Contains(text, "effect.path") || strings.Contains(text, "effect.named")}, nil
-}
-
-// holds evaluates the condition for one effect of a call, and reports whether the
-// answer might be another for another path. An error says that there is no answer.
-func (c *condition) holds(facts *facts, call Call, effect tools.Effect) (holds, byPath bool, err error) {
-	about := judged{facts: facts, call: call, effect: effect}
-	left := maxCosts - facts.spent
-	holds, err = c.program.EvalWithin(&about, &left)
-	facts.spent = maxCosts - left
-	return holds, about.byPath, err
-}
+// maxJudged is how many bytes of an input conditions look at.
+const maxJudged = 1 << 20
 
 // facts are what conditions on one call share.
 type facts struct {
@@ -84,59 +34,65 @@ type judged struct {
 	byPath bool // the path was looked at
 }
 
-// Variable implements cel.Variables.
-func (j *judged) Variable(name string) (cel.Value, error) {
+// Parent implements cel.Activation.
+func (j *judged) Parent() cel.Activation { return nil }
+
+// ResolveName implements cel.Activation.
+func (j *judged) ResolveName(name string) (any, bool) {
 	switch name {
 	case "input":
 		if !j.facts.read {
 			j.facts.input, j.facts.err = readInput(j.call.Input)
 			j.facts.read = true
 		}
-		return cel.Of(j.facts.input), j.facts.err
+		if j.facts.err != nil {
+			return types.WrapErr(j.facts.err), true
+		}
+		return j.facts.input, true
 	case "tool.name":
-		return cel.String(j.call.Spec.Name), nil
+		return j.call.Spec.Name, true
 	case "tool.kind":
-		return cel.String(j.call.Spec.Kind.String()), nil
+		return j.call.Spec.Kind.String(), true
 	case "tool.server":
-		return cel.String(j.call.Spec.Server), nil
+		return j.call.Spec.Server, true
 	case "tool.level":
-		return cel.String(j.call.Spec.Level.String()), nil
+		return j.call.Spec.Level.String(), true
 	case "effect.kind":
-		return cel.String(j.effect.Kind.String()), nil
+		return j.effect.Kind.String(), true
 	case "effect.path":
 		j.byPath = true
-		return cel.String(j.effect.Path), nil
+		return j.effect.Path, true
 	case "effect.named":
 		j.byPath = true
-		return cel.String(cmp.Or(j.effect.Named, j.effect.Path)), nil
+		return cmp.Or(j.effect.Named, j.effect.Path), true
 	case "effect.program":
-		return cel.String(j.effect.Program), nil
+		return j.effect.Program, true
 	case "effect.argv":
-		return cel.Of(j.effect.Argv), nil
+		return j.effect.Argv, true
 	case "effect.host":
-		return cel.String(j.effect.Host), nil
+		return j.effect.Host, true
 	case "effect.port":
-		return cel.Int(int64(j.effect.Port)), nil
+		return int64(j.effect.Port), true
 	case "effect.tool":
-		return cel.String(j.effect.Tool), nil
+		return j.effect.Tool, true
 	case "effect.mode":
-		return cel.String(j.effect.Mode.String()), nil
+		return j.effect.Mode.String(), true
 	case "effect.unclear":
-		return cel.Bool(j.effect.Unclear != ""), nil
+		return j.effect.Unclear != "", true
 	case "principal":
-		return cel.String(j.call.Principal), nil
+		return j.call.Principal, true
 	case "session.id":
-		return cel.String(j.call.SessionID), nil
+		return j.call.SessionID, true
 	case "session.labels":
-		return cel.Of(j.call.Labels), nil
+		return j.call.Labels, true
 	case "session.level":
-		return cel.String(j.call.Level.String()), nil
+		return j.call.Level.String(), true
 	case "session.mode":
-		return cel.String(j.call.Mode.String()), nil
+		return j.call.Mode.String(), true
 	case "session.network":
-		return cel.String(j.call.network().String()), nil
+		return j.call.network().String(), true
 	}
-	return cel.Value{}, fmt.Errorf("there is no variable %s", name)
+	return nil, false
 }
 
 // readInput returns the input of a call as CEL sees it: whole numbers as ints.

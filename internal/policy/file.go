@@ -99,12 +99,11 @@ func BuiltinText() string { return string(defaultText) }
 func Builtin() *Policy { return builtin() }
 
 var builtin = sync.OnceValue(func() *Policy {
-	c := &compiler{Reader: strictyaml.NewReader(BuiltinName, "policy"), builtin: true}
-	p := c.compile(&builtinFile)
-	if err := c.Err(); err != nil {
-		panic(err)
+	p, err := Parse(BuiltinName, defaultText)
+	if err != nil {
+		panic(err) // a mistake in the program: a test reads it too
 	}
-	return p.of(BuiltinName, defaultText)
+	return p
 })
 
 const (
@@ -139,8 +138,7 @@ func (p *Policy) of(file string, data []byte) *Policy {
 // A compiler turns a file into a policy and notes what is wrong.
 type compiler struct {
 	*strictyaml.Reader
-	names   []namedTool
-	builtin bool // not read now, but when the server was made
+	names []namedTool
 }
 
 func (c *compiler) compile(f *policyFile) *Policy {
@@ -196,7 +194,7 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 		uses:       c.tools(key+".uses", f.Uses),
 		principals: c.globs(key+".principals", f.Principals),
 	}
-	if !c.Has(key+".action") && !c.builtin {
+	if !c.Has(key + ".action") {
 		c.Fault(key+".action", "a rule needs an action: allow, ask or deny")
 	}
 	forbids := r.action != Allow

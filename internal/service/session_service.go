@@ -23,6 +23,7 @@ type sessionService struct {
 	pb.UnimplementedSessionServiceServer
 	sessions *session.Store
 	executor *executor.Executor
+	uploads  *uploads
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -31,7 +32,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
-		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings,
+		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})
 	if err != nil {
 		return nil, err
@@ -47,6 +48,7 @@ func settingsFrom(message interface {
 	GetTools() *pb.ToolSelection
 	GetLabels() map[string]string
 	GetIdleTtl() *durationpb.Duration
+	GetCallOrder() pb.CallOrder
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -54,6 +56,10 @@ func settingsFrom(message interface {
 		Network: tools.Network(message.GetNetwork()),
 		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
 		Labels:  message.GetLabels(),
+		Ordered: message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
+	}
+	if _, known := pb.CallOrder_name[int32(message.GetCallOrder())]; !known {
+		return settings, invalid("call_order %d is unknown", message.GetCallOrder())
 	}
 	if _, known := pb.Level_name[int32(message.GetLevel())]; !known {
 		return settings, invalid("level %d is unknown", message.GetLevel())
@@ -78,7 +84,7 @@ func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionR
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetSessionResponse{Session: sessionToProto(found)}, nil
+	return &pb.GetSessionResponse{Session: s.toProto(found)}, nil
 }
 
 func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
@@ -100,10 +106,15 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 			response.NextPageToken = response.Sessions[size-1].SessionId
 			return response, nil
 		}
-		response.Sessions = append(response.Sessions, sessionToProto(found))
+		response.Sessions = append(response.Sessions, s.toProto(found))
 	}
 	if after != "" {
 		return nil, invalid("page_token is not one that this server gave, or its session is gone: begin again")
+	}
+	if request.GetIncludeEnded() {
+		for _, ended := range s.sessions.Ended(principalOf(ctx).Name) {
+			response.Sessions = append(response.Sessions, endedToProto(ended))
+		}
 	}
 	return response, nil
 }
@@ -130,7 +141,14 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 	if err != nil {
 		return nil, err
 	}
-	return &pb.UpdateSessionResponse{Session: sessionToProto(updated)}, nil
+	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
+}
+
+// toProto adds what the executor knows of a session.
+func (s *sessionService) toProto(found *session.Session) *pb.Session {
+	m := sessionToProto(found)
+	m.ForgottenCalls = s.executor.ForgottenCalls(found)
+	return m
 }
 
 // changes are the fields of a session that can be changed.
@@ -141,9 +159,11 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
 	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
 	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
+
+	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	caller := principalOf(ctx).Name
@@ -151,6 +171,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if err != nil || removed == nil {
 		return new(pb.CloseSessionResponse), err
 	}
+	s.uploads.end(removed)
 	n, err := s.executor.CancelSession(ctx, removed, "the session was closed", caller)
 	if err != nil {
 		return nil, err
@@ -173,7 +194,7 @@ func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream gr
 		switch {
 		case x != nil:
 			response.Execution = executionAt(x, info)
-		case watched.Closed():
+		case isClosed(watched.Closed()):
 			return nil
 		case time.Since(last) < heartbeat/2:
 			continue
@@ -187,4 +208,13 @@ func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream gr
 		return executor.ErrDraining
 	}
 	return ctx.Err()
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }

@@ -94,6 +94,9 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 	if f.Cancelled != nil {
 		m.Cancellation = &pb.Cancellation{Reason: f.Cancelled.Reason, By: f.Cancelled.By}
 	}
+	if lost := f.LostResult; lost != nil {
+		m.LostResult = &pb.LostResult{Outcome: outcomeToProto(lost.Outcome), EndTime: timestamppb.New(lost.Ended), Reason: lost.Reason}
+	}
 	if f.TotalBytes > 0 {
 		m.Truncation = &pb.Truncation{TotalBytes: uint64(f.TotalBytes), KeptBytes: uint64(f.KeptBytes)}
 	}
@@ -153,7 +156,7 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 		Outcome:       outcomeToProto(info.Outcome),
 		Purpose:       x.Order.Purpose,
 		Principal:     x.Order.Owner,
-		CreateTime:    timestamppb.New(x.Created),
+		CreateTime:    timeToProto(x.Created),
 		StartTime:     timeToProto(info.Started),
 		EndTime:       timeToProto(info.Ended),
 		Timeout:       durationpb.New(x.Order.Timeout),
@@ -233,19 +236,33 @@ func idleToProto(ttl time.Duration) *durationpb.Duration {
 }
 
 func sessionToProto(s *session.Session) *pb.Session {
-	settings := s.Settings()
-	return &pb.Session{
-		SessionId:    s.ID,
-		Principal:    s.Owner,
-		Workspace:    s.Workspace.Dir(),
-		Level:        pb.Level(settings.Level),
-		Mode:         pb.Mode(settings.Mode),
-		Network:      pb.Network(settings.Network),
-		Tools:        &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
-		Labels:       settings.Labels,
-		IdleTtl:      idleToProto(settings.IdleTTL),
-		CreateTime:   timestamppb.New(s.Created),
-		LastUsedTime: timestamppb.New(s.LastUsed()),
-		IsDefault:    s.ID == session.DefaultID,
+	m := settingsToProto(s.Settings())
+	m.SessionId, m.Principal, m.Workspace = s.ID, s.Owner, s.Workspace.Dir()
+	m.CreateTime, m.LastUsedTime = timestamppb.New(s.Created), timestamppb.New(s.LastUsed())
+	m.IsDefault = s.ID == session.DefaultID
+	return m
+}
+
+func settingsToProto(settings *session.Settings) *pb.Session {
+	m := &pb.Session{
+		Level:     pb.Level(settings.Level),
+		Mode:      pb.Mode(settings.Mode),
+		Network:   pb.Network(settings.Network),
+		Tools:     &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
+		Labels:    settings.Labels,
+		IdleTtl:   idleToProto(settings.IdleTTL),
+		CallOrder: pb.CallOrder_CALL_ORDER_FREE,
 	}
+	if settings.Ordered {
+		m.CallOrder = pb.CallOrder_CALL_ORDER_SAFE
+	}
+	return m
+}
+
+func endedToProto(e session.Ended) *pb.Session {
+	m := settingsToProto(e.Settings)
+	m.SessionId, m.Principal, m.Workspace = e.ID, e.Owner, e.Workspace
+	m.CreateTime, m.LastUsedTime = timestamppb.New(e.Created), timestamppb.New(e.LastUsed)
+	m.EndTime, m.EndReason, m.WorkspaceExpireTime = timestamppb.New(e.At), "It "+e.Reason+".", timeToProto(e.KeptUntil)
+	return m
 }

@@ -68,6 +68,13 @@ type Config struct {
 	// Modes are the modes a session may have. None: every mode.
 	Modes []tools.Mode
 
+	// KeepWorkspace is how long a workspace that was made for a session is kept after
+	// its end, in case somebody wants it back; 0: it is removed with the session.
+	// MaxKept is how many are kept, those that ended last; 0 means 100. None outlives
+	// the store.
+	KeepWorkspace time.Duration
+	MaxKept       int
+
 	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
 	// 1000.
 	MaxPerPrincipal int
@@ -78,6 +85,9 @@ type Request struct {
 	ID        string
 	Workspace string
 	Settings  Settings
+
+	// Restore asks for the workspace that is kept of the last session of this ID.
+	Restore bool
 }
 
 type key struct{ owner, id string }
@@ -88,6 +98,7 @@ type Store struct {
 	mu     sync.RWMutex
 	byKey  map[key]*Session
 	closed bool
+	ended  []*tombstone // in the order they ended
 
 	scratch *lease.Dir // of workspaces that go with their sessions; nil before it is needed
 }
@@ -97,10 +108,14 @@ func NewStore(config Config) *Store {
 	if config.MaxPerPrincipal == 0 {
 		config.MaxPerPrincipal = 1000
 	}
+	config.MaxKept = cmp.Or(config.MaxKept, 100)
 	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
 	return &Store{config: config, byKey: make(map[key]*Session)}
 }
+
+// Config returns what sessions may be.
+func (s *Store) Config() Config { return s.config }
 
 // Get returns a session of owner and marks it as used; without an id the
 // default session, which is made when it is first asked for.
@@ -115,10 +130,10 @@ func (s *Store) Get(owner, id string) (*Session, error) {
 		return session, nil
 	}
 	if ok { // closed just now
-		s.forget(session)
+		s.forget(session, "")
 	}
 	if id != DefaultID {
-		return nil, fmt.Errorf("%w: %.64q: create it, or leave the session id out to use the default session", ErrNotFound, id)
+		return nil, s.notFound(owner, id)
 	}
 	session, err := s.Create(owner, Request{ID: DefaultID})
 	if errors.Is(err, ErrExists) { // made by somebody else just now
@@ -140,6 +155,9 @@ func isID(id string) bool {
 
 // Create makes a session of owner.
 func (s *Store) Create(owner string, request Request) (*Session, error) {
+	if request.Restore && (request.ID == "" || request.Workspace != "") {
+		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
+	}
 	if request.ID == "" {
 		request.ID = strings.ToLower(rand.Text()[:16])
 	}
@@ -177,13 +195,13 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	}
 	now := time.Now()
 	session := &Session{
-		store: s, ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		store: s, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
 		Changes:  workspace.NewChanges(workspace.ChangesConfig{Dir: s.config.WorkspaceRoot}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)
 	s.byKey[k] = session
-	session.watchIdle(func() { s.forget(session) })
+	session.watchIdle(func() { s.forget(session, "") })
 	return session, nil
 }
 
@@ -239,7 +257,7 @@ func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, erro
 		return nil, err
 	}
 	session.change(settings)
-	session.watchIdle(func() { s.forget(session) })
+	session.watchIdle(func() { s.forget(session, "") })
 	return session, nil
 }
 
@@ -269,7 +287,7 @@ func (s *Store) Remove(owner, id string) (*Session, error) {
 	session := s.byKey[key{owner, id}]
 	s.mu.RUnlock()
 	if session != nil {
-		s.forget(session)
+		s.forget(session, "was closed by "+owner)
 	}
 	return session, nil
 }
@@ -279,23 +297,30 @@ func (s *Store) Close() {
 	s.mu.Lock()
 	sessions, scratch := s.byKey, s.scratch
 	s.byKey, s.scratch, s.closed = nil, nil, true
+	ended := s.ended
+	s.ended = nil
 	s.mu.Unlock()
+	for _, t := range ended {
+		s.removeWorkspace(t)
+	}
 	for _, session := range sessions {
-		session.close()
+		session.close("ended with the server")
 	}
 	if scratch != nil {
 		scratch.Release()
 	}
 }
 
-func (s *Store) forget(session *Session) {
+// forget takes a session out of the store, and closes it for a reason if it is not
+// closed already.
+func (s *Store) forget(session *Session, reason string) {
 	s.mu.Lock()
 	k := key{session.Owner, session.ID}
 	if s.byKey[k] == session { // and not a later one with its id
 		delete(s.byKey, k)
 	}
 	s.mu.Unlock()
-	session.close()
+	session.close(reason)
 }
 
 func (s *Store) countOf(owner string) int {
@@ -320,6 +345,10 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 	if request.Workspace != "" {
 		dir, err := s.chosen(owner, request.Workspace)
 		return dir, false, err
+	}
+	if request.Restore {
+		dir, err := s.restore(owner, request.ID)
+		return dir, true, err
 	}
 	if request.ID == DefaultID { // the same directory after a restart
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))

@@ -88,6 +88,21 @@ type judged struct {
 	look   *look
 }
 
+// same returns nil where every name that was judged leads to the same place in now.
+func (j *judged) same(now *judged) error {
+	for name, path := range j.paths {
+		if there, ok := now.paths[name]; !ok || there != path {
+			return fmt.Errorf("%s led to %s, and leads elsewhere by now", name, path)
+		}
+	}
+	for name, place := range j.beside {
+		if there, ok := now.beside[name]; !ok || there != place {
+			return fmt.Errorf("%s leads elsewhere by now", name)
+		}
+	}
+	return nil
+}
+
 // Reads returns the effects of reading files of the workspace.
 func (e Env) Reads(names ...string) []Effect { return e.touch(ReadsPath, names) }
 
@@ -285,6 +300,10 @@ type Session interface {
 	// Cache returns a directory of the session's principal that outlives the
 	// session, for what its commands fetch and build; "" where none is kept.
 	Cache() (dir string, err error)
+
+	// Busy marks the session as used until done is called, so that it is not taken
+	// for idle while a process runs. It does not keep anybody from closing it.
+	Busy() (done func())
 
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.

@@ -74,7 +74,7 @@ func ListDir() tools.Tool {
 		func(ctx context.Context, env tools.Env, in listDirInput, _ tools.Sink) (tools.Result, error) {
 			l, err := list(ctx, env, in)
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, cmp.Or(in.Path, "."))
 			}
 			return detailed(l.String(), l.details())
 		})

@@ -358,7 +358,7 @@ func planned[In any](
 		func(ctx context.Context, env tools.Env, in In, _ tools.Sink) (tools.Result, error) {
 			unlock, err := lock(env, names(in))
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, names(in)...)
 			}
 			defer unlock()
 			p, err := make(ctx, env, in)
@@ -366,14 +366,14 @@ func planned[In any](
 				err = context.Cause(ctx)
 			}
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, names(in)...)
 			}
 			return p.apply(env, spec.Name)
 		})
 	return tools.WithPreview(tool, func(ctx context.Context, env tools.Env, in In) tools.Preview {
 		p, err := make(ctx, env, in)
 		if err != nil {
-			return wouldFail(explain(err))
+			return wouldFail(explainOf(env, err, names(in)...))
 		}
 		if shown := p.show(env); shown != "" {
 			return tools.Preview{Kind: tools.PreviewDiff, Text: shown}

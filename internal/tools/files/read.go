@@ -81,9 +81,10 @@ func (in readInput) all() []readOp {
 	return ops
 }
 
-// Read returns the tool that shows what is in files.
-func Read() tools.Tool {
-	r := reader{decoding: make(chan struct{}, maxDecoding)}
+// Read returns the tool that shows what is in files. Without documents it
+// refuses PDF.
+func Read(documents Documents) tools.Tool {
+	r := reader{documents: documents, decoding: make(chan struct{}, maxDecoding)}
 	return tools.New(
 		tools.Spec{
 			Name:            "read_file",
@@ -123,7 +124,7 @@ func Read() tools.Tool {
 			}
 			content, details, err := r.read(ctx, env, in.readOp, in.Hash, maxPage)
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, in.Path)
 			}
 			result := tools.Result{Content: content}
 			result.Details, err = json.Marshal(details)

@@ -24,7 +24,8 @@ import (
 
 // reader shows files by what they are.
 type reader struct {
-	decoding chan struct{} // images and PDF documents that are decoded now
+	documents Documents     // nil: there is nobody to read them
+	decoding  chan struct{} // images and PDF documents that are decoded now
 }
 
 // several reads one thing after the other. What cannot be read is told in its
@@ -44,7 +45,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 			err = answerFull()
 		}
 		if err != nil {
-			err = explain(err)
+			err = explainOf(env, err, op.Path)
 			first = cmp.Or(first, err)
 			failed++
 			code := "error"
@@ -111,13 +112,16 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	if err != nil {
 		return nil, nil, err
 	}
-	if op.Pages != "" && mode != "pdf" {
+	if op.Pages != "" && mode != "pdf" && mode != "image" {
 		return nil, nil, tools.Failf("not_a_pdf", "%s is no PDF document, and only those have pages. Choose lines with offset and limit.", op.Path)
 	}
 	switch mode {
 	case "pdf":
-		return r.pdf(ctx, file, op, size, room)
+		return r.pdf(ctx, file, op, room, false)
 	case "image":
+		if head, _ := buffer.Peek(512); kindOfData(head) == "a PDF document" {
+			return r.pdf(ctx, file, op, room, true)
+		}
 		return r.image(ctx, file, op.Path, size)
 	case "notebook":
 		return readNotebook(view, op, room)

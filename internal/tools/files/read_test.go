@@ -90,7 +90,7 @@ func unquoted(t *testing.T, file txtar.File) (name, text string) {
 // read returns what a call of read_file answers, in the form of a script.
 func read(t *testing.T, env tools.Env, input string) string {
 	t.Helper()
-	result, _, err := toolstest.Run(t, files.Read(), env, input)
+	result, _, err := toolstest.Run(t, files.Read(nil), env, input)
 	if failure, ok := errors.AsType[*tools.Failure](err); ok {
 		return failure.Code + "\n" + failure.Message + "\n"
 	}
@@ -123,13 +123,13 @@ func TestReadEncodings(t *testing.T) {
 		{"a surrogate half in UTF-8", "\xed\xa0\x80\n", 1,
 			"1\t\uFFFD\n(1 lines are not valid UTF-8, the first is line 1: the bytes in question are shown as \uFFFD)\n"},
 		{"a replacement character", "\uFFFD\n", 1, "1\t\uFFFD\n"},
-		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"UTF-32 LE", "\xff\xfe\x00\x00h\x00\x00\x00", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read.\n"},
-		{"UTF-32 BE", "\x00\x00\xfe\xff\x00\x00\x00h", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read.\n"},
-		{"UTF-16 without its mark", wide("one\ntwo\n", false), 1, "binary_file\nf is a binary file: it looks like UTF-16, but has no byte order mark. Only text can be read.\n"},
-		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read.\n"},
+		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"UTF-32 LE", "\xff\xfe\x00\x00h\x00\x00\x00", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"UTF-32 BE", "\x00\x00\xfe\xff\x00\x00\x00h", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"UTF-16 without its mark", wide("one\ntwo\n", false), 1, "binary_file\nf is a binary file: it looks like UTF-16, but has no byte order mark. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read: a command such as file or xxd tells more of the others.\n"},
 		{"UTF-16 LE", le + wide("one\ntwö 😀\n", false), 1, "1\tone\n2\ttwö 😀\n" + noteLE},
 		{"UTF-16 BE", be + wide("one\ntwö 😀\n", true), 1, "1\tone\n2\ttwö 😀\n" + noteBE},
 		{"UTF-16 with CRLF", le + wide("one\r\ntwo\r\n", false), 1, "1\tone\n2\ttwo\n" + noteLE + crlf},
@@ -268,7 +268,7 @@ func TestReadPages(t *testing.T) {
 	// Following the notes shows every line once, in pages of a bounded size.
 	next, pages := 1, 0
 	for more := true; more; pages++ {
-		result, _, err := toolstest.Run(t, files.Read(), env, fmt.Sprintf(`{"path":"f","offset":%d,"limit":100000}`, next))
+		result, _, err := toolstest.Run(t, files.Read(nil), env, fmt.Sprintf(`{"path":"f","offset":%d,"limit":100000}`, next))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +293,7 @@ func TestReadPages(t *testing.T) {
 
 func TestReadDetails(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"dir/f": "\xEF\xBB\xBFa\r\nb\xff\nc\n"})
-	result, reports, err := toolstest.Run(t, files.Read(), env, `{"path":"./dir//f","offset":1,"limit":2}`)
+	result, reports, err := toolstest.Run(t, files.Read(nil), env, `{"path":"./dir//f","offset":1,"limit":2}`)
 	if err != nil || len(reports) != 0 {
 		t.Fatal(err, reports)
 	}
@@ -312,7 +312,7 @@ func TestReadEffects(t *testing.T) {
 		{"../a.txt", filepath.Dir(env.Workspace.Dir()) + "/a.txt"},
 		{"/etc/passwd", "/etc/passwd"},
 	} {
-		call, err := files.Read().Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
+		call, err := files.Read(nil).Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +331,7 @@ func TestReadStops(t *testing.T) {
 		t.Skipf("no sparse files here: %v", err)
 	}
 	for _, input := range []string{`{"path":"endless"}`, `{"path":"endless","offset":-1}`, `{"path":"endless","offset":2}`} {
-		toolstest.StopsSoon(t, files.Read(), input, env)
+		toolstest.StopsSoon(t, files.Read(nil), input, env)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestReadStopsHalfWay(t *testing.T) {
 	for _, input := range []string{`{"path":"f","offset":400000}`, `{"path":"f","offset":-5}`} {
 		// The call looks at its context now and then: let it live for a few looks.
 		ctx := &fewLooks{Context: t.Context(), left: 3}
-		call, err := files.Read().Decode(env, json.RawMessage(input))
+		call, err := files.Read(nil).Decode(env, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -193,7 +193,7 @@ func (r *repository) ask(ctx context.Context, q query) (answer, error) {
 		running *command.Running
 		started = make(chan struct{})
 	)
-	running, err = room.Start(command.Command{Path: "/bin/bash", Args: args, Dir: r.top}, func(stream tools.Stream, data []byte) {
+	running, err = room.Start(ctx, command.Command{Path: "/bin/bash", Args: args, Dir: r.top}, func(stream tools.Stream, data []byte) {
 		if stream == tools.Stderr {
 			said = append(said, data[:min(len(data), 4000-min(4000, len(said)))]...)
 			return

@@ -58,12 +58,12 @@ func Glob(engines *engine.Pool) tools.Tool {
 			in.split(env)
 			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
-				return tools.Result{}, explain(err, in.Path)
+				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
 			e, done := engineOf(engines, view)
 			defer done()
-			g := glob{globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
+			g := glob{env: env, globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
 			g.Pattern = within(view.Workspace, view.Path, in.Pattern)
 			return g.run(ctx)
 		})
@@ -85,6 +85,7 @@ func (in *globInput) split(env tools.Env) {
 }
 
 type glob struct {
+	env tools.Env
 	globInput
 	engine  *engine.Engine
 	view    *tools.View
@@ -109,7 +110,7 @@ func (g *glob) run(ctx context.Context) (tools.Result, error) {
 	}
 	files, sum, err := g.engine.Glob(ctx, g.scope(), order)
 	if err != nil && !stopped(ctx, err) {
-		return tools.Result{}, explain(err, cmp.Or(g.Path, "."))
+		return tools.Result{}, explain(g.env, err, cmp.Or(g.Path, "."))
 	}
 	var text strings.Builder
 	first := min(g.Offset, len(files))
@@ -162,11 +163,24 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	return notes
 }
 
+// unclosed returns the bracket of a pattern that has no other end, if there is one.
+func unclosed(pattern string) string {
+	for _, pair := range []string{"[]", "{}"} {
+		if open := strings.LastIndex(pattern, pair[:1]); open >= 0 && !strings.Contains(pattern[open:], pair[1:]) {
+			return pair[:1]
+		}
+	}
+	return ""
+}
+
 // hint tells what would have matched: something below a directory, or something
 // hidden or ignored.
 func (g *glob) hint(ctx context.Context) string {
 	if path.IsAbs(g.Pattern) || strings.HasPrefix(g.Pattern, "../") {
 		return ": a pattern is relative to path, and leads nowhere outside of the workspace"
+	}
+	if open := unclosed(g.Pattern); open != "" {
+		return fmt.Sprintf(": the %s in the pattern is never closed, so it stands for itself", open)
 	}
 	scope := g.scope()
 	scope.Match = path.Join(g.Pattern, "**")

@@ -77,12 +77,12 @@ func Grep(engines *engine.Pool) tools.Tool {
 		func(ctx context.Context, env tools.Env, in grepInput, out tools.Sink) (tools.Result, error) {
 			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
-				return tools.Result{}, explain(err, in.Path)
+				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
 			e, done := engineOf(engines, view)
 			defer done()
-			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), view: view, scope: in.scope(view)}
+			p := page{env: env, in: in, out: out, limit: cmp.Or(in.Limit, 250), view: view, scope: in.scope(view)}
 			p.scope.Exclude = view.Withheld(true)
 			return p.run(ctx, e)
 		})
@@ -131,6 +131,7 @@ const partialText = 2000
 
 // page is the part of what is found that is shown.
 type page struct {
+	env   tools.Env
 	in    grepInput
 	out   tools.Sink
 	limit int // of lines or files
@@ -155,7 +156,7 @@ func (p *page) run(ctx context.Context, e *engine.Engine) (tools.Result, error) 
 		return !p.more
 	})
 	if err != nil && !stopped(ctx, err) {
-		return tools.Result{}, explain(err, cmp.Or(p.in.Path, "."))
+		return tools.Result{}, explain(p.env, err, cmp.Or(p.in.Path, "."))
 	}
 	for i, note := range p.notes(ctx, e, sum, err) {
 		if i == 0 && p.shown > 0 && options.Mode == engine.Lines {

@@ -26,6 +26,61 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CallOrder is which calls of a session run at the same time.
+type CallOrder int32
+
+const (
+	// Not set.
+	CallOrder_CALL_ORDER_UNSPECIFIED CallOrder = 0
+	// Every call runs when it comes: the caller sees to the order.
+	CallOrder_CALL_ORDER_FREE CallOrder = 1
+	// Calls run in the order they came: those of concurrency_safe tools beside each
+	// other, any other alone. A call waits for its turn after it was approved, and its
+	// timeout begins with its turn.
+	CallOrder_CALL_ORDER_SAFE CallOrder = 2
+)
+
+// Enum value maps for CallOrder.
+var (
+	CallOrder_name = map[int32]string{
+		0: "CALL_ORDER_UNSPECIFIED",
+		1: "CALL_ORDER_FREE",
+		2: "CALL_ORDER_SAFE",
+	}
+	CallOrder_value = map[string]int32{
+		"CALL_ORDER_UNSPECIFIED": 0,
+		"CALL_ORDER_FREE":        1,
+		"CALL_ORDER_SAFE":        2,
+	}
+)
+
+func (x CallOrder) Enum() *CallOrder {
+	p := new(CallOrder)
+	*p = x
+	return p
+}
+
+func (x CallOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (CallOrder) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_session_proto_enumTypes[0]
+}
+
+func (x CallOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallOrder.Descriptor instead.
+func (CallOrder) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
 // Network is how far commands reach.
 type Network int32
 
@@ -71,11 +126,11 @@ func (x Network) String() string {
 }
 
 func (Network) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_session_proto_enumTypes[0].Descriptor()
+	return file_toolserver_v1_session_proto_enumTypes[1].Descriptor()
 }
 
 func (Network) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_session_proto_enumTypes[0]
+	return &file_toolserver_v1_session_proto_enumTypes[1]
 }
 
 func (x Network) Number() protoreflect.EnumNumber {
@@ -84,7 +139,7 @@ func (x Network) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Network.Descriptor instead.
 func (Network) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{0}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
 // Mode is what happens with calls that change something.
@@ -136,11 +191,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_session_proto_enumTypes[1].Descriptor()
+	return file_toolserver_v1_session_proto_enumTypes[2].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_session_proto_enumTypes[1]
+	return &file_toolserver_v1_session_proto_enumTypes[2]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -149,7 +204,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 // Session is the room a caller works in: a workspace directory, how much it is
@@ -179,9 +234,22 @@ type Session struct {
 	// Whether it is the one a caller has without asking for any.
 	IsDefault bool `protobuf:"varint,11,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
 	// How far the commands of the session reach.
-	Network       Network `protobuf:"varint,12,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Network Network `protobuf:"varint,12,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	// Which calls of the session run at the same time.
+	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
+	// When the session ended; not set while it has not. This and what follows is for
+	// sessions that ended, which ListSessions tells when it is asked to.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Why it ended, in a sentence.
+	EndReason string `protobuf:"bytes,22,opt,name=end_reason,json=endReason,proto3" json:"end_reason,omitempty"`
+	// When the workspace that was made for the session is removed, and until when
+	// CreateSession can restore it; not set where it is not kept.
+	WorkspaceExpireTime *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=workspace_expire_time,json=workspaceExpireTime,proto3" json:"workspace_expire_time,omitempty"`
+	// How many call ids the session had beyond those that the server remembers. Calls
+	// with such ids would run again. See Limits.max_remembered_calls.
+	ForgottenCalls uint64 `protobuf:"varint,24,opt,name=forgotten_calls,json=forgottenCalls,proto3" json:"forgotten_calls,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -298,6 +366,41 @@ func (x *Session) GetNetwork() Network {
 	return Network_NETWORK_UNSPECIFIED
 }
 
+func (x *Session) GetCallOrder() CallOrder {
+	if x != nil {
+		return x.CallOrder
+	}
+	return CallOrder_CALL_ORDER_UNSPECIFIED
+}
+
+func (x *Session) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *Session) GetEndReason() string {
+	if x != nil {
+		return x.EndReason
+	}
+	return ""
+}
+
+func (x *Session) GetWorkspaceExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WorkspaceExpireTime
+	}
+	return nil
+}
+
+func (x *Session) GetForgottenCalls() uint64 {
+	if x != nil {
+		return x.ForgottenCalls
+	}
+	return 0
+}
+
 // ToolSelection chooses tools by pattern: a name or alias, a glob over names
 // such as "git_*", or a kind such as "@builtin".
 type ToolSelection struct {
@@ -358,7 +461,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xea\x04\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xf2\x06\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -375,13 +478,24 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\flastUsedTime\x12\x1d\n" +
 	"\n" +
 	"is_default\x18\v \x01(\bR\tisDefault\x120\n" +
-	"\anetwork\x18\f \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
+	"\anetwork\x18\f \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
+	"\n" +
+	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x125\n" +
+	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1d\n" +
+	"\n" +
+	"end_reason\x18\x16 \x01(\tR\tendReason\x12N\n" +
+	"\x15workspace_expire_time\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x13workspaceExpireTime\x12'\n" +
+	"\x0fforgotten_calls\x18\x18 \x01(\x04R\x0eforgottenCalls\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
 	"\rToolSelection\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
-	"\aexclude\x18\x02 \x03(\tR\aexclude*o\n" +
+	"\aexclude\x18\x02 \x03(\tR\aexclude*Q\n" +
+	"\tCallOrder\x12\x1a\n" +
+	"\x16CALL_ORDER_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fCALL_ORDER_FREE\x10\x01\x12\x13\n" +
+	"\x0fCALL_ORDER_SAFE\x10\x02*o\n" +
 	"\aNetwork\x12\x17\n" +
 	"\x13NETWORK_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fNETWORK_NONE\x10\x01\x12\x14\n" +
@@ -409,32 +523,36 @@ func file_toolserver_v1_session_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_session_proto_rawDescData
 }
 
-var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_toolserver_v1_session_proto_goTypes = []any{
-	(Network)(0),                  // 0: toolserver.v1.Network
-	(Mode)(0),                     // 1: toolserver.v1.Mode
-	(*Session)(nil),               // 2: toolserver.v1.Session
-	(*ToolSelection)(nil),         // 3: toolserver.v1.ToolSelection
-	nil,                           // 4: toolserver.v1.Session.LabelsEntry
-	(Level)(0),                    // 5: toolserver.v1.Level
-	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(CallOrder)(0),                // 0: toolserver.v1.CallOrder
+	(Network)(0),                  // 1: toolserver.v1.Network
+	(Mode)(0),                     // 2: toolserver.v1.Mode
+	(*Session)(nil),               // 3: toolserver.v1.Session
+	(*ToolSelection)(nil),         // 4: toolserver.v1.ToolSelection
+	nil,                           // 5: toolserver.v1.Session.LabelsEntry
+	(Level)(0),                    // 6: toolserver.v1.Level
+	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_toolserver_v1_session_proto_depIdxs = []int32{
-	5, // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
-	1, // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
-	3, // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
-	4, // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
-	6, // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
-	7, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	7, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
-	0, // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	6,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
+	2,  // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
+	4,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
+	5,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
+	7,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
+	8,  // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	8,  // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
+	1,  // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
+	0,  // 8: toolserver.v1.Session.call_order:type_name -> toolserver.v1.CallOrder
+	8,  // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
+	8,  // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_proto_init() }
@@ -448,7 +566,7 @@ func file_toolserver_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_proto_rawDesc), len(file_toolserver_v1_session_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,

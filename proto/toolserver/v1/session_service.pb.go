@@ -33,7 +33,7 @@ type CreateSessionRequest struct {
 	// a letter or digit. Empty: the server chooses.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The workspace, an absolute path to an existing directory. Empty: a new,
-	// empty directory that is removed with the session.
+	// empty directory that is removed a while after the session ended.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// How much the session is trusted; not set: the server's default.
 	Level Level `protobuf:"varint,3,opt,name=level,proto3,enum=toolserver.v1.Level" json:"level,omitempty"`
@@ -46,7 +46,13 @@ type CreateSessionRequest struct {
 	// How long to keep it unused; 0: for ever; not set: the server's default.
 	IdleTtl *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	// How far its commands reach; not set: the server's default.
-	Network       Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	Network Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	// Which calls run at the same time; not set: FREE.
+	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
+	// Whether to work on with the workspace that was made for the caller's last
+	// session of this session_id, which has ended. Nothing else of it is restored:
+	// neither settings, grants nor call ids. Not together with workspace.
+	Restore       bool `protobuf:"varint,21,opt,name=restore,proto3" json:"restore,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +141,20 @@ func (x *CreateSessionRequest) GetNetwork() Network {
 		return x.Network
 	}
 	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetCallOrder() CallOrder {
+	if x != nil {
+		return x.CallOrder
+	}
+	return CallOrder_CALL_ORDER_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetRestore() bool {
+	if x != nil {
+		return x.Restore
+	}
+	return false
 }
 
 // CreateSessionResponse has the new session.
@@ -281,7 +301,10 @@ type ListSessionsRequest struct {
 	// How many at most; not set: 100, the most: 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Where to continue: next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Whether to tell, on the last page and behind the others, the sessions that ended
+	// and that the server still knows of.
+	IncludeEnded  bool `protobuf:"varint,20,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +351,13 @@ func (x *ListSessionsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListSessionsRequest) GetIncludeEnded() bool {
+	if x != nil {
+		return x.IncludeEnded
+	}
+	return false
 }
 
 // ListSessionsResponse is a page of sessions.
@@ -392,7 +422,8 @@ type UpdateSessionRequest struct {
 	// the new values. A field that the mask names and that is not set takes the
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// The fields to change: mode, level, tools, labels, idle_ttl, network.
+	// The fields to change: mode, level, tools, labels, idle_ttl, network,
+	// call_order.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -677,7 +708,7 @@ var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xc8\x03\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x9b\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -687,7 +718,10 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x05tools\x18\x05 \x01(\v2\x1c.toolserver.v1.ToolSelectionR\x05tools\x12G\n" +
 	"\x06labels\x18\x06 \x03(\v2/.toolserver.v1.CreateSessionRequest.LabelsEntryR\x06labels\x124\n" +
 	"\bidle_ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x120\n" +
-	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
+	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
+	"\n" +
+	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12\x18\n" +
+	"\arestore\x18\x15 \x01(\bR\arestore\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -697,11 +731,12 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"F\n" +
 	"\x12GetSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"Q\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"v\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"r\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
+	"\rinclude_ended\x18\x14 \x01(\bR\fincludeEnded\"r\n" +
 	"\x14ListSessionsResponse\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.toolserver.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
@@ -762,9 +797,10 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*ToolSelection)(nil),         // 15: toolserver.v1.ToolSelection
 	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
 	(Network)(0),                  // 17: toolserver.v1.Network
-	(*Session)(nil),               // 18: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 19: google.protobuf.FieldMask
-	(*Execution)(nil),             // 20: toolserver.v1.Execution
+	(CallOrder)(0),                // 18: toolserver.v1.CallOrder
+	(*Session)(nil),               // 19: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil), // 20: google.protobuf.FieldMask
+	(*Execution)(nil),             // 21: toolserver.v1.Execution
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	13, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
@@ -773,30 +809,31 @@ var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	12, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
 	16, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
 	17, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
-	18, // 6: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	18, // 7: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	18, // 8: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	18, // 9: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	19, // 10: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 11: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	20, // 12: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
-	0,  // 13: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 14: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 15: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 16: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 17: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	10, // 18: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
-	1,  // 19: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 20: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 21: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 22: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 23: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	11, // 24: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	18, // 6: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
+	19, // 7: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	19, // 8: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	19, // 9: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	19, // 10: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	20, // 11: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 12: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	21, // 13: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	0,  // 14: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	2,  // 15: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	4,  // 16: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	6,  // 17: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	8,  // 18: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	10, // 19: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 20: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	3,  // 21: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	5,  // 22: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	7,  // 23: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	9,  // 24: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	11, // 25: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }

@@ -41,9 +41,11 @@ type SessionServiceClient interface {
 	//
 	// ALREADY_EXISTS when the id is taken; PERMISSION_DENIED when the workspace
 	// is outside the directories the operator allows, belongs to somebody else's
-	// session, or the level or mode is above what the operator allows.
+	// session, or the level or mode is above what the operator allows; NOT_FOUND when
+	// there is no workspace to restore.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
-	// GetSession returns one session of the caller; NOT_FOUND otherwise.
+	// GetSession returns one session of the caller; NOT_FOUND otherwise, with when
+	// and why it ended where that is still known.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// ListSessions returns the caller's sessions, oldest first.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
@@ -148,9 +150,11 @@ type SessionServiceServer interface {
 	//
 	// ALREADY_EXISTS when the id is taken; PERMISSION_DENIED when the workspace
 	// is outside the directories the operator allows, belongs to somebody else's
-	// session, or the level or mode is above what the operator allows.
+	// session, or the level or mode is above what the operator allows; NOT_FOUND when
+	// there is no workspace to restore.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
-	// GetSession returns one session of the caller; NOT_FOUND otherwise.
+	// GetSession returns one session of the caller; NOT_FOUND otherwise, with when
+	// and why it ended where that is still known.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// ListSessions returns the caller's sessions, oldest first.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
