@@ -93,7 +93,7 @@ func (p *pane) until(pattern string) string {
 }
 
 var (
-	anyDuration = regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|s)\b( *)`)
+	anyDuration = regexp.MustCompile(`( *)\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?(?:ms|s)\b( *)`)
 	anyGauge    = regexp.MustCompile(`\[=+> *\]`)
 )
 
@@ -104,10 +104,9 @@ func normalised(screen string, ids ...string) string {
 		screen = strings.ReplaceAll(screen, id, strings.Repeat("x", len(id)))
 	}
 	screen = anyDuration.ReplaceAllStringFunc(screen, func(text string) string {
-		if strings.HasSuffix(text, " ") {
-			return "TIME "
-		}
-		return "TIME"
+		// The spaces around one are for its width.
+		spaces := anyDuration.FindStringSubmatch(text)
+		return spaces[1][:min(len(spaces[1]), 1)] + "TIME" + spaces[2][:min(len(spaces[2]), 1)]
 	})
 	screen = anyGauge.ReplaceAllString(screen, "[===>      ]") // it leaves room for a duration
 	var lines []string
@@ -203,18 +202,18 @@ func TestScreensOfApprovals(t *testing.T) {
 	server := startServer(t, askingRoom(t)...)
 	p := openPane(t, 80, 24, server.address)
 	p.line("clear; toolserver approvals watch")
-	p.is("approvals-1-empty", `nothing waits`)
+	p.is("approvals-1-empty", `(?s)nothing waits.*q quit`)
 	cmd, _, _ := startCall(t, "--address", server.address, "--purpose", "to know what is there", "read_file", "path=notes.txt")
 	a, err := nextApproval(server.approvals(t), "read_file")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids := []string{a.GetApprovalId(), shortID(a.GetApprovalId()), a.GetExecutionId()}
-	p.is("approvals-2-asked", `(?s)1 waiting.*notes\.txt.*d never`, ids...)
+	p.is("approvals-2-asked", `(?s)1 waiting.*notes\.txt.*d never.*q quit`, ids...)
 	p.keys("a")
 	p.is("approvals-3-always", `Always allow`, ids...)
 	p.keys("2")
-	p.is("approvals-4-answered", `(?s)nothing waits.*always allowed`, ids...)
+	p.is("approvals-4-answered", `(?s)nothing waits.*always allowed.*q quit`, ids...)
 	if code := wait(t, cmd); code != 0 {
 		t.Errorf("the call that was allowed: exit code %d", code)
 	}

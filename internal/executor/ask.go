@@ -310,24 +310,6 @@ func sendableEffects(effects []policy.Judged) (shown []policy.Judged, more int) 
 	return shown, more
 }
 
-// Bounds of the effects that an execution keeps.
-const (
-	maxKeptEffects     = 64
-	maxKeptEffectBytes = 16 << 10
-)
-
-// keptEffects returns the effects that an execution keeps for those who ask for
-// them later, the first of them, and how many it does not.
-func keptEffects(effects []policy.Judged) (kept []policy.Judged, more int) {
-	left := maxKeptEffectBytes
-	for i := range effects {
-		if left -= approval.JudgedWeight(effects[i]); left < 0 || i == maxKeptEffects {
-			return slices.Clone(effects[:i]), len(effects) - i
-		}
-	}
-	return effects, 0
-}
-
 func sendableVerdict(v policy.Verdict) policy.Verdict {
 	v.Rule, v.Reason = short(v.Rule, maxWord), short(v.Reason, maxMessage)
 	return v

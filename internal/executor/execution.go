@@ -53,10 +53,9 @@ type Order struct {
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
 
-	// Effects are what the call would touch, each with its verdict. MoreEffects is
-	// how many an execution does not keep, for there are too many.
-	Effects     []policy.Judged
-	MoreEffects int
+	// Effects are what the call would touch, for those who ask for it later. Without
+	// any, it uses its tool alone, and the verdict on that is the verdict.
+	Effects *Effects
 
 	// Rights are what the commands of the call may touch. RunsPrograms says that it
 	// has some, so that they are told.

@@ -200,7 +200,6 @@ func (e *Executor) newExecution(order *Order, cancel context.CancelCauseFunc) *E
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
 	x.Order.Call, x.Order.Ask, x.Order.Record = nil, nil, nil
-	x.Order.Effects, x.Order.MoreEffects = keptEffects(order.Effects)
 	x.Order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
 	x.caller = x.log.follow(0)
 	return x

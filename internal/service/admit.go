@@ -145,7 +145,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	}
 	decision := p.Decide(subject, grants)
 	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
-	order.Effects = decision.Effects
+	order.Effects = executor.KeptEffects(&decision)
 	if decision.Action == policy.Deny {
 		order.Refusal = refused(order)
 		return

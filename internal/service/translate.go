@@ -177,7 +177,12 @@ func executionWithResult(x *executor.Execution) *pb.Execution {
 		if o.RunsPrograms && o.Verdict.Action != policy.Deny {
 			m.Verdict.Rights = rightsToProto(&info.Rights)
 		}
-		m.Effects, m.MoreEffects = judgedToProto(o.Effects), uint32(o.MoreEffects)
+		effects := o.Effects
+		if effects == nil {
+			own := policy.Judged{Effect: tools.Effect{Kind: tools.UsesTool, Tool: o.Tool}, Verdict: o.Verdict}
+			effects = &executor.Effects{Judged: []policy.Judged{own}}
+		}
+		m.Effects, m.MoreEffects = judgedToProto(effects.Judged), uint32(effects.More)
 	}
 	if finished, ok := x.Finished(); ok {
 		m.Finished = finishedToProto(&finished)
