@@ -5,11 +5,11 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -69,7 +69,7 @@ func logLines(logger *zap.Logger, message string) (*os.File, error) {
 		for r := bufio.NewReaderSize(lines, 16<<10); ; {
 			line, err := r.ReadSlice('\n') // of a longer one, a part
 			if len(line) > 0 {
-				logger.Warn(message, zap.ByteString("line", bytes.TrimSuffix(line, []byte("\n"))))
+				logger.Warn(message, zap.String("line", strings.TrimSuffix(string(line), "\n")))
 			}
 			if err != nil && err != bufio.ErrBufferFull {
 				return

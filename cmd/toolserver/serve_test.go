@@ -20,10 +20,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -435,5 +440,31 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	if err := withoutPanic(func() error { return nil }); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLogLines has a process write lines, whole and not, long and empty.
+func TestLogLines(t *testing.T) {
+	core, logs := observer.New(zapcore.WarnLevel)
+	written := make(chan struct{}, 10)
+	file, err := logLines(zap.New(core, zap.Hooks(func(zapcore.Entry) error { written <- struct{}{}; return nil })), "a helper failed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 20<<10)
+	cmd := exec.Command("printf", "%s", "one\n\n{\"level\":\"info\"}\n"+long+"\nthe end")
+	cmd.Stderr = file
+	cmd.Stdout = file
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	var lines []string
+	for i := range 6 { // the long one is two
+		<-written
+		lines = append(lines, fmt.Sprint(logs.All()[i].ContextMap()["line"]))
+	}
+	if want := []string{"one", "", `{"level":"info"}`, long[:16<<10], long[16<<10:], "the end"}; !slices.Equal(lines, want) {
+		t.Errorf("the log has %q", lines)
 	}
 }

@@ -257,6 +257,9 @@ func (s *Server) stop() {
 		s.grpc.GracefulStop()
 		close(stopped)
 	}()
+	if s.underWay.Load() == 0 {
+		s.connections.closeQuiet()
+	}
 	look := time.NewTicker(quietTime)
 	defer look.Stop()
 	late := time.After(flushTime)
