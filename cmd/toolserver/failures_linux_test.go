@@ -324,6 +324,39 @@ func TestFailureTexts(t *testing.T) {
 	}
 }
 
+// maxToolTokens is how much a model has to read of all tools before its first
+// call, counting four characters as one.
+const maxToolTokens = 7000
+
+// TestToolTexts counts what the full view of all tools puts in front of a model:
+// names, summaries, descriptions and schemas. What is longer belongs into help.
+func TestToolTexts(t *testing.T) {
+	f := newFailing(t, "1m")
+	response, err := f.ListTools(t.Context(), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, tool := range response.GetTools() {
+		n := len(tool.GetName()) + len(tool.GetSummary()) + len(tool.GetDescription()) + len(tool.GetInputSchema())
+		t.Logf("%5d %s: description %d, schema %d, help %d characters", n/4, tool.GetName(), len(tool.GetDescription()), len(tool.GetInputSchema()), len(tool.GetHelp()))
+		total += n
+	}
+	t.Logf("%d tools: about %d tokens", len(response.GetTools()), total/4)
+	if total/4 > maxToolTokens || len(response.GetTools()) < 30 {
+		t.Errorf("%d tools take %d tokens, more than %d: move what is long to help", len(response.GetTools()), total/4, maxToolTokens)
+	}
+	page := f.call(&pb.ExecuteToolRequest{Tool: "help", InputJson: []byte(`{"tool":"Grep"}`)}, nil)
+	for _, word := range []string{"SUCCEEDED\n# grep", "back-references", "-C for context", "Where a function is defined"} {
+		if !strings.Contains(page, word) {
+			t.Errorf("the help of grep does not have %q:\n%s", word, page)
+		}
+	}
+	if page := f.call(&pb.ExecuteToolRequest{Tool: "help", InputJson: []byte(`{"tool":"grap"}`)}, nil); !strings.Contains(page, "Did you mean grep") {
+		t.Errorf("the help of grap: %s", page)
+	}
+}
+
 // namesRPC matches the name of an RPC.
 var namesRPC = regexp.MustCompile(`\b(List|Get|Create|Watch|Read|Write|Close|Execute|Resolve|Check)[A-Z][a-z]+\b`)
 
