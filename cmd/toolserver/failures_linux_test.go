@@ -324,6 +324,64 @@ func TestFailureTexts(t *testing.T) {
 	}
 }
 
+// TestOneRuleOfMasking shows a secret of a file by every tool that shows files: no
+// event of any has it.
+func TestOneRuleOfMasking(t *testing.T) {
+	f := newFailing(t, "1m")
+	secret := "ghp_" + strings.Repeat("A1b2C3d4", 5)
+	f.write("config.txt", "name: x\ntoken: "+secret+"\nport: 80\n")
+	f.write("book.ipynb", `{"cells":[{"cell_type":"code","id":"a","metadata":{},"outputs":[],"execution_count":null,"source":["t = '`+secret+`'"]}],"metadata":{},"nbformat":4,"nbformat_minor":5}`)
+	shown := 0
+	for _, call := range []string{
+		`read_file {"path":"config.txt"}`,
+		`read_file {"operations":[{"path":"config.txt"}]}`,
+		`read_file {"path":"book.ipynb"}`,
+		`grep {"pattern":"token"}`,
+		`bash {"command":"cat config.txt"}`,
+		`repl {"language":"bash","code":"cat config.txt"}`,
+		`edit_file {"path":"config.txt","old_string":"port: 80","new_string":"port: 81"}`,
+		`edit_file {"path":"config.txt","old_string":"token:  ghp","new_string":"x"}`,
+		`multi_edit {"path":"config.txt","edits":[{"old_string":"name: x","new_string":"name: y"}]}`,
+		`bash {"command":"git init -q . && git add config.txt && git -c user.name=a -c user.email=a@b commit -qm config && sed -i s/81/82/ config.txt"}`,
+		`git_diff {}`, `git_show {"path":"config.txt"}`, `git_blame {"path":"config.txt"}`,
+		`move_file {"from":"config.txt","to":"moved.txt"}`,
+		`undo {}`, `list_changes {}`,
+	} {
+		tool, input, _ := strings.Cut(call, " ")
+		text := f.call(&pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)}, func(event *pb.Event) {
+			if strings.Contains(event.String(), secret[:20]) {
+				t.Errorf("%s shows the secret: %v", call, event)
+			}
+		})
+		if strings.Contains(text, "[masked: github token]") {
+			shown++
+		}
+	}
+	if shown < 9 {
+		t.Errorf("%d answers show the mask, want 9", shown)
+	}
+	for _, call := range []string{
+		`edit_file {"path":"config.txt","old_string":"token: [masked: github token]","new_string":"token: none"}`,
+		`edit_file {"path":"config.txt","old_string":"name: y","new_string":"name: [masked: github token]"}`,
+		`write_file {"path":"config.txt","content":"token: [masked: github token]\n"}`,
+	} {
+		tool, input, _ := strings.Cut(call, " ")
+		if text := f.call(&pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)}, nil); !strings.Contains(text, "stands for a secret") {
+			t.Errorf("%s: %s", call, text)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(f.workspace, "config.txt")); err != nil || !strings.Contains(string(text), secret) {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+}
+
+func (f *failing) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.workspace, name), []byte(text), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // maxToolTokens is how much a model has to read of all tools before its first
 // call, counting four characters as one.
 const maxToolTokens = 7000
