@@ -325,6 +325,97 @@ func TestFailureTexts(t *testing.T) {
 	}
 }
 
+// TestOneRuleOfMasking shows a secret of a file by every tool that shows files: no
+// event of any has it.
+func TestOneRuleOfMasking(t *testing.T) {
+	f := newFailing(t, "1m")
+	secret := "ghp_" + strings.Repeat("A1b2C3d4", 5)
+	f.write("config.txt", "name: x\ntoken: "+secret+"\nport: 80\n")
+	f.write("book.ipynb", `{"cells":[{"cell_type":"code","id":"a","metadata":{},"outputs":[],"execution_count":null,"source":["t = '`+secret+`'"]}],"metadata":{},"nbformat":4,"nbformat_minor":5}`)
+	shown := 0
+	for _, call := range []string{
+		`read_file {"path":"config.txt"}`,
+		`read_file {"operations":[{"path":"config.txt"}]}`,
+		`read_file {"path":"book.ipynb"}`,
+		`grep {"pattern":"token"}`,
+		`bash {"command":"cat config.txt"}`,
+		`repl {"language":"bash","code":"cat config.txt"}`,
+		`edit_file {"path":"config.txt","old_string":"port: 80","new_string":"port: 81"}`,
+		`edit_file {"path":"config.txt","old_string":"token:  ghp","new_string":"x"}`,
+		`multi_edit {"path":"config.txt","edits":[{"old_string":"name: x","new_string":"name: y"}]}`,
+		`bash {"command":"git init -q . && git add config.txt && git -c user.name=a -c user.email=a@b commit -qm config && sed -i s/81/82/ config.txt"}`,
+		`git_diff {}`, `git_show {"path":"config.txt"}`, `git_blame {"path":"config.txt"}`,
+		`move_file {"from":"config.txt","to":"moved.txt"}`,
+		`undo {}`, `list_changes {}`,
+	} {
+		tool, input, _ := strings.Cut(call, " ")
+		text := f.call(&pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)}, func(event *pb.Event) {
+			if strings.Contains(event.String(), secret[:20]) {
+				t.Errorf("%s shows the secret: %v", call, event)
+			}
+		})
+		if strings.Contains(text, "[masked: github token]") {
+			shown++
+		}
+	}
+	if shown < 9 {
+		t.Errorf("%d answers show the mask, want 9", shown)
+	}
+	for _, call := range []string{
+		`edit_file {"path":"config.txt","old_string":"token: [masked: github token]","new_string":"token: none"}`,
+		`edit_file {"path":"config.txt","old_string":"name: y","new_string":"name: [masked: github token]"}`,
+		`write_file {"path":"config.txt","content":"token: [masked: github token]\n"}`,
+	} {
+		tool, input, _ := strings.Cut(call, " ")
+		if text := f.call(&pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)}, nil); !strings.Contains(text, "stands for a secret") {
+			t.Errorf("%s: %s", call, text)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(f.workspace, "config.txt")); err != nil || !strings.Contains(string(text), secret) {
+		t.Errorf("the file is %q, %v", text, err)
+	}
+}
+
+func (f *failing) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.workspace, name), []byte(text), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// maxToolTokens is how much a model has to read of all tools before its first
+// call, counting four characters as one.
+const maxToolTokens = 7000
+
+// TestToolTexts counts what the full view of all tools puts in front of a model:
+// names, summaries, descriptions and schemas. What is longer belongs into help.
+func TestToolTexts(t *testing.T) {
+	f := newFailing(t, "1m")
+	response, err := f.ListTools(t.Context(), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, tool := range response.GetTools() {
+		n := len(tool.GetName()) + len(tool.GetSummary()) + len(tool.GetDescription()) + len(tool.GetInputSchema())
+		t.Logf("%5d %s: description %d, schema %d, help %d characters", n/4, tool.GetName(), len(tool.GetDescription()), len(tool.GetInputSchema()), len(tool.GetHelp()))
+		total += n
+	}
+	t.Logf("%d tools: about %d tokens", len(response.GetTools()), total/4)
+	if total/4 > maxToolTokens || len(response.GetTools()) < 30 {
+		t.Errorf("%d tools take %d tokens, more than %d: move what is long to help", len(response.GetTools()), total/4, maxToolTokens)
+	}
+	page := f.call(&pb.ExecuteToolRequest{Tool: "help", InputJson: []byte(`{"tool":"Grep"}`)}, nil)
+	for _, word := range []string{"SUCCEEDED\n# grep", "back-references", "-C for context", "Where a function is defined"} {
+		if !strings.Contains(page, word) {
+			t.Errorf("the help of grep does not have %q:\n%s", word, page)
+		}
+	}
+	if page := f.call(&pb.ExecuteToolRequest{Tool: "help", InputJson: []byte(`{"tool":"grap"}`)}, nil); !strings.Contains(page, "Did you mean grep") {
+		t.Errorf("the help of grap: %s", page)
+	}
+}
+
 // namesRPC matches the name of an RPC.
 var namesRPC = regexp.MustCompile(`\b(List|Get|Create|Watch|Read|Write|Close|Execute|Resolve|Check)[A-Z][a-z]+\b`)
 

@@ -115,6 +115,8 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
+	executions := c.Executions.executor()
+	executions.Mask = func(text string) string { return masker().String(text) }
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
@@ -126,7 +128,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: authenticator,
 		Metrics:       metrics,
-		Executor:      c.Executions.executor(),
+		Executor:      executions,
 		Wire:          c.Wire.wire(),
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,

@@ -388,6 +388,7 @@ func (x *Execution) finish(finished Finished) {
 		finished.OutputBytes += n
 	}
 	x.emitting.Unlock()
+	finished = finished.masked(x.executor.config.Mask)
 	finished = finished.sendable(x.executor.config.MaxResultBytes)
 	x.executor.leave(x, &finished) // first: who sees the end may call again
 

@@ -60,6 +60,10 @@ type Config struct {
 	// Desk is where questions are put. Without one nobody can be asked.
 	Desk *approval.Desk
 
+	// Mask, if set, returns a text without the secrets in it. It is asked about the
+	// texts of every result, whatever tool it is of, and of what comes before it.
+	Mask func(text string) string
+
 	MaxRunning       int           // unfinished executions at once; 20,000
 	DefaultTimeout   time.Duration // of a tool that names none; 2 minutes
 	MaxTimeout       time.Duration // 1 hour

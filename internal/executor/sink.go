@@ -33,6 +33,9 @@ func (s *sink) Emit(report tools.Report) {
 		}
 		x.executor.outputBytes.Add(uint64(len(r.Data)))
 	case tools.Partial:
+		if mask := x.executor.config.Mask; mask != nil {
+			r.Content = maskedContent(r.Content, mask)
+		}
 		x.emit(Partial(r).sendable(x.executor.config.MaxResultBytes))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())

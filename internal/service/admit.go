@@ -284,7 +284,7 @@ func decode(entry *tools.Entry, env tools.Env, input toolInput) (tools.Call, err
 func (a *admission) envOf(s *session.Session, guard tools.Guard, callID string) tools.Env {
 	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Guard: guard, Artifacts: a.artifacts.of(s),
+		Session: s, Changes: s.Changes, Guard: guard, Artifacts: a.artifacts.of(s), Help: a.helpOf(s),
 	}
 	if a.offer != nil {
 		offer := a.offer()

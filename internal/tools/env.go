@@ -39,6 +39,9 @@ type Env struct {
 	// [DefaultAnswer].
 	Answer int
 
+	// Help tells more of a tool that the session has; nil where nobody does.
+	Help func(tool string) (page string, err error)
+
 	// Readable are trees and files beside the workspace that every command may
 	// read, absolute, and so may calls by [Env.View]. Temporary are directories that
 	// stand for the session's temporary one. See [Offer].

@@ -17,6 +17,9 @@ import (
 //go:embed apply_patch.md
 var applyPatchDoc string
 
+//go:embed apply_patch_help.md
+var applyPatchHelp string
+
 type applyPatchInput struct {
 	Patch string `json:"patch" check:"min=1" jsonschema:"the changes, from *** Begin Patch to *** End Patch, or a unified diff"`
 }
@@ -60,6 +63,7 @@ func ApplyPatch() tools.Tool {
 			Label:           "Apply patch",
 			Summary:         "Change several files at once by a patch, all or none.",
 			Description:     applyPatchDoc,
+			Help:            applyPatchHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

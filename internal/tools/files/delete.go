@@ -21,8 +21,8 @@ import (
 var deleteDoc string
 
 type deleteInput struct {
-	Path      string `json:"path" check:"min=1,max=4096" jsonschema:"what to delete, relative to the workspace"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"delete a directory with everything in it; default false"`
+	Path      string `json:"path" check:"min=1,max=4096" jsonschema:"what to delete"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"with everything in it"`
 }
 
 // Delete returns the tool that deletes files and directories.

@@ -14,14 +14,17 @@ import (
 //go:embed edit.md
 var editDoc string
 
+//go:embed edit_help.md
+var editHelp string
+
 type editInput struct {
-	Path         string `json:"path" check:"min=1,max=4096" jsonschema:"file to change, relative to the workspace"`
-	Old          string `json:"old_string,omitempty" jsonschema:"text to replace, exactly as it is in the file"`
-	New          string `json:"new_string" jsonschema:"text to put there; empty to delete old_string"`
-	ReplaceAll   bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence of old_string; default false"`
-	InsertLine   *int   `json:"insert_line,omitempty" check:"min=0" jsonschema:"insert new_string after this line instead; 0 is the beginning"`
-	Append       bool   `json:"append,omitempty" jsonschema:"add new_string at the end of the file instead; default false"`
-	ExpectedHash string `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash the file must have, as reading it told"`
+	Path         string `json:"path" check:"min=1,max=4096" jsonschema:"file to change"`
+	Old          string `json:"old_string,omitempty" jsonschema:"exact text to replace"`
+	New          string `json:"new_string" jsonschema:"what takes its place; may be empty"`
+	ReplaceAll   bool   `json:"replace_all,omitempty" jsonschema:"every occurrence"`
+	InsertLine   *int   `json:"insert_line,omitempty" check:"min=0" jsonschema:"insert new_string after this line instead; 0: at the top"`
+	Append       bool   `json:"append,omitempty" jsonschema:"add new_string at the end instead"`
+	ExpectedHash string `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash that read_file told"`
 }
 
 // Check finds the one thing an edit is to do.
@@ -61,6 +64,7 @@ func Edit() tools.Tool {
 			Label:           "Edit file",
 			Summary:         "Replace, insert or append text in a file.",
 			Description:     editDoc,
+			Help:            editHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

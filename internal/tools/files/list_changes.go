@@ -24,7 +24,7 @@ import (
 var listChangesDoc string
 
 type listChangesInput struct {
-	Limit int `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many files and how many calls to list at most; default 200"`
+	Limit int `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"default 200"`
 }
 
 // ListChanges returns the tool that lists what a session changed.

@@ -25,12 +25,15 @@ import (
 //go:embed list_dir.md
 var listDirDoc string
 
+//go:embed list_dir_help.md
+var listDirHelp string
+
 type listDirInput struct {
-	Path    string    `json:"path,omitempty" check:"max=4096" jsonschema:"directory to list, relative to the workspace; default the workspace itself; artifact: for the artifacts of the session"`
-	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"how many levels to show; default 1"`
-	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names or paths to leave out; default node_modules, .git, dist, build, out, .cache, target"`
-	Limit   int       `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many entries to show at most; default 1000"`
-	Offset  int       `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many entries to leave out before the first that is shown, to go on where an answer ended"`
+	Path    string    `json:"path,omitempty" check:"max=4096" jsonschema:"default the workspace; artifact: for outputs that were cut"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels to show; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns to leave out; default node_modules, .git, dist, build, out, .cache, target"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"default 1000"`
+	Offset  int       `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
 }
 
 // Check finds patterns that are none.
@@ -63,6 +66,7 @@ func ListDir() tools.Tool {
 			Label:           "List directory",
 			Summary:         "List the files of a directory.",
 			Description:     listDirDoc,
+			Help:            listDirHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

@@ -18,7 +18,7 @@ import (
 var makeDirDoc string
 
 type makeDirInput struct {
-	Path string `json:"path" check:"min=1,max=4096" jsonschema:"directory to make, relative to the workspace"`
+	Path string `json:"path" check:"min=1,max=4096" jsonschema:"directory to make"`
 }
 
 // MakeDir returns the tool that makes directories.

@@ -32,7 +32,7 @@ func replaceText(name, text, old, new string, all bool) ([]udiff.Edit, error) {
 	places := occurrences(text, old)
 	switch {
 	case len(places) == 0:
-		return nil, tools.Failf("edit_target_not_found", "old_string does not occur in %s. Nothing was written.%s", name, nearest(text, old))
+		return nil, tools.Failf("edit_target_not_found", "old_string does not occur in %s. Nothing was written.%s", name, notOccurs(text, old))
 	case len(places) > 1 && !all:
 		return nil, tools.Failf("ambiguous_edit", "old_string occurs %d times in %s, in %s. Nothing was written. Add text around it until it is unique, or set replace_all.",
 			len(places), name, linesOf(text, places))

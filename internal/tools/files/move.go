@@ -20,10 +20,13 @@ import (
 //go:embed move.md
 var moveDoc string
 
+//go:embed move_help.md
+var moveHelp string
+
 type moveInput struct {
-	From      string `json:"from" check:"min=1,max=4096" jsonschema:"what to move, relative to the workspace"`
-	To        string `json:"to" check:"min=1,max=4096" jsonschema:"its new path, relative to the workspace"`
-	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that is there; default false"`
+	From      string `json:"from" check:"min=1,max=4096" jsonschema:"what to move"`
+	To        string `json:"to" check:"min=1,max=4096" jsonschema:"its new path"`
+	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that is there"`
 }
 
 // Move returns the tool that moves files and directories.
@@ -35,6 +38,7 @@ func Move() tools.Tool {
 			Label:           "Move file",
 			Summary:         "Move or rename a file or directory.",
 			Description:     moveDoc,
+			Help:            moveHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

@@ -16,16 +16,19 @@ import (
 //go:embed multi_edit.md
 var multiEditDoc string
 
+//go:embed multi_edit_help.md
+var multiEditHelp string
+
 type multiEditInput struct {
-	Path         string    `json:"path" check:"min=1,max=4096" jsonschema:"file to change, relative to the workspace"`
-	Edits        []oneEdit `json:"edits" check:"min=1,max=200" jsonschema:"what to replace, in order"`
-	ExpectedHash string    `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash the file must have, as reading it told"`
+	Path         string    `json:"path" check:"min=1,max=4096" jsonschema:"file to change"`
+	Edits        []oneEdit `json:"edits" check:"min=1,max=200" jsonschema:"made in order"`
+	ExpectedHash string    `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash that read_file told"`
 }
 
 type oneEdit struct {
-	Old        string `json:"old_string" check:"min=1" jsonschema:"text to replace, exactly as it is in the file"`
-	New        string `json:"new_string" jsonschema:"text to put there; empty to delete old_string"`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence; default false"`
+	Old        string `json:"old_string" check:"min=1" jsonschema:"exact text to replace"`
+	New        string `json:"new_string" jsonschema:"what takes its place; may be empty"`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"every occurrence"`
 }
 
 // MultiEdit returns the tool that makes several changes of one file.
@@ -38,6 +41,7 @@ func MultiEdit() tools.Tool {
 			Label:           "Edit file in several places",
 			Summary:         "Make several replacements in one file, all or none.",
 			Description:     multiEditDoc,
+			Help:            multiEditHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

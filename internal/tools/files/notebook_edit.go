@@ -16,15 +16,18 @@ import (
 //go:embed notebook_edit.md
 var notebookEditDoc string
 
+//go:embed notebook_edit_help.md
+var notebookEditHelp string
+
 type notebookEditInput struct {
-	Path         string `json:"path" check:"min=1,max=4096" jsonschema:"notebook to change, relative to the workspace"`
-	EditMode     string `json:"edit_mode,omitempty" check:"enum=replace|insert|delete" jsonschema:"what to do; default replace"`
-	CellID       string `json:"cell_id,omitempty" check:"min=1,max=256" jsonschema:"id of the cell, or of the one to insert after"`
-	CellIndex    *int   `json:"cell_index,omitempty" check:"min=0" jsonschema:"index of the cell, from 0, or that of the new one"`
-	CellType     string `json:"cell_type,omitempty" check:"enum=code|markdown|raw" jsonschema:"type of the cell; default code for a new one, as it is for others"`
+	Path         string `json:"path" check:"min=1,max=4096" jsonschema:"notebook to change"`
+	EditMode     string `json:"edit_mode,omitempty" check:"enum=replace|insert|delete" jsonschema:"default replace"`
+	CellID       string `json:"cell_id,omitempty" check:"min=1,max=256" jsonschema:"the cell, or the one to insert after"`
+	CellIndex    *int   `json:"cell_index,omitempty" check:"min=0" jsonschema:"index of the cell, from 0, or of the new one"`
+	CellType     string `json:"cell_type,omitempty" check:"enum=code|markdown|raw" jsonschema:"default: as it is; code for a new cell"`
 	NewSource    string `json:"new_source,omitempty" jsonschema:"the source of the cell"`
-	ClearOutputs bool   `json:"clear_outputs,omitempty" jsonschema:"drop the outputs of a code cell that is replaced; default false"`
-	ExpectedHash string `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash the file must have, as reading it told"`
+	ClearOutputs bool   `json:"clear_outputs,omitempty" jsonschema:"drop the outputs of the cell"`
+	ExpectedHash string `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash that read_file told"`
 }
 
 // Check finds what does not go together.
@@ -51,6 +54,7 @@ func NotebookEdit() tools.Tool {
 			Label:           "Edit notebook",
 			Summary:         "Replace, insert or delete a cell of a Jupyter notebook.",
 			Description:     notebookEditDoc,
+			Help:            notebookEditHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

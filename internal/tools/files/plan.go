@@ -378,6 +378,9 @@ func planned[In any](
 			if err == nil && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
+			if err == nil {
+				err = p.unmasked()
+			}
 			if err != nil {
 				return tools.Result{}, explainOf(env, err, names(in)...)
 			}

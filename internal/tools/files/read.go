@@ -24,34 +24,37 @@ import (
 //go:embed read.md
 var readDoc string
 
+//go:embed read_help.md
+var readHelp string
+
 type readInput struct {
 	readOp
-	Hash       bool            `json:"hash,omitempty" jsonschema:"show the hash of the content, for expected_hash of a write; default false"`
+	Hash       bool            `json:"hash,omitempty" jsonschema:"show the hash, for expected_hash"`
 	Operations []readOperation `json:"operations,omitempty" check:"min=1,max=50" jsonschema:"several reads in one call, in place of path"`
 }
 
 // readOp is one thing to read.
 type readOp struct {
-	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace, or artifact:… for an output that was cut"`
-	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
-	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000" jsonschema:"character of the first line to begin with, from 1: for a line that was cut; default 1"`
-	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
-	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"pages of a PDF to show, such as 1-5,9 or 20-; default from the first on"`
-	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"what to show; default auto, by what the file is"`
-	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
-	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
+	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace, or artifact:…"`
+	Offset  int       `json:"offset,omitempty" jsonschema:"first line, from 1; negative: from the end"`
+	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000" jsonschema:"of the first line, to go on in one that was cut"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"lines; default 2000"`
+	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"of a PDF, such as 1-5,9 or 20-"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"default auto, by what the file is"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"of a directory; default 1"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"names to leave out of a directory"`
 }
 
 // readOperation is a readOp whose path is required.
 type readOperation struct {
-	Path    string    `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace, or artifact:…"`
-	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show; default 1"`
-	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000" jsonschema:"character of the first line to begin with; default 1"`
-	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
-	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"pages of a PDF to show, such as 1-5,9; default from the first on"`
-	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"what to show; default auto"`
-	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels of a directory to list; default 1"`
-	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names to leave out of a directory"`
+	Path    string    `json:"path" check:"min=1,max=4096"`
+	Offset  int       `json:"offset,omitempty"`
+	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000"`
+	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000"`
+	Pages   string    `json:"pages,omitempty" check:"min=1,max=200"`
+	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory"`
+	Depth   int       `json:"depth,omitempty" check:"min=1,max=20"`
+	Exclude *[]string `json:"exclude,omitempty" check:"max=100"`
 }
 
 // Check finds the one thing, or the several, that are to be read.
@@ -97,6 +100,7 @@ func Read(documents Documents) tools.Tool {
 			Label:           "Read file",
 			Summary:         "Show the lines of a text file, with their numbers.",
 			Description:     readDoc,
+			Help:            readHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

@@ -20,6 +20,9 @@ import (
 //go:embed undo.md
 var undoDoc string
 
+//go:embed undo_help.md
+var undoHelp string
+
 type undoInput struct {
 	Call   string `json:"call,omitempty" check:"min=1,max=256" jsonschema:"take back this call alone; default the last"`
 	BackTo string `json:"back_to,omitempty" check:"min=1,max=256" jsonschema:"take back this call and all after it"`
@@ -42,6 +45,7 @@ func Undo() tools.Tool {
 			Label:           "Undo",
 			Summary:         "Take back what calls changed in files.",
 			Description:     undoDoc,
+			Help:            undoHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

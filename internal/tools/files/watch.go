@@ -25,12 +25,15 @@ import (
 //go:embed watch.md
 var watchDoc string
 
+//go:embed watch_help.md
+var watchHelp string
+
 type watchInput struct {
-	Path      string    `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to watch, relative to the workspace; default the workspace itself"`
-	MaxEvents int       `json:"max_events,omitempty" check:"min=1,max=10000" jsonschema:"end after so many changes; default 100"`
-	TimeoutMS int       `json:"timeout_ms,omitempty" check:"min=1,max=600000" jsonschema:"end after so many milliseconds; default 60000"`
-	Interval  int       `json:"interval_ms,omitempty" check:"min=20,max=60000" jsonschema:"milliseconds between looks; default 500"`
-	Exclude   *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names or paths to leave out; default node_modules, .git, dist, build, out, .cache, target"`
+	Path      string    `json:"path,omitempty" check:"max=4096" jsonschema:"default the workspace"`
+	MaxEvents int       `json:"max_events,omitempty" check:"min=1,max=10000" jsonschema:"end after so many; default 100"`
+	TimeoutMS int       `json:"timeout_ms,omitempty" check:"min=1,max=600000" jsonschema:"default 60000"`
+	Interval  int       `json:"interval_ms,omitempty" check:"min=20,max=60000" jsonschema:"between looks; default 500"`
+	Exclude   *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns to leave out; default as of list_dir"`
 }
 
 // Check finds patterns that are none.
@@ -45,6 +48,7 @@ func Watch() tools.Tool {
 			Label:           "Watch files",
 			Summary:         "Report files as they are created, changed and removed.",
 			Description:     watchDoc,
+			Help:            watchHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

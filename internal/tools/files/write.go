@@ -15,12 +15,15 @@ import (
 //go:embed write.md
 var writeDoc string
 
+//go:embed write_help.md
+var writeHelp string
+
 type writeInput struct {
 	Path         string `json:"path" check:"min=1,max=4096" jsonschema:"file to write, relative to the workspace"`
 	Content      string `json:"content" jsonschema:"the whole content of the file"`
-	CreateOnly   bool   `json:"create_only,omitempty" jsonschema:"fail if the file exists; default false"`
-	LineEndings  string `json:"line_endings,omitempty" check:"enum=keep|as_given" jsonschema:"keep the line endings of a file that is replaced, or write them as given; default keep"`
-	ExpectedHash string `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash the file must have, as reading it told"`
+	CreateOnly   bool   `json:"create_only,omitempty" jsonschema:"fail if the file exists"`
+	LineEndings  string `json:"line_endings,omitempty" check:"enum=keep|as_given" jsonschema:"of a file that is replaced; default keep"`
+	ExpectedHash string `json:"expected_hash,omitempty" check:"min=12,max=64" jsonschema:"hash that read_file told"`
 }
 
 // Write returns the tool that writes a whole file.
@@ -33,6 +36,7 @@ func Write() tools.Tool {
 			Label:           "Write file",
 			Summary:         "Create a file or replace its whole content.",
 			Description:     writeDoc,
+			Help:            writeHelp,
 			Category:        category,
 			Level:           tools.WorkspaceWrite,
 			ConcurrencySafe: true,

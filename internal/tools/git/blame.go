@@ -20,11 +20,14 @@ import (
 //go:embed blame.md
 var blameDoc string
 
+//go:embed blame_help.md
+var blameHelp string
+
 type blameInput struct {
-	Path      string `json:"path" check:"min=1,max=4096" jsonschema:"file to tell of, relative to the workspace"`
-	Revision  string `json:"revision,omitempty" check:"max=1000" jsonschema:"commit, branch or tag to look at the file in; default: the file as it is"`
-	FirstLine int    `json:"first_line,omitempty" check:"min=1,max=100000000" jsonschema:"the first line to tell of; default 1"`
-	LastLine  int    `json:"last_line,omitempty" check:"min=1,max=100000000" jsonschema:"the last line to tell of; default the last of the file"`
+	Path      string `json:"path" check:"min=1,max=4096" jsonschema:"file to tell of"`
+	Revision  string `json:"revision,omitempty" check:"max=1000" jsonschema:"commit, branch or tag; default: the file as it is"`
+	FirstLine int    `json:"first_line,omitempty" check:"min=1,max=100000000" jsonschema:"default 1"`
+	LastLine  int    `json:"last_line,omitempty" check:"min=1,max=100000000" jsonschema:"default the last"`
 }
 
 func (in blameInput) Check() []tools.Problem {
@@ -38,6 +41,7 @@ func (in blameInput) Check() []tools.Problem {
 // Blame returns the tool that tells who wrote the lines of a file.
 func Blame(rooms *command.Rooms) tools.Tool {
 	s := spec("git_blame", "Git blame", "Tell for each line of a file which commit wrote it, who and when.", blameDoc)
+	s.Help = blameHelp
 	s.Aliases = []string{"GitBlame"}
 	s.Examples = []tools.Example{
 		{Summary: "Ten lines of a file", Input: json.RawMessage(`{"path":"main.go","first_line":20,"last_line":29}`)},

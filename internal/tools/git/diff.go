@@ -17,14 +17,17 @@ import (
 //go:embed diff.md
 var diffDoc string
 
+//go:embed diff_help.md
+var diffHelp string
+
 type diffInput struct {
-	Staged   bool     `json:"staged,omitempty" jsonschema:"what is staged for the next commit, instead of what is not"`
-	From     string   `json:"from,omitempty" check:"max=1000" jsonschema:"commit, branch or tag to compare from; default: what is staged, or with staged the last commit"`
-	To       string   `json:"to,omitempty" check:"max=1000" jsonschema:"commit, branch or tag to compare to; default: the files as they are"`
-	Paths    []string `json:"paths,omitempty" check:"max=100" jsonschema:"files and directories to compare, relative to the workspace; default all"`
-	Context  *int     `json:"context,omitempty" check:"min=0,max=1000" jsonschema:"how many lines to show around each change; default 3"`
-	Stat     bool     `json:"stat,omitempty" jsonschema:"only how many lines changed in each file"`
-	NameOnly bool     `json:"name_only,omitempty" jsonschema:"only which files changed, and how"`
+	Staged   bool     `json:"staged,omitempty" jsonschema:"what is staged, instead of what is not"`
+	From     string   `json:"from,omitempty" check:"max=1000" jsonschema:"commit, branch or tag to compare from"`
+	To       string   `json:"to,omitempty" check:"max=1000" jsonschema:"to compare to; default: the files as they are"`
+	Paths    []string `json:"paths,omitempty" check:"max=100" jsonschema:"files and directories; default all"`
+	Context  *int     `json:"context,omitempty" check:"min=0,max=1000" jsonschema:"lines around each change; default 3"`
+	Stat     bool     `json:"stat,omitempty" jsonschema:"only counts of lines by file"`
+	NameOnly bool     `json:"name_only,omitempty" jsonschema:"only which files changed"`
 }
 
 func (in diffInput) Check() []tools.Problem {
@@ -62,6 +65,7 @@ var onlyNames = slices.Concat(plain, []string{"--name-only", "-z", "--no-renames
 // Diff returns the tool that shows changes.
 func Diff(rooms *command.Rooms) tools.Tool {
 	s := spec("git_diff", "Git diff", "Show what changed in files: not committed yet, or between commits.", diffDoc)
+	s.Help = diffHelp
 	s.Aliases = []string{"GitDiff"}
 	s.Examples = []tools.Example{
 		{Summary: "What is not staged yet", Input: json.RawMessage(`{}`)},

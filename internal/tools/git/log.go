@@ -19,18 +19,21 @@ import (
 //go:embed log.md
 var logDoc string
 
+//go:embed log_help.md
+var logHelp string
+
 type logInput struct {
-	Revision string   `json:"revision,omitempty" check:"max=1000" jsonschema:"branch, tag or commit to begin with, or a range such as main..feature; default HEAD"`
-	Paths    []string `json:"paths,omitempty" check:"max=100" jsonschema:"only commits that changed these files and directories, relative to the workspace"`
-	Limit    int      `json:"limit,omitempty" check:"min=1,max=1000" jsonschema:"how many commits to show at most; default 20"`
-	Skip     int      `json:"skip,omitempty" check:"min=0,max=1000000" jsonschema:"how many commits to leave out before the first, to go on where an answer ended"`
-	Author   string   `json:"author,omitempty" check:"max=1000" jsonschema:"only commits whose author matches this regular expression"`
-	Since    string   `json:"since,omitempty" check:"max=100" jsonschema:"only commits after this date, such as 2026-01-31 or 2 weeks ago"`
-	Until    string   `json:"until,omitempty" check:"max=100" jsonschema:"only commits before this date"`
-	Grep     string   `json:"grep,omitempty" check:"max=1000" jsonschema:"only commits whose message matches this regular expression"`
-	Patch    bool     `json:"patch,omitempty" jsonschema:"also show what each commit changed"`
-	Stat     bool     `json:"stat,omitempty" jsonschema:"also show how many lines changed in each file"`
-	Oneline  bool     `json:"oneline,omitempty" jsonschema:"one line for each commit: hash, date, author, subject"`
+	Revision string   `json:"revision,omitempty" check:"max=1000" jsonschema:"branch, tag, commit or a range such as main..feature; default HEAD"`
+	Paths    []string `json:"paths,omitempty" check:"max=100" jsonschema:"only commits that changed these"`
+	Limit    int      `json:"limit,omitempty" check:"min=1,max=1000" jsonschema:"default 20"`
+	Skip     int      `json:"skip,omitempty" check:"min=0,max=1000000" jsonschema:"commits to leave out first, to go on"`
+	Author   string   `json:"author,omitempty" check:"max=1000" jsonschema:"regular expression"`
+	Since    string   `json:"since,omitempty" check:"max=100" jsonschema:"a date such as 2026-01-31 or 2 weeks ago"`
+	Until    string   `json:"until,omitempty" check:"max=100"`
+	Grep     string   `json:"grep,omitempty" check:"max=1000" jsonschema:"regular expression for the message"`
+	Patch    bool     `json:"patch,omitempty" jsonschema:"with what each changed"`
+	Stat     bool     `json:"stat,omitempty" jsonschema:"with counts of lines by file"`
+	Oneline  bool     `json:"oneline,omitempty" jsonschema:"a line for each"`
 }
 
 func (in logInput) Check() []tools.Problem {
@@ -54,6 +57,7 @@ const (
 // Log returns the tool that lists commits.
 func Log(rooms *command.Rooms) tools.Tool {
 	s := spec("git_log", "Git log", "List commits, the newest first.", logDoc)
+	s.Help = logHelp
 	s.Aliases = []string{"GitLog"}
 	s.Examples = []tools.Example{
 		{Summary: "The last commits, briefly", Input: json.RawMessage(`{"oneline":true,"limit":50}`)},

@@ -18,11 +18,14 @@ import (
 //go:embed show.md
 var showDoc string
 
+//go:embed show_help.md
+var showHelp string
+
 type showInput struct {
-	Revision  string   `json:"revision,omitempty" check:"max=1000" jsonschema:"commit, branch or tag to show; default HEAD"`
-	Path      string   `json:"path,omitempty" check:"max=4096" jsonschema:"file to show as it is in that commit, relative to the workspace; default: the commit and what it changed"`
-	Paths     []string `json:"paths,omitempty" check:"max=100" jsonschema:"without path: only what the commit changed in these files and directories"`
-	FirstLine int      `json:"first_line,omitempty" check:"min=1,max=100000000" jsonschema:"with path: the line to begin with; default 1"`
+	Revision  string   `json:"revision,omitempty" check:"max=1000" jsonschema:"commit, branch or tag; default HEAD"`
+	Path      string   `json:"path,omitempty" check:"max=4096" jsonschema:"file to show as it is in that commit"`
+	Paths     []string `json:"paths,omitempty" check:"max=100" jsonschema:"without path: only changes of these"`
+	FirstLine int      `json:"first_line,omitempty" check:"min=1,max=100000000" jsonschema:"with path: first line; default 1"`
 }
 
 func (in showInput) Check() []tools.Problem {
@@ -39,6 +42,7 @@ func (in showInput) Check() []tools.Problem {
 // Show returns the tool that shows a commit, or a file as it was in one.
 func Show(rooms *command.Rooms) tools.Tool {
 	s := spec("git_show", "Git show", "Show a commit with what it changed, or a file as it was in a commit.", showDoc)
+	s.Help = showHelp
 	s.Aliases = []string{"GitShow"}
 	s.Examples = []tools.Example{
 		{Summary: "The last commit", Input: json.RawMessage(`{}`)},

@@ -17,8 +17,11 @@ import (
 //go:embed status.md
 var statusDoc string
 
+//go:embed status_help.md
+var statusHelp string
+
 type statusInput struct {
-	Path string `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to tell of, relative to the workspace; default the whole repository of the workspace"`
+	Path string `json:"path,omitempty" check:"max=4096" jsonschema:"default the whole repository"`
 }
 
 func (in statusInput) Check() []tools.Problem { return checkText("/path", in.Path) }
@@ -26,6 +29,7 @@ func (in statusInput) Check() []tools.Problem { return checkText("/path", in.Pat
 // Status returns the tool that tells what was changed since the last commit.
 func Status(rooms *command.Rooms) tools.Tool {
 	s := spec("git_status", "Git status", "Tell the branch and which files were changed since the last commit.", statusDoc)
+	s.Help = statusHelp
 	s.Aliases = []string{"GitStatus"}
 	s.Examples = []tools.Example{
 		{Summary: "The whole repository", Input: json.RawMessage(`{}`)},

@@ -19,16 +19,19 @@ import (
 //go:embed glob.md
 var globDoc string
 
+//go:embed glob_help.md
+var globHelp string
+
 type globInput struct {
-	Pattern  string `json:"pattern" check:"min=1,max=4096" jsonschema:"glob that the files match, such as **/*.go or src/**/*.{ts,tsx}"`
-	Path     string `json:"path,omitempty" check:"max=4096" jsonschema:"directory to look in, relative to the workspace; default the whole workspace"`
-	Sort     string `json:"sort,omitempty" check:"enum=time|name" jsonschema:"time: the files changed last come first (the default); name: by path"`
-	Limit    int    `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many files to show at most; default 200"`
-	Offset   int    `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many files to leave out before the first that is shown, to go on where an answer ended"`
-	Hidden   bool   `json:"hidden,omitempty" jsonschema:"also find files and directories whose names begin with a dot"`
-	NoIgnore bool   `json:"no_ignore,omitempty" jsonschema:"also find what .gitignore, .ignore and .rgignore name"`
-	Follow   bool   `json:"follow,omitempty" jsonschema:"follow symbolic links that stay inside the workspace"`
-	MaxDepth int    `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"how many directories deep to look, 1 for path alone; default without limit"`
+	Pattern  string `json:"pattern" check:"min=1,max=4096" jsonschema:"**/*.go, src/**/*.{ts,tsx}; without a slash: names at any depth"`
+	Path     string `json:"path,omitempty" check:"max=4096" jsonschema:"directory to look in; default the workspace"`
+	Sort     string `json:"sort,omitempty" check:"enum=time|name" jsonschema:"default time: changed last comes first"`
+	Limit    int    `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"default 200"`
+	Offset   int    `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
+	Hidden   bool   `json:"hidden,omitempty" jsonschema:"also find dot files"`
+	NoIgnore bool   `json:"no_ignore,omitempty" jsonschema:"also find what .gitignore names"`
+	Follow   bool   `json:"follow,omitempty" jsonschema:"follow links inside the workspace"`
+	MaxDepth int    `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"1: path alone"`
 }
 
 // Glob returns the tool that finds files by name.
@@ -41,6 +44,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 			Label:           "Find files",
 			Summary:         "Find files by a pattern of their names.",
 			Description:     globDoc,
+			Help:            globHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

@@ -22,33 +22,36 @@ import (
 //go:embed grep.md
 var grepDoc string
 
+//go:embed grep_help.md
+var grepHelp string
+
 type grepInput struct {
-	Pattern    string   `json:"pattern" check:"min=1,max=10000" jsonschema:"regular expression to look for, or plain text with literal"`
-	Path       string   `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to search, relative to the workspace; default the whole workspace; artifact:… for an output that was cut, artifact: for all of the session"`
-	Glob       string   `json:"glob,omitempty" check:"max=4096" jsonschema:"which files to search, such as *.go or src/**/*.{ts,tsx}; with ! before it, which not"`
-	Globs      []string `json:"globs,omitempty" check:"max=50" jsonschema:"more globs; the last that matches a file decides"`
-	Type       string   `json:"type,omitempty" check:"max=100" jsonschema:"type of files to search, as ripgrep names them: go, py, js, ts, rust, java, md …"`
-	TypeNot    string   `json:"type_not,omitempty" check:"max=100" jsonschema:"type of files not to search"`
-	OutputMode string   `json:"output_mode,omitempty" check:"enum=content|files_with_matches|count" jsonschema:"content: the lines that match (the default); files_with_matches: their files only; count: how many lines match in each file"`
-	Literal    bool     `json:"literal,omitempty" jsonschema:"pattern is plain text, not a regular expression"`
-	IgnoreCase bool     `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
-	SmartCase  bool     `json:"smart_case,omitempty" jsonschema:"ignore case unless the pattern has an upper-case letter"`
-	Word       bool     `json:"word,omitempty" jsonschema:"only whole words"`
-	WholeLine  bool     `json:"whole_line,omitempty" jsonschema:"only whole lines"`
-	Invert     bool     `json:"invert,omitempty" jsonschema:"the lines that do not match"`
-	Multiline  bool     `json:"multiline,omitempty" jsonschema:"the pattern may match over several lines"`
-	DotAll     bool     `json:"dot_all,omitempty" jsonschema:"with multiline: a dot also matches the end of a line"`
-	Context    int      `json:"context,omitempty" check:"min=0,max=100" jsonschema:"how many lines to show before and after each match"`
-	Before     int      `json:"before,omitempty" check:"min=0,max=100" jsonschema:"how many lines to show before each match"`
-	After      int      `json:"after,omitempty" check:"min=0,max=100" jsonschema:"how many lines to show after each match"`
-	Limit      int      `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many matching lines, or files, to show at most; default 250"`
-	Offset     int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many matching lines, or files, to leave out before the first that is shown, to go on where an answer ended"`
-	MaxPerFile int      `json:"max_per_file,omitempty" check:"min=1,max=1000000" jsonschema:"how many matching lines of each file are enough; default all"`
-	MaxColumns int      `json:"max_columns,omitempty" check:"min=20,max=2000" jsonschema:"how many bytes of a line to show; default 400"`
-	MaxDepth   int      `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"how many directories deep to look, 1 for path alone; default without limit"`
-	Hidden     bool     `json:"hidden,omitempty" jsonschema:"also search files and directories whose names begin with a dot"`
-	NoIgnore   bool     `json:"no_ignore,omitempty" jsonschema:"also search what .gitignore, .ignore and .rgignore name"`
-	Follow     bool     `json:"follow,omitempty" jsonschema:"follow symbolic links that stay inside the workspace"`
+	Pattern    string   `json:"pattern" check:"min=1,max=10000" jsonschema:"RE2 regular expression"`
+	Path       string   `json:"path,omitempty" check:"max=4096" jsonschema:"file, directory or artifact:…; default the workspace"`
+	Glob       string   `json:"glob,omitempty" check:"max=4096" jsonschema:"files to search: *.go, src/**/*.{ts,tsx}, !*_test.go"`
+	Globs      []string `json:"globs,omitempty" check:"max=50" jsonschema:"more globs"`
+	Type       string   `json:"type,omitempty" check:"max=100" jsonschema:"as of ripgrep: go, py, ts …"`
+	TypeNot    string   `json:"type_not,omitempty" check:"max=100"`
+	OutputMode string   `json:"output_mode,omitempty" check:"enum=content|files_with_matches|count" jsonschema:"default content: the lines that match"`
+	Literal    bool     `json:"literal,omitempty" jsonschema:"pattern is plain text"`
+	IgnoreCase bool     `json:"ignore_case,omitempty"`
+	SmartCase  bool     `json:"smart_case,omitempty"`
+	Word       bool     `json:"word,omitempty"`
+	WholeLine  bool     `json:"whole_line,omitempty"`
+	Invert     bool     `json:"invert,omitempty" jsonschema:"lines that do not match"`
+	Multiline  bool     `json:"multiline,omitempty" jsonschema:"match over several lines"`
+	DotAll     bool     `json:"dot_all,omitempty" jsonschema:"a dot matches line ends"`
+	Context    int      `json:"context,omitempty" check:"min=0,max=100" jsonschema:"lines around each match"`
+	Before     int      `json:"before,omitempty" check:"min=0,max=100" jsonschema:"lines before each match"`
+	After      int      `json:"after,omitempty" check:"min=0,max=100" jsonschema:"lines after each match"`
+	Limit      int      `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"matching lines or files; default 250"`
+	Offset     int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
+	MaxPerFile int      `json:"max_per_file,omitempty" check:"min=1,max=1000000" jsonschema:"default all"`
+	MaxColumns int      `json:"max_columns,omitempty" check:"min=20,max=2000" jsonschema:"bytes of a line to show; default 400"`
+	MaxDepth   int      `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"1: path alone"`
+	Hidden     bool     `json:"hidden,omitempty" jsonschema:"also search dot files"`
+	NoIgnore   bool     `json:"no_ignore,omitempty" jsonschema:"also search what .gitignore names"`
+	Follow     bool     `json:"follow,omitempty" jsonschema:"follow links inside the workspace"`
 }
 
 // Grep returns the tool that finds lines of text.
@@ -65,6 +68,7 @@ func Grep(engines *engine.Pool) tools.Tool {
 			Label:           "Search text",
 			Summary:         "Search the text of files for a regular expression or a plain text.",
 			Description:     grepDoc,
+			Help:            grepHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

@@ -23,18 +23,21 @@ import (
 //go:embed bash.md
 var bashDoc string
 
+//go:embed bash_help.md
+var bashHelp string
+
 type bashInput struct {
-	Command        string            `json:"command" check:"min=1,max=1048576" jsonschema:"what to run, as one would type it into bash"`
-	Description    string            `json:"description,omitempty" check:"max=1000" jsonschema:"what the command does, in five to ten words, for the people who watch"`
-	Workdir        string            `json:"workdir,omitempty" jsonschema:"where to run it, relative to the workspace; default: the workspace, or where keep_workdir left off"`
-	KeepWorkdir    bool              `json:"keep_workdir,omitempty" jsonschema:"later calls begin in the directory in which this command ends; default false"`
-	Env            map[string]string `json:"env,omitempty" check:"max=100" jsonschema:"environment variables to add"`
-	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"how long it may run; default 120000, in the background: until the session ends"`
-	QuietTimeoutMS int64             `json:"quiet_timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"end it when it has written nothing for this long; default: never"`
-	Background     bool              `json:"run_in_background,omitempty" jsonschema:"return at once with the id of a background process, which goes on; default false"`
-	Interactive    bool              `json:"interactive,omitempty" jsonschema:"run it in a terminal and let it take input; default false: its input is empty"`
-	Rows           uint16            `json:"rows,omitempty" check:"min=1,max=1000" jsonschema:"of the terminal; default 24"`
-	Columns        uint16            `json:"columns,omitempty" check:"min=1,max=1000" jsonschema:"of the terminal; default 80"`
+	Command        string            `json:"command" check:"min=1,max=1048576" jsonschema:"what to run"`
+	Description    string            `json:"description,omitempty" check:"max=1000" jsonschema:"what it does, in five to ten words"`
+	Workdir        string            `json:"workdir,omitempty" jsonschema:"default: the workspace, or where keep_workdir left off"`
+	KeepWorkdir    bool              `json:"keep_workdir,omitempty" jsonschema:"later calls begin where this one ends"`
+	Env            map[string]string `json:"env,omitempty" check:"max=100" jsonschema:"variables to add"`
+	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"default 120000; in the background: the session"`
+	QuietTimeoutMS int64             `json:"quiet_timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"end it after so long without output"`
+	Background     bool              `json:"run_in_background,omitempty" jsonschema:"return at once with an id; it goes on"`
+	Interactive    bool              `json:"interactive,omitempty" jsonschema:"run it in a terminal that takes input"`
+	Rows           uint16            `json:"rows,omitempty" check:"min=1,max=1000" jsonschema:"default 24"`
+	Columns        uint16            `json:"columns,omitempty" check:"min=1,max=1000" jsonschema:"default 80"`
 }
 
 // Timeout is how long the call may run.
@@ -94,7 +97,8 @@ func Bash(rooms *command.Rooms) tools.Tool {
 			Label:   "Run a command",
 			Summary: "Run a command with bash in the workspace.",
 
-			Description:          describe(rooms.Facts()),
+			Description:          describe(bashDoc, rooms.Facts()),
+			Help:                 describe(bashHelp, rooms.Facts()),
 			Category:             category,
 			Level:                tools.ReadOnly, // its effects need more
 			Dangerous:            true,
@@ -119,11 +123,11 @@ func Bash(rooms *command.Rooms) tools.Tool {
 }
 
 // describe returns what the model is told, with what is so on this server.
-func describe(f command.Facts) string {
+func describe(text string, f command.Facts) string {
 	if f.Programs == "" {
 		f.Programs = "none"
 	}
-	return strings.NewReplacer("{network}", f.Network, "{temporary}", f.Temporary, "{programs}", f.Programs).Replace(bashDoc)
+	return strings.NewReplacer("{network}", f.Network, "{temporary}", f.Temporary, "{programs}", f.Programs).Replace(text)
 }
 
 // placeOf is where a command begins. Where its home is not that of the session,

@@ -21,11 +21,14 @@ const PowerShell = "pwsh"
 //go:embed powershell.md
 var powershellDoc string
 
+//go:embed powershell_help.md
+var powershellHelp string
+
 type powershellInput struct {
-	Command     string `json:"command" check:"min=1,max=100000" jsonschema:"what to run, as one would type it into PowerShell"`
-	Description string `json:"description,omitempty" check:"max=1000" jsonschema:"what the command does, in five to ten words, for the people who watch"`
-	Workdir     string `json:"workdir,omitempty" jsonschema:"where to run it, relative to the workspace; default: the workspace"`
-	TimeoutMS   int64  `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"how long it may run; default 120000"`
+	Command     string `json:"command" check:"min=1,max=100000" jsonschema:"what to run"`
+	Description string `json:"description,omitempty" check:"max=1000" jsonschema:"what it does, in five to ten words"`
+	Workdir     string `json:"workdir,omitempty" jsonschema:"default the workspace"`
+	TimeoutMS   int64  `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"default 120000"`
 }
 
 // Timeout is how long the call may run.
@@ -57,6 +60,7 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 			Summary: "Run a command with PowerShell in the workspace.",
 
 			Description:          powershellDoc,
+			Help:                 powershellHelp,
 			Category:             category,
 			Level:                tools.ReadOnly, // its effects need more
 			Dangerous:            true,

@@ -17,11 +17,14 @@ import (
 //go:embed process_input.md
 var processInputDoc string
 
+//go:embed process_input_help.md
+var processInputHelp string
+
 type processInputInput struct {
-	ID     string `json:"id" check:"min=1,max=100" jsonschema:"of the process, such as p1"`
-	Text   string `json:"text,omitempty" check:"max=1048576" jsonschema:"what to write; most programs read lines, so end it with a line feed"`
-	Offset *int64 `json:"offset,omitempty" check:"min=0" jsonschema:"how many bytes of input there were before this text: what was written already is not written again; default: add the text to what was written"`
-	End    bool   `json:"end,omitempty" jsonschema:"end the input behind the text, as Ctrl-D does; default false"`
+	ID     string `json:"id" check:"min=1,max=100" jsonschema:"such as p1"`
+	Text   string `json:"text,omitempty" check:"max=1048576" jsonschema:"what to write; end lines with a line feed"`
+	Offset *int64 `json:"offset,omitempty" check:"min=0" jsonschema:"bytes of input before this text, so that nothing is written twice; default: add"`
+	End    bool   `json:"end,omitempty" jsonschema:"close the input after the text"`
 }
 
 // Check finds what the schema cannot tell.
@@ -46,6 +49,7 @@ func ProcessInput(rooms *command.Rooms) tools.Tool {
 			Summary: "Write to the input of a background process.",
 
 			Description:          processInputDoc,
+			Help:                 processInputHelp,
 			Category:             category,
 			Level:                tools.WorkspaceWrite,
 			ConcurrencySafe:      true,

@@ -18,8 +18,11 @@ import (
 //go:embed process_list.md
 var processListDoc string
 
+//go:embed process_list_help.md
+var processListHelp string
+
 type processListInput struct {
-	RunningOnly bool `json:"running_only,omitempty" jsonschema:"leave out those that have ended; default false"`
+	RunningOnly bool `json:"running_only,omitempty" jsonschema:"leave out those that have ended"`
 }
 
 // ProcessList returns the tool that lists background processes.
@@ -32,6 +35,7 @@ func ProcessList(rooms *command.Rooms) tools.Tool {
 			Summary: "List the background processes of this session.",
 
 			Description:          processListDoc,
+			Help:                 processListHelp,
 			Category:             category,
 			Level:                tools.ReadOnly,
 			ConcurrencySafe:      true,

@@ -21,13 +21,16 @@ import (
 //go:embed process_output.md
 var processOutputDoc string
 
+//go:embed process_output_help.md
+var processOutputHelp string
+
 type processOutputInput struct {
-	ID       string `json:"id" check:"min=1,max=100" jsonschema:"of the process, such as p1"`
-	Offset   *int64 `json:"offset,omitempty" jsonschema:"where to begin, in bytes since the start; negative: so many before the end; default: where the last call without an offset stopped"`
-	Until    string `json:"until,omitempty" check:"max=10000" jsonschema:"wait until a line matches this regular expression (RE2), or the process ends"`
-	UntilEnd bool   `json:"until_end,omitempty" jsonschema:"wait until the process ends; default false"`
-	WaitMS   int64  `json:"wait_ms,omitempty" check:"min=1,max=1800000" jsonschema:"how long to wait at most; default 30000 with until or until_end, else: do not wait"`
-	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576" jsonschema:"how much to return at most; default and most: what an answer has room for"`
+	ID       string `json:"id" check:"min=1,max=100" jsonschema:"such as p1"`
+	Offset   *int64 `json:"offset,omitempty" jsonschema:"bytes from the start; negative: from the end; default: where the last call stopped"`
+	Until    string `json:"until,omitempty" check:"max=10000" jsonschema:"wait for a line that matches this regular expression"`
+	UntilEnd bool   `json:"until_end,omitempty" jsonschema:"wait for the end"`
+	WaitMS   int64  `json:"wait_ms,omitempty" check:"min=1,max=1800000" jsonschema:"default 30000 with until or until_end, else 0"`
+	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576" jsonschema:"default what an answer has room for"`
 }
 
 const (
@@ -85,6 +88,7 @@ func ProcessOutput(rooms *command.Rooms) tools.Tool {
 			Summary: "Read what a background process wrote, and wait for text or its end.",
 
 			Description:          processOutputDoc,
+			Help:                 processOutputHelp,
 			Category:             category,
 			Level:                tools.ReadOnly,
 			ConcurrencySafe:      true,

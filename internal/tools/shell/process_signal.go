@@ -19,10 +19,13 @@ import (
 //go:embed process_signal.md
 var processSignalDoc string
 
+//go:embed process_signal_help.md
+var processSignalHelp string
+
 type processSignalInput struct {
-	ID          string `json:"id" check:"min=1,max=100" jsonschema:"of the process, such as p1"`
-	Signal      string `json:"signal,omitempty" check:"enum=INT|TERM|HUP|QUIT|KILL|USR1|USR2|WINCH|CONT|STOP|TSTP" jsonschema:"default TERM; KILL ends the process and everything it started"`
-	KillAfterMS int64  `json:"kill_after_ms,omitempty" check:"min=1,max=600000" jsonschema:"wait for the end, and kill the process and everything it started if there is none after so long; default: do not"`
+	ID          string `json:"id" check:"min=1,max=100" jsonschema:"such as p1"`
+	Signal      string `json:"signal,omitempty" check:"enum=INT|TERM|HUP|QUIT|KILL|USR1|USR2|WINCH|CONT|STOP|TSTP" jsonschema:"default TERM"`
+	KillAfterMS int64  `json:"kill_after_ms,omitempty" check:"min=1,max=600000" jsonschema:"then wait so long for the end, and kill"`
 }
 
 // Timeout is how long the call may run.
@@ -42,6 +45,7 @@ func ProcessSignal(rooms *command.Rooms) tools.Tool {
 			Summary: "Send a signal to a background process, or end it.",
 
 			Description:          processSignalDoc,
+			Help:                 processSignalHelp,
 			Category:             category,
 			Level:                tools.WorkspaceWrite,
 			ConcurrencySafe:      true,

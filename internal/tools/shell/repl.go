@@ -18,11 +18,14 @@ import (
 //go:embed repl.md
 var replDoc string
 
+//go:embed repl_help.md
+var replHelp string
+
 type replInput struct {
 	Language  string `json:"language" jsonschema:"whose interpreter runs the code"`
-	Code      string `json:"code" check:"min=1,max=1048576" jsonschema:"what to run; the value of its last expression is returned"`
-	TimeoutMS int64  `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"after how long the code is interrupted; default 120000"`
-	Restart   bool   `json:"restart,omitempty" jsonschema:"forget what was defined and begin with a new interpreter; default false"`
+	Code      string `json:"code" check:"min=1,max=1048576" jsonschema:"what to run"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"default 120000"`
+	Restart   bool   `json:"restart,omitempty" jsonschema:"begin with a new interpreter"`
 }
 
 // Timeout is how long the call may run.
@@ -53,6 +56,7 @@ func Repl(rooms *command.Rooms) tools.Tool {
 			Summary: "Run Python, JavaScript, bash or other code in an interpreter that keeps its state.",
 
 			Description:          replDoc,
+			Help:                 replHelp,
 			Category:             category,
 			Level:                tools.ReadOnly, // its effects need more
 			Dangerous:            true,

@@ -16,20 +16,23 @@ import (
 //go:embed ask_user.md
 var askUserDoc string
 
+//go:embed ask_user_help.md
+var askUserHelp string
+
 type askUserInput struct {
-	Questions []askedQuestion `json:"questions" check:"min=1,max=8" jsonschema:"what to ask, all of it at once"`
+	Questions []askedQuestion `json:"questions" check:"min=1,max=8" jsonschema:"all at once"`
 }
 
 type askedQuestion struct {
-	Question    string         `json:"question" check:"min=1,max=2000" jsonschema:"the question, as a full sentence"`
+	Question    string         `json:"question" check:"min=1,max=2000" jsonschema:"a full sentence"`
 	Header      string         `json:"header,omitempty" check:"max=32" jsonschema:"a word or two to tell questions apart"`
-	Options     []answerOption `json:"options,omitempty" check:"min=2,max=20" jsonschema:"answers to choose from; leave out for free text"`
-	MultiSelect bool           `json:"multi_select,omitempty" jsonschema:"several options may be chosen; default false"`
-	OptionsOnly bool           `json:"options_only,omitempty" jsonschema:"the user cannot answer in own words; default false"`
+	Options     []answerOption `json:"options,omitempty" check:"min=2,max=20" jsonschema:"2 to 20; leave out for free text"`
+	MultiSelect bool           `json:"multi_select,omitempty" jsonschema:"several may be chosen"`
+	OptionsOnly bool           `json:"options_only,omitempty" jsonschema:"no answer in own words"`
 }
 
 type answerOption struct {
-	Label       string `json:"label" check:"min=1,max=200" jsonschema:"the answer, in a few words"`
+	Label       string `json:"label" check:"min=1,max=200" jsonschema:"in a few words"`
 	Description string `json:"description,omitempty" check:"max=1000" jsonschema:"what choosing it means"`
 }
 
@@ -42,6 +45,7 @@ func AskUser() tools.Tool {
 			Label:           "Ask the user",
 			Summary:         "Ask the user one or more questions and hand back the answers.",
 			Description:     askUserDoc,
+			Help:            askUserHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

@@ -15,8 +15,11 @@ import (
 //go:embed exit_plan_mode.md
 var exitPlanModeDoc string
 
+//go:embed exit_plan_mode_help.md
+var exitPlanModeHelp string
+
 type exitPlanModeInput struct {
-	Plan string `json:"plan" check:"min=1,max=32768" jsonschema:"the plan, as Markdown, for the user to approve"`
+	Plan string `json:"plan" check:"min=1,max=32768" jsonschema:"Markdown: what will be done, in order, and how it is checked"`
 }
 
 // ExitPlanMode returns the tool that has a plan approved and leaves plan mode.
@@ -28,6 +31,7 @@ func ExitPlanMode() tools.Tool {
 			Label:       "Exit plan mode",
 			Summary:     "Have the user approve a plan, then carry it out.",
 			Description: exitPlanModeDoc,
+			Help:        exitPlanModeHelp,
 			Category:    category,
 			Level:       tools.ReadOnly,
 			Examples: []tools.Example{{Summary: "A short plan",

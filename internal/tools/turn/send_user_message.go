@@ -19,10 +19,13 @@ import (
 //go:embed send_user_message.md
 var sendUserMessageDoc string
 
+//go:embed send_user_message_help.md
+var sendUserMessageHelp string
+
 type sendUserMessageInput struct {
-	Message     string   `json:"message" check:"min=1,max=65536" jsonschema:"what to tell the user, as Markdown"`
-	Status      string   `json:"status,omitempty" check:"enum=normal|proactive" jsonschema:"normal: an answer; proactive: brought up by the agent; default normal"`
-	Attachments []string `json:"attachments,omitempty" check:"max=32" jsonschema:"workspace files to show with the message"`
+	Message     string   `json:"message" check:"min=1,max=65536" jsonschema:"Markdown"`
+	Status      string   `json:"status,omitempty" check:"enum=normal|proactive" jsonschema:"proactive: brought up by the agent; default normal"`
+	Attachments []string `json:"attachments,omitempty" check:"max=32" jsonschema:"workspace files to show with it"`
 }
 
 // SendUserMessage returns the tool that tells the user something.
@@ -34,6 +37,7 @@ func SendUserMessage() tools.Tool {
 			Label:           "Message to the user",
 			Summary:         "Show a message to the user while the agent goes on.",
 			Description:     sendUserMessageDoc,
+			Help:            sendUserMessageHelp,
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,

@@ -17,7 +17,7 @@ import (
 var sleepDoc string
 
 type sleepInput struct {
-	DurationMS int64 `json:"duration_ms" check:"min=0,max=600000" jsonschema:"how long to wait, in milliseconds; at most ten minutes"`
+	DurationMS int64 `json:"duration_ms" check:"min=0,max=600000" jsonschema:"at most ten minutes"`
 }
 
 // Sleep returns the tool that waits.

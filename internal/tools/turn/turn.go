@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package turn is the family of tools about the agent's own turn: waiting,
-// telling the user something, asking, planning, handing over the answer.
+// telling the user something, asking, planning, help, handing over the answer.
 package turn
 
 import "github.com/toolserver/toolserver/internal/tools"
@@ -16,6 +16,7 @@ func Tools() []tools.Tool {
 		AskUser(),
 		EnterPlanMode(),
 		ExitPlanMode(),
+		Help(),
 		SendUserMessage(),
 		Sleep(),
 		StructuredOutput(),

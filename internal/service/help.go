@@ -1,0 +1,51 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// helpOf returns what tells the calls of a session more of a tool that it has.
+func (a *admission) helpOf(s *session.Session) func(name string) (string, error) {
+	return func(name string) (string, error) {
+		entry, refusal := a.find(s, a.rules.current(), name)
+		if refusal != nil {
+			return "", tools.Failf(refusal.Failure.Code, "%s", refusal.Failure.Message)
+		}
+		return helpPage(&entry.Spec), nil
+	}
+}
+
+// helpPage is all there is to say of a tool but its schema.
+func helpPage(spec *tools.Spec) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n", spec.Name, strings.TrimSpace(spec.Description))
+	if help := strings.TrimSpace(spec.Help); help != "" {
+		b.WriteString("\n" + help + "\n")
+	}
+	if len(spec.Aliases) > 0 {
+		fmt.Fprintf(&b, "\nOther names: %s.\n", strings.Join(spec.Aliases, ", "))
+	}
+	if len(spec.Keys) > 0 {
+		b.WriteString("Other names of keys:")
+		for _, key := range spec.Keys {
+			fmt.Fprintf(&b, " %s for %s,", key.Other, key.Name)
+		}
+		text := strings.TrimSuffix(b.String(), ",") + ".\n"
+		b.Reset()
+		b.WriteString(text)
+	}
+	if len(spec.Examples) > 0 {
+		b.WriteString("\nExamples:\n")
+	}
+	for _, example := range spec.Examples {
+		fmt.Fprintf(&b, "- %s: %s\n", example.Summary, example.Input)
+	}
+	return b.String()
+}
