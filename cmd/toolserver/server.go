@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -18,7 +19,6 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
@@ -46,7 +46,7 @@ func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
 
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
-func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
+func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer *trace.Tracer) (*service.Server, error) {
 	authenticator, err := c.Authentication.authenticator()
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer 
 
 // newServerWith is newServer with other callers: the workspace of the
 // configuration is that of owner.
-func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer *trace.Tracer) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		return nil, err
 	}
 	has := jails.Capabilities()
-	metrics.Facts("toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
+	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -38,7 +38,7 @@ func scriptWorkshop(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	server, err := service.New(service.Config{
 		Logger: zap.NewNop(), Registry: registry, Policy: policy.Builtin(), Authenticator: auth.None{},
-		Metrics: new(metrics.Registry), Artifacts: store,
+		Metrics: prometheus.NewRegistry(), Artifacts: store,
 		Sessions: session.NewStore(session.Config{
 			WorkspaceRoot: ts.MkAbs("workspaces"), MaxLevel: tools.ReadOnly,
 			Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
