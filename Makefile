@@ -1,7 +1,7 @@
 # Everything the project needs beside Go is built from tools.mod into .bin,
-# once; `make test` and `make run` see to it by themselves. A C compiler, for
-# the race detector, is installed where Debian's packages can be. With npm,
-# ripgrep is installed too, which search is compared with.
+# once; `make test` and `make run` see to it by themselves. A C compiler, for the
+# race detector, and gRPC for Python are installed where Debian's packages can
+# be. With npm, ripgrep is installed too, which search is compared with.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -11,6 +11,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # grpcnotrace leaves out an HTML page of requests that nobody serves here, and
 # with it a seventh of the binary.
 BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X main.version=$(VERSION)"
+# The contract with its comments, for reflection.
+SCHEMA := buf build --exclude-imports --as-file-descriptor-set
 TOOLS := github.com/bufbuild/buf/cmd/buf \
 	github.com/fullstorydev/grpcurl/cmd/grpcurl \
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc \
@@ -31,8 +33,8 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep lint generated ## Run every check and test, as CI does.
-	go test -race -timeout 9m ./...
+test: compiler tools ripgrep terminal python lint generated ## Run every check and test, as CI does.
+	build/test ./...
 
 .PHONY: lint
 lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
@@ -48,6 +50,7 @@ lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf brea
 generate: tools ## Generate Go code from proto/, unless the contract was broken.
 	@test ! -e proto/contract.binpb || buf breaking --against proto/contract.binpb
 	buf build --exclude-source-info -o proto/contract.binpb
+	$(SCHEMA) -o internal/service/schema.binpb
 	buf generate
 
 .PHONY: generated
@@ -55,7 +58,8 @@ generated: tools ## Fail if generating would change anything.
 	@rm -rf .bin/generated && mkdir -p .bin/generated
 	@buf generate --output .bin/generated
 	@buf build --exclude-source-info -o .bin/generated/proto/contract.binpb
-	@diff -r -x '*.proto' proto .bin/generated/proto || { echo "generated code is out of date: run make generate"; exit 1; }
+	@$(SCHEMA) -o .bin/generated/schema.binpb
+	@diff -r -x '*.proto' proto .bin/generated/proto && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
 bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
@@ -94,12 +98,29 @@ compiler:
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev; } || \
 		{ echo "go test -race needs a C compiler and none could be installed: install gcc, or set CC"; exit 1; }
 
+# The example in Python is not tested where this cannot be installed. Debian's own
+# python3-grpc-tools is not used: its protoc is too old for optional fields.
+PYTHON := python3-grpcio python3-protobuf protobuf-compiler protobuf-compiler-grpc libprotobuf-dev curl
+.PHONY: python
+python: ## Install gRPC for Python, from Debian's packages.
+	@dpkg --status $(PYTHON) >/dev/null 2>&1 || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(PYTHON); } || \
+		echo "gRPC for Python could not be installed: the example in Python is not tested"
+
 # Benchmarks that compare with fd are left out where it cannot be installed.
 .PHONY: fd
 fd:
 	@command -v fdfind >/dev/null || command -v fd >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends fd-find; } || \
 		echo "fd could not be installed: nothing is compared with it"
+
+# Tests that look at screens are skipped where tmux, which draws them, cannot be
+# installed.
+.PHONY: terminal
+terminal:
+	@command -v tmux >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends tmux; } || \
+		echo "tmux could not be installed: no screens are looked at"
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep

@@ -40,6 +40,7 @@ var figures = []figure{
 	{"read_file of 4 KiB, and edit_file in 1 MiB", "calls/s at least 0.85 of bare and 5 times the MCP file system server; an edit at most 2 times the bare one", filesFigure},
 	{"commands in the sandbox, against os/exec without one", "with pauses p50 at most 1.0, 16 at once at least 0.5, without the sandbox 0.95; first byte at most 5 ms later than a pipe; 1 GiB at least 0.25 of a pipe; cancelled at most 50 ms, 500 processes 100 ms", shellFigure},
 	{"what containment costs", "a command that writes among 20,000 directories at most 1.5 of an empty workspace, with a repository too; a connection on a session's loopback at most 1.5, 1 GiB over it at least 0.9", containFigure},
+	{"files in and out", "a ranged read of 4 KiB at least 0.95 of bare; a tree of 20,000 files, up and down, at least 0.5 of tar over a pipe", transferFigure},
 }
 
 // plan says how much is measured.

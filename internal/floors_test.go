@@ -22,11 +22,11 @@ var floors = [][]string{
 	{"internal/service", "bench/work"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/sandbox/sandboxtest"},
-	{"internal/command", "internal/shell", "internal/strictyaml"},
-	{"internal/integrity"},
+	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
+	{"internal/command", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
+	{"internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/output", "internal/pdf", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/output", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
 	{"internal/lease", "proto/toolserver/v1"},
 }
 
@@ -49,7 +49,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/turn":    {"cmd/toolserver"},
 	"github.com/modelcontextprotocol": {"bench"},
 	"github.com/santhosh-tekuri":      {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest"},
+	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
 }
 

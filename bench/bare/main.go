@@ -46,6 +46,7 @@ func serve(address, answers string) error {
 	}
 	server := grpc.NewServer()
 	pb.RegisterToolServiceServer(server, service)
+	pb.RegisterWorkspaceServiceServer(server, files{})
 
 	// The line has the form of toolserver's own.
 	line := map[string]string{"msg": "serving", "address": listener.Addr().String()}

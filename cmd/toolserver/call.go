@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,6 +27,7 @@ type callFlags struct {
 	to                       target
 	session, callID, purpose string
 	onDisconnect, approve    string
+	detachKeys               string
 	timeout                  time.Duration
 	detach, json, raw        bool
 }
@@ -58,9 +60,12 @@ nobody could, it is denied at once. --approve changes that: "yes" approves every
 call once, where the server lets you approve your own; "no" declines at once;
 "wait" leaves the answer to others.
 
+A call of bash with interactive=true runs in a terminal. ` + attachHelp + `
+
 ` + exitHelp(),
 		Example: `  toolserver call read_file path=README.md limit=20
   toolserver call --address 127.0.0.1:8665 --json sleep duration_ms=3000
+  toolserver call bash interactive=true command=bash
   echo '{"data": {"answer": 42}}' | toolserver call structured_output -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -88,6 +93,7 @@ call once, where the server lets you approve your own; "no" declines at once;
 	cmd.MarkFlagsMutuallyExclusive("detach", "approve")
 	complete(cmd, "on-disconnect", "grace", "cancel", "detach")
 	complete(cmd, "approve", approveAsk, approveYes, approveNo, approveWait)
+	addDetachKeys(cmd, &f.detachKeys)
 	f.to.addFlags(cmd)
 	return cmd
 }
@@ -119,10 +125,30 @@ func (f *callFlags) run(cmd *cobra.Command, tool string, words []string) error {
 	if f.detach {
 		return client.detach(cmd.Context(), v, request)
 	}
-	return client.follow(v, newAsker(client, f.approve, stderr, v), client.execute(request), 0, func(ctx context.Context, id string) error {
+	detach, err := parseDetachKeys(f.detachKeys)
+	if err != nil {
+		return err
+	}
+	interactive, err := f.onTerminal(cmd, client, request)
+	if err != nil {
+		return err
+	}
+	asker := newAsker(client, f.approve, stderr, v)
+	if text, ok := v.(*textView); ok && interactive {
+		keys := newKeyboard(os.Stdin)
+		asker.stdin = bufio.NewReader(keys)
+		terminal := newTerminalView(client, text, keys, detach)
+		terminal.asker = asker
+		v = terminal
+	}
+	err = client.follow(v, asker, client.execute(request), 0, func(ctx context.Context, id string) error {
 		_, err := client.Cancel(ctx, &pb.CancelRequest{ExecutionId: id, Reason: "interrupted by the user"})
 		return err
 	})
+	if terminal, ok := v.(*terminalView); ok && (errors.Is(err, errDetached) || errors.Is(err, errHangup)) {
+		return client.leaveTerminal(terminal, err)
+	}
+	return err
 }
 
 func (f *callFlags) request(cmd *cobra.Command, tool string) (*pb.ExecuteToolRequest, error) {

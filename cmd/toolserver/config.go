@@ -30,6 +30,7 @@ type config struct {
 	Audit          auditConfig          `yaml:"audit"`
 	Executions     executionsConfig     `yaml:"executions"`
 	Sandbox        sandboxConfig        `yaml:"sandbox"`
+	Answers        answersConfig        `yaml:"answers"`
 	Search         searchConfig         `yaml:"search"`
 	Artifacts      artifactsConfig      `yaml:"artifacts"`
 	Secrets        []secretConfig       `yaml:"secrets"`
@@ -85,6 +86,8 @@ type sessionsConfig struct {
 	Modes             []tools.Mode  `yaml:"modes"`
 	IdleTTL           time.Duration `yaml:"idle_ttl"`
 	MaxPerPrincipal   int           `yaml:"max_per_principal"`
+	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
+	MaxKept           int           `yaml:"max_kept"`
 }
 
 type policyConfig struct {
@@ -112,6 +115,8 @@ type executionsConfig struct {
 	DisconnectGrace  time.Duration `yaml:"disconnect_grace"`
 	Retention        time.Duration `yaml:"retention"`
 	MaxRetained      int           `yaml:"max_retained"`
+	MaxRemembered    int           `yaml:"max_remembered"`
+	MaxRememberedAll int           `yaml:"max_remembered_all"`
 	MaxResultBytes   size          `yaml:"max_result_bytes"`
 	MaxLogBytes      size          `yaml:"max_log_bytes"`
 	MaxLogEvents     int           `yaml:"max_log_events"`
@@ -168,7 +173,6 @@ type commandLimits struct {
 	OpenFiles  int           `yaml:"open_files"`
 	FileSize   size          `yaml:"file_size"`
 	Output     size          `yaml:"output"`
-	Shown      size          `yaml:"shown"`
 	PerSession int           `yaml:"per_session"`
 	PerServer  int           `yaml:"per_server"`
 
@@ -181,6 +185,12 @@ type commandLimits struct {
 	SessionFiles  int  `yaml:"session_files"`
 	ReservedFiles int  `yaml:"reserved_files"`
 	ReservedSpace size `yaml:"reserved_space"`
+}
+
+// answersConfig is how much text answers have for a model.
+type answersConfig struct {
+	Default answerSize `yaml:"default"`
+	Max     answerSize `yaml:"max"`
 }
 
 type searchConfig struct {
@@ -226,6 +236,8 @@ func defaultConfig() *config {
 			MaxLevel:        tools.WorkspaceWrite,
 			IdleTTL:         time.Hour,
 			MaxPerPrincipal: 1000,
+			KeepWorkspace:   time.Hour,
+			MaxKept:         100,
 		},
 		Executions: executionsConfig{
 			MaxRunning:       20_000,
@@ -235,6 +247,8 @@ func defaultConfig() *config {
 			DisconnectGrace:  30 * time.Second,
 			Retention:        10 * time.Minute,
 			MaxRetained:      10_000,
+			MaxRemembered:    20_000,
+			MaxRememberedAll: 500_000,
 			MaxResultBytes:   1 << 20,
 			MaxLogBytes:      256 << 10,
 			MaxLogEvents:     10_000,
@@ -256,7 +270,6 @@ func defaultConfig() *config {
 				OpenFiles:  4096,
 				FileSize:   4 << 30,
 				Output:     4 << 30,
-				Shown:      30 << 10,
 				PerSession: 32,
 				PerServer:  512,
 
@@ -274,6 +287,10 @@ func defaultConfig() *config {
 				Ended:       32,
 				Idle:        30 * time.Minute,
 			},
+		},
+		Answers: answersConfig{
+			Default: answerSize{Characters: tools.DefaultAnswer},
+			Max:     answerSize{Characters: tools.DefaultMaxAnswer},
 		},
 		Search: searchConfig{
 			MaxText:   256 << 20,
@@ -329,14 +346,21 @@ func addConfigFlags(flags *pflag.FlagSet, names ...string) {
 // environment name, the environment and flags, once validate has looked at it.
 // An error lists everything that is wrong, where that is known with its line.
 func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*config, error) {
+	c, _, err := loadConfigWithOrigins(flags, validate)
+	return c, err
+}
+
+// loadConfigWithOrigins is loadConfig, and returns where keys were set.
+func loadConfigWithOrigins(flags *pflag.FlagSet, validate func(*config, faultFunc)) (c *config, origin func(key string) string, err error) {
 	file := os.Getenv("TOOLSERVER_CONFIG")
 	if f := flags.Lookup("config"); f != nil && f.Changed {
 		file = f.Value.String()
 	}
-	c, r := defaultConfig(), newConfigReader(file)
+	c = defaultConfig()
+	r := newConfigReader(file)
 	if file != "" {
 		if err := readConfig(r, file, c); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
@@ -352,8 +376,13 @@ func loadConfig(flags *pflag.FlagSet, validate func(*config, faultFunc)) (*confi
 			r.Override(fieldAt(c, o.key), o.key, f.Value.String(), "--"+o.flag)
 		}
 	}
+	for _, v := range strayVariables(c.namedVariables()...) {
+		if len(v.near) > 0 {
+			r.Fault(v.name, "unknown variable; did you mean %s?", strings.Join(v.near, " or "))
+		}
+	}
 	validate(c, r.Fault)
-	return c, r.Err()
+	return c, r.Origin, r.Err()
 }
 
 // envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,
@@ -383,6 +412,11 @@ func (c *config) fillIn() error {
 	var err error
 	if c.Sessions.Workspace, err = filepath.Abs(c.Sessions.Workspace); err != nil {
 		return err
+	}
+	for i, dir := range c.Sessions.AllowedWorkspaces {
+		if c.Sessions.AllowedWorkspaces[i], err = filepath.Abs(dir); err != nil {
+			return err
+		}
 	}
 	if c.Sessions.WorkspaceRoot == "" {
 		c.Sessions.WorkspaceRoot = filepath.Join(stateDir(), "toolserver", "workspaces")

@@ -24,12 +24,16 @@ func newConfig() *cobra.Command {
 }
 
 func newConfigCheck() *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration without serving",
 		Long: `check reads a configuration file as "toolserver serve" would, with the
 environment over it, and says in short what would be served, or everything that
 is wrong, with the lines. It exits with 0 or with 2.
+
+--print shows every key with the value in force and where it comes from: a line of
+the file, a variable, a flag, or the default. Secrets are never shown.
 
 Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 		Args: cobra.MaximumNArgs(1),
@@ -39,18 +43,22 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 					return err
 				}
 			}
-			c, err := loadConfig(cmd.Flags(), (*config).validate)
+			c, origin, err := loadConfigWithOrigins(cmd.Flags(), (*config).validate)
 			if err != nil {
 				return err
 			}
 			if err := c.fillIn(); err != nil {
 				return err
 			}
+			if all {
+				return c.print(newStream(os.Stdout), origin)
+			}
 			fmt.Fprintln(os.Stdout, "OK")
 			return c.summarize(newStream(os.Stdout))
 		},
 	}
-	addConfigFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "print", false, "show every key, its value and where that comes from")
+	addConfigFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
 	return cmd
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,7 +77,8 @@ func keysOf(t reflect.Type, prefix string) []string {
 		field := t.Field(i)
 		key := prefix + field.Tag.Get("yaml")
 		keys = append(keys, key)
-		if field.Type.Kind() == reflect.Struct {
+		single := reflect.PointerTo(field.Type).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+		if field.Type.Kind() == reflect.Struct && !single {
 			keys = append(keys, keysOf(field.Type, key+".")...)
 		}
 	}
@@ -218,6 +220,11 @@ func TestBadConfigurations(t *testing.T) {
 		"a size":              {"wire:\n  max_message_bytes: 5MB\n", nil, []string{`c.yaml:2: wire.max_message_bytes: "5MB" is not a size`}},
 		"a large size":        {"wire:\n  max_message_bytes: 9999999999GiB\n", nil, []string{"is not a size"}},
 		"a negative size":     {"executions:\n  log_memory: -1GiB\n", nil, []string{"c.yaml:2: executions.log_memory: -1GiB is out of bounds", "max_log_bytes: 256KiB is above"}},
+		"answers of nothing":  {"answers:\n  default: 0\n", nil, []string{`c.yaml:2: answers.default: "0" does not say how long an answer is`}},
+		"answers of words":    {"answers:\n  max: 300 words\n", nil, []string{`c.yaml:2: answers.max: "300 words" does not say how long an answer is: want a number of characters, or of tokens, such as "50000" or "12000 tokens"`}},
+		"answers too short":   {"answers:\n  default: 100 tokens\n", nil, []string{"c.yaml:2: answers.default: an answer of 100 tokens is out of range: want 250 to 100000"}},
+		"answers above most":  {"answers:\n  max: 20000\n", nil, []string{"c.yaml:1: answers.default: an answer of 50000 characters is out of range: want 1000 to 20000"}},
+		"answers too long":    {"answers:\n  max: 2000000\n", nil, []string{"c.yaml:2: answers.max: an answer of 2000000 characters is out of range: want 1000 to 1048576"}},
 		"anchors":             {"listen: &a 127.0.0.1:0\n", nil, []string{"c.yaml:1: listen: anchors"}},
 		"a level":             {"sessions:\n  level: root\n", nil, []string{`c.yaml:2: sessions.level: "root" is no level: want one of read_only`}},
 		"level above maximum": {"sessions:\n  max_level: read_only\n", nil, []string{"c.yaml:1: sessions.level: workspace_write is above"}},

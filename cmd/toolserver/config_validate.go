@@ -303,7 +303,6 @@ func (c *config) validateSandbox(fault faultFunc) {
 	within(fault, "sandbox.limits.cpu", l.CPU, 0, 365*day)
 	within(fault, "sandbox.limits.open_files", l.OpenFiles, 0, 1<<30)
 	within(fault, "sandbox.limits.file_size", l.FileSize, 0, 1<<50)
-	within(fault, "sandbox.limits.shown", l.Shown, 1<<10, 1<<20)
 	within(fault, "sandbox.limits.per_session", l.PerSession, 0, 1_000_000)
 	within(fault, "sandbox.limits.per_server", l.PerServer, 0, 1_000_000)
 	within(fault, "sandbox.limits.session_memory", l.SessionMemory, 0, 1<<50)
@@ -371,6 +370,8 @@ const day = 24 * time.Hour
 func (c *config) validateLimits(fault faultFunc) {
 	within(fault, "sessions.idle_ttl", c.Sessions.IdleTTL, 0, 365*day)
 	within(fault, "sessions.max_per_principal", c.Sessions.MaxPerPrincipal, 1, 1_000_000)
+	within(fault, "sessions.keep_workspace", c.Sessions.KeepWorkspace, 0, 365*day)
+	within(fault, "sessions.max_kept", c.Sessions.MaxKept, 1, 1_000_000)
 	within(fault, "shutdown_grace", c.ShutdownGrace, 0, day)
 
 	x := &c.Executions
@@ -381,6 +382,8 @@ func (c *config) validateLimits(fault faultFunc) {
 	within(fault, "executions.disconnect_grace", x.DisconnectGrace, time.Millisecond, day)
 	within(fault, "executions.retention", x.Retention, time.Millisecond, 30*day)
 	within(fault, "executions.max_retained", x.MaxRetained, 1, 10_000_000)
+	within(fault, "executions.max_remembered", x.MaxRemembered, 1, 10_000_000)
+	within(fault, "executions.max_remembered_all", x.MaxRememberedAll, 1, 100_000_000)
 	within(fault, "executions.max_result_bytes", x.MaxResultBytes, 1<<10, 1<<30)
 	within(fault, "executions.max_log_bytes", x.MaxLogBytes, 64<<10, 1<<40)
 	within(fault, "executions.max_log_events", x.MaxLogEvents, 16, 1_000_000_000)
@@ -394,6 +397,8 @@ func (c *config) validateLimits(fault faultFunc) {
 	if x.MaxLogBytes > x.LogMemory {
 		fault("executions.max_log_bytes", "%s is above executions.log_memory, %s", x.MaxLogBytes, x.LogMemory)
 	}
+
+	c.Answers.validate(fault, x.MaxResultBytes)
 
 	within(fault, "search.max_text", c.Search.MaxText, 0, 1<<50)
 	within(fault, "search.max_index", c.Search.MaxIndex, 1<<20, 1<<50)
@@ -423,6 +428,15 @@ func (c *config) validateLimits(fault faultFunc) {
 	if x.MaxResultBytes > w.MaxMessageBytes-envelope {
 		fault("executions.max_result_bytes", "%s does not fit into a message: leave %s for the rest of it below wire.max_message_bytes, %s",
 			x.MaxResultBytes, size(envelope), w.MaxMessageBytes)
+	}
+}
+
+func (c *answersConfig) validate(fault faultFunc, result size) {
+	if err := tools.Budget(c.Max).Check(int(result)); err != nil {
+		fault("answers.max", "%v (executions.max_result_bytes is %s)", err, result)
+	}
+	if err := tools.Budget(c.Default).Check(tools.Budget(c.Max).Size()); err != nil {
+		fault("answers.default", "%v (answers.max is %s)", err, c.Max)
 	}
 }
 

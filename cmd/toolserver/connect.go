@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,6 +62,7 @@ type client struct {
 	pb.SessionServiceClient
 	pb.ApprovalServiceClient
 	pb.PolicyServiceClient
+	pb.WorkspaceServiceClient
 	inProcess bool
 	close     func()
 }
@@ -70,7 +70,7 @@ type client struct {
 func newClient(conn *grpc.ClientConn, inProcess bool, end func()) *client {
 	return &client{
 		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), inProcess, end,
+		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), inProcess, end,
 	}
 }
 
@@ -95,7 +95,7 @@ func (t *target) connect(cmd *cobra.Command) (*client, error) {
 // that lives on.
 func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 	if t.resolve() == "" {
-		return nil, fmt.Errorf("%s needs a server that is running: give its address with --address or TOOLSERVER_ADDRESS", cmd.CommandPath())
+		return nil, fmt.Errorf("%s needs a server that is running: give its address with --address or TOOLSERVER_ADDRESS%s", cmd.CommandPath(), misspelt("TOOLSERVER_ADDRESS"))
 	}
 	return t.connect(cmd)
 }
@@ -133,7 +133,7 @@ func connectSupposed(c *config, offer *tools.Offer) (*client, error) {
 const maxReceive = 256 << 20
 
 func (t *target) dial() (*client, error) {
-	if err := checkAddress(t.address); err != nil && !strings.Contains(t.address, "://") {
+	if err := checkTarget(t.address); err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
 	security, err := t.security()
@@ -156,7 +156,7 @@ func (t *target) dial() (*client, error) {
 		}
 		options = append(options, grpc.WithPerRPCCredentials(bearer(secret)))
 	}
-	conn, err := grpc.NewClient(t.address, options...)
+	conn, err := grpc.NewClient(t.address, append(options, t.wrapping()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
@@ -176,6 +176,14 @@ func (t *target) security() (credentials.TransportCredentials, error) {
 	if !t.encrypted() {
 		return insecure.NewCredentials(), nil
 	}
+	config, err := t.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewTLS(config), nil
+}
+
+func (t *target) tlsConfig() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.ca != "" {
 		text, err := os.ReadFile(t.ca)
@@ -187,7 +195,7 @@ func (t *target) security() (credentials.TransportCredentials, error) {
 			return nil, errors.New("--ca: the file has no certificate")
 		}
 	}
-	return credentials.NewTLS(config), nil
+	return config, nil
 }
 
 // bearer is a token that goes with every call.

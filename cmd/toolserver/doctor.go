@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -117,7 +118,7 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 	for _, r := range programs.Refused {
 		d.LeftOut = append(d.LeftOut, leftOut(r))
 	}
-	jails, err := c.Sandbox.open()
+	jails, err := c.Sandbox.open(os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +132,8 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 	}
 	d.Sandbox = sandboxState{Mode: c.Sandbox.Mode.String(), Holds: true, Landlock: capabilities.Landlock, Namespaces: capabilities.Namespaces, User: capabilities.User, Open: []checkLine{}}
 	for _, check := range checks {
-		if !check.Holds {
-			d.Sandbox.Open = append(d.Sandbox.Open, checkLine{check.Name, false, check.Required, check.What, check.Detail})
+		if !check.Tried || !check.Holds {
+			d.Sandbox.Open = append(d.Sandbox.Open, checkLine{check.Name, check.Holds, check.Tried, check.Required, check.What, check.Detail})
 			d.Sandbox.Holds = d.Sandbox.Holds && !check.Required
 		}
 	}
@@ -282,6 +283,8 @@ func (s *sandboxState) summary() string {
 		return "off"
 	case s.Holds:
 		return "holds"
+	case slices.ContainsFunc(s.Open, func(line checkLine) bool { return line.Required && line.Tried }):
+		return "does not hold"
 	}
-	return "does not hold"
+	return "could not be tried"
 }

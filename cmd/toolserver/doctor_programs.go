@@ -78,7 +78,7 @@ func runIn(ctx context.Context, room *command.Room, path string, arguments ...st
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
 	var out bytes.Buffer
-	x, err := room.Start(command.Command{Rights: doctorRights, Path: path, Args: arguments, Dir: "."}, func(_ tools.Stream, data []byte) { out.Write(data) })
+	x, err := room.Start(ctx, command.Command{Rights: doctorRights, Path: path, Args: arguments, Dir: "."}, func(_ tools.Stream, data []byte) { out.Write(data) })
 	if err != nil {
 		return "", err
 	}

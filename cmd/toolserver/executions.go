@@ -6,13 +6,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -34,8 +33,7 @@ func newExecutions() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "executions",
-		Short: "List executions, newest first",
-		Args:  cobra.NoArgs,
+		Short: "List executions, newest first; show one of them",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			wanted, ok := executionStates[state]
 			if !ok {
@@ -79,6 +77,7 @@ func newExecutions() *cobra.Command {
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
 	complete(cmd, "state", "waiting", "running", "finished")
 	to.addFlags(cmd)
+	cmd.AddCommand(newExecutionsShow())
 	return cmd
 }
 
@@ -98,21 +97,45 @@ func (c *client) list(ctx context.Context, request *pb.ListExecutionsRequest, li
 	}
 }
 
-func executionTable(to io.Writer, list []*pb.Execution, now time.Time) error {
-	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "EXECUTION\tTOOL\tSTATE\tSESSION\tCALL\tBEGAN\tTOOK\tPURPOSE")
+// wideTable is how wide a terminal must be for all there is to say.
+const wideTable = 120
+
+func executionTable(out *stream, list []*pb.Execution, now time.Time) error {
+	narrow := out.terminal && out.width() < wideTable
+	heads := []string{"EXECUTION", "TOOL", "STATE", "SESSION", "CALL", "BEGAN", "TOOK", "PURPOSE"}
+	if narrow {
+		heads = []string{"EXECUTION", "TOOL", "STATE", "SESSION", "BEGAN", "TOOK", "PURPOSE"}
+	}
+	t := newTable(out, heads...)
 	for _, x := range list {
-		state := strings.ToLower(strings.TrimPrefix(x.GetState().String(), "EXECUTION_STATE_"))
-		if x.GetState() == pb.ExecutionState_EXECUTION_STATE_FINISHED {
-			state = outcomeText(x.GetOutcome())
-		}
-		begin, end := x.GetCreateTime().AsTime(), now
+		state := stateText(x)
+		begin, end := x.GetCreateTime().AsTime().Local(), now
 		if x.GetEndTime() != nil {
 			end = x.GetEndTime().AsTime()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			x.GetExecutionId(), fit(oneLine(x.GetTool()), 32), state, x.GetSessionId(), fit(oneLine(x.GetCallId()), 32),
-			begin.Local().Format(time.DateTime), max(end.Sub(begin), 0).Round(time.Millisecond), fit(oneLine(x.GetPurpose()), 60))
+		took := max(end.Sub(begin), 0).Round(time.Millisecond).String()
+		if narrow {
+			t.row(x.GetExecutionId(), fit(oneLine(x.GetTool()), 18), state, fit(visible(x.GetSessionId()), 16),
+				begin.Format(time.TimeOnly), took, oneLine(x.GetPurpose()))
+			continue
+		}
+		t.row(x.GetExecutionId(), fit(oneLine(x.GetTool()), 32), state, visible(x.GetSessionId()), fit(oneLine(x.GetCallId()), 32),
+			begin.Format(time.DateTime), took, fit(oneLine(x.GetPurpose()), 60))
 	}
-	return table.Flush()
+	return t.flush()
+}
+
+// unknownExecution adds to an error about an execution that there is not what may
+// have been meant.
+func (c *client) unknownExecution(ctx context.Context, err error, id string) error {
+	if status.Code(err) != codes.NotFound || id == "" {
+		return err
+	}
+	var ids []string
+	if list, _, err := c.list(ctx, &pb.ListExecutionsRequest{}, 1000); err == nil {
+		for _, x := range list {
+			ids = append(ids, x.GetExecutionId())
+		}
+	}
+	return withNearest(err, id, ids, "executions")
 }

@@ -114,7 +114,9 @@ func complain(err error) {
 		return
 	}
 	message := err.Error()
-	if s, ok := status.FromError(err); ok {
+	if e, ok := errors.AsType[*unreached](err); ok {
+		message = e.text()
+	} else if s, ok := status.FromError(err); ok {
 		message = statusText(s)
 	}
 	stderr := newStream(os.Stderr)
@@ -127,7 +129,7 @@ func statusText(s *status.Status) string {
 	case codes.Unavailable:
 		return "the server cannot be reached or takes no calls: " + s.Message()
 	case codes.Unauthenticated:
-		return s.Message() + "; give the token with --token or TOOLSERVER_TOKEN"
+		return s.Message() + "; give the token with --token or TOOLSERVER_TOKEN" + misspelt("TOOLSERVER_TOKEN")
 	}
 	return s.Message()
 }

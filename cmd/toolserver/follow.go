@@ -105,7 +105,8 @@ func (c *client) events(ctx context.Context, open opener, after uint64) iter.Seq
 // follow shows events until the execution has ended, and returns what to exit
 // with. What the execution waits for is passed to asker, if there is one. The
 // first Ctrl-C is passed to interrupt, with the id of the execution; the second
-// leaves at once, as does the first where interrupt is nil.
+// leaves at once, as does the first where interrupt is nil. Whoever leaves a
+// terminal that the execution has ends it with the reason of that.
 func (c *client) follow(v view, asker *asker, open opener, after uint64, interrupt func(ctx context.Context, id string) error) error {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -122,6 +123,7 @@ func (c *client) follow(v view, asker *asker, open opener, after uint64, interru
 	}
 	events := make(chan received)
 	go func() {
+		defer restoring(v)
 		for event, err := range c.events(ctx, open, after) {
 			select {
 			case events <- received{event, err}:
@@ -135,6 +137,10 @@ func (c *client) follow(v view, asker *asker, open opener, after uint64, interru
 	var refusals chan error
 	if asker != nil {
 		lines, refusals = asker.lines, asker.errors
+	}
+	var left chan error
+	if t, ok := v.(*terminalView); ok {
+		left = t.left
 	}
 	var id string
 	var wanted, told bool // to interrupt
@@ -163,6 +169,8 @@ func (c *client) follow(v view, asker *asker, open opener, after uint64, interru
 			asker.typed(ctx, line)
 		case err := <-refusals:
 			asker.failed(err)
+		case err := <-left:
+			return err
 		case now := <-ticks.C:
 			v.tick(now)
 		case err := <-answers:

@@ -4,13 +4,19 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zapgrpc"
 	"golang.org/x/term"
+	"google.golang.org/grpc/grpclog"
 )
 
 // newLogger returns a logger to standard error, for people on a terminal and
@@ -24,7 +30,7 @@ func newLogger(level zapcore.Level) (logger *zap.Logger, flush func()) {
 	encoding.EncodeDuration = zapcore.SecondsDurationEncoder
 	// Not os.Stderr itself: flushing is not meant to wait for a disk.
 	stderr := zapcore.AddSync(struct{ io.Writer }{os.Stderr})
-	if term.IsTerminal(int(os.Stderr.Fd())) {
+	if !logsJSON() {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoding.EncodeDuration = zapcore.StringDurationEncoder
@@ -39,4 +45,53 @@ func newLogger(level zapcore.Level) (logger *zap.Logger, flush func()) {
 		return nil
 	}))
 	return logger, func() { buffer.Stop() }
+}
+
+// logsJSON reports whether a log goes to a program, not to a person.
+func logsJSON() bool { return !term.IsTerminal(int(os.Stderr.Fd())) }
+
+// logOthers has what libraries say about themselves in the log: gRPC's warnings
+// and errors, and what is written by the standard library's log.
+func logOthers(logger *zap.Logger) {
+	grpclog.SetLoggerV2(zapgrpc.NewLogger(logger.Named("grpc").WithOptions(zap.IncreaseLevel(zap.WarnLevel))))
+	zap.RedirectStdLog(logger.Named("log"))
+}
+
+// logLines has every line that is written to the file in the log, as a warning.
+// Close the file after use.
+func logLines(logger *zap.Logger, message string) (*os.File, error) {
+	lines, file, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer lines.Close()
+		for r := bufio.NewReaderSize(lines, 16<<10); ; {
+			line, err := r.ReadSlice('\n') // of a longer one, a part
+			if len(line) > 0 {
+				logger.Warn(message, zap.ByteString("line", bytes.TrimSuffix(line, []byte("\n"))))
+			}
+			if err != nil && err != bufio.ErrBufferFull {
+				return
+			}
+		}
+	}()
+	return file, nil
+}
+
+// logEnd writes why a server ended, or did not begin, as the last line of its log.
+func logEnd(err error) {
+	logger, flush := newLogger(zapcore.InfoLevel)
+	defer flush()
+	logger.Error("failed", zap.Error(err))
+}
+
+// withoutPanic runs a function, and has a panic as an error.
+func withoutPanic(run func() error) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = &exitError{exitFailed, fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
+		}
+	}()
+	return run()
 }

@@ -7,18 +7,31 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolserver/toolserver/internal/pdf"
 )
 
 func main() {
 	if filepath.Base(os.Args[0]) == execName {
 		beExec()
 	}
-	err := newRoot(os.Args[1:]).Execute()
+	if os.Args[0] == pdf.Name {
+		pdf.Main()
+	}
+	arguments := os.Args[1:]
+	run := newRoot(arguments).Execute
+	if len(arguments) > 0 && arguments[0] == "serve" && logsJSON() {
+		err := withoutPanic(run)
+		if err != nil {
+			logEnd(err)
+		}
+		os.Exit(exitCodeOf(err))
+	}
+	err := run()
 	complain(err)
 	os.Exit(exitCodeOf(err))
 }
@@ -28,9 +41,9 @@ var commands = []struct {
 	name string
 	make func() *cobra.Command
 }{
-	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"input", newInput},
-	{"cancel", newCancel}, {"artifact", newArtifact},
-	{"executions", newExecutions}, {"approvals", newApprovals}, {"grants", newGrants},
+	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"attach", newAttach}, {"input", newInput},
+	{"cancel", newCancel}, {"artifact", newArtifact}, {"cp", newCp},
+	{"executions", newExecutions}, {"sessions", newSessions}, {"approvals", newApprovals}, {"grants", newGrants},
 	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
 }
 
@@ -53,23 +66,31 @@ or with a server:
 
   toolserver serve
   toolserver call --address 127.0.0.1:8665 sleep duration_ms=3000`,
-		Args:          cobra.NoArgs,
+		Args:          commandsOnly,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, // complain prints them
 		SilenceUsage:  true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w\nRun '%s --help' to see what there is", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	for _, c := range commands {
 		if len(arguments) > 0 && arguments[0] == c.name {
-			root.AddCommand(c.make())
+			add(root, c.make())
 			root.CompletionOptions.DisableDefaultCmd = true
 			return root
 		}
 	}
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
 	for _, c := range commands {
-		root.AddCommand(c.make())
+		add(root, c.make())
 	}
 	return root
+}
+
+// add adds a command. One with others below it takes nothing else.
+func add(root, cmd *cobra.Command) {
+	root.AddCommand(cmd)
+	if cmd.HasSubCommands() {
+		cmd.Args = commandsOnly
+	}
 }

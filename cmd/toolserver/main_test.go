@@ -53,12 +53,15 @@ func (w withHelper) Run() int {
 }
 
 func TestScripts(t *testing.T) {
+	certificate, key := writeCertificate(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", os.Getenv("GORACE"))
+			env.Setenv("CERTIFICATE", certificate)
+			env.Setenv("KEY", key)
 			env.Setenv("TOOLSERVER_SANDBOX_HELPER", sandboxtest.Helper())
 			return nil
 		},

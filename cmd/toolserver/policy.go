@@ -44,7 +44,7 @@ every key and is a file to begin with:
 // builtinSpecs describes the tools that are part of the server.
 func builtinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{}), search.Config{}) {
+	for _, tool := range builtin(command.New(command.Config{}), nil, search.Config{}) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

@@ -40,6 +40,10 @@ func newView(stderr *stream, asJSON, raw bool) view {
 	if asJSON {
 		return &jsonView{stdout, stderr}
 	}
+	return newTextView(stdout, stderr, raw)
+}
+
+func newTextView(stdout, stderr *stream, raw bool) *textView {
 	v := &textView{stdout: stdout, stderr: stderr, raw: raw}
 	if stderr.terminal && os.Getenv("TERM") != "dumb" {
 		v.bar = &bar{to: stderr, begin: time.Now()}

@@ -42,9 +42,9 @@ func (m *sandboxMode) UnmarshalText(text []byte) error {
 
 func (m sandboxMode) String() string { return sandboxModes[m] }
 
-// open returns the sandbox of the server.
-func (c *sandboxConfig) open() (*sandbox.Sandbox, error) {
-	config := sandbox.Config{Helper: c.Helper, Image: execImage, Off: c.Mode == sandboxOff, NoNamespaces: !c.Namespaces}
+// open returns the sandbox of the server, whose helpers write to stderr.
+func (c *sandboxConfig) open(stderr *os.File) (*sandbox.Sandbox, error) {
+	config := sandbox.Config{Helper: c.Helper, Image: execImage, Stderr: stderr, Off: c.Mode == sandboxOff, NoNamespaces: !c.Namespaces}
 	if config.Helper == "" && len(config.Image) == 0 {
 		config.Helper = execBeside()
 	}
@@ -115,7 +115,6 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		Languages:     c.languages(),
 		Kept:          c.Kept.kept(),
 		MaxOutput:     int64(l.Output),
-		Shown:         int(l.Shown),
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
 		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},

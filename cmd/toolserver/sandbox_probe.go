@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,10 +39,13 @@ func (c *sandboxConfig) selfTest(logger *zap.Logger, registry prometheus.Registe
 		return fmt.Errorf("the sandbox could not be tried: %w", err)
 	}
 	values := make([][]string, len(checks))
-	var failed, weak []string
+	var failed, weak, untried []string
 	for i, check := range checks {
 		values[i] = []string{check.Name, strconv.FormatBool(check.Holds)}
 		switch {
+		case !check.Tried:
+			values[i][1] = "unknown"
+			untried = append(untried, check.Name)
 		case check.Holds:
 		case check.Required:
 			failed = append(failed, check.Name)
@@ -49,16 +53,47 @@ func (c *sandboxConfig) selfTest(logger *zap.Logger, registry prometheus.Registe
 			weak = append(weak, check.Name)
 		}
 	}
-	tested(append(slices.Clone(failed), weak...))
+	tested(slices.Concat(failed, weak, untried))
 	addFacts(registry, "toolserver_sandbox_check", "What the self-test of the sandbox found; always 1.", []string{"check", "holds"}, values)
-	fields := []zap.Field{zap.Int("checks", len(checks)), zap.Strings("failed", failed), zap.Strings("weak", weak)}
-	if len(failed) == 0 {
+	fields := []zap.Field{zap.Int("checks", len(checks)), zap.Strings("failed", failed), zap.Strings("weak", weak), zap.Strings("not_tried", untried)}
+	err = verdictOn(checks)
+	if err == nil {
 		logger.Info("the sandbox holds", fields...)
 		return nil
 	}
-	logger.Warn("the sandbox does not hold: toolserver sandbox probe tells more", fields...)
-	return fmt.Errorf("the sandbox does not hold, and sandbox.mode is %s: %s; toolserver sandbox probe tells more", c.Mode, strings.Join(failed, ", "))
+	logger.Warn(err.Error()+"; toolserver sandbox probe tells more", fields...)
+	return fmt.Errorf("sandbox.mode is %s, and %w; toolserver sandbox probe tells more", c.Mode, err)
 }
+
+// verdictOn is an error unless all checks that are required hold. It tells what
+// does not hold from what could not be tried.
+func verdictOn(checks []sandbox.Check) error {
+	var failed, untried []string
+	why := ""
+	for _, check := range checks {
+		switch {
+		case !check.Required:
+		case !check.Tried:
+			untried = append(untried, check.Name)
+			why = check.Detail
+		case !check.Holds:
+			failed = append(failed, check.Name)
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return fmt.Errorf("the sandbox does not hold: %s", strings.Join(failed, ", "))
+	case len(untried) == 0:
+		return nil
+	case len(untried) > maxNamed:
+		untried = append(untried[:maxNamed], fmt.Sprintf("and %d more", len(untried)-maxNamed))
+	}
+	return fmt.Errorf("the sandbox could not be tried, so it is not known to hold (%s): %s", strings.Join(untried, ", "), oneLine(why))
+}
+
+// maxNamed is how many checks are named that could not be tried: mostly it is
+// all of them, for one reason.
+const maxNamed = 3
 
 // probeApart runs the self-test in a process of its own, which takes with it what
 // it needed in memory: a server would keep that for as long as it lives.
@@ -68,15 +103,22 @@ func (c *sandboxConfig) probeApart() ([]sandbox.Check, error) {
 		return nil, err
 	}
 	defer out.Close()
+	complaint, complains, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	defer complaint.Close()
 	process, err := os.StartProcess("/proc/self/exe", []string{"toolserver", "sandbox", "probe", "--json"}, &os.ProcAttr{
 		Env: []string{
-			"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"),
+			"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"), "XDG_STATE_HOME=" + stateDir(),
 			envOf("sandbox.mode") + "=" + c.Mode.String(), envOf("sandbox.helper") + "=" + c.Helper,
 			envOf("sandbox.namespaces") + "=" + strconv.FormatBool(c.Namespaces),
 		},
-		Files: []*os.File{nil, in, os.Stderr},
+		Files: []*os.File{nil, in, complains},
 	})
 	in.Close()
+	complains.Close()
 	if err != nil {
 		return nil, err
 	}
@@ -86,19 +128,24 @@ func (c *sandboxConfig) probeApart() ([]sandbox.Check, error) {
 	if _, waited := process.Wait(); err == nil {
 		err = waited
 	}
+	if err != nil {
+		complaint.SetReadDeadline(time.Now().Add(time.Second)) // its helpers may have it
+		text, _ := io.ReadAll(io.LimitReader(complaint, 4<<10))
+		err = fmt.Errorf("%w: %s", err, oneLine(string(text)))
+	}
 	return checks, err
 }
 
 // probe runs the self-test in a sandbox of its own.
 func (c *sandboxConfig) probe(ctx context.Context) ([]sandbox.Check, sandbox.Capabilities, error) {
-	jails, err := c.open()
+	jails, err := c.open(os.Stderr)
 	if err != nil {
 		return nil, sandbox.Capabilities{}, err
 	}
 	defer jails.Close()
 	ctx, cancel := context.WithTimeout(ctx, selfTestTime)
 	defer cancel()
-	return jails.Probe(ctx), jails.Capabilities(), nil
+	return jails.Probe(ctx, filepath.Join(stateDir(), "toolserver")), jails.Capabilities(), nil
 }
 
 func newSandbox() *cobra.Command {
@@ -119,7 +166,8 @@ func newSandboxProbe() *cobra.Command {
 		Short: "Try what commands must not be able to do, and print what holds",
 		Long: `probe runs the self-test that a server runs at its start: through the real helper,
 in a real sandbox, it tries to read and write outside, to reach the server, the
-network and the kernel. It exits with 1 if something required does not hold; a
+network and the kernel. Its files are in the state directory, where workspaces
+are. It exits with 1 if something required does not hold or could not be tried; a
 server with sandbox.mode "required" would not serve then.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -139,10 +187,8 @@ server with sandbox.mode "required" would not serve then.`,
 			if err != nil {
 				return err
 			}
-			for _, check := range checks {
-				if check.Required && !check.Holds {
-					return &exitError{exitFailed, fmt.Errorf("the sandbox does not hold: %s", check.Name)}
-				}
+			if err := verdictOn(checks); err != nil {
+				return &exitError{exitFailed, err}
 			}
 			return nil
 		},
@@ -156,7 +202,7 @@ func printChecks(to io.Writer, checks []sandbox.Check, c sandbox.Capabilities) e
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CHECK\tHOLDS\tREQUIRED\tWHAT\tANSWER")
 	for _, check := range checks {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", check.Name, yesNo(check.Holds), yesNo(check.Required), check.What, oneLine(check.Detail))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", check.Name, holdsText(check), yesNo(check.Required), check.What, oneLine(check.Detail))
 	}
 	fmt.Fprintf(table, "\nNamespaces of sessions: %s\nLandlock %d, signal scope: %s, as user %d\n", namespacesText(c), c.Landlock, yesNo(c.Scope), c.User)
 	return table.Flush()
@@ -170,6 +216,13 @@ func namespacesText(c sandbox.Capabilities) string {
 	return "no (" + c.Why + "): Landlock and seccomp hold without them; loopback by asking; /tmp is closed, use $TMPDIR"
 }
 
+func holdsText(check sandbox.Check) string {
+	if !check.Tried {
+		return "not tried"
+	}
+	return yesNo(check.Holds)
+}
+
 func yesNo(b bool) string {
 	if b {
 		return "yes"
@@ -181,6 +234,7 @@ func yesNo(b bool) string {
 type checkLine struct {
 	Check    string `json:"check"`
 	Holds    bool   `json:"holds"`
+	Tried    bool   `json:"tried"` // false: it is not known whether it holds
 	Required bool   `json:"required"`
 	What     string `json:"what"`
 	Answer   string `json:"answer"`
@@ -189,7 +243,7 @@ type checkLine struct {
 func printChecksJSON(to io.Writer, checks []sandbox.Check) error {
 	encoder := json.NewEncoder(to)
 	for _, check := range checks {
-		if err := encoder.Encode(checkLine{check.Name, check.Holds, check.Required, check.What, check.Detail}); err != nil {
+		if err := encoder.Encode(checkLine{check.Name, check.Holds, check.Tried, check.Required, check.What, check.Detail}); err != nil {
 			return err
 		}
 	}
@@ -207,6 +261,6 @@ func readChecks(from io.Reader) ([]sandbox.Check, error) {
 		case err != nil:
 			return nil, fmt.Errorf("its process did not tell what it found: %w", err)
 		}
-		checks = append(checks, sandbox.Check{Name: line.Check, Holds: line.Holds, Required: line.Required, What: line.What, Detail: line.Answer})
+		checks = append(checks, sandbox.Check{Name: line.Check, Tried: line.Tried, Holds: line.Holds, Required: line.Required, What: line.What, Detail: line.Answer})
 	}
 }

@@ -65,6 +65,7 @@ func serve(c *config) error {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
 	defer flush()
+	logOthers(logger)
 
 	if err := c.checkOpenNetwork(); err != nil {
 		return err

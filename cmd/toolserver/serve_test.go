@@ -410,3 +410,94 @@ func TestLogOfHostileCalls(t *testing.T) {
 	}
 	wait(t, server.cmd)
 }
+
+// TestLogIsJSON proves that a log which nobody reads on a terminal is JSON to its
+// last line, whoever writes it: the server, the libraries and processes it uses,
+// and the reason why it does not start.
+func TestLogIsJSON(t *testing.T) {
+	t.Parallel()
+	check := func(t *testing.T, log []string, last string) {
+		t.Helper()
+		for _, line := range log {
+			var record struct{ Level, Time, Msg string }
+			if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level == "" || record.Time == "" || record.Msg == "" {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+		if len(log) == 0 || !strings.Contains(log[len(log)-1], last) {
+			t.Errorf("the last line does not say %q:\n%s", last, strings.Join(log, "\n"))
+		}
+	}
+
+	t.Run("a server that served", func(t *testing.T) {
+		t.Parallel()
+		// gRPC tells much about itself when it is asked to, and of itself errors.
+		cmd := exec.Command("toolserver", "serve", "--listen", "127.0.0.1:0", "--admin", "off")
+		cmd.Dir = t.TempDir()
+		cmd.Env = append(os.Environ(), "GRPC_GO_LOG_SEVERITY_LEVEL=info", "GRPC_GO_LOG_VERBOSITY_LEVEL=99")
+		server, err := start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Process.Kill()
+		conn, err := net.Dial("tcp", server.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\n\r\n")
+		io.ReadAll(conn)
+		conn.Close()
+		lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		server.log.rest()
+		wait(t, cmd)
+		check(t, strings.Split(strings.TrimSpace(server.log.String()), "\n"), `"stopped"`)
+	})
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	for name, test := range map[string]struct {
+		args, env []string
+		last      string
+	}{
+		"a flag that is none":           {[]string{"--listne", "x"}, nil, "unknown flag: --listne"},
+		"an argument":                   {[]string{"now"}, nil, "now"},
+		"an address for all":            {[]string{"--listen", "0.0.0.0:0"}, nil, "authentication is off"},
+		"an address that is taken":      {[]string{"--listen", taken.Addr().String()}, nil, "address already in use"},
+		"a configuration of two errors": {[]string{"--config", writeFile(t, "c.yaml", "colour: red\nlisten: [1]\n")}, nil, "colour"},
+		"a sandbox that cannot be tried": {
+			[]string{"--listen", "127.0.0.1:0", "--admin", "off"},
+			[]string{"TOOLSERVER_SANDBOX_MODE=required", "TOOLSERVER_SANDBOX_HELPER=/bin/false"}, "could not be tried",
+		},
+		"a helper that is not there": {
+			[]string{"--listen", "127.0.0.1:0", "--admin", "off"},
+			[]string{"TOOLSERVER_SANDBOX_MODE=required", "TOOLSERVER_SANDBOX_HELPER=/nowhere"}, "nowhere",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command("toolserver", append([]string{"serve"}, test.args...)...)
+			cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), test.env...)
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Error("it has served")
+			}
+			check(t, strings.Split(strings.TrimSpace(string(out)), "\n"), test.last)
+		})
+	}
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	err := withoutPanic(func() error { panic("what nobody thought of") })
+	if exitCodeOf(err) != exitFailed || !strings.Contains(err.Error(), "what nobody thought of") || !strings.Contains(err.Error(), "serve_test.go") {
+		t.Errorf("a panic is %v, want an error that tells where", err)
+	}
+	if err := withoutPanic(func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+}

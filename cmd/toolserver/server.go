@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -19,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
@@ -33,15 +36,30 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, searched search.Config) []tools.Tool {
+func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
 	list := slices.Concat(
-		files.Tools(),
+		files.Tools(documents),
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
 		turn.Tools(),
 	)
 	return append(list, benchTools(len(list))...)
+}
+
+// timeFields are the inputs, in milliseconds, that ask for the time of a call.
+var timeFields = map[string]string{
+	"bash": "timeout_ms", "powershell": "timeout_ms", "repl": "timeout_ms", "sleep": "duration_ms",
+}
+
+// withMaxTimeout has the schemas of tools tell the longest time that a call may have.
+func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
+	for i, tool := range list {
+		if field, ok := timeFields[tool.Spec().Name]; ok {
+			list[i] = tools.WithMaximum(tool, field, float64(longest.Milliseconds()))
+		}
+	}
+	return list
 }
 
 // newServer makes the server that a configuration describes. Shut it down
@@ -60,7 +78,11 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
-	jails, err := c.Sandbox.open()
+	stderr, err := logLines(logger, "a helper of the sandbox failed")
+	if err != nil {
+		return nil, err
+	}
+	jails, err := c.Sandbox.open(stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +94,9 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
+	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", builtin(rooms, c.Search.engines())...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -105,7 +128,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Metrics:       metrics,
 		Executor:      c.Executions.executor(),
 		Wire:          c.Wire.wire(),
-		Closers:       []io.Closer{jails},
+		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,
@@ -153,11 +176,14 @@ func (c *config) store(owner string) session.Config {
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
 		WorkspaceRoot:     s.WorkspaceRoot,
 		AllowedWorkspaces: s.AllowedWorkspaces,
-		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever)},
+		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: tools.Budget(c.Answers.Default)},
+		MaxAnswer:         tools.Budget(c.Answers.Max).Size(),
 		MaxLevel:          s.MaxLevel,
 		MaxNetwork:        c.Sandbox.MaxNetwork,
 		Modes:             s.Modes,
 		MaxPerPrincipal:   s.MaxPerPrincipal,
+		KeepWorkspace:     s.KeepWorkspace,
+		MaxKept:           s.MaxKept,
 	}
 	if c.Sandbox.Caches.MaxBytes > 0 {
 		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
@@ -174,6 +200,8 @@ func (c executionsConfig) executor() executor.Config {
 		DisconnectGrace:  c.DisconnectGrace,
 		Retention:        c.Retention,
 		MaxRetained:      c.MaxRetained,
+		MaxRemembered:    c.MaxRemembered,
+		MaxRememberedAll: c.MaxRememberedAll,
 		MaxResultBytes:   int(c.MaxResultBytes),
 		MaxLogBytes:      int(c.MaxLogBytes),
 		MaxLogEvents:     c.MaxLogEvents,

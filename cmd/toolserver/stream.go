@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"unicode/utf8"
 
@@ -17,6 +18,7 @@ type stream struct {
 	file     *os.File
 	terminal bool
 	midline  bool   // the last thing written was not a newline
+	raw      bool   // the terminal does not return the cursor by itself
 	held     []byte // the beginning of a character that goes on in the next write
 }
 
@@ -35,6 +37,9 @@ func (s *stream) Write(p []byte) (int, error) {
 	}
 	if len(text) > 0 {
 		s.midline = text[len(text)-1] != '\n'
+	}
+	if s.raw {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
 	}
 	_, err := s.file.Write(text)
 	return len(p), err

@@ -89,29 +89,15 @@ func showTools(out *stream, list []*pb.Tool, asJSON, schema, detailed bool) erro
 }
 
 func toolTable(out *stream, list []*pb.Tool) error {
-	var text bytes.Buffer
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tCATEGORY\tLEVEL\tSUMMARY")
+	t := newTable(out, "NAME", "CATEGORY", "LEVEL", "SUMMARY")
 	for _, tool := range list {
 		summary := tool.GetSummary()
 		if reason := tool.GetUnavailableReason(); reason != "" {
 			summary += " (unavailable: it " + reason + ")"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", tool.GetName(), tool.GetCategory(), levelText(tool.GetLevel()), oneLine(summary))
+		t.row(tool.GetName(), tool.GetCategory(), levelText(tool.GetLevel()), oneLine(summary))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(text.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		if out.terminal {
-			line = fit(line, out.width())
-		}
-		if _, err := fmt.Fprintln(out, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.flush()
 }
 
 func levelText(level pb.Level) string {

@@ -38,6 +38,11 @@ func versionText() string {
 	return "devel"
 }
 
+// versionLine is versionText with what it was built with and for.
+func versionLine() string {
+	return fmt.Sprintf("toolserver %s %s %s/%s", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersion() *cobra.Command {
 	var to target
 	cmd := &cobra.Command{
@@ -46,7 +51,7 @@ func newVersion() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := newStream(os.Stdout)
-			fmt.Fprintf(out, "toolserver %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintln(out, versionLine())
 			if to.resolve() == "" {
 				return nil
 			}

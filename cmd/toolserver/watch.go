@@ -60,9 +60,10 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 				return err
 			}
 			defer client.close()
-			return client.follow(newView(newStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
+			err = client.follow(newView(newStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, AfterSequence: after,
 			}), after, nil)
+			return client.unknownExecution(cmd.Context(), err, id)
 		},
 	}
 	flags := cmd.Flags()

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -27,30 +28,54 @@ import (
 )
 
 // scriptWorkshop is "workshop": it serves tools for scripts and sets ADDRESS, also
-// TOOLSERVER_ADDRESS. "listens" writes what it is sent, to the end of it; "keeps"
-// keeps so many bytes as an artifact, of which at most 1000 are kept.
+// TOOLSERVER_ADDRESS.
 func scriptWorkshop(ts *testscript.TestScript, _ bool, _ []string) {
-	registry := new(tools.Registry)
-	ts.Check(registry.Replace("workshop",
-		tools.New(tools.Spec{Name: "listens", Summary: "Listens.", Level: tools.ReadOnly}, nil, listens),
-		tools.New(tools.Spec{Name: "keeps", Summary: "Keeps.", Level: tools.ReadOnly}, nil, keeps)))
-	store, err := artifact.Open(artifact.Config{Dir: ts.MkAbs("state"), MaxBytes: 1000})
+	address, stop, err := serveWorkshop(ts.MkAbs("."))
 	ts.Check(err)
+	ts.Defer(stop)
+	ts.Setenv("ADDRESS", address)
+	ts.Setenv("TOOLSERVER_ADDRESS", address)
+}
+
+// serveWorkshop serves tools for tests, with what it keeps in a directory. "listens"
+// writes what it is sent, to the end of it; "keeps" keeps so many bytes as an
+// artifact, of which at most 1000 are kept; "works" is at three of ten and stays
+// there.
+func serveWorkshop(dir string) (address string, stop func(), err error) {
+	registry := new(tools.Registry)
+	if err := registry.Replace("workshop",
+		tools.New(tools.Spec{Name: "listens", Summary: "Listens.", Level: tools.ReadOnly}, nil, listens),
+		tools.New(tools.Spec{Name: "works", Summary: "Works.", Level: tools.ReadOnly}, nil, works),
+		tools.New(tools.Spec{Name: "keeps", Summary: "Keeps.", Level: tools.ReadOnly}, nil, keeps)); err != nil {
+		return "", nil, err
+	}
+	store, err := artifact.Open(artifact.Config{Dir: filepath.Join(dir, "state"), MaxBytes: 1000})
+	if err != nil {
+		return "", nil, err
+	}
 	server, err := service.New(service.Config{
 		Logger: zap.NewNop(), Registry: registry, Policy: policy.Builtin(), Authenticator: auth.None{},
 		Metrics: prometheus.NewRegistry(), Artifacts: store,
 		Sessions: session.NewStore(session.Config{
-			WorkspaceRoot: ts.MkAbs("workspaces"), MaxLevel: tools.ReadOnly,
+			WorkspaceRoot: filepath.Join(dir, "workspaces"), MaxLevel: tools.ReadOnly,
 			Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
 		}),
 	})
-	ts.Check(err)
+	if err != nil {
+		return "", nil, err
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
+	if err != nil {
+		return "", nil, err
+	}
 	go server.Serve(listener)
-	ts.Defer(func() { shutDown(server, 0) })
-	ts.Setenv("ADDRESS", listener.Addr().String())
-	ts.Setenv("TOOLSERVER_ADDRESS", listener.Addr().String())
+	return listener.Addr().String(), func() { shutDown(server, 0) }, nil
+}
+
+func works(ctx context.Context, _ tools.Env, _ struct{}, out tools.Sink) (tools.Result, error) {
+	out.Emit(tools.Progress{Message: "reading", Done: 3, Total: 10, Unit: "files"})
+	<-ctx.Done()
+	return tools.Result{}, context.Cause(ctx)
 }
 
 func listens(ctx context.Context, _ tools.Env, _ struct{}, out tools.Sink) (tools.Result, error) {

@@ -208,7 +208,7 @@ func (d *Desk) judge(by Viewer, q *Question, a *Answer) error {
 func (d *Desk) again(by Viewer, id string, a Answer) (Answer, error) {
 	e := d.ended.byID[id]
 	if e == nil || !by.sees(e.owner) {
-		return Answer{}, fmt.Errorf("question %.64q: %w", id, ErrNotFound)
+		return Answer{}, fmt.Errorf("approval %.64q: %w: it ended long ago, is not yours, or never was", id, ErrNotFound)
 	}
 	if e.answer.same(a) && (a.Digest == [32]byte{} || a.Digest == e.answer.Digest) {
 		return e.answer, nil
@@ -293,7 +293,7 @@ func (d *Desk) Find(viewer Viewer, id string) (*Question, error) {
 	defer d.mu.Unlock()
 	t, ok := d.pending[id]
 	if !ok || !viewer.sees(t.Question.Owner) {
-		return nil, fmt.Errorf("question %.64q: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("approval %.64q: %w: it ended long ago, is not yours, or never was", id, ErrNotFound)
 	}
 	return t.Question, nil
 }

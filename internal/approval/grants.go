@@ -98,7 +98,7 @@ func (d *Desk) Revoke(by Viewer, id string) (Grant, error) {
 	defer d.mu.Unlock()
 	s, ok := d.granted[id]
 	if !ok {
-		return Grant{}, fmt.Errorf("grant %.64q: %w", id, ErrNotFound)
+		return Grant{}, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
 	}
 	old := d.Grants(s)
 	i := slices.IndexFunc(old, func(g policy.Grant) bool { return g.ID == id })

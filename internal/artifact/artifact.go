@@ -157,6 +157,37 @@ func (s *Store) Read(owner, id string, offset, limit uint64) (Info, io.ReadClose
 	return k.info, &reader{io.NewSectionReader(file, int64(offset), int64(n)), file}, nil
 }
 
+// Find returns an artifact of a session, and the file that it is in.
+func (s *Store) Find(room Room, id string) (Info, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.byID[id]
+	if k == nil || k.room != room {
+		return Info{}, "", ErrNotFound
+	}
+	return k.info, k.path, nil
+}
+
+// List returns the artifacts of a session, the newest first, with their files.
+func (s *Store) List(room Room) (list []Info, paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range slices.Backward(s.oldest) {
+		if k.room == room {
+			list, paths = append(list, k.info), append(paths, k.path)
+		}
+	}
+	return list, paths
+}
+
+// TTL returns how long artifacts are kept once they are complete.
+func (s *Store) TTL() time.Duration { return s.config.TTL }
+
+// IsID reports whether a text has the form of an id.
+func IsID(text string) bool {
+	return len(text) == len(rand.Text()) && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
 type reader struct {
 	io.Reader
 	io.Closer

@@ -214,6 +214,9 @@ func (l *Log) Append(record Record) error {
 	return batch.err
 }
 
+// Required reports whether nothing may happen that is not recorded.
+func (l *Log) Required() bool { return l.options.Required }
+
 // lose counts a record that is not kept; l.mu must be held.
 func (l *Log) lose(full bool) error {
 	if l.lost++; l.lost == 1 {

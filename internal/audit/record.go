@@ -57,7 +57,14 @@ type Record struct {
 	Outcome    string  `json:"outcome,omitempty"`
 	DurationMs float64 `json:"duration_ms,omitempty"`
 
-	// Count is of what the log notes about itself: lost records, torn bytes.
+	// Path is what a transfer of files was about, Bytes how many there were in
+	// them, Digest that of the content or of the archive.
+	Path   string `json:"path,omitempty"`
+	Bytes  uint64 `json:"bytes,omitempty"`
+	Digest Digest `json:"digest,omitzero"`
+
+	// Count is of what the log notes about itself: lost records, torn bytes. Of a
+	// transfer, how many entries it read, wrote or removed.
 	Count uint64 `json:"count,omitempty"`
 
 	// Prev is the hash of the record before, zero for the first of a chain; Hash
@@ -80,6 +87,9 @@ const (
 
 	// Violation is what was taken back of what a call did, as Reason.
 	Violation Step = "violation"
+
+	// Transfer is a whole call of WorkspaceService.
+	Transfer Step = "transfer"
 )
 
 // What a log notes about itself.
@@ -164,6 +174,13 @@ func (r *Record) appendLine(line []byte) []byte {
 	if ms := r.DurationMs; ms > 0 && ms <= math.MaxInt64 {
 		line = strconv.AppendFloat(append(line, `,"duration_ms":`...), math.Round(ms*1000)/1000, 'f', -1, 64)
 	}
+	line = appendText(line, `,"path":`, r.Path, maxText)
+	if r.Bytes > 0 {
+		line = strconv.AppendUint(append(line, `,"bytes":`...), r.Bytes, 10)
+	}
+	if !r.Digest.IsZero() {
+		line = appendDigest(line, `,"digest":"`, r.Digest)
+	}
 	if r.Count > 0 {
 		line = strconv.AppendUint(append(line, `,"count":`...), r.Count, 10)
 	}
@@ -243,7 +260,7 @@ func reorders(r rune) bool {
 func (r *Record) size() int {
 	return 512 + len(r.Principal) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) +
 		len(r.InputShape) + len(r.Input) + len(r.Policy) + len(r.Action) + len(r.Rule) + len(r.Reason) +
-		len(r.By) + len(r.From) + len(r.Comment) + len(r.Outcome)
+		len(r.By) + len(r.From) + len(r.Comment) + len(r.Outcome) + len(r.Path)
 }
 
 var errNotARecord = errors.New("this is not a record")

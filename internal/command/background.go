@@ -71,9 +71,9 @@ type Background struct {
 	inputEnd bool          // guarded by input
 }
 
-// StartBackground starts a script that goes on after the call. A limit of 0
+// StartBackground starts a script that goes on after the call that ctx is of. A limit of 0
 // lets it run as long as its session.
-func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, error) {
+func (r *Room) StartBackground(ctx context.Context, s Script, limit time.Duration) (*Background, error) {
 	c, cleanup, err := r.prepareScript(s)
 	if err != nil {
 		return nil, err
@@ -87,10 +87,11 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 		cleanup()
 		return nil, errSessionEnds
 	}
-	if b.x, err = r.Start(c, b.take); err != nil {
+	if b.x, err = r.Start(ctx, c, b.take); err != nil {
 		cleanup()
 		return nil, err
 	}
+	done := r.busy()
 	r.started++
 	b.ID = fmt.Sprintf("p%d", r.started)
 	r.backgrounds = append(r.backgrounds, b)
@@ -100,6 +101,7 @@ func (r *Room) StartBackground(s Script, limit time.Duration) (*Background, erro
 	}
 	go func() {
 		<-b.x.Done()
+		done()
 		if timer != nil {
 			timer.Stop()
 		}
@@ -417,9 +419,6 @@ func (b *Background) Signal(name string) error {
 	}
 	return err
 }
-
-// Shown returns how many bytes of output a model is given at a time.
-func (r *Rooms) Shown() int { return cmp.Or(r.config.Shown, r.config.Kept.Output) }
 
 // ring keeps the last bytes of what is written to it. Offsets count from the
 // first byte ever written.

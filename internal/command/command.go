@@ -49,6 +49,10 @@ type Command struct {
 	// can only read there.
 	SharedTemp bool
 
+	// Finding, if set, is what exit status 1 means where nothing is written to
+	// standard error.
+	Finding Finding
+
 	// Deletes says that the command does nothing but delete, so that it may run
 	// where there are too many files.
 	Deletes bool
@@ -122,9 +126,10 @@ type Running struct {
 	failed  error   // the program could not be executed
 }
 
-// Start starts a command. Its output goes to take until it has ended.
-func (r *Room) Start(c Command, take Taker) (*Running, error) {
-	x, err := r.begin(c, take)
+// Start starts a command, unless ctx ends before. Its output goes to take until it
+// has ended.
+func (r *Room) Start(ctx context.Context, c Command, take Taker) (*Running, error) {
+	x, err := r.begin(ctx, c, take)
 	if err == nil {
 		go x.attend()
 	}
@@ -132,14 +137,14 @@ func (r *Room) Start(c Command, take Taker) (*Running, error) {
 }
 
 // begin is Start for whoever attends to the command.
-func (r *Room) begin(c Command, take Taker) (*Running, error) {
+func (r *Room) begin(ctx context.Context, c Command, take Taker) (*Running, error) {
 	leave, err := r.enter(c)
 	if err != nil {
 		return nil, err
 	}
 	x := newRunning(r, c)
 	x.note(c)
-	if err := x.start(); err != nil {
+	if err := x.start(ctx); err != nil {
 		x.mark.Drop()
 		leave()
 		return nil, err
@@ -170,7 +175,7 @@ type outlet struct {
 }
 
 // start starts the process.
-func (x *Running) start() (err error) {
+func (x *Running) start(ctx context.Context) (err error) {
 	var theirs, ours []*os.File
 	defer func() {
 		for _, file := range theirs {
@@ -200,7 +205,7 @@ func (x *Running) start() (err error) {
 	theirs = append(theirs, dir)
 
 	if x.jail == nil {
-		if x.jail, err = r.jailFor(c.Rights, c.Guard); err != nil {
+		if x.jail, err = r.jailFor(ctx, c.Rights, c.Guard); err != nil {
 			return err
 		}
 	}
@@ -473,5 +478,5 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 }
 
 func usageOf(end sandbox.End) tools.Usage {
-	return tools.Usage{User: end.User, System: end.System, MaxRSS: end.MaxRSS}
+	return tools.Usage{User: end.User, System: end.System, MaxRSS: end.MaxRSS, Processes: uint32(end.Processes)}
 }

@@ -35,7 +35,7 @@ func room(t *testing.T, change ...func(*command.Config)) (r *command.Room, cache
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Shown: 30_000}
+	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback}
 	for _, f := range change {
 		f(&config)
 	}
@@ -55,7 +55,7 @@ func run(t *testing.T, r *command.Room, c command.Command) string {
 	t.Helper()
 	var out bytes.Buffer
 	c.Dir = "."
-	x, err := r.Start(c, func(_ tools.Stream, data []byte) { out.Write(data) })
+	x, err := r.Start(t.Context(), c, func(_ tools.Stream, data []byte) { out.Write(data) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -261,7 +261,7 @@ func (r *Room) ensure(ctx context.Context, s *slot, l Language, rights tools.Rig
 		return false, nil
 	}
 	it := new(interpreter)
-	it.x, err = r.Start(Command{
+	it.x, err = r.Start(ctx, Command{
 		Path: l.Program, Args: l.args, Dir: ".", Rights: rights, Input: true, MaxOutput: math.MaxInt64, unmasked: true, lasting: true, joined: l.lines,
 	}, it.take)
 	if err != nil {
@@ -409,10 +409,13 @@ type evaluation struct {
 	maxOutput int64
 
 	// What follows is for who feeds it, until done.
+	env        tools.Env
 	transcript transcript
 	streams    [2]markedStream
 	written    int64
 	value      []byte
+	shown      *string         // of the value; nil before it is asked for
+	kept       []tools.Content // the whole value, where that is more
 	failed     bool
 
 	overOnce sync.Once
@@ -434,8 +437,8 @@ func newEvaluation(r *Room, env tools.Env, l Language, out tools.Sink) *evaluati
 	config := &r.rooms.config
 	e := &evaluation{
 		name: hex.EncodeToString(random[:]), language: l, begun: time.Now(), out: out, maxOutput: config.MaxOutput,
-		transcript: transcript{window: output.NewWindow(config.Shown), limit: config.Shown, artifacts: env.Artifacts},
-		tooMuch:    make(chan struct{}), done: make(chan struct{}),
+		transcript: newTranscript(env, env.Shown()-env.Shown()/4), env: env,
+		tooMuch: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.mark = []byte("\x00" + e.name)
 	if l.lines {
@@ -538,15 +541,29 @@ func (e *evaluation) give(stream tools.Stream, data []byte) {
 	}
 }
 
-// valueText returns the value, masked, and as much of it as a model is shown.
+// valueText returns the value, masked, and as much of it as a model is shown: a
+// quarter of an answer.
 func (e *evaluation) valueText() string {
 	if e.language.status {
 		return ""
 	}
+	if e.shown != nil {
+		return *e.shown
+	}
 	mask := e.streams[0].mask
-	window := output.NewWindow(e.transcript.limit)
-	window.Write(mask.Flush(mask.Append(nil, e.value)))
-	return window.Text()
+	value := mask.Flush(mask.Append(nil, e.value))
+	window := output.NewWindow(e.env.Shown() / 4)
+	window.Write(value)
+	text := window.Text(func(gap output.Gap) string {
+		artifact, ok := e.env.Keep("value.txt", string(value))
+		if !ok {
+			return "this server does not keep it; print a part of it"
+		}
+		e.kept = append(e.kept, artifact)
+		return tools.ReadOn(artifact, gap)
+	})
+	e.shown = &text
+	return text
 }
 
 // result returns what the code wrote, its value, and a remark. Nothing is fed
@@ -558,18 +575,17 @@ func (e *evaluation) result(remark string) tools.Result {
 			result.Content = append(result.Content, tools.Text(text))
 		}
 	}
-	text := e.transcript.window.Text()
+	text, artifact := e.transcript.content()
 	value := e.valueText()
 	if text != "" && value != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
 	add(text)
-	if e.transcript.artifact != nil {
-		result.Content = append(result.Content, e.transcript.artifact.Close())
-	}
+	result.Content = append(result.Content, artifact...)
 	if value != "" {
 		add("=> " + value)
 	}
+	result.Content = append(result.Content, e.kept...)
 	add(remark)
 	if len(result.Content) == 0 {
 		add("(The code wrote nothing, and has no value.)")

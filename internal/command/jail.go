@@ -59,8 +59,8 @@ type keptJail struct {
 
 // jailFor returns where a command with these rights runs. Release it after use.
 // The guard judges hosts that the command reaches.
-func (r *Room) jailFor(rights tools.Rights, guard tools.Guard) (*jailed, error) {
-	view, err := r.viewFor(&rights)
+func (r *Room) jailFor(ctx context.Context, rights tools.Rights, guard tools.Guard) (*jailed, error) {
+	view, err := r.viewFor(ctx, &rights)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (r *Room) closeJails() {
 }
 
 // viewFor returns what commands with these rights see.
-func (r *Room) viewFor(rights *tools.Rights) (view sandbox.View, err error) {
+func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.View, err error) {
 	view = r.view
 	if rights.Confinement == tools.Unconfined || !r.rooms.config.Sandbox.Namespaces() {
 		view.Read = append(slices.Clip(view.Read), outside(rights.Read)...)
@@ -234,7 +234,7 @@ func (r *Room) viewFor(rights *tools.Rights) (view sandbox.View, err error) {
 	if rights.Deny == nil && protection == nil {
 		return view, nil
 	}
-	all, err := r.files.Walk(context.Background(), ".", maxCovered, func(entry workspace.Entry) error {
+	all, err := r.files.Walk(ctx, ".", maxCovered, func(entry workspace.Entry) error {
 		at := filepath.Join(r.workspace.Dir(), entry.Path)
 		switch {
 		case rights.Deny != nil && (rights.Deny.Denies(entry.Path) || r.wasCovered(at)):
@@ -250,6 +250,9 @@ func (r *Room) viewFor(rights *tools.Rights) (view sandbox.View, err error) {
 		}
 		return workspace.SkipDir
 	})
+	if ctx.Err() != nil {
+		return view, context.Cause(ctx)
+	}
 	if (err != nil || !all) && rights.Deny != nil {
 		return view, tools.Failf("too_many_files", "Nothing was run: a rule of the policy denies reading some files, and there are more than can be kept from commands, or the workspace has more files than can be looked at.")
 	}

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"context"
 	"runtime"
 	"time"
 
@@ -123,7 +124,7 @@ func (r *Room) refill() {
 	shell := &readyShell{x: newRunning(r, Command{
 		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, Rights: readyRights(next),
 	})}
-	if err := shell.x.start(); err != nil {
+	if err := shell.x.start(context.Background()); err != nil {
 		r.rooms.countReady(-1)
 		return
 	}

@@ -81,9 +81,6 @@ type Config struct {
 	Languages []Language
 
 	Kept Kept
-
-	// Shown is how many bytes of output the model gets, from both ends.
-	Shown int
 }
 
 // Rooms has a room for every session that runs commands. Its methods are safe
@@ -132,6 +129,7 @@ type Room struct {
 	home      string
 	caches    string // outlives the session, where the server keeps one
 	prepared  func() error
+	busy      func() (done func()) // keeps the session from being idle
 
 	// Guarded by the rooms.
 	running     int
@@ -201,7 +199,7 @@ func (r *Room) prepare(session tools.Session) error {
 	if err != nil {
 		return err
 	}
-	r.private, r.home = private, session.Home()
+	r.private, r.home, r.busy = private, session.Home(), session.Busy
 	if r.caches, err = session.Cache(); err != nil {
 		return err
 	}

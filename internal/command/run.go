@@ -24,12 +24,12 @@ import (
 // command runs it takes signals, and input if it has one. A command that is
 // stopped with ctx returns what there is by then.
 func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
-	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.begin(c, take) })
+	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.begin(ctx, c, take) })
 }
 
 // follow is Run for a command that start begins.
 func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(Taker) (*Running, error)) (tools.Result, error) {
-	t := transcript{window: output.NewWindow(r.rooms.config.Shown), limit: r.rooms.config.Shown, artifacts: env.Artifacts}
+	t := newTranscript(env, env.Shown())
 	x, err := start(func(stream tools.Stream, data []byte) {
 		t.write(stream, data)
 		out.Emit(tools.Output{Stream: stream, Data: data})
@@ -48,8 +48,15 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	if x.failed != nil {
 		return result, notExecuted(c, x.failed)
 	}
-	return result, r.verdict(ctx, x.outcome)
+	if e := x.outcome.Exit; c.Finding != "" && e.Reason == tools.Exited && e.Code == 1 && t.bytes[tools.Stderr] == 0 {
+		result.Content = append(result.Content, tools.Text("(Exit status 1: "+string(c.Finding)+".)"))
+		return result, nil
+	}
+	return result, r.verdict(ctx, x.outcome, &failure{room: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
 }
+
+// lastOf returns at most the last n bytes of a text.
+func lastOf(text string, n int) string { return text[max(0, len(text)-n):] }
 
 // transcript is what a command wrote: what the model is shown and, once that is
 // not everything, the whole of it.
@@ -62,6 +69,11 @@ type transcript struct {
 	bytes     [tools.Terminal + 1]uint64
 }
 
+// newTranscript returns one of which the model is shown at most limit bytes.
+func newTranscript(env tools.Env, limit int) transcript {
+	return transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts}
+}
+
 func (t *transcript) write(stream tools.Stream, data []byte) {
 	t.bytes[stream] += uint64(len(data))
 	t.window.Write(data)
@@ -72,16 +84,40 @@ func (t *transcript) write(stream tools.Stream, data []byte) {
 	case len(t.whole)+len(data) <= t.limit:
 		t.whole = append(t.whole, data...)
 	default:
-		artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
-		if err != nil {
-			t.artifacts = nil
-			return
+		t.keep()
+		if t.artifact != nil {
+			t.artifact.Write(data)
 		}
-		t.artifact = artifact
-		artifact.Write(t.whole)
-		artifact.Write(data)
-		t.whole = nil
 	}
+}
+
+// keep begins an artifact with all there is, where artifacts are kept.
+func (t *transcript) keep() {
+	if t.artifacts == nil || t.artifact != nil {
+		return
+	}
+	artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
+	if err != nil {
+		t.artifacts = nil
+		return
+	}
+	artifact.Write(t.whole)
+	t.artifact, t.whole = artifact, nil
+}
+
+// content returns what the model is shown, and the artifact that has the rest.
+// Nothing is written any more.
+func (t *transcript) content() (text string, artifact []tools.Content) {
+	text = t.window.Text(func(gap output.Gap) string {
+		if t.keep(); t.artifact == nil {
+			return "this server does not keep it; write to a file, or filter what is written"
+		}
+		return tools.ReadOn(t.artifact.Close(), gap)
+	})
+	if t.artifact != nil {
+		artifact = []tools.Content{t.artifact.Close()}
+	}
+	return text, artifact
 }
 
 // details is what a runtime is told of a command.
@@ -96,14 +132,13 @@ type details struct {
 
 func (t *transcript) result(o Outcome) tools.Result {
 	result := tools.Result{Exit: &o.Exit, Usage: &o.Usage}
-	if text := t.window.Text(); text != "" {
+	text, artifact := t.content()
+	if text != "" {
 		result.Content = append(result.Content, tools.Text(text))
 	} else if o.Exit.Reason == tools.Exited && o.Exit.Code == 0 {
 		result.Content = append(result.Content, tools.Text("(The command wrote nothing.)"))
 	}
-	if t.artifact != nil {
-		result.Content = append(result.Content, t.artifact.Close())
-	}
+	result.Content = append(result.Content, artifact...)
 	if o.Exit.Reason == tools.Exited && o.Exit.Message != "" {
 		result.Content = append(result.Content, tools.Text("("+o.Exit.Message+")"))
 	}
@@ -119,19 +154,22 @@ func (t *transcript) result(o Outcome) tools.Result {
 }
 
 // verdict returns why a command did not do what it was asked; nil if it did.
-func (r *Room) verdict(ctx context.Context, o Outcome) error {
+func (r *Room) verdict(ctx context.Context, o Outcome, why *failure) error {
 	switch o.Exit.Reason {
 	case tools.Exited:
 		if o.Exit.Code == 0 {
 			return nil
 		}
-		return tools.Failf("exit_status", "The command ended with exit status %d.%s", o.Exit.Code, r.rooms.config.hint(o.Exit.Code))
+		return tools.Failf("exit_status", "The command ended with exit status %d.%s", o.Exit.Code, why.hint())
 	case tools.Signaled:
 		if o.Exit.Signal == "" {
 			return tools.Failf("lost", "%s", o.Exit.Message)
 		}
 		return tools.Failf("signal", "The command was ended by signal %s.", o.Exit.Signal)
 	case tools.TimedOut, tools.Cancelled:
+		if ctx.Err() != nil && o.Exit.Reason == tools.TimedOut {
+			return tools.Failf(tools.TimedOutCode, "The command was ended after %s, when its time was over. %s Ask for more time with timeout_ms, or do less at once%s.", o.Ran.Round(time.Second/10), wrote(why.said), background(why.command))
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -143,29 +181,26 @@ func (r *Room) verdict(ctx context.Context, o Outcome) error {
 	return tools.Failf(failureCodes[o.Exit.Reason], "%s", o.Exit.Message)
 }
 
+// background tells of another way to run a script that takes long.
+func background(c *Command) string {
+	if c.Path == shellPath {
+		return "; what is to go on, such as a server, runs with run_in_background"
+	}
+	return ""
+}
+
+// wrote tells of what a command that was stopped had written.
+func wrote(said string) string {
+	if said == "" {
+		return "It had written nothing."
+	}
+	return "What it had written is above."
+}
+
 var failureCodes = map[tools.ExitReason]string{
 	tools.OutputLimit: "output_limit", tools.OutOfMemory: "out_of_memory", tools.CPULimit: "cpu_limit",
 	tools.FileSizeLimit: "file_size_limit", tools.ProcessLimit: "process_limit", tools.SandboxViolation: "sandbox_violation",
 	tools.DiskLimit: "disk_limit",
-}
-
-// hint tells what bash means by an exit status.
-func (c *Config) hint(code int) string {
-	switch sig := syscall.Signal(code - 128); {
-	case sig == syscall.SIGXFSZ && c.Limits.FileSize > 0:
-		return fmt.Sprintf(" A program wrote a file larger than the %s that a file may have, and was ended. Write less, or several files.", output.Size(c.Limits.FileSize))
-	case sig == syscall.SIGXCPU && c.Limits.CPU > 0:
-		return fmt.Sprintf(" A program computed for more than the %s that a process may, and was ended. Split the work.", c.Limits.CPU)
-	case code == 126:
-		return " A program was found that cannot be executed, or that the sandbox does not let run."
-	case code == 127:
-		return " A program was not found."
-	case code > 128 && code < 128+65:
-		if name := signalName(sig); name != "" {
-			return " That is what bash says of a program that signal " + name + " ended."
-		}
-	}
-	return ""
 }
 
 // notExecuted says why a program was not started.

@@ -48,7 +48,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	var told *os.File
 	if s.KeepDir {
 		var err error
-		if s.jail, err = r.jailFor(s.Rights, s.Guard); err != nil {
+		if s.jail, err = r.jailFor(ctx, s.Rights, s.Guard); err != nil {
 			return tools.Result{}, err
 		}
 		defer s.jail.close()
@@ -75,7 +75,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 				return x, nil
 			}
 		}
-		return r.begin(c, take)
+		return r.begin(ctx, c, take)
 	})
 	if told != nil && result.Exit != nil {
 		if remark := r.keep(told); remark != "" {

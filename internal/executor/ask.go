@@ -8,8 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -54,9 +57,9 @@ func (x *Execution) about(q approval.Question) approval.Question {
 
 // answered goes on with a call that waited.
 func (x *Execution) answered(ctx context.Context, call tools.Call, answer approval.Answer) {
-	now, rights := policy.Verdict{Action: policy.Allow}, x.Order.Rights
-	if answer.Allows() && x.Order.Recheck != nil {
-		now, rights = x.Order.Recheck()
+	now := Rechecked{Verdict: policy.Verdict{Action: policy.Allow}, Rights: x.Order.Rights}
+	if answer.Allows() {
+		now = x.recheck()
 	}
 	x.mu.Lock()
 	if x.ticket == nil {
@@ -66,7 +69,7 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 	question := x.ticket.Question
 	x.stopWaiting()
 	x.log.append(ApprovalResolved{question.ID, answer}, answer.At, nil)
-	if x.told || !answer.Allows() || now.Action == policy.Deny {
+	if x.told || !answer.Allows() || now.Verdict.Action == policy.Deny {
 		told := x.told
 		x.mu.Unlock()
 		switch {
@@ -75,18 +78,43 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 		case !answer.Allows():
 			x.finish(x.refused(question, answer))
 		default:
-			x.finish(denied("denied", now.Rule, fmt.Sprintf("%s allowed the call, but while it waited it became forbidden: %s", answer.By, now.Reason)))
+			x.finish(denied("denied", now.Verdict.Rule, fmt.Sprintf("%s allowed the call, but while it waited it became forbidden: %s", answer.By, now.Verdict.Reason)))
 		}
 		return
 	}
 	if answer.Comment != "" {
 		x.remark = fmt.Sprintf("%s allowed the call and said: %s", answer.By, answer.Comment)
 	}
-	x.Order.Rights = rights
-	x.begin(time.Now())
-	// With the lock held the execution cannot end, nor can its executor close.
-	x.executor.runners.run(func() { x.run(ctx, call) })
+	x.Order.Rights = now.Rights
+	if now.Call != nil {
+		call = now.Call
+	}
+	if x.executor.lanes.enter(x, func() { x.turn(ctx, call) }) {
+		x.begin(time.Now())
+		// With the lock held the execution cannot end, nor can its executor close.
+		x.executor.runners.run(func() { x.run(ctx, call) })
+	} else {
+		x.queued = true
+	}
 	x.mu.Unlock()
+}
+
+// recheck judges a call that waited once more. One that cannot be judged, because
+// what judges it broke down, is denied.
+func (x *Execution) recheck() (now Rechecked) {
+	if x.Order.Recheck == nil {
+		return Rechecked{Verdict: policy.Verdict{Action: policy.Allow}, Rights: x.Order.Rights}
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			x.executor.config.Logger.Error("a call that waited could not be judged again",
+				zap.String("execution", x.ID), zap.String("tool", x.Order.Tool),
+				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+			now.Verdict = policy.Verdict{Action: policy.Deny, Rule: "internal",
+				Reason: "it could not be judged again by a mistake of the server. Its operator finds the reason in the log under " + x.ID + "."}
+		}
+	}()
+	return x.Order.Recheck()
 }
 
 // stopWaiting notes that nobody is asked about the call any more.
@@ -129,6 +157,7 @@ func (x *Execution) refused(q *approval.Question, a approval.Answer) Finished {
 	} else {
 		reason += "."
 	}
+	reason += "\nIt did not run. Respect that: go on without it, or ask what to do instead."
 	return denied("denied", "approver "+a.By, reason)
 }
 
@@ -279,6 +308,24 @@ func sendableEffects(effects []policy.Judged) (shown []policy.Judged, more int) 
 		shown = append(shown, judged)
 	}
 	return shown, more
+}
+
+// Bounds of the effects that an execution keeps.
+const (
+	maxKeptEffects     = 64
+	maxKeptEffectBytes = 16 << 10
+)
+
+// keptEffects returns the effects that an execution keeps for those who ask for
+// them later, the first of them, and how many it does not.
+func keptEffects(effects []policy.Judged) (kept []policy.Judged, more int) {
+	left := maxKeptEffectBytes
+	for i := range effects {
+		if left -= approval.JudgedWeight(effects[i]); left < 0 || i == maxKeptEffects {
+			return slices.Clone(effects[:i]), len(effects) - i
+		}
+	}
+	return effects, 0
 }
 
 func sendableVerdict(v policy.Verdict) policy.Verdict {

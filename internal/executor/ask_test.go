@@ -76,6 +76,8 @@ func (f *desked) resolve(answer approval.Answer) approval.Answer {
 	return got
 }
 
+const respected = "\nIt did not run. Respect that: go on without it, or ask what to do instead."
+
 func TestApproval(t *testing.T) {
 	var starting atomic.Int32
 	f := newDesked(t, executor.Config{Starting: func(*executor.Execution) *executor.Finished { starting.Add(1); return nil }}, approval.Config{})
@@ -164,10 +166,10 @@ func TestDenials(t *testing.T) {
 		says      string
 		retryable bool
 	}{
-		{"once", approval.Answer{Kind: approval.DenyOnce}, "approver bob", "bob denied the call.", false},
-		{"with a comment", approval.Answer{Kind: approval.DenyOnce, Comment: "use rg"}, "approver bob", "bob denied the call: use rg", false},
+		{"once", approval.Answer{Kind: approval.DenyOnce}, "approver bob", "bob denied the call." + respected, false},
+		{"with a comment", approval.Answer{Kind: approval.DenyOnce, Comment: "use rg"}, "approver bob", "bob denied the call: use rg" + respected, false},
 		{"always", approval.Answer{Kind: approval.DenyAlways, Tier: 1, Comment: "never"}, "approver bob",
-			`bob denied the call, and for the rest of the session what is covered by "this file": never`, false},
+			`bob denied the call, and for the rest of the session what is covered by "this file": never` + respected, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newDesked(t, executor.Config{}, approval.Config{})
@@ -465,4 +467,22 @@ func BenchmarkWaiting(b *testing.B) {
 	b.ReportMetric(float64(held)/float64(desk.Pending()), "held-B/call")
 	e.Drain(b.Context(), "end of benchmark")
 	e.Close()
+}
+
+// TestRecheckThatPanics: a call that cannot be judged again is denied, and the one
+// who answered hears nothing of it.
+func TestRecheckThatPanics(t *testing.T) {
+	f := newDesked(t, executor.Config{}, approval.Config{})
+	order := f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
+		t.Error("it ran")
+		return tools.Result{}, nil
+	})
+	order.Recheck = func() executor.Rechecked { panic("secret of recheck") }
+	x := f.start(order)
+	f.resolve(approval.Answer{Kind: approval.AllowOnce})
+	end := finished(t, x)
+	if end.Outcome != executor.Denied || end.Verdict.Rule != "internal" || strings.Contains(end.Failure.Message, "secret") ||
+		!strings.Contains(end.Failure.Message, x.ID) {
+		t.Errorf("it ended with %+v", end)
+	}
 }

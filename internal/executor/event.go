@@ -90,12 +90,22 @@ type Finished struct {
 	// Cancelled is set when Outcome is Cancelled.
 	Cancelled *Cancellation
 
+	// LostResult is set when Outcome is Lost because the result is no longer kept.
+	LostResult *LostResult
+
 	// TotalBytes is the size of the content before it was cut to KeptBytes; both
 	// are 0 when nothing was cut.
 	TotalBytes, KeptBytes int
 
 	Waited, Ran time.Duration
 	OutputBytes uint64
+}
+
+// LostResult is what is known of a call whose result is no longer kept.
+type LostResult struct {
+	Outcome Outcome // how it ended
+	Ended   time.Time
+	Reason  string // why the result is not kept
 }
 
 // Failure says for programs what the content says for the model.

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +34,11 @@ type Order struct {
 	// CallID makes the call idempotent within its session; empty: one is given.
 	CallID string
 
-	// Digest stands for tool and input: the same call id may come again with the
-	// same digest only.
+	// Digest stands for tool and canonical input: the same call id may come again
+	// with the same digest only. Text stands for both as they were sent, so that a
+	// call that is sent again needs no decoding; 0 stands for nothing.
 	Digest [32]byte
+	Text   uint64
 
 	// Tool is the name of the tool. For an unknown one: the name asked for. Spec
 	// describes it; nil for an unknown one.
@@ -50,6 +53,11 @@ type Order struct {
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
 
+	// Effects are what the call would touch, each with its verdict. MoreEffects is
+	// how many an execution does not keep, for there are too many.
+	Effects     []policy.Judged
+	MoreEffects int
+
 	// Rights are what the commands of the call may touch. RunsPrograms says that it
 	// has some, so that they are told.
 	Rights       tools.Rights
@@ -59,10 +67,10 @@ type Order struct {
 	// at once. The executor fills in whose call it is.
 	Ask *approval.Question
 
-	// Recheck, if set, judges a call that was asked about once more when it is
-	// allowed: what is denied by then does not run, and what runs has the rights of
-	// then. It does no more than compute.
-	Recheck func() (policy.Verdict, tools.Rights)
+	// Recheck, if set, judges a call that waited once more, when it is allowed or its
+	// turn has come: what is denied by then does not run, and what runs has the rights of
+	// then. Where it returns a call, that one runs in place of Call.
+	Recheck func() Rechecked
 
 	// Policy is the version of the policy that judged.
 	Policy string
@@ -83,6 +91,13 @@ type Order struct {
 	Timeout      time.Duration
 	OnDisconnect OnDisconnect
 	Purpose      string
+}
+
+// Rechecked is what [Order.Recheck] says of a call that waited.
+type Rechecked struct {
+	Verdict policy.Verdict
+	Rights  tools.Rights
+	Call    tools.Call // nil for the one that was ordered
 }
 
 func (o *Order) release() {
@@ -150,6 +165,7 @@ type Execution struct {
 	cancel    context.CancelCauseFunc // nil once the end began
 	told      bool                    // to stop
 	ticket    *approval.Ticket        // nil but while the call waits for an answer
+	queued    bool                    // the call waits for its turn
 	remark    string                  // what an approver said to the model
 
 	timeout  *time.Timer
@@ -200,19 +216,61 @@ func (x *Execution) accepted() {
 
 // start notes that the tool begins to run, and gives it its time. It comes
 // before the goroutine, so that a reader finds both first events at once and is
-// woken for the end only.
-func (x *Execution) start() {
+// woken for the end only. It reports false, and begins nothing, where the execution
+// was told to stop before.
+func (x *Execution) start() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.told {
+		return false
+	}
 	x.begin(time.Now())
+	return true
+}
+
+// queue notes that the call waits for its turn, unless that has come or the execution
+// was told to stop meanwhile.
+func (x *Execution) queue(ctx context.Context) {
+	x.mu.Lock()
+	waits, told := x.state == Waiting, x.told
+	x.queued = waits && !told
+	x.mu.Unlock()
+	if waits && told {
+		x.finish(x.stopped(context.Cause(ctx)))
+	}
+}
+
+// turn begins a call that waited for its turn, if it still may run.
+func (x *Execution) turn(ctx context.Context, call tools.Call) {
+	now := x.recheck()
+	if now.Call != nil {
+		call = now.Call
+	}
+	x.mu.Lock()
+	x.queued = false
+	if x.told || x.cancel == nil || now.Verdict.Action == policy.Deny {
+		told := x.told
+		x.mu.Unlock()
+		if told {
+			x.finish(x.stopped(context.Cause(ctx)))
+			return
+		}
+		x.finish(denied("denied", now.Verdict.Rule, "While the call waited for its turn it became forbidden: "+now.Verdict.Reason))
+		return
+	}
+	x.Order.Rights = now.Rights
+	x.begin(time.Now())
+	// With the lock held the execution cannot end, nor can its executor close.
+	x.executor.runners.run(func() { x.run(ctx, call) })
+	x.mu.Unlock()
 }
 
 func (x *Execution) begin(now time.Time) {
+	x.Order.Recheck = nil // it holds the call
 	x.state, x.started, x.deadline = Running, now, now.Add(x.Order.Timeout)
-	if !x.told {
-		x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
-	}
+	x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	x.log.append(Started{}, now, nil)
+	x.executor.watchers.changed()
 }
 
 // conclude tells from what a tool returned how the execution ended. A tool
@@ -225,6 +283,9 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 		return Finished{Outcome: Succeeded, Result: result}
 	}
 	finished := x.stopped(context.Cause(ctx))
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == tools.TimedOutCode && finished.Outcome == TimedOut {
+		finished = withFailure(TimedOut, f.Code, f.Message)
+	}
 	if ctx.Err() == nil {
 		finished = failed("failed", err.Error())
 		if f, ok := errors.AsType[*tools.Failure](err); ok {
@@ -240,11 +301,11 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 // stopped returns how an execution ends that was told to stop.
 func (x *Execution) stopped(cause error) Finished {
 	if c, ok := errors.AsType[*Cancellation](cause); ok {
-		finished := withFailure(Cancelled, "cancelled", "The call was "+c.Error()+".")
+		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
 		finished.Cancelled = c
 		return finished
 	}
-	return withFailure(TimedOut, "timed_out", fmt.Sprintf(
+	return withFailure(TimedOut, tools.TimedOutCode, fmt.Sprintf(
 		"The call timed out after %s. Ask for less at once, or for a longer timeout if the server allows it.", x.Order.Timeout))
 }
 
@@ -264,29 +325,33 @@ func withFailure(outcome Outcome, code, message string) Finished {
 // the tool does later is nobody's business. A call that waits for an answer ends
 // at once.
 func (x *Execution) stop(cause error) {
-	if ticket := x.tell(cause); ticket != nil {
+	ticket, queued := x.tell(cause)
+	switch {
+	case ticket != nil:
 		x.withdraw(ticket, cause)
+	case queued:
+		x.finish(x.stopped(cause))
 	}
 }
 
 // tell notes that the execution is to stop, and tells its tool. It returns the
-// question that a call waits for, if it does.
-func (x *Execution) tell(cause error) *approval.Ticket {
+// question that a call waits for, if it does, and whether it waits for its turn.
+func (x *Execution) tell(cause error) (ticket *approval.Ticket, queued bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.cancel == nil || x.told {
-		return nil
+		return nil, false
 	}
 	x.told = true
 	x.cancel(cause)
-	if x.ticket != nil {
-		return x.ticket
+	if x.ticket != nil || x.queued {
+		return x.ticket, x.queued
 	}
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}
 	x.timeout = time.AfterFunc(x.executor.config.StopGrace, func() { x.finish(x.stopped(cause)) })
-	return nil
+	return nil, false
 }
 
 // Cancel tells the execution to stop and why. It does not wait for the end and
@@ -332,6 +397,7 @@ func (x *Execution) finish(finished Finished) {
 	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
 	x.mu.Unlock()
 	close(x.done)
+	x.executor.watchers.changed()
 	x.executor.keep(x)
 }
 
@@ -423,6 +489,7 @@ type Info struct {
 	Started, Ended    time.Time
 	FirstSeq, LastSeq uint64
 	Followers         int
+	Rights            tools.Rights // an answer may change them
 }
 
 // Info returns where the execution stands.
@@ -432,7 +499,7 @@ func (x *Execution) Info() Info {
 	defer x.mu.Unlock()
 	return Info{
 		State: x.state, Outcome: x.outcome, Started: x.started, Ended: x.ended,
-		FirstSeq: first, LastSeq: last, Followers: x.followers,
+		FirstSeq: first, LastSeq: last, Followers: x.followers, Rights: x.Order.Rights,
 	}
 }
 

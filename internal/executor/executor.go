@@ -67,6 +67,8 @@ type Config struct {
 	DisconnectGrace  time.Duration // for a client to come back; 30 seconds
 	Retention        time.Duration // of ended executions; 10 minutes
 	MaxRetained      int           // ended executions kept; 10,000
+	MaxRemembered    int           // call ids of a session, of executions that are no longer kept; 20,000
+	MaxRememberedAll int           // the same of all sessions together; 500,000
 	MaxResultBytes   int           // content of a result; 1 MiB
 	MaxLogBytes      int           // events of one execution; 256 KiB
 	MaxLogEvents     int           // events of one execution; 10,000
@@ -85,6 +87,8 @@ func (c Config) WithDefaults() Config {
 	c.DisconnectGrace = cmp.Or(c.DisconnectGrace, 30*time.Second)
 	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
 	c.MaxRetained = cmp.Or(c.MaxRetained, 10_000)
+	c.MaxRemembered = cmp.Or(c.MaxRemembered, 20_000)
+	c.MaxRememberedAll = cmp.Or(c.MaxRememberedAll, 500_000)
 	c.MaxResultBytes = cmp.Or(c.MaxResultBytes, 1<<20)
 	c.MaxLogBytes = cmp.Or(c.MaxLogBytes, 256<<10)
 	c.MaxLogEvents = cmp.Or(c.MaxLogEvents, 10_000)
@@ -104,18 +108,22 @@ type Executor struct {
 	outputBytes atomic.Uint64
 	waiting     atomic.Int64 // executions that wait for an answer
 	runners     runners
+	lanes       lanes
+	watchers    watchers
 
-	mu       sync.Mutex
-	number   uint64 // of the newest execution
-	byNumber map[uint64]*Execution
-	byCall   map[callKey]*Execution // by the call ids that callers gave
-	running  int                    // executions whose tools have not ended
-	unended  int                    // executions without their last event
-	draining bool
-	closed   bool
-	idle     chan struct{} // closed when draining and nothing runs
-	retained []*Execution  // ended, oldest end first
-	expiry   *time.Timer   // for the first of retained; nil without one
+	mu        sync.Mutex
+	number    uint64 // of the newest execution
+	byNumber  map[uint64]*Execution
+	byCall    map[callKey]*Execution    // by the call ids that callers gave
+	past      map[sessionKey]*pastCalls // of executions that are no longer kept
+	running   int                       // executions whose tools have not ended
+	unended   int                       // executions without their last event
+	pastTotal int                       // of past
+	draining  bool
+	closed    bool
+	idle      chan struct{} // closed when draining and nothing runs
+	retained  []*Execution  // ended, oldest end first
+	expiry    *time.Timer   // for the first of retained; nil without one
 }
 
 type callKey struct{ owner, session, call string }
@@ -132,6 +140,7 @@ func New(config Config) *Executor {
 		birth:    strings.ToLower(rand.Text()[:8]),
 		byNumber: make(map[uint64]*Execution),
 		byCall:   make(map[callKey]*Execution),
+		past:     make(map[sessionKey]*pastCalls),
 		idle:     make(chan struct{}),
 
 		runners: runners{calls: make(chan func())},
@@ -148,7 +157,7 @@ func (e *Executor) Config() Config { return e.config }
 func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := e.newExecution(order, cancel)
-	if existing, err := e.register(x); existing != nil || err != nil {
+	if existing, err := e.register(x, order.Call != nil || order.Refusal != nil); existing != nil || err != nil {
 		cancel(nil)
 		order.release()
 		return existing, err
@@ -167,7 +176,14 @@ func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) 
 		x.ask(ctx, *order.Ask, call)
 		return x, nil
 	}
-	x.start()
+	if !e.lanes.enter(x, func() { x.turn(ctx, call) }) {
+		x.queue(ctx)
+		return x, nil
+	}
+	if !x.start() {
+		x.finish(x.stopped(context.Cause(ctx)))
+		return x, nil
+	}
 	if order.Quick {
 		x.run(ctx, call)
 	} else {
@@ -184,20 +200,24 @@ func (e *Executor) newExecution(order *Order, cancel context.CancelCauseFunc) *E
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
 	x.Order.Call, x.Order.Ask, x.Order.Record = nil, nil, nil
+	x.Order.Effects, x.Order.MoreEffects = keptEffects(order.Effects)
 	x.Order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
 	x.caller = x.log.follow(0)
 	return x
 }
 
 // register gives x its ids and makes it known, unless its call id is known
-// already: then it returns the execution that has it.
-func (e *Executor) register(x *Execution) (*Execution, error) {
+// already: then it returns the execution that has it. One that was not judged,
+// because its call id was known, is not made known.
+func (e *Executor) register(x *Execution, judged bool) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if existing, err := e.sameCall(&x.Order); existing != nil || err != nil {
 		return existing, err
 	}
 	switch {
+	case !judged:
+		return nil, fmt.Errorf("%w: what was known of call %.64q was just forgotten: call again", ErrNotFound, x.Order.CallID)
 	case e.draining:
 		return nil, ErrDraining
 	case e.running >= e.config.MaxRunning:
@@ -207,7 +227,7 @@ func (e *Executor) register(x *Execution) (*Execution, error) {
 	}
 	e.number++
 	x.number = e.number
-	x.ID = e.birth + "-" + strconv.FormatUint(e.number, 10)
+	x.ID = e.idOf(e.number)
 	e.byNumber[x.number] = x
 	if x.Order.CallID == "" {
 		x.Order.CallID = x.ID
@@ -216,6 +236,7 @@ func (e *Executor) register(x *Execution) (*Execution, error) {
 	}
 	e.running++
 	e.unended++
+	e.watchers.changed()
 	return nil, nil
 }
 
@@ -229,11 +250,41 @@ func (e *Executor) sameCall(order *Order) (*Execution, error) {
 	if existing != nil && existing.Order.Session != order.Session && order.Session.ID != session.DefaultID {
 		return nil, nil // of a session that was closed and had the same id
 	}
-	if existing != nil && existing.Order.Digest != order.Digest {
-		return nil, fmt.Errorf("%w: %.64q ran %s as execution %s with another tool or input: use a new id for a new call",
-			ErrConflict, order.CallID, existing.Order.Tool, existing.ID)
+	if existing == nil {
+		return e.samePast(order)
+	}
+	if existing.Order.Digest != order.Digest && !existing.Order.sameText(order) {
+		return nil, conflict(existing)
 	}
 	return existing, nil
+}
+
+// samePast is sameCall for executions that are no longer kept.
+func (e *Executor) samePast(order *Order) (*Execution, error) {
+	existing, past := e.pastOf(order.Owner, order.Session.ID, order.CallID)
+	if existing == nil || existing.Order.Session != order.Session {
+		return nil, nil
+	}
+	if !past.is(order) {
+		return nil, conflict(existing)
+	}
+	return existing, nil
+}
+
+func conflict(x *Execution) error {
+	return fmt.Errorf("%w: %.64q ran %s as execution %s with another tool or input: use a new id for a new call",
+		ErrConflict, x.Order.CallID, x.Order.Tool, x.ID)
+}
+
+func (o *Order) sameText(other *Order) bool { return o.Text != 0 && o.Text == other.Text }
+
+// KnownText reports whether the order's call id is known with the same text, so that
+// the order need not be judged: Start returns the execution there is.
+func (e *Executor) KnownText(order *Order) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	existing, err := e.sameCall(order)
+	return existing != nil && err == nil && existing.Order.sameText(order)
 }
 
 // Existing returns the execution that has the order's call id, or nil if there
@@ -255,16 +306,19 @@ func (e *Executor) Find(owner, id string) (*Execution, error) {
 			return x, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
+	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept; a call id of yours is known for longer", ErrNotFound, id)
 }
 
 // FindCall returns the execution of owner with a call id.
 func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error) {
 	sessionID = cmp.Or(sessionID, session.DefaultID)
 	e.mu.Lock()
-	x, ok := e.byCall[callKey{owner, sessionID, callID}]
+	x := e.byCall[callKey{owner, sessionID, callID}]
+	if x == nil {
+		x, _ = e.pastOf(owner, sessionID, callID)
+	}
 	e.mu.Unlock()
-	if ok {
+	if x != nil {
 		return x, nil
 	}
 	// A call id that was given here is the id of its execution.
@@ -334,6 +388,7 @@ func (e *Executor) leave(x *Execution, finished *Finished) {
 	e.mu.Lock()
 	e.running--
 	e.mu.Unlock()
+	e.lanes.leave(x)
 	if e.config.Observe != nil {
 		e.config.Observe(x, finished)
 	}
@@ -361,6 +416,9 @@ func (e *Executor) forgetOldest() {
 	delete(e.byNumber, x.number)
 	if k := keyOf(&x.Order); e.byCall[k] == x {
 		delete(e.byCall, k)
+		if !e.closed {
+			e.remember(x)
+		}
 	}
 	x.log.forget()
 }

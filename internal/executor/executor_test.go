@@ -5,6 +5,7 @@ package executor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // callFunc is a call that is a function.
 type callFunc func(ctx context.Context, out tools.Sink) (tools.Result, error)
 
+func (callFunc) Input() json.RawMessage  { return json.RawMessage("{}") }
 func (callFunc) Effects() []tools.Effect { return nil }
 
 func (f callFunc) Run(ctx context.Context, _ tools.Rights, out tools.Sink) (tools.Result, error) {
@@ -455,5 +457,29 @@ func TestSomebodyElses(t *testing.T) {
 	}
 	if found, err := f.FindCall("alice", "", x.Order.CallID); err != nil || found != x {
 		t.Errorf("FindCall of the owner: %v", err)
+	}
+}
+
+// TestCancelledWhileRegistered: a call that is cancelled before its tool begins does
+// not run, however it would have run.
+func TestCancelledWhileRegistered(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		f := newFixture(t, executor.Config{})
+		order := f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+			t.Error("it ran")
+			return tools.Result{}, nil
+		})
+		order.Quick = quick
+		order.Record = func(x *executor.Execution) *executor.Finished { // it is known by now
+			x.Cancel("changed my mind", "alice")
+			return nil
+		}
+		x := f.start(order)
+		if end := finished(t, x); end.Outcome != executor.Cancelled || end.Cancelled.Reason != "changed my mind" {
+			t.Errorf("quick %v: it ended with %+v", quick, end)
+		}
+		if got := kinds(read(t, x, 0)); got != "1:accepted 2:finished" {
+			t.Errorf("quick %v: %s", quick, got)
+		}
 	}
 }

@@ -16,27 +16,39 @@ import (
 // goroutine.
 type Window struct {
 	limit int
-	head  []byte // the first half
+	first int    // bytes of the limit that are for the beginning
+	head  []byte // the beginning
 	tail  []byte // a ring, once it is full
 	next  int    // where the ring goes on
 
 	bytes, lines uint64 // all that was written
 }
 
-// NewWindow returns a window of at most limit bytes.
-func NewWindow(limit int) *Window { return &Window{limit: max(limit, 0)} }
+// A Gap is what a window left out.
+type Gap struct {
+	Line, Column int    // where it begins, from 1; columns are characters
+	Lines        uint64 // ends of lines in it
+	Bytes        uint64
+	Whole        bool // it is lines: it begins and ends between two of them
+}
+
+// NewWindow returns a window of at most limit bytes, half of them for the
+// beginning.
+func NewWindow(limit int) *Window { return &Window{limit: max(limit, 0), first: max(limit, 0) / 2} }
+
+// NewBeginning returns a window that keeps nothing of the end.
+func NewBeginning(limit int) *Window { return &Window{limit: max(limit, 0), first: max(limit, 0)} }
 
 // Write takes raw bytes. It never fails.
 func (w *Window) Write(p []byte) (int, error) {
 	n := len(p)
 	w.bytes += uint64(n)
 	w.lines += uint64(bytes.Count(p, newline))
-	half := w.limit / 2
-	room := min(half-len(w.head), len(p))
+	room := min(w.first-len(w.head), len(p))
 	w.head = append(w.head, p[:room]...)
 	p = p[room:]
 
-	size := w.limit - half
+	size := w.limit - w.first
 	p = p[max(0, len(p)-size):]
 	room = min(size-len(w.tail), len(p))
 	w.tail = append(w.tail, p[:room]...)
@@ -57,38 +69,56 @@ func (w *Window) Bytes() uint64 { return w.bytes }
 func (w *Window) Cut() bool { return w.bytes > uint64(w.limit) }
 
 // Text returns what was kept, cleaned (see [Clean]), with a line in place of what
-// was left out. It is cut between lines where they are not too long. Without that line
-// it has no more bytes than the limit.
-func (w *Window) Text() string {
-	tail := append(bytes.Clone(w.tail[w.next:]), w.tail[:w.next]...)
+// was left out. It is cut between lines where they are not too long. Without that
+// line it has no more bytes than the limit. The line ends with what more says of
+// the gap, unless more is nil.
+func (w *Window) Text(more func(Gap) string) string {
+	head, tail := w.head, append(bytes.Clone(w.tail[w.next:]), w.tail[:w.next]...)
 	if !w.Cut() {
-		return squeeze(Clean(append(bytes.Clone(w.head), tail...)), w.limit)
+		all := append(bytes.Clone(head), tail...)
+		text := Clean(all)
+		if len(text) <= w.limit {
+			return text
+		}
+		head, tail = all, nil // what cannot be shown is spelled out, and too long
+		if w.first < w.limit {
+			head, tail = all[:len(all)/2], all[len(all)/2:]
+		}
 	}
-	head, tail := w.head[:headEnd(w.head)], tail[tailStart(tail):]
-	first, last := Clean(head), Clean(tail)
-	half := w.limit / 2
-	if len(first) > half { // what cannot be shown was spelled out
-		first = first[:headEnd([]byte(first[:half]))]
+	head, first := beginning(head, w.first)
+	tail, last, between := ending(tail, w.limit-w.first)
+	gap := Gap{
+		Line: bytes.Count(head, newline) + 1, Column: utf8.RuneCount(head[bytes.LastIndexByte(head, '\n')+1:]) + 1,
+		Lines: w.lines - uint64(bytes.Count(head, newline)+bytes.Count(tail, newline)),
+		Bytes: w.bytes - uint64(len(head)+len(tail)),
 	}
-	if room := w.limit - half; len(last) > room {
-		last = last[len(last)-room:]
-		last = last[tailStart([]byte(last)):]
-	}
-	kept := uint64(len(head) + len(tail))
-	lines := uint64(bytes.Count(head, newline) + bytes.Count(tail, newline))
-	return join(first, last, w.bytes-kept, w.lines-lines)
+	gap.Whole = gap.Column == 1 && between
+	return join(first, last, gap, more)
 }
 
-// squeeze cuts a text that became longer than the limit when it was cleaned.
-func squeeze(text string, limit int) string {
-	if len(text) <= limit {
-		return text
+// beginning returns as much of head as has a text of at most limit bytes, and that
+// text.
+func beginning(head []byte, limit int) (kept []byte, text string) {
+	for {
+		head = head[:headEnd(head)]
+		if text = Clean(head); len(text) <= limit {
+			return head, text
+		}
+		head = head[:len(head)*limit/len(text)]
 	}
-	half := limit / 2
-	first, last := text[:half], text[len(text)-(limit-half):]
-	first, last = first[:headEnd([]byte(first))], last[tailStart([]byte(last)):]
-	left := text[len(first) : len(text)-len(last)]
-	return join(first, last, uint64(len(left)), uint64(strings.Count(left, "\n")))
+}
+
+// ending is beginning for the end. It tells whether the text begins with a line.
+func ending(tail []byte, limit int) (kept []byte, text string, between bool) {
+	for {
+		start := tailStart(tail)
+		between = start > 0 && tail[start-1] == '\n'
+		tail = tail[start:]
+		if text = Clean(tail); len(text) <= limit {
+			return tail, text, between
+		}
+		tail = tail[len(tail)-len(tail)*limit/len(text):]
+	}
 }
 
 // headEnd returns where the beginning is cut: behind its last line, or behind its
@@ -123,22 +153,26 @@ func tailStart(tail []byte) int {
 }
 
 // join puts a line between two texts that tells what is missing.
-func join(first, last string, bytes, lines uint64) string {
+func join(first, last string, gap Gap, more func(Gap) string) string {
 	var what string
-	switch lines {
+	switch gap.Lines {
 	case 0:
 	case 1:
 		what = "1 line, "
 	default:
-		what = grouped(lines) + " lines, "
+		what = grouped(gap.Lines) + " lines, "
 	}
-	gap := fmt.Sprintf("[… %s%s left out …]", what, Size(bytes))
+	line := fmt.Sprintf("[… %s%s left out", what, Size(gap.Bytes))
+	if more != nil {
+		line += ": " + more(gap)
+	}
+	line += " …]"
 	if first == "" || strings.HasSuffix(first, "\n") {
-		gap += "\n"
-	} else if lines > 0 {
-		gap = "\n" + gap + "\n"
+		line += "\n"
+	} else if gap.Lines > 0 {
+		line = "\n" + line + "\n"
 	}
-	return first + gap + last
+	return first + line + last
 }
 
 // grouped writes a number as 12,345.

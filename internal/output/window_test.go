@@ -34,7 +34,7 @@ func TestWindow(t *testing.T) {
 		{"one line of it", 24, "aaaa\nbbbb\n" + strings.Repeat("c", 30) + "\nddddd\nee\n", "aaaa\nbbbb\n[… 1 line, 31 bytes left out …]\nddddd\nee\n"},
 		{"letters of two bytes", 10, strings.Repeat("ü", 20), "üü[… 32 bytes left out …]üü"},
 		{"cleaned", 64, "\x1b[31mred\x1b[0m\n10%\r20%\n", "red\n20%\n"},
-		{"longer when cleaned", 16, strings.Repeat("\xff", 16), "��[… 36 bytes left out …]��"},
+		{"longer when cleaned", 16, strings.Repeat("\xff", 16), "��[… 12 bytes left out …]��"},
 		{"no room", 0, "ab\n", "[… 1 line, 3 bytes left out …]\n"},
 		{"room for one", 1, "ab", "[… 1 byte left out …]\nb"},
 	} {
@@ -44,7 +44,7 @@ func TestWindow(t *testing.T) {
 				for rest := []byte(test.raw); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 					w.Write(rest[:min(size, len(rest))])
 				}
-				if got := w.Text(); got != test.want {
+				if got := w.Text(nil); got != test.want {
 					t.Errorf("in pieces of %d:\n%q, want\n%q", size, got, test.want)
 				}
 				if w.Bytes() != uint64(len(test.raw)) || w.Cut() != (len(test.raw) > test.limit) {
@@ -52,6 +52,39 @@ func TestWindow(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGap reads what a window left out from where it says that it begins: with that
+// in its place there is everything.
+func TestGap(t *testing.T) {
+	raw := ""
+	for i := range 40 {
+		raw += strings.Repeat(fmt.Sprint(i, " ünï "), 1+i*i%7*i%23) + "\n"
+	}
+	for limit := range 400 {
+		for _, w := range []*output.Window{output.NewWindow(limit), output.NewBeginning(limit)} {
+			w.Write([]byte(raw))
+			var gap output.Gap
+			text := w.Text(func(g output.Gap) string { gap = g; return "MORE" })
+			first, last, ok := strings.Cut(text, "[… ")
+			_, last, _ = strings.Cut(last, ": MORE …]")
+			lines := strings.SplitAfter(raw, "\n")
+			rest := strings.Join(lines[gap.Line-1:], "")
+			rest = string([]rune(rest)[gap.Column-1:])
+			if gap.Column > 1 {
+				first = strings.TrimSuffix(first, "\n")
+			}
+			if !ok || first+rest != raw || uint64(len(raw)-len(first)-len(strings.TrimPrefix(last, "\n"))) > gap.Bytes+1 {
+				t.Fatalf("limit %d: %q, then %+v, of\n%q", limit, text, gap, raw)
+			}
+			if gap.Whole {
+				middle := strings.Join(lines[gap.Line-1:gap.Line-1+int(gap.Lines)], "")
+				if first+middle+strings.TrimPrefix(last, "\n") != raw || uint64(len(middle)) != gap.Bytes {
+					t.Fatalf("limit %d: %q, without %+v, of\n%q", limit, text, gap, raw)
+				}
+			}
+		}
 	}
 }
 
@@ -67,8 +100,8 @@ func FuzzWindow(f *testing.F) {
 		for rest := raw; len(rest) > 0; rest = rest[min(step, len(rest)):] {
 			pieces.Write(rest[:min(step, len(rest))])
 		}
-		text := whole.Text()
-		if got := pieces.Text(); got != text {
+		text := whole.Text(nil)
+		if got := pieces.Text(nil); got != text {
 			t.Fatalf("in pieces of %d: %q, want %q", step, got, text)
 		}
 		if !utf8.ValidString(text) || len(text) > int(limit)+80 {

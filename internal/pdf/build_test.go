@@ -17,11 +17,10 @@ import (
 type file struct {
 	bytes.Buffer
 	offsets map[int]int
-	last    int // offset of the last cross-reference table, or -1
 }
 
 func newFile() *file {
-	f := &file{offsets: make(map[int]int), last: -1}
+	f := &file{offsets: make(map[int]int)}
 	f.WriteString("%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
 	return f
 }
@@ -38,63 +37,15 @@ func (f *file) stream(num int, dict, data string) *file {
 	return f.object(num, fmt.Sprintf("<<%s /Length %d>>\nstream\n%s\nendstream", dict, len(data), data))
 }
 
-// objects writes an object stream.
-func (f *file) objects(num int, held map[int]string) *file {
-	var head, body strings.Builder
-	for _, n := range slices.Sorted(maps.Keys(held)) {
-		fmt.Fprintf(&head, "%d %d ", n, body.Len())
-		body.WriteString(held[n] + " ")
-	}
-	return f.stream(num, fmt.Sprintf("/Type /ObjStm /N %d /First %d /Filter /FlateDecode", len(held), head.Len()), deflate(head.String()+body.String()))
-}
-
-// table ends the file, or a part of it, with a table.
+// table ends the file with its table.
 func (f *file) table(trailer string) *file {
 	start := f.Len()
 	f.WriteString("xref\n0 1\n0000000000 65535 f \n")
 	for _, num := range slices.Sorted(maps.Keys(f.offsets)) {
 		fmt.Fprintf(f, "%d 1\n%010d 00000 n \n", num, f.offsets[num])
 	}
-	f.end(start, trailer)
+	fmt.Fprintf(f, "trailer\n<<%s /Size 1000>>\nstartxref\n%d\n%%%%EOF\n", trailer, start)
 	return f
-}
-
-func (f *file) end(start int, trailer string) {
-	if f.last >= 0 {
-		trailer += fmt.Sprintf(" /Prev %d", f.last)
-	}
-	fmt.Fprintf(f, "trailer\n<<%s /Size 100>>\nstartxref\n%d\n%%%%EOF\n", trailer, start)
-	f.last = start
-	clear(f.offsets)
-}
-
-// xrefStream writes a table that is a stream, with a predictor, and returns its
-// offset. Held tells which object streams hold other objects, in their order.
-func (f *file) xrefStream(num int, trailer string, held map[int][]int) int {
-	start := f.Len()
-	f.offsets[num] = start
-	rows := map[int][]byte{0: {0, 0, 0, 0, 0}}
-	for n, offset := range f.offsets {
-		rows[n] = []byte{1, byte(offset >> 16), byte(offset >> 8), byte(offset), 0}
-	}
-	for holder, numbers := range held {
-		for i, n := range numbers {
-			rows[n] = []byte{2, 0, 0, byte(holder), byte(i)}
-		}
-	}
-	var index, data strings.Builder
-	above := make([]byte, 5)
-	for _, n := range slices.Sorted(maps.Keys(rows)) {
-		fmt.Fprintf(&index, "%d 1 ", n)
-		data.WriteByte(2)
-		for i, c := range rows[n] {
-			data.WriteByte(c - above[i])
-		}
-		above = rows[n]
-	}
-	f.stream(num, fmt.Sprintf("/Type /XRef /W [1 3 1] /Index [%s] /Size 100 /Filter /FlateDecode /DecodeParms <</Predictor 12 /Columns 5>> %s",
-		index.String(), trailer), deflate(data.String()))
-	return start
 }
 
 func deflate(data string) string {
@@ -132,8 +83,16 @@ func start(content string) *file {
 	return newFile().object(1, catalog).object(2, pages).object(3, page).stream(4, "", content).object(5, helvetica)
 }
 
-// document is a whole document of one page.
-func document(content string) []byte { return start(content).table("/Root 1 0 R").Bytes() }
+// document is a whole document whose pages show contents.
+func document(contents ...string) []byte {
+	f, kids := newFile().object(1, catalog).object(5, helvetica), ""
+	for i, content := range contents {
+		number := 10 + 2*i
+		kids += fmt.Sprintf("%d 0 R ", number)
+		f.object(number, strings.Replace(page, "4 0 R", fmt.Sprintf("%d 0 R", number+1), 1)).stream(number+1, "", content)
+	}
+	return f.object(2, fmt.Sprintf("<</Type /Pages /Kids [%s] /Count %d>>", kids, len(contents))).table("/Root 1 0 R").Bytes()
+}
 
 // hello shows a line of text.
 func hello(text string) string { return "BT /F 12 Tf 72 700 Td (" + text + ") Tj ET" }

@@ -1,21 +1,31 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pdf reads the text of PDF documents. It trusts nothing in them: what
-// a document may take, in memory and in work, has an end wherever the document
-// itself could say how much it is.
+// Package pdf reads PDF documents: the text of their pages in the order of
+// reading, and pages as images. PDFium understands the documents. It is a
+// WebAssembly program, and it runs in a process of its own in the sandbox, one
+// for each reading: a hostile document can take that process, not the server.
+//
+// [Reader] starts the process and reads its answer; [Main] is the process.
 package pdf
 
 import (
-	"bytes"
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/sandbox"
 )
 
 // What can be wrong with a document. Errors wrap one of these, or are of the
-// reader or the context.
+// sandbox or the context.
 var (
 	ErrNotPDF    = errors.New("it is not a PDF document")
 	ErrBroken    = errors.New("it is damaged")
@@ -23,124 +33,196 @@ var (
 	ErrLimit     = errors.New("it is too large to be read here")
 )
 
-// What a document may take, all its pages together. Memory follows from them:
-// what is decoded is read as it comes and not kept, but for object streams.
+// What one reading may take.
 const (
-	maxFile    = 512 << 20 // bytes of a file
-	maxRead    = 1 << 30   // bytes read of it: some are read more than once
-	maxDecoded = 64 << 20  // bytes that come out of filters
-	maxLoaded  = 2_000_000 // objects that are looked up
-	maxPages   = 100_000
+	maxFile   = 512 << 20
+	maxMemory = 768 << 20 // of the process; see maxWasmPages
+	maxTime   = 30 * time.Second
+	maxAnswer = 64 << 20 // bytes of one page's answer
 )
 
-// A Document is a PDF whose structure is known. It is used by one goroutine at
-// a time.
-type Document struct {
-	file    io.ReaderAt // counted
-	size    int64
-	entries map[int]entry // where objects are
-	trailer dict
-	crypt   *crypt // nil where nothing is encrypted
-	nodes   []node // of the tree of pages
-	pages   []int  // their nodes
+// A Range is pages of a document, counted from 1. A negative first page counts
+// from the end; a last page of 0 is the end.
+type Range struct{ First, Last int }
 
-	repaired bool
-	depth    int    // of loading objects for the sake of others
-	lexer    *lexer // of objects, one after the other
-	held     []heldStream
-	fonts    map[ref]*font
-	weight   int // of the fonts
-
-	stop                  func() error // whether to go on
-	read, decoded, loaded int64
-	failure               error // the end of all work: a limit, or the context
+// A Request says what to read of a document.
+type Request struct {
+	Pages   []Range // in the order of the answer; beyond the end there are none
+	MaxText int     // bytes of one page's text
+	Side    int     // pages are images whose longer side has so many pixels; 0: text
 }
 
-// Open finds the pages of a document. It reads as much of the file as it needs
-// and keeps none of it.
-func Open(ctx context.Context, file io.ReaderAt, size int64) (*Document, error) {
-	if size > maxFile {
-		return nil, fmt.Errorf("%w: the file has %d bytes, and %d are the most", ErrLimit, size, maxFile)
-	}
-	d := &Document{size: size, entries: make(map[int]entry), fonts: make(map[ref]*font)}
-	d.during(ctx)
-	head := make([]byte, min(size, 1024))
-	if _, err := file.ReadAt(head, 0); err != nil && err != io.EOF {
-		return nil, err
-	}
-	start := bytes.Index(head, []byte("%PDF-"))
-	if start < 0 {
-		return nil, fmt.Errorf("%w: there is no %%PDF- at its beginning", ErrNotPDF)
-	}
-	// What was put before the document is not counted by its offsets.
-	d.size -= int64(start)
-	d.file = &countedFile{io.NewSectionReader(file, int64(start), d.size), d}
-	return d, d.open()
+// A Page is what a document has on one page.
+type Page struct {
+	Number  int    // from 1
+	Text    string // lines in the order of reading; cells of a table have tabs between
+	Unknown int    // characters that the document does not give a meaning, U+FFFD in Text
+	Images  int
+	Cut     string // why Text is not all of it, where it is not
+
+	Image         []byte // PNG, where images were asked for
+	Width, Height int    // of the image
 }
 
-// open reads the structure, by its tables or, where those are wrong, by what is
-// in the file.
-func (d *Document) open() error {
-	err := d.readTables()
-	if err == nil {
-		err = d.findPages()
-	}
-	if err != nil && d.failure == nil && !errors.Is(err, ErrEncrypted) && !d.repaired {
-		if err = d.repair(); err == nil {
-			err = d.findPages()
-		}
-	}
-	if d.failure != nil {
-		return d.failure
-	}
-	return err
+// Config is how documents are read.
+type Config struct {
+	Sandbox *sandbox.Sandbox
+
+	// Cache is a directory for PDFium as machine code, which takes seconds to
+	// make. Only the server's user may write there: what is in it is executed.
+	Cache string
+
+	// Program is what runs [Main] when its first argument is [Name]; empty
+	// means the program that is running.
+	Program string
 }
 
-// Pages returns how many pages there are.
-func (d *Document) Pages() int { return len(d.pages) }
+// A Reader reads documents. It is safe for concurrent use.
+type Reader struct {
+	config Config
 
-// Repaired tells whether something was wrong with the structure, so that the
-// pages are those that could be found in the file, perhaps not all.
-func (d *Document) Repaired() bool { return d.repaired }
-
-// during has the context say when work ends.
-func (d *Document) during(ctx context.Context) {
-	d.stop = func() error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return nil
-	}
+	once  sync.Once // the cache is filled
+	ready error     // why it is not
 }
 
-// spend counts work of one kind and fails when there was too much of it, or the
-// context is done.
-func (d *Document) spend(counter *int64, n int, limit int64, what string) error {
-	if d.failure != nil {
-		return d.failure
-	}
-	if *counter += int64(n); *counter > limit {
-		d.failure = fmt.Errorf("%w: more than %d %s", ErrLimit, limit, what)
-	} else {
-		d.failure = d.stop()
-	}
-	return d.failure
-}
+// NewReader returns a reader. Nothing is started before the first document.
+func NewReader(config Config) *Reader { return &Reader{config: config} }
 
-// countedFile is the file of a document, read within its limit.
-type countedFile struct {
-	file io.ReaderAt
-	d    *Document
-}
-
-func (f *countedFile) ReadAt(p []byte, offset int64) (int, error) {
-	if err := f.d.spend(&f.d.read, len(p), maxRead, "bytes of the file would have to be read"); err != nil {
+// Read reads pages of a document and hands them over, in order, until yield
+// returns false. It returns how many pages the document has.
+func (r *Reader) Read(ctx context.Context, file *os.File, request Request, yield func(Page) bool) (pages int, err error) {
+	if err := check(file); err != nil {
 		return 0, err
 	}
-	return f.file.ReadAt(p, offset)
+	r.once.Do(func() { r.ready = r.compile(context.WithoutCancel(ctx)) })
+	if r.ready != nil {
+		return 0, r.ready
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("%w: reading took longer than %v", ErrLimit, maxTime))
+	defer cancel()
+	err = r.run(ctx, file, request, func(answer *bufio.Reader) error {
+		var begin opened
+		if err := receive(answer, &begin); err != nil {
+			return err
+		}
+		if err := begin.err(); err != nil {
+			return err
+		}
+		pages = begin.Pages
+		for {
+			var page Page
+			err := receive(answer, &page)
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil || !yield(page) {
+				return err
+			}
+		}
+	})
+	return pages, err
 }
 
-// from returns a reader of the file from an offset on.
-func (d *Document) from(offset int64) io.Reader {
-	return io.NewSectionReader(d.file, offset, max(0, d.size-offset))
+// check refuses what is no document without starting a process.
+func check(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxFile {
+		return fmt.Errorf("%w: the file has %d bytes, and %d are the most", ErrLimit, info.Size(), maxFile)
+	}
+	head := make([]byte, 1024)
+	n, err := file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if !startsPDF(head[:n]) {
+		return fmt.Errorf("%w: there is no %%PDF- at its beginning", ErrNotPDF)
+	}
+	return nil
+}
+
+// compile has a process make the machine code. It has no document, so nothing
+// hostile can write what later processes execute; those only read it.
+func (r *Reader) compile(ctx context.Context) error {
+	if err := os.MkdirAll(r.config.Cache, 0o700); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("PDFium could not be made ready within two minutes"))
+	defer cancel()
+	return r.run(ctx, nil, Request{}, func(answer *bufio.Reader) error {
+		var done opened
+		if err := receive(answer, &done); err != nil {
+			return err
+		}
+		return done.err()
+	})
+}
+
+// run runs the process and has its answer read. Without a file it may write
+// the cache. When it returns, the process is gone.
+func (r *Reader) run(ctx context.Context, file *os.File, request Request, read func(*bufio.Reader) error) error {
+	program := r.config.Program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	what, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	space := r.config.Sandbox.Space(sandbox.SpaceConfig{})
+	defer space.Close()
+	cache, err := filepath.EvalSymlinks(r.config.Cache)
+	if err != nil {
+		return err
+	}
+	profile := sandbox.Profile{View: sandbox.View{Read: append(sandbox.SystemPaths(), program, cache)}}
+	if file == nil {
+		profile.View.Write, profile.Write = []string{cache}, []string{cache}
+	}
+	jail, err := space.Jail(profile)
+	if err != nil {
+		return err
+	}
+	defer jail.Close()
+	dir, err := os.Open(cache)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	process, err := jail.Start(sandbox.Command{
+		Path: program, Args: []string{Name, cache, string(what)}, Dir: dir, Stdin: file, Stdout: theirs,
+		Limits: sandbox.Limits{Memory: maxMemory, Processes: 64, CPU: maxTime + time.Minute, OpenFiles: 64},
+	})
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, process.Kill)
+	failure := read(bufio.NewReaderSize(ours, 64<<10))
+	stop()
+	process.Kill()
+	end, err := process.Wait()
+	switch {
+	case failure == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("the process that reads documents could not be started: %w", err)
+	case end.Reason == sandbox.OutOfMemory || end.Reason == sandbox.OutOfTime:
+		return fmt.Errorf("%w: reading needs more memory or time than it may", ErrLimit)
+	case errors.Is(failure, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: the process that read it ended before it was done", ErrBroken)
+	}
+	return failure
 }

@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -387,4 +388,36 @@ func TestCodeTiers(t *testing.T) {
 	}
 	c = contained(t, tools.ModeAsk, "unclear runs git pull $?")
 	check(t, empty.Decide(c, []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: policy.TierCommand, Pattern: "git pull"})}), "ask")
+}
+
+// TestDeniedByAbsolutePaths: what a rule denies to read by its path from / is kept
+// from commands where it lies in the workspace, and where it does not, a command
+// that is not understood asks: nothing is covered there.
+func TestDeniedByAbsolutePaths(t *testing.T) {
+	for pattern, test := range map[string]struct{ want, denied string }{
+		"/work/ws/secret/":       {"allow: contained", "secret/x"},
+		"/work/ws/*.pem":         {"allow: contained", "key.pem"},
+		"secret/":                {"allow: contained", "secret/x"},
+		"/srv/data/key":          {"ask", ""},
+		"/usr/share/secret/":     {"ask", ""},
+		"/work/other/":           {"ask", ""},
+		"/work/*/secret/":        {"ask", "secret/x"},
+		"/**/secret/":            {"ask", "secret/x"},
+		"{/work/ws,/srv}/secret": {"ask", "secret/x"},
+	} {
+		t.Run(pattern, func(t *testing.T) {
+			p := must(fmt.Sprintf("version: 1\nrules:\n- {name: s, action: deny, reads: [%q]}\n", pattern))
+			c := contained(t, tools.ModeAllow, "unclear runs python3 -c x")
+			decided(t, p, c, test.want)
+			denied := p.Decide(c, nil).Rights.Deny
+			if denied == nil {
+				t.Fatal("the jail knows nothing of it")
+			}
+			for _, path := range []string{"secret/x", "key.pem", "src/x"} {
+				if got := denied.Denies(path); got != (path == test.denied) {
+					t.Errorf("%s is kept from commands: %t, want %t", path, got, !got)
+				}
+			}
+		})
+	}
 }

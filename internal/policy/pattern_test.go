@@ -233,6 +233,11 @@ func FuzzShellGlob(f *testing.F) {
 		if outside(path) || outside(shell) || strings.HasPrefix(pattern, "/") || strings.HasPrefix(shell, "/") || strings.HasPrefix(path, "/") || path == "." {
 			return
 		}
+		// For rules "a." counts as "a", for machines where it is the same file. No
+		// shell expands a pattern to it there.
+		if slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return strings.HasSuffix(name, ".") }) {
+			return
+		}
 		rules, err := compilePath(pattern, true)
 		if err != nil {
 			return

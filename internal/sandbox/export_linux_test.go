@@ -8,3 +8,19 @@ func (c Config) AsOn(landlock int) Config {
 	c.landlockAtMost = landlock
 	return c
 }
+
+// AgeViews has the views of a space be used long ago.
+func (sp *Space) AgeViews() {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	for _, v := range sp.views {
+		v.used = v.used.Add(-2 * moment)
+	}
+}
+
+// Views returns how many views a space has.
+func (sp *Space) Views() int {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return len(sp.views)
+}

@@ -5,6 +5,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -83,46 +84,45 @@ func (l *link) current(process *os.Process) bool {
 
 // arrange has a helper make or remove a view.
 func (l *link) arrange(process *os.Process, kind helper.RequestKind, view string) error {
-	order := helper.Request{Kind: kind, View: view}
-	message, err := order.Encode()
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.orders < 0 || l.process != process {
-		return syscall.EPIPE
-	}
-	if err = sendAll(l.orders, message, nil); err == nil {
-		var answer [helper.AnswerSize]byte
-		if err = readFull(l.orders, answer[:]); err == nil {
-			if text, _, _ := bytes.Cut(answer[:], []byte{0}); len(text) > 0 {
-				return errors.New(string(text))
-			}
-			return nil
-		}
-	}
-	l.hangUp()
+	_, err := l.order(process, helper.Request{Kind: kind, View: view})
 	return err
 }
 
 // lend returns a socket that listens on the loopback of the helper.
 func (l *link) lend() (*os.File, error) {
-	order := helper.Request{Kind: helper.Listen}
-	message, err := order.Encode()
+	process, err := l.ready()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.ready(); err != nil {
+	rights, err := l.order(process, helper.Request{Kind: helper.Listen})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return nil, syscall.EPROTO
+	}
+	files, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(files) != 1 {
+		return nil, syscall.EPROTO
+	}
+	return os.NewFile(uintptr(files[0]), "listener"), nil
+}
+
+// order has a helper do something, and returns the rights that come with its
+// answer: to one file at most.
+func (l *link) order(process *os.Process, request helper.Request) (rights []byte, err error) {
+	message, err := request.Encode()
+	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.orders < 0 {
+	if l.orders < 0 || l.process != process {
 		return nil, syscall.EPIPE
 	}
 	var answer [helper.AnswerSize]byte
-	rights := make([]byte, unix.CmsgSpace(4))
+	rights = make([]byte, unix.CmsgSpace(4))
 	var n, size int
 	if err = sendAll(l.orders, message, nil); err == nil {
 		for {
@@ -141,15 +141,7 @@ func (l *link) lend() (*os.File, error) {
 	if text, _, _ := bytes.Cut(answer[:], []byte{0}); len(text) > 0 {
 		return nil, errors.New(string(text))
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:size])
-	if err != nil || len(messages) != 1 {
-		return nil, syscall.EPROTO
-	}
-	files, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(files) != 1 {
-		return nil, syscall.EPROTO
-	}
-	return os.NewFile(uintptr(files[0]), "listener"), nil
+	return rights[:size], nil
 }
 
 func readFull(fd int, p []byte) error {
@@ -452,8 +444,9 @@ func (l *link) start() error {
 	taken := os.NewFile(uintptr(requests), "requests")
 	defer taken.Close()
 	args, sys := l.own()
+	stderr := cmp.Or(l.sandbox.config.Stderr, os.Stderr)
 	process, err := os.StartProcess(path, args, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, os.Stderr, theirs, taken}, Sys: sys,
+		Dir: "/", Env: []string{}, Files: []*os.File{l.sandbox.null, l.sandbox.null, stderr, theirs, taken}, Sys: sys,
 	})
 	theirs.Close() // so that its end is seen
 	if err != nil {

@@ -52,11 +52,12 @@ func (m *monitor) add(p *Process) {
 	}
 }
 
-// remove forgets a command that has ended, and counts the CPU time it has used.
-func (m *monitor) remove(p *Process, cpu time.Duration) {
+// remove forgets a command that has ended, and counts the CPU time it has used. It
+// returns the most processes that it was seen to have at a time.
+func (m *monitor) remove(p *Process, cpu time.Duration) (most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	cpu = max(cpu, m.processes[p].cpu())
+	cpu, most = max(cpu, m.processes[p].cpu()), m.processes[p].most
 	delete(m.processes, p)
 	for g := range p.group.all() {
 		g.ended += cpu
@@ -64,6 +65,7 @@ func (m *monitor) remove(p *Process, cpu time.Duration) {
 			g.spent.Store(true)
 		}
 	}
+	return most
 }
 
 // look looks at everything that could be over its limit, and comes back while

@@ -7,9 +7,10 @@ package sandbox
 type Check struct {
 	Name     string
 	What     string // holds where it does: "commands do not …"
+	Tried    bool   // false where something else was in the way: nothing is known then
 	Holds    bool
 	Required bool   // without it, commands of one session are not kept from others
-	Detail   string // what the attempt was answered with
+	Detail   string // what the attempt was answered with, or what was in the way
 }
 
 // Capabilities are what the machine has for a sandbox.

@@ -31,11 +31,12 @@ func (s *Sandbox) Capabilities() Capabilities {
 }
 
 // Probe tries what commands must not be able to do, and tells what holds. It
-// takes tens of milliseconds.
-func (s *Sandbox) Probe(ctx context.Context) []Check {
+// takes tens of milliseconds. Its files are in a directory that it makes in dir,
+// which should be where workspaces are: file systems differ.
+func (s *Sandbox) Probe(ctx context.Context, dir string) []Check {
 	answers := make(map[string]Check)
 	problem := "it was not tried"
-	if err := s.probe(ctx, answers); err != nil {
+	if err := s.probe(ctx, dir, answers); err != nil {
 		problem = err.Error()
 	}
 	all := make([]Check, len(checks))
@@ -44,14 +45,17 @@ func (s *Sandbox) Probe(ctx context.Context) []Check {
 		if !ok {
 			answer.Detail = problem
 		}
-		all[i] = Check{Name: c.name, What: c.what, Required: c.required, Holds: answer.Holds, Detail: answer.Detail}
+		all[i] = Check{Name: c.name, What: c.what, Required: c.required, Tried: answer.Tried, Holds: answer.Holds, Detail: answer.Detail}
 	}
 	return all
 }
 
 // probe puts what was found into answers.
-func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
-	dir, err := os.MkdirTemp("", "toolserver-probe-")
+func (s *Sandbox) probe(ctx context.Context, within string, answers map[string]Check) error {
+	if err := os.MkdirAll(within, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(within, "probe-")
 	if err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	}
 	defer other.Close()
 	port := other.Addr().(*net.TCPAddr).Port
-	socket, err := net.Listen("unix", filepath.Join(outside, "socket"))
+	socket, err := listenUnix(filepath.Join(outside, "socket"))
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,7 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	lines := func(out []byte, _ End) {
 		for line := range strings.Lines(string(out)) {
 			if fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3); len(fields) == 3 {
-				answers[fields[0]] = Check{Holds: fields[1] == "true", Detail: fields[2]}
+				answers[fields[0]] = Check{Tried: fields[1] != helper.Untried, Holds: fields[1] == "true", Detail: fields[2]}
 			}
 		}
 	}
@@ -122,7 +126,7 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	for _, kind := range []string{helper.ProbeX32, helper.ProbeI386} {
 		try(NetworkNone, func(out []byte, end End) {
 			if end.Reason == Violation {
-				answers[kind] = Check{Holds: true, Detail: "killed"}
+				answers[kind] = Check{Tried: true, Holds: true, Detail: "killed"}
 				return
 			}
 			lines(out, end)
@@ -130,13 +134,30 @@ func (s *Sandbox) probe(ctx context.Context, answers map[string]Check) error {
 	}
 	try(NetworkNone, func(out []byte, _ End) {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-		if err == nil {
-			err = space.find(pid)
+		if err != nil {
+			answers[helper.ProbeLeftover] = Check{Detail: fmt.Sprintf("nothing was left: %s", bytes.TrimSpace(out))}
+			return
 		}
-		answers[helper.ProbeLeftover] = Check{Holds: errors.Is(err, os.ErrNotExist), Detail: fmt.Sprint(err)}
+		err = space.find(pid)
+		answers[helper.ProbeLeftover] = Check{Tried: true, Holds: errors.Is(err, os.ErrNotExist), Detail: fmt.Sprint(err)}
 	}, helper.ProbeLeftover)
 	wg.Wait()
 	return failed
+}
+
+// listenUnix listens on a path that may be longer than the address of a socket.
+func listenUnix(path string) (*net.UnixListener, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false) // by then the number is another file's
+	return listener, nil
 }
 
 // program opens the helper's program, as a file that is in no directory.

@@ -5,6 +5,8 @@ package sandbox_test
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -24,9 +26,9 @@ func TestProbe(t *testing.T) {
 			}
 			defer s.Close()
 			t.Logf("%+v", s.Capabilities())
-			for _, c := range s.Probe(t.Context()) {
-				if !c.Holds {
-					t.Errorf("%s: %s does not hold: %s", c.Name, c.What, c.Detail)
+			for _, c := range s.Probe(t.Context(), t.TempDir()) {
+				if !c.Tried || !c.Holds {
+					t.Errorf("%s: %s: tried %t, holds %t: %s", c.Name, c.What, c.Tried, c.Holds, c.Detail)
 				}
 			}
 		})
@@ -53,9 +55,45 @@ func TestProbeOff(t *testing.T) {
 		"user_namespace": true, "io_uring": true, "bpf": true, "keyring": true, "attribute_outside": true,
 		"seccomp": true, "mptcp": true,
 	}
-	for _, c := range s.Probe(t.Context()) {
+	for _, c := range s.Probe(t.Context(), t.TempDir()) {
 		if c.Holds != always[c.Name] && !sometimes[c.Name] {
 			t.Errorf("%s: holds: %t, %s", c.Name, c.Holds, c.Detail)
 		}
+	}
+}
+
+// TestProbeNotTried proves that a probe which something else keeps from trying
+// does not say that the sandbox is weak.
+func TestProbeNotTried(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := filepath.Join(t.TempDir(), strings.Repeat("long", 40))
+	for name, test := range map[string]struct {
+		helper, dir string
+		tried       bool
+	}{
+		"a directory that is none":          {helperPath, file, false},
+		"a helper that fails":               {"/bin/false", t.TempDir(), false},
+		"a helper that is none":             {file, t.TempDir(), false},
+		"longer than addresses of sockets":  {helperPath, long, true},
+		"a directory that is not there yet": {helperPath, filepath.Join(t.TempDir(), "a", "b"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := sandbox.Open(sandbox.Config{Helper: test.helper})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for _, c := range s.Probe(t.Context(), test.dir) {
+				if c.Tried != test.tried || c.Holds != test.tried || c.Detail == "" {
+					t.Errorf("%s: tried %t, holds %t, want %t: %s", c.Name, c.Tried, c.Holds, test.tried, c.Detail)
+				}
+			}
+			if left, err := os.ReadDir(test.dir); test.tried && (err != nil || len(left) > 0) {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
 	}
 }

@@ -242,7 +242,7 @@ func (p *Process) Wait() (end End, err error) {
 	defer p.control.Close()
 	defer s.remove(p)
 	defer func() {
-		s.monitor.remove(p, end.User+end.System)
+		end.Processes = max(1, s.monitor.remove(p, end.User+end.System))
 		p.jail.space.link.running.Add(-1)
 		if p.view != nil {
 			p.view.commands.Add(-1)

@@ -31,6 +31,10 @@ type Config struct {
 	Helper string
 	Image  []byte
 
+	// Stderr is where the helper writes why it failed; nil means that of this
+	// process.
+	Stderr *os.File
+
 	// Off runs commands without restrictions. They are still killed whole.
 	Off bool
 
@@ -150,6 +154,7 @@ type End struct {
 
 	User, System time.Duration // of all processes
 	MaxRSS       uint64        // bytes, of the largest process
+	Processes    int           // the most at a time that were seen; those that are gone within moments are not
 	Left         bool          // something could not be killed: the kernel holds it
 
 	// Leftover is what was still running when the command ended, and was ended

@@ -31,6 +31,7 @@ type usage struct {
 	lastPID   int       // the youngest process of the machine then
 	pids      []int
 	processes int
+	most      int // processes at a time, so far
 	threads   int
 	memory    uint64 // bytes, with what processes share counted for each
 	shared    bool   // memory was over the limit only because of that
@@ -50,7 +51,8 @@ func (u *usage) measure(p *Process) {
 	for g := range p.group.all() {
 		timed = timed || g.limits.CPU > 0
 	}
-	*u = usage{told: u.told, seen: u.seen, times: u.times}
+	*u = usage{told: u.told, seen: u.seen, times: u.times, most: u.most}
+	defer func() { u.most = max(u.most, u.processes) }()
 	var told time.Duration
 	times := make(map[int]time.Duration)
 	if timed {

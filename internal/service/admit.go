@@ -8,9 +8,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
@@ -32,6 +37,7 @@ type admission struct {
 	auditor  *auditor
 	meters   *meters
 
+	logger    *zap.Logger
 	artifacts *artifacts
 	offer     func() *tools.Offer // nil where no commands run
 }
@@ -55,16 +61,27 @@ func (a *admission) look(ctx context.Context, message any) error {
 // error; what the model did wrong is an order that carries its refusal.
 func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, error) {
 	for {
-		order, input, err := a.envelope(ctx, request)
+		order, input, answer, err := a.envelope(ctx, request)
 		if err != nil {
 			return nil, err
 		}
-		if existing, err := a.executor.Existing(order); existing != nil || err != nil {
-			return order, err // judged when it first came
+		if a.executor.KnownText(order) {
+			return order, nil // judged when it first came
 		}
 		current := a.rules.current()
-		if err := a.judge(ctx, order, current, request.GetTool(), input); err != nil {
+		read, err := a.read(order, current, request.GetTool(), &input, answer)
+		if err != nil {
 			return nil, err
+		}
+		if order.CallID != "" {
+			order.Digest = callDigest(order.Tool, input.json)
+			if existing, err := a.executor.Existing(order); existing != nil || err != nil {
+				return order, err // the same call, written otherwise; or another
+			}
+		}
+		if order.Refusal == nil {
+			rpcOf(ctx).decoded(input.json)
+			a.judge(ctx, order, current, read)
 		}
 		if a.auditor.log != nil {
 			order.Record = a.auditor.recorder(ctx, order, input)
@@ -76,73 +93,142 @@ func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (
 	}
 }
 
-// judge finds the tool, decodes the input and has the policy decide.
-func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, name string, input toolInput) error {
+// readCall is a call that was decoded, and how a policy sees it.
+type readCall struct {
+	entry   *tools.Entry
+	call    tools.Call
+	subject *policy.Call
+}
+
+// read finds the tool and decodes the input, which is then in its canonical form. A
+// call that cannot be read is refused by its order.
+func (a *admission) read(order *executor.Order, p *policy.Policy, name string, input *toolInput, answer int) (readCall, error) {
 	entry, refusal := a.find(order.Session, p, name)
 	if refusal != nil {
 		order.Refusal = refusal
 		if entry != nil {
 			order.Tool = entry.Spec.Name
 		}
-		return nil
+		input.json = tools.Canonical(input.json)
+		return readCall{}, nil
 	}
 	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
-	subject := a.subjectOf(order.Session, entry, input.json)
-	call, err := a.decode(entry, order.Session, p.Guard(subject), order.CallID, input)
+	subject := a.subjectOf(order.Session, entry)
+	env := a.envOf(order.Session, p.Guard(subject), order.CallID)
+	env.Answer = answer
+	call, err := decode(entry, env, *input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		order.Refusal = refusedInput(order.Tool, wrong)
-		return nil
+		input.json = tools.Canonical(input.json)
+		return readCall{}, nil
 	}
 	if err != nil {
-		return err
+		return readCall{}, err
 	}
-	rpcOf(ctx).decoded(input.json)
+	input.json = call.Input()
+	subject.Input = input.json
+	return readCall{entry, call, subject}, nil
+}
+
+// judge has the policy decide about a call.
+func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, read readCall) {
+	entry, call, subject := read.entry, read.call, read.subject
 	if order.Timeout == 0 {
 		if order.Refusal = a.setTimeout(order, entry, call); order.Refusal != nil {
-			return nil
+			return
 		}
 	}
-
 	subject.Effects = call.Effects()
 	grants := a.desk.Grants(order.Session)
 	if len(grants) > 0 {
-		subject.Digest = callDigest(order.Tool, input.json)
+		subject.Digest = callDigest(order.Tool, subject.Input)
 	}
 	decision := p.Decide(subject, grants)
 	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
+	order.Effects = decision.Effects
 	if decision.Action == policy.Deny {
 		order.Refusal = refused(order)
-		return nil
+		return
 	}
 	order.Call, order.Spec = call, &entry.Spec
-	if decision.Action == policy.Ask {
-		order.Quick = false
-		subject.Digest = callDigest(order.Tool, input.json)
-		order.Ask = question(ctx, order, p, subject, decision, call)
-		order.Ask.Rejudge = func(grants []policy.Grant) policy.Verdict {
-			return a.rejudge(order.Session, subject, grants).Verdict
-		}
-		order.Recheck = func() (policy.Verdict, tools.Rights) {
-			now := a.rejudge(order.Session, subject, a.desk.Grants(order.Session))
-			return now.Verdict, now.Rights
-		}
+	asks := decision.Action == policy.Ask
+	if !asks && !order.Session.Settings().Ordered {
+		return
 	}
-	return nil
+	waits := &waitingCall{admission: a, session: order.Session, judgedBy: p, call: call, subject: subject, asked: asks}
+	order.Recheck = waits.recheck
+	if asks {
+		order.Quick = false
+		subject.Digest = callDigest(order.Tool, subject.Input)
+		order.Ask = question(ctx, order, p, subject, decision, call)
+		order.Ask.Rejudge = waits.withGrants
+	}
 }
 
-// rejudge judges a call that waited, by the policy in force and with the settings
-// that its session has by now.
-func (a *admission) rejudge(s *session.Session, subject *policy.Call, grants []policy.Grant) policy.Decision {
-	p, settings := a.rules.current(), s.Settings()
-	if !available(s, p, subject.Spec) {
-		return policy.Decision{Verdict: policy.Verdict{Action: policy.Deny, Rule: "tools", Reason: "The session no longer has the tool " + subject.Spec.Name + "."}}
+// A waitingCall is a call that waits for a person or for its turn, and is judged
+// again by the policy in force and with the settings that its session has by then.
+type waitingCall struct {
+	admission *admission
+	session   *session.Session
+	judgedBy  *policy.Policy
+	call      tools.Call
+	subject   *policy.Call
+	asked     bool // a person is asked
+}
+
+// recheck judges the call once it was allowed or its turn has come.
+func (w *waitingCall) recheck() executor.Rechecked {
+	now, call := w.judge(w.admission.desk.Grants(w.session))
+	if now.Action == policy.Ask && !w.asked {
+		now = denies(now.Rule, "A person has to approve it by now: call again.")
 	}
-	now := *subject
+	return executor.Rechecked{Verdict: now.Verdict, Rights: now.Rights, Call: call}
+}
+
+// withGrants judges the call while it waits. One that cannot be judged goes on
+// waiting: a person's answer is about it still.
+func (w *waitingCall) withGrants(grants []policy.Grant) (v policy.Verdict) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			w.admission.logger.Error("a call that waits could not be judged again", zap.String("tool", w.subject.Spec.Name),
+				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+			v = policy.Verdict{Action: policy.Ask}
+		}
+	}()
+	now, _ := w.judge(grants)
+	return now.Verdict
+}
+
+// judge returns the decision of now, and the call to run if it runs.
+func (w *waitingCall) judge(grants []policy.Grant) (policy.Decision, tools.Call) {
+	p, settings := w.admission.rules.current(), w.session.Settings()
+	if !available(w.session, p, w.subject.Spec) {
+		return denies("tools", "The session no longer has the tool "+w.subject.Spec.Name+"."), nil
+	}
+	now := *w.subject
 	now.Labels, now.Level, now.Mode, now.Network = settings.Labels, settings.Level, settings.Mode, settings.Network
 	if now.Offer != nil {
 		now.Network = min(now.Network, now.Offer.Network)
 	}
-	return p.Decide(&now, grants)
+	call := w.call
+	if p != w.judgedBy {
+		// What the call leaves out, and which of its paths are judged by themselves,
+		// is for the new policy to say.
+		renewer, ok := call.(tools.Renewer)
+		if !ok {
+			return denies("policy", "The policy was replaced, and the call cannot be judged by the new one: call again."), nil
+		}
+		var err error
+		if call, err = renewer.Renew(p.Guard(&now)); err != nil {
+			return denies("changed", "What it would touch changed while it waited: "+err.Error()+". Call again."), nil
+		}
+		now.Effects = call.Effects()
+	}
+	return p.Decide(&now, grants), call
+}
+
+func denies(rule, reason string) policy.Decision {
+	return policy.Decision{Verdict: policy.Verdict{Action: policy.Deny, Rule: rule, Reason: reason}}
 }
 
 // setTimeout gives a call the time it says it needs or, where it does not say,
@@ -185,11 +271,11 @@ func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 
 // decode returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func (a *admission) decode(entry *tools.Entry, s *session.Session, guard tools.Guard, callID string, input toolInput) (tools.Call, error) {
+func decode(entry *tools.Entry, env tools.Env, input toolInput) (tools.Call, error) {
 	if input.problem != nil {
 		return nil, input.problem
 	}
-	return entry.Tool.Decode(a.envOf(s, guard, callID), input.json)
+	return entry.Tool.Decode(env, input.json)
 }
 
 // envOf returns where a call of a session happens.
@@ -205,13 +291,13 @@ func (a *admission) envOf(s *session.Session, guard tools.Guard, callID string) 
 	return env
 }
 
-// subjectOf returns a call as the policy sees it, but for its effects.
-func (a *admission) subjectOf(s *session.Session, entry *tools.Entry, input []byte) *policy.Call {
+// subjectOf returns a call as the policy sees it, but for its input and effects.
+func (a *admission) subjectOf(s *session.Session, entry *tools.Entry) *policy.Call {
 	settings := s.Settings()
 	call := &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
-		Spec: &entry.Spec, Input: input, Network: settings.Network,
+		Spec: &entry.Spec, Network: settings.Network,
 	}
 	if a.offer != nil {
 		call.Offer = a.offer()
@@ -279,9 +365,13 @@ func question(ctx context.Context, order *executor.Order, p *policy.Policy, subj
 	return q
 }
 
-// callDigest stands for a tool and its input, however it was written.
+// callDigest stands for a tool and its input, which is in its canonical form.
 func callDigest(tool string, input []byte) [32]byte {
-	return sha256.Sum256(append([]byte(tool+"\x00"), canonical(input)...))
+	h := sha256.New()
+	h.Write([]byte(tool))
+	h.Write([]byte{0})
+	h.Write(input)
+	return [32]byte(h.Sum(nil))
 }
 
 // bound stands for one call in one session under one version of the policy: what
@@ -298,8 +388,9 @@ const (
 	maxText    = 4096
 )
 
-// envelope checks what is around the input, and finds the session.
-func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, error) {
+// envelope checks what is around the input, and finds the session and how long an
+// answer may be.
+func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, int, error) {
 	order := &executor.Order{
 		Owner: principalOf(ctx).Name, Tool: request.GetTool(),
 		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
@@ -307,65 +398,88 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 	rpcOf(ctx).asks(request)
 	switch {
 	case order.Tool == "":
-		return nil, toolInput{}, invalid("tool is empty: name the tool to execute; ListTools tells which there are")
+		return nil, toolInput{}, 0, invalid("tool is empty: name the tool to execute")
 	case len(order.Tool) > maxToolLen:
-		return nil, toolInput{}, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
+		return nil, toolInput{}, 0, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
 	case request.CallId != nil && order.CallID == "":
-		return nil, toolInput{}, invalid("call_id is empty: leave it out to have one given, or name the call")
+		return nil, toolInput{}, 0, invalid("call_id is empty: leave it out to have one given, or name the call")
 	case len(order.CallID) > maxCallID:
-		return nil, toolInput{}, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
+		return nil, toolInput{}, 0, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
 	case len(order.Purpose) > maxText:
-		return nil, toolInput{}, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
+		return nil, toolInput{}, 0, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
 	case request.Input != nil && len(request.InputJson) > 0:
-		return nil, toolInput{}, invalid("input and input_json are both set: send one of them")
+		return nil, toolInput{}, 0, invalid("input and input_json are both set: send one of them")
 	}
 	if d := request.GetTimeout(); d != nil {
 		timeout, longest := d.AsDuration(), a.executor.Config().MaxTimeout
 		if err := d.CheckValid(); err != nil || timeout <= 0 || timeout > longest {
-			return nil, toolInput{}, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
+			return nil, toolInput{}, 0, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
 		}
 		order.Timeout = timeout
 	}
 	var ok bool
 	if order.OnDisconnect, ok = onDisconnectFrom[request.GetOnDisconnect()]; !ok {
-		return nil, toolInput{}, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
+		return nil, toolInput{}, 0, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
 	}
 	var err error
 	if order.Session, err = a.sessions.Get(order.Owner, request.GetSessionId()); err != nil {
-		return nil, toolInput{}, err
+		return nil, toolInput{}, 0, err
+	}
+	asked, err := budgetFrom(request.GetAnswer())
+	if err != nil {
+		return nil, toolInput{}, 0, err
+	}
+	answer, err := order.Session.Answer(asked)
+	if err != nil {
+		return nil, toolInput{}, 0, err
 	}
 	input := a.inputOf(request)
 	rpcOf(ctx).inputBytes = len(input.json)
 	if order.CallID != "" {
-		order.Digest = digest(order.Tool, input)
+		order.Text = textHash(order.Tool, input)
 	}
-	return order, input, nil
+	return order, input, answer, nil
 }
 
-// digest stands for a tool and its input. The tool counts as it was named.
-func digest(tool string, input toolInput) [32]byte {
-	h := sha256.New()
-	h.Write([]byte(tool))
-	h.Write([]byte{0})
+// textHash stands for a tool as it was named and its input as it was sent, while
+// this process lives.
+func textHash(tool string, input toolInput) uint64 {
+	var h maphash.Hash
+	h.SetSeed(hashSeed)
+	h.WriteString(tool)
+	h.WriteByte(0)
 	h.Write(input.json)
-	return [32]byte(h.Sum(nil))
+	return h.Sum64()
 }
+
+// maxListed is how many tools are listed where none is like what was called.
+const maxListed = 60
+
+var hashSeed = maphash.MakeSeed()
 
 // unknown explains to the model that there is no such tool, with the nearest
 // names among those the session has.
 func (a *admission) unknown(s *session.Session, p *policy.Policy, name string) string {
 	entries, _ := a.registry.All()
-	var names []string
+	var names, aliases []string
 	for _, entry := range entries {
-		if available(s, p, &entry.Spec) {
+		if available(s, p, &entry.Spec) && entry.Unavailable == "" {
 			names = append(names, entry.Spec.Name)
+			aliases = append(aliases, entry.Spec.Aliases...)
 		}
 	}
-	message := fmt.Sprintf("There is no tool %q in this session.", name)
-	if near := tools.Nearest(name, names); len(near) > 0 {
-		return message + " Did you mean " + strings.Join(near, ", ") + "?"
+	message := fmt.Sprintf("There is no tool %q in this session. ", name)
+	if near := tools.Nearest(name, slices.Concat(names, aliases)); len(near) > 0 {
+		return message + tools.DidYouMean(near, "")
 	}
-	return message + " ListTools tells which there are."
+	if len(names) == 0 {
+		return message + "It has no tools at all."
+	}
+	more := ""
+	if n := len(names) - maxListed; n > 0 {
+		names, more = names[:maxListed], fmt.Sprintf(", and %d more", n)
+	}
+	return message + "Its tools are: " + strings.Join(names, ", ") + more + "."
 }
 
 // refusal returns how a call ends that does not run.
@@ -386,7 +500,11 @@ func refusedInput(tool string, wrong *tools.InputError) *executor.Finished {
 
 // refused returns how a call ends that the policy denies.
 func refused(order *executor.Order) *executor.Finished {
-	end := refusal(executor.Denied, "denied", order.Verdict.Reason)
+	reason := order.Verdict.Reason
+	if rule, ok := strings.CutPrefix(order.Verdict.Rule, "rule "); ok {
+		reason = fmt.Sprintf("Denied by the rule %s of this server: %s", rule, reason)
+	}
+	end := refusal(executor.Denied, "denied", reason)
 	verdict := order.Verdict
 	end.Verdict, end.Policy = &verdict, order.Policy
 	return end

@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -141,7 +142,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		CallId:      q.CallID,
 		Principal:   q.Owner,
 		Tool:        q.Tool,
-		Purpose:     q.Purpose,
+		Purpose:     output.VisibleText(q.Purpose),
 		Digest:      hex.EncodeToString(q.Digest[:]),
 		Effects:     judgedToProto(q.Decision.Effects),
 		MoreEffects: uint32(q.MoreEffects),
@@ -154,7 +155,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 	}
 	if q.Preview.Kind != 0 {
 		m.Preview = &pb.Preview{
-			Kind: pb.PreviewKind(q.Preview.Kind), Text: q.Preview.Text, HiddenBytes: uint64(q.HiddenBytes),
+			Kind: pb.PreviewKind(q.Preview.Kind), Text: output.VisibleText(q.Preview.Text), HiddenBytes: uint64(q.HiddenBytes),
 		}
 	}
 	for _, question := range q.Questions {

@@ -5,7 +5,9 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,13 +17,11 @@ import (
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
-
-// artifactScheme is what the URIs of artifacts begin with.
-const artifactScheme = "artifact:"
 
 // artifacts gives the sessions what they keep artifacts in.
 type artifacts struct {
@@ -82,6 +82,56 @@ func (a sessionArtifacts) Create(name, mediaType string) (tools.ArtifactWriter, 
 	return artifactWriter{w}, nil
 }
 
+// Find returns an artifact of the session.
+func (a sessionArtifacts) Find(uri string) (tools.KeptArtifact, error) {
+	id, _ := strings.CutPrefix(uri, tools.ArtifactScheme)
+	if !artifact.IsID(id) {
+		return tools.KeptArtifact{}, tools.Failf("not_an_artifact",
+			"%.80q is not the URI of an artifact: that is %s and 26 letters and digits, as the answer has it that it belongs to. %s", uri, tools.ArtifactScheme, a.known())
+	}
+	info, path, err := a.all.store.Find(roomOf(a.session), id)
+	if err != nil {
+		return tools.KeptArtifact{}, tools.Failf("artifact_not_found",
+			"%s: this session has no such artifact. It never was, belongs to another session, or is no longer kept: artifacts are kept for %s, and the oldest make room for new ones. %s",
+			uri, a.all.store.TTL(), a.known())
+	}
+	return keptArtifact(info, path), nil
+}
+
+// known tells which artifacts there are.
+func (a sessionArtifacts) known() string {
+	all := a.All()
+	if len(all) == 0 {
+		return "It has none now: make the call again whose output it was."
+	}
+	const most = 5
+	names := make([]string, 0, most)
+	for _, k := range all[:min(len(all), most)] {
+		names = append(names, fmt.Sprintf("%s (%s, %s)", k.URI, k.Name, output.Size(k.Size)))
+	}
+	if len(all) > most {
+		names = append(names, fmt.Sprintf("and %d more, which list_dir %s lists", len(all)-most, `{"path":"artifact:"}`))
+	}
+	return "It has " + strings.Join(names, ", ") + "."
+}
+
+// All returns the artifacts of the session.
+func (a sessionArtifacts) All() []tools.KeptArtifact {
+	list, paths := a.all.store.List(roomOf(a.session))
+	all := make([]tools.KeptArtifact, len(list))
+	for i, info := range list {
+		all[i] = keptArtifact(info, paths[i])
+	}
+	return all
+}
+
+func keptArtifact(info artifact.Info, path string) tools.KeptArtifact {
+	dir, file := filepath.Split(path)
+	return tools.KeptArtifact{
+		Artifact: artifactOf(info), Dir: filepath.Clean(dir), File: file, Writing: info.Expires.IsZero(), Expires: info.Expires,
+	}
+}
+
 type artifactWriter struct{ *artifact.Writer }
 
 // Artifact returns what there is by now.
@@ -92,7 +142,7 @@ func (w artifactWriter) Close() tools.Artifact { return artifactOf(w.Writer.Clos
 
 func artifactOf(info artifact.Info) tools.Artifact {
 	a := tools.Artifact{
-		URI: artifactScheme + info.ID, Name: info.Name, MediaType: info.MediaType,
+		URI: tools.ArtifactScheme + info.ID, Name: info.Name, MediaType: info.MediaType,
 		Size: info.Size, Incomplete: info.Incomplete,
 	}
 	if info.Incomplete != "" {
@@ -102,9 +152,9 @@ func artifactOf(info artifact.Info) tools.Artifact {
 }
 
 func (s *toolService) ReadArtifact(request *pb.ReadArtifactRequest, stream grpc.ServerStreamingServer[pb.ReadArtifactResponse]) error {
-	id, ok := strings.CutPrefix(request.GetUri(), artifactScheme)
+	id, ok := strings.CutPrefix(request.GetUri(), tools.ArtifactScheme)
 	if !ok {
-		return invalid("uri %.80q is not that of an artifact: it begins with %q", request.GetUri(), artifactScheme)
+		return invalid("uri %.80q is not that of an artifact: it begins with %q", request.GetUri(), tools.ArtifactScheme)
 	}
 	if s.server.artifacts == nil {
 		return artifact.ErrNotFound

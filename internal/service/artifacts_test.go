@@ -9,11 +9,14 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/service"
+	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -150,4 +153,87 @@ func TestWithoutArtifacts(t *testing.T) {
 	}
 	_, _, _, err := c.read("artifact:a", 0, 0)
 	wantCode(t, err, codes.NotFound)
+}
+
+// TestArtifactsByTools reads artifacts as a model does: those of its session, and
+// no others; what is wrong with a name says what would be right.
+func TestArtifactsByTools(t *testing.T) {
+	s := serve(t, withTokens, withArtifacts(t, artifact.Config{MaxBytes: 200_000}), withSearch(t))
+	alice, bob := s.dial("alice-alice-alice"), s.dial("bob-bob-bob-bob-bob")
+	if _, err := alice.CreateSession(timeout(t), &pb.CreateSessionRequest{SessionId: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	mine, empty, cut := alice.keep("", `{"bytes":5000}`), alice.keep("", `{"bytes":0}`), alice.keep("", `{"bytes":300000}`)
+	never := "artifact:" + strings.Repeat("a", 26)
+	for _, test := range []struct {
+		name          string
+		by            *client
+		session, tool string
+		input, code   string
+		want          []string
+	}{
+		{"its own", alice, "", "read_file", `{"path":"MINE","column":4990}`, "", []string{"1\t9012345678"}},
+		{"beyond its end", alice, "", "read_file", `{"path":"MINE","column":6000}`, "", []string{"line 1 ends before column 6000"}},
+		{"an empty one", alice, "", "read_file", `{"path":"EMPTY"}`, "", []string{"(the file is empty)"}},
+		{"an empty one, searched", alice, "", "grep", `{"path":"EMPTY","pattern":"1"}`, "", []string{"nothing matches in 1 file"}},
+		{"one without its end", alice, "", "read_file", `{"path":"CUT","column":199990}`, "", []string{"(the end is missing, of 300000 bytes in all: only the first 200000 bytes"}},
+		{"all that there are", alice, "", "list_dir", `{"path":"artifact:"}`, "", []string{mine.GetUri() + "\t5000\tnumbers.txt, kept until ", empty.GetUri() + "\t0\t", cut.GetUri()}},
+		{"the first of them", alice, "", "list_dir", `{"path":"artifact:","limit":1}`, "", []string{cut.GetUri() + "\t", `go on with list_dir {"path":"artifact:","limit":1,"offset":1}`}},
+		{"one that never was", alice, "", "read_file", `{"path":"NEVER"}`, "artifact_not_found", []string{"kept for 1h0m0s", mine.GetUri() + " (numbers.txt, 4.883 KiB)"}},
+		{"malformed", alice, "", "read_file", `{"path":"artifact:../../etc/passwd"}`, "not_an_artifact", []string{"artifact: and 26 letters and digits", mine.GetUri()}},
+		{"malformed, searched", alice, "", "grep", `{"path":"artifact:.","pattern":"x"}`, "not_an_artifact", nil},
+		{"all at once", alice, "", "read_file", `{"path":"artifact:"}`, "not_a_file", []string{"name one of them", `list_dir {"path":"artifact:"}`}},
+		{"as a PDF", alice, "", "read_file", `{"path":"MINE","pages":"1"}`, "not_a_pdf", nil},
+		{"of another session", alice, "other", "read_file", `{"path":"MINE"}`, "artifact_not_found", []string{"belongs to another session", "It has none now"}},
+		{"of another session, searched", alice, "other", "grep", `{"path":"MINE","pattern":"1"}`, "artifact_not_found", nil},
+		{"all of another session", alice, "other", "grep", `{"path":"artifact:","pattern":"1"}`, "artifact_not_found", []string{"no artifacts"}},
+		{"all of another session, listed", alice, "other", "list_dir", `{"path":"artifact:"}`, "artifact_not_found", nil},
+		{"of another principal", bob, "", "read_file", `{"path":"MINE"}`, "artifact_not_found", []string{"It has none now"}},
+	} {
+		names := strings.NewReplacer("MINE", mine.GetUri(), "EMPTY", empty.GetUri(), "CUT", cut.GetUri(), "NEVER", never)
+		request := asJSON(test.tool, names.Replace(test.input))
+		request.SessionId = test.session
+		end := test.by.run(request)
+		got := text(end)
+		if end.GetFailure().GetCode() != test.code {
+			t.Errorf("%s: %v, want %q", test.name, end, test.code)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %.300q lacks %q", test.name, got, want)
+			}
+		}
+	}
+
+	// All of the session are searched, and none of another.
+	theirs := alice.keep("other", `{"bytes":50}`)
+	found := text(alice.run(asJSON("grep", `{"path":"artifact:","pattern":"0","output_mode":"files_with_matches"}`)))
+	if !strings.Contains(found, mine.GetUri()+"\n") || !strings.Contains(found, cut.GetUri()+"\n") || strings.Contains(found, theirs.GetUri()) {
+		t.Errorf("found in %q", found)
+	}
+
+	// One that has expired says so, and a server without artifacts too.
+	short := serve(t, withArtifacts(t, artifact.Config{TTL: time.Millisecond}))
+	c := short.dial("")
+	gone := asJSON("read_file", `{"path":"`+c.keep("", `{"bytes":10}`).GetUri()+`"}`)
+	for ctx := timeout(t); ; {
+		if end := c.run(gone); end.GetFailure().GetCode() == "artifact_not_found" {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("it is kept for ever")
+		}
+	}
+	none := serve(t).dial("")
+	if end := none.run(asJSON("read_file", `{"path":"`+never+`"}`)); end.GetFailure().GetCode() != "no_artifacts" {
+		t.Errorf("without artifacts: %v", end)
+	}
+}
+
+func withSearch(t *testing.T) func(*service.Config) {
+	return func(c *service.Config) {
+		if err := c.Registry.Replace("search", searchtools.Tools(search.NewPool(search.Config{}))...); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

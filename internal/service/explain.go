@@ -6,8 +6,8 @@ package service
 import (
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -21,7 +21,7 @@ func verdictToProto(v *policy.Verdict, version string) *pb.Verdict {
 	if v == nil {
 		return nil
 	}
-	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: v.Reason, PolicyVersion: version}
+	return &pb.Verdict{Action: actionToProto[v.Action], Rule: v.Rule, Reason: output.VisibleText(v.Reason), PolicyVersion: version}
 }
 
 // decisionToProto returns the verdict on a whole call, with the rights of what it
@@ -39,8 +39,8 @@ func rightsToProto(r *tools.Rights) *pb.Rights {
 		return nil
 	}
 	return &pb.Rights{
-		Confinement: pb.Confinement(r.Confinement + 1), Write: allValid(r.Write), Read: allValid(r.Read),
-		Network: pb.Network(max(r.Network, tools.NetworkNone)), Hosts: allValid(r.Hosts),
+		Confinement: pb.Confinement(r.Confinement + 1), Write: allVisible(r.Write), Read: allVisible(r.Read),
+		Network: pb.Network(max(r.Network, tools.NetworkNone)), Hosts: allVisible(r.Hosts),
 	}
 }
 
@@ -59,8 +59,8 @@ func judgedToProto(judged []policy.Judged) []*pb.JudgedEffect {
 }
 
 func effectToProto(e *tools.Effect) *pb.Effect {
-	m := &pb.Effect{Unclear: valid(e.Unclear)}
-	path := &pb.PathEffect{Path: valid(e.Path), Named: valid(e.Named), Tree: e.Tree, Glob: e.Glob}
+	m := &pb.Effect{Unclear: output.Visible(e.Unclear)}
+	path := &pb.PathEffect{Path: output.Visible(e.Path), Named: output.Visible(e.Named), Tree: e.Tree, Glob: e.Glob}
 	switch e.Kind {
 	case tools.ReadsPath:
 		m.Kind = &pb.Effect_Reads{Reads: path}
@@ -69,7 +69,7 @@ func effectToProto(e *tools.Effect) *pb.Effect {
 	case tools.RunsProgram:
 		m.Kind = &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: words(e.Argv), ReadOnly: e.ReadOnly, Told: e.Told}}
 	case tools.ReachesHost:
-		m.Kind = &pb.Effect_Reaches{Reaches: &pb.HostEffect{Host: valid(e.Host), Port: uint32(e.Port)}}
+		m.Kind = &pb.Effect_Reaches{Reaches: &pb.HostEffect{Host: output.Visible(e.Host), Port: uint32(e.Port)}}
 	case tools.UsesTool:
 		m.Kind = &pb.Effect_Uses{Uses: &pb.ToolEffect{Tool: e.Tool}}
 	case tools.ChangesMode:
@@ -82,7 +82,7 @@ func effectToProto(e *tools.Effect) *pb.Effect {
 func words(argv []string) []string {
 	list := slices.Clone(argv)
 	for i, word := range list {
-		if list[i] = valid(word); word == tools.UnknownWord {
+		if list[i] = output.Visible(word); word == tools.UnknownWord {
 			list[i] = "…"
 		}
 	}
@@ -100,18 +100,16 @@ func tiersToProto(tiers []policy.Tier) []*pb.TrustTier {
 
 func tierToProto(id string, tier policy.Tier) *pb.TrustTier {
 	return &pb.TrustTier{
-		TierId: id, Label: valid(tier.Label), Kind: pb.TierKind(tier.Kind), Pattern: valid(tier.Pattern),
+		TierId: id, Label: output.Visible(tier.Label), Kind: pb.TierKind(tier.Kind), Pattern: output.Visible(tier.Pattern),
 	}
 }
 
-func allValid(texts []string) []string {
+// allVisible has texts fit to be sent and shown: they come from commands and names
+// of files, which may be any bytes.
+func allVisible(texts []string) []string {
 	list := slices.Clone(texts)
 	for i := range list {
-		list[i] = valid(list[i])
+		list[i] = output.Visible(list[i])
 	}
 	return list
 }
-
-// valid makes text fit to be sent: it comes from commands and names of files,
-// which may be any bytes.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -4,7 +4,6 @@
 package service
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -19,8 +18,9 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// toolInput is the input of a call as JSON text. A Struct that has no such text
-// has a problem, and bytes that stand for it instead.
+// toolInput is the input of a call as JSON text: as it was sent and, once the call
+// was decoded, [tools.Call.Input]. A Struct that has no such text has a problem, and
+// bytes that stand for it instead.
 type toolInput struct {
 	json    []byte
 	problem *tools.InputError
@@ -33,12 +33,15 @@ type inputRequest interface {
 	GetInputJson() []byte
 }
 
-// inputOf returns the input of a request, with the names that the schema of its
-// tool has.
+// inputOf returns the input of a request, with the names and the values that the
+// schema of its tool has.
 func (a *admission) inputOf(request inputRequest) toolInput {
 	input := plainInputOf(request)
 	if entry, ok := a.registry.Lookup(request.GetTool()); ok {
 		input.json = entry.Spec.Rename(input.json)
+		if input.problem == nil {
+			input.json = tools.Settle(entry.Tool, input.json)
+		}
 	}
 	return input
 }
@@ -162,22 +165,4 @@ func (w *structWriter) problem(message string) {
 		pointer.WriteString("/" + strings.ToValidUTF8(step, "\uFFFD"))
 	}
 	w.problems = append(w.problems, tools.Problem{Pointer: pointer.String(), Message: message})
-}
-
-// canonical returns a JSON text in the one form that all texts of the same value
-// have: no space, and keys in order. Numbers stay as they are written.
-func canonical(text []byte) []byte {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil {
-		return text // it has no other form
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(value) != nil {
-		return text
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

@@ -39,6 +39,7 @@ var methods = map[string]access{
 	pb.ToolService_ListExecutions_FullMethodName: callers,
 	pb.ToolService_WriteInput_FullMethodName:     callers,
 	pb.ToolService_ReadArtifact_FullMethodName:   callers,
+	pb.ToolService_WatchTools_FullMethodName:     callers,
 	pb.ToolService_GetServerInfo_FullMethodName:  callers,
 
 	pb.SessionService_CreateSession_FullMethodName: callers,
@@ -46,6 +47,7 @@ var methods = map[string]access{
 	pb.SessionService_ListSessions_FullMethodName:  callers,
 	pb.SessionService_UpdateSession_FullMethodName: callers,
 	pb.SessionService_CloseSession_FullMethodName:  callers,
+	pb.SessionService_WatchSession_FullMethodName:  callers,
 
 	// The desk tells each caller no more than it may see.
 	pb.ApprovalService_ListApprovals_FullMethodName:   callers,
@@ -55,6 +57,15 @@ var methods = map[string]access{
 	pb.ApprovalService_RevokeGrant_FullMethodName:     callers,
 
 	pb.PolicyService_CheckCall_FullMethodName: callers,
+
+	pb.WorkspaceService_StatFile_FullMethodName:     callers,
+	pb.WorkspaceService_ListFiles_FullMethodName:    callers,
+	pb.WorkspaceService_ReadFile_FullMethodName:     callers,
+	pb.WorkspaceService_WriteFile_FullMethodName:    callers,
+	pb.WorkspaceService_GetUpload_FullMethodName:    callers,
+	pb.WorkspaceService_RemoveFile_FullMethodName:   callers,
+	pb.WorkspaceService_DownloadTree_FullMethodName: callers,
+	pb.WorkspaceService_UploadTree_FullMethodName:   callers,
 
 	// Probes of an orchestrator have no credentials.
 	healthpb.Health_Check_FullMethodName: anybody,

@@ -7,6 +7,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/service"
@@ -192,8 +195,104 @@ func TestHealthWhileDraining(t *testing.T) {
 	if _, err := rest(stream); err != nil {
 		t.Error(err)
 	}
-	if _, err := watch.Recv(); status.Code(err) != codes.Canceled {
+	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("a watch of the health ended with %v, want that it ends with the server", err)
+	}
+}
+
+// TestIdleConnections proves that a shutdown does not wait for clients that keep
+// something open and use nothing: the grace of what runs is for what runs.
+func TestIdleConnections(t *testing.T) {
+	silent := func(t *testing.T, s *testServer, opening string) {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := conn.Write([]byte(opening)); err != nil {
+			t.Fatal(err)
+		}
+		if opening != "" { // the server's settings: it has taken the connection
+			if _, err := io.ReadFull(conn, make([]byte, 9)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, open := range map[string]func(*testing.T, *testServer){
+		"one that sends nothing": func(t *testing.T, s *testServer) { silent(t, s, "") },
+		"one that does not answer a ping": func(t *testing.T, s *testServer) {
+			silent(t, s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		},
+		"one that has called": func(t *testing.T, s *testServer) { s.dial("").run(asJSON("count", `{}`)) },
+		"one that watches the health": func(t *testing.T, s *testServer) {
+			watch, err := grpc_health_v1.NewHealthClient(s.dial("").conn).Watch(timeout(t), &grpc_health_v1.HealthCheckRequest{})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"one that watches approvals": func(t *testing.T, s *testServer) {
+			watch, err := s.dial("").WatchApprovals(timeout(t), &pb.WatchApprovalsRequest{})
+			if err == nil {
+				_, err = watch.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"one that may ask for a schema": func(t *testing.T, s *testServer) {
+			stream, err := reflectionpb.NewServerReflectionClient(s.dial("").conn).ServerReflectionInfo(timeout(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reflector{t, stream}.files("toolserver.v1.ToolService")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t)
+			open(t, s)
+			s.Shutdown(timeout(t))
+			if cut := s.logs.FilterMessageSnippet("cut off").Len(); cut != 0 {
+				t.Error("the shutdown waited for the client as long as for one that does not read")
+			}
+		})
+	}
+}
+
+// TestProbesAreQuiet proves that what looks at the server every few seconds
+// leaves no line in the log, unless it was refused.
+func TestProbesAreQuiet(t *testing.T) {
+	s := serve(t)
+	c := s.dial("")
+	check := func(name string) error {
+		_, err := grpc_health_v1.NewHealthClient(c.conn).Check(timeout(t), &grpc_health_v1.HealthCheckRequest{Service: name})
+		return err
+	}
+	if err := check(""); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, check("nothing"), codes.NotFound)
+	stream, err := reflectionpb.NewServerReflectionClient(c.conn).ServerReflectionInfo(timeout(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reflector{t, stream}.files("toolserver.v1.ToolService")
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != io.EOF {
+		t.Fatal(err)
+	}
+	c.run(asJSON("count", `{}`))
+	s.shutdown()
+	var lines []string
+	for _, line := range s.logs.FilterMessage("call").All() {
+		lines = append(lines, fmt.Sprint(line.ContextMap()["method"], " ", line.ContextMap()["code"]))
+	}
+	if want := []string{"/grpc.health.v1.Health/Check NotFound", "/toolserver.v1.ToolService/ExecuteTool OK"}; !slices.Equal(lines, want) {
+		t.Errorf("the log has %q, want %q", lines, want)
 	}
 }
 

@@ -5,6 +5,8 @@ package service
 
 import (
 	"context"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 
 	"github.com/toolserver/toolserver/internal/shell"
@@ -42,7 +44,12 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 	}
 	p := a.rules.current()
 	entry := &tools.Entry{Spec: shellSpec}
-	if name := request.GetTool(); name != "" {
+	if bash, ok := a.registry.Lookup(shellSpec.Name); ok {
+		entry.Tool = bash.Tool // for the form of its input
+	}
+	if known := transferTools[request.GetTool()]; known != nil {
+		entry = known
+	} else if name := request.GetTool(); name != "" {
 		found, refusal := a.find(session, p, name)
 		if found == nil {
 			return nil, invalid("tool: %s", refusal.Failure.Message)
@@ -50,24 +57,25 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		entry = found // one that is not available here can be judged all the same
 	}
 	input := a.inputOf(request)
-	subject := a.subjectOf(session, entry, input.json)
+	subject := a.subjectOf(session, entry)
 	if s.supposed != nil {
 		subject.Offer, subject.Network = s.supposed, s.supposed.Network
 	}
 	if command := request.GetCommand(); command != "" {
 		env := a.envOf(session, p.Guard(subject), "")
 		subject.Effects = env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))
+		subject.Input = commandInput(entry, env, command)
 	} else {
-		call, err := a.decode(entry, session, p.Guard(subject), "", input)
+		call, err := decode(entry, a.envOf(session, p.Guard(subject), ""), input)
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return nil, invalid("input: %s", wrong)
 		}
 		if err != nil {
 			return nil, err
 		}
-		subject.Effects = call.Effects()
+		subject.Input, subject.Effects = call.Input(), call.Effects()
 	}
-	subject.Digest = callDigest(entry.Spec.Name, input.json)
+	subject.Digest = callDigest(entry.Spec.Name, subject.Input)
 	decision := p.Decide(subject, a.desk.Grants(session))
 	response := &pb.CheckCallResponse{
 		Verdict: decisionToProto(&decision),
@@ -75,12 +83,28 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		Tool:    entry.Spec.Name,
 		Tiers:   tiersToProto(p.Tiers(subject, decision)),
 	}
+	digest := bound(subject, p.Version())
+	response.Digest = hex.EncodeToString(digest[:])
 	for _, limit := range p.Limits() {
 		if (tools.Selection{Include: limit.Tools}).Has(&entry.Spec) {
 			response.Limits = append(response.Limits, limit.Name)
 		}
 	}
 	return response, nil
+}
+
+// commandInput returns the input of the call that would run a command.
+func commandInput(entry *tools.Entry, env tools.Env, command string) []byte {
+	text, err := json.Marshal(map[string]string{"command": command})
+	if err != nil { // strings always marshal
+		panic(err)
+	}
+	if entry.Tool != nil {
+		if call, err := entry.Tool.Decode(env, text); err == nil {
+			return call.Input()
+		}
+	}
+	return tools.Canonical(text)
 }
 
 // shellSpec stands in for the tool that would run a command.

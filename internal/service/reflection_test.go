@@ -4,6 +4,7 @@
 package service_test
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -75,7 +76,7 @@ func TestReflection(t *testing.T) {
 
 			list := r.ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 			services := list.GetListServicesResponse().GetService()
-			if len(services) != 8 { // 4 of our own, health, channelz, and reflection by two names
+			if len(services) != 9 { // 5 of our own, health, channelz, and reflection by two names
 				t.Errorf("services %v", services)
 			}
 			var all descriptorpb.FileDescriptorSet
@@ -93,6 +94,11 @@ func TestReflection(t *testing.T) {
 				t.Fatalf("the files do not make a whole: %v", err)
 			}
 			for _, file := range all.File {
+				comments := file.GetSourceCodeInfo()
+				file.SourceCodeInfo = nil
+				if ours := strings.HasPrefix(file.GetPackage(), "toolserver."); ours != (comments != nil) {
+					t.Errorf("%s comes with comments: %t, want %t", file.GetName(), comments != nil, ours)
+				}
 				linked, err := protoregistry.GlobalFiles.FindFileByPath(file.GetName())
 				if err != nil || !proto.Equal(file, protodesc.ToFileDescriptorProto(linked)) {
 					t.Errorf("%s is not what the server is made of: %v", file.GetName(), err)
@@ -123,7 +129,6 @@ func TestReflectionOfWhatIsNotThere(t *testing.T) {
 		{MessageRequest: &reflectionpb.ServerReflectionRequest_AllExtensionNumbersOfType{AllExtensionNumbersOfType: "toolserver.v1.Nothing"}},
 		{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingExtension{
 			FileContainingExtension: &reflectionpb.ExtensionRequest{ContainingType: "toolserver.v1.Tool", ExtensionNumber: 100}}},
-		{},
 	} {
 		if wrong := r.ask(request).GetErrorResponse(); codes.Code(wrong.GetErrorCode()) != codes.NotFound || wrong.GetErrorMessage() == "" {
 			t.Errorf("%v: %v, want that it is not found", request, wrong)
@@ -136,5 +141,37 @@ func TestReflectionOfWhatIsNotThere(t *testing.T) {
 	if files := r.ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileByFilename{FileByFilename: "toolserver/v1/tool.proto"}}).
 		GetFileDescriptorResponse().GetFileDescriptorProto(); len(files) == 0 {
 		t.Error("a file that is there does not come by its name")
+	}
+}
+
+// TestReflectionWithComments proves that clients read the comments of the
+// contract.
+func TestReflectionWithComments(t *testing.T) {
+	s := serve(t)
+	stream, err := reflectionpb.NewServerReflectionClient(s.dial("").conn).ServerReflectionInfo(timeout(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &descriptorpb.FileDescriptorSet{File: reflector{t, stream}.files("toolserver.v1.ToolService")}
+	files, err := protodesc.NewFiles(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commentOf := func(name protoreflect.FullName) string {
+		d, err := files.FindDescriptorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+	}
+	for name, want := range map[protoreflect.FullName]string{
+		"toolserver.v1.ToolService":             "What the caller did wrong is a gRPC",
+		"toolserver.v1.ToolService.ExecuteTool": "With a call id it is idempotent",
+		"toolserver.v1.ExecuteToolRequest.tool": "The name of the tool or one of its aliases.",
+		"toolserver.v1.OUTCOME_CANCELLED":       "Somebody cancelled the call",
+	} {
+		if comment := commentOf(name); !strings.Contains(comment, want) {
+			t.Errorf("the comment on %s is %q, want %q", name, comment, want)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func TestRefusedByResult(t *testing.T) {
 		says    []string
 	}{
 		{"unknown tool", asJSON("read_fil", `{}`), pb.Outcome_OUTCOME_NO_SUCH_TOOL, []string{`"read_fil"`, "read_file"}},
-		{"nothing like it", asJSON("zzzzzzzz", `{}`), pb.Outcome_OUTCOME_NO_SUCH_TOOL, []string{"ListTools"}},
+		{"nothing like it", asJSON("zzzzzzzz", `{}`), pb.Outcome_OUTCOME_NO_SUCH_TOOL, []string{"Its tools are: ", "read_file"}},
 		{"unavailable", asJSON("needs_gpu", `{}`), pb.Outcome_OUTCOME_NO_SUCH_TOOL, []string{"gpu"}},
 		{"not JSON", asJSON("read_file", `path=README`), pb.Outcome_OUTCOME_INVALID_INPUT, []string{"JSON"}},
 		{"no object", asJSON("read_file", `[1,2]`), pb.Outcome_OUTCOME_INVALID_INPUT, []string{"object"}},
@@ -116,7 +116,7 @@ func TestRefusedByStatus(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		{"no tool", asJSON("", `{}`), codes.InvalidArgument, "ListTools"},
+		{"no tool", asJSON("", `{}`), codes.InvalidArgument, "name the tool"},
 		{"long name", asJSON(strings.Repeat("x", 200), `{}`), codes.InvalidArgument, "128"},
 		{"both inputs", &pb.ExecuteToolRequest{Tool: "count", Input: mustStruct(t, nil), InputJson: []byte(`{}`)}, codes.InvalidArgument, "both"},
 		{"5 MiB", asJSON("count", `{"x":"`+strings.Repeat("x", 5<<20)+`"}`), codes.ResourceExhausted, "larger"},
@@ -318,5 +318,30 @@ func TestLogsHaveNoInput(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("no line about the call: %v", s.logs.All())
+	}
+}
+
+// TestNumbersAsText sends numbers as texts: rules, call ids and the tool see the
+// number.
+func TestNumbersAsText(t *testing.T) {
+	c := serve(t, withPolicy(t, "rules: [{name: one, action: deny, tools: [echo_number], when: 'input.n == 1'}]\n")).dial("")
+	call := func(id, input string) *pb.Finished {
+		request := asJSON("echo_number", input)
+		request.CallId = &id
+		return c.run(request)
+	}
+	if end := call("a", `{"n":"9007199254740993"}`); text(end) != "9007199254740993" {
+		t.Errorf("%v %s", end.GetOutcome(), text(end))
+	}
+	if end := call("a", `{"n":9007199254740993}`); text(end) != "9007199254740993" { // the same call
+		t.Errorf("%v %s", end.GetOutcome(), text(end))
+	}
+	for i, input := range []string{`{"n":1}`, `{"n":"1"}`} {
+		if end := call(fmt.Sprint("b", i), input); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED {
+			t.Errorf("%s: %v %s", input, end.GetOutcome(), text(end))
+		}
+	}
+	if end := call("c", `{"n":"one"}`); end.GetOutcome() != pb.Outcome_OUTCOME_INVALID_INPUT {
+		t.Errorf("%v %s", end.GetOutcome(), text(end))
 	}
 }

@@ -18,8 +18,9 @@ type rules struct {
 	policy atomic.Pointer[policy.Policy]
 	desk   *approval.Desk
 
-	mu      sync.RWMutex // held over changes, so that counting sees one version
-	limiter *limit.Limiter
+	mu       sync.RWMutex // held over changes, so that counting sees one version
+	limiter  *limit.Limiter
+	replaced chan struct{} // closed when another policy is in force
 }
 
 func newRules(desk *approval.Desk) *rules {
@@ -27,7 +28,7 @@ func newRules(desk *approval.Desk) *rules {
 	if err != nil {
 		panic(err) // no limits are valid limits
 	}
-	return &rules{limiter: limiter, desk: desk}
+	return &rules{limiter: limiter, desk: desk, replaced: make(chan struct{})}
 }
 
 // current returns the policy in force.
@@ -54,7 +55,16 @@ func (r *rules) replace(p *policy.Policy) error {
 	}
 	r.desk.SetSelfApproval(p.Approvals().Self)
 	r.policy.Store(p)
+	close(r.replaced)
+	r.replaced = make(chan struct{})
 	return nil
+}
+
+// changed returns what is closed when another policy than that of now is in force.
+func (r *rules) changed() <-chan struct{} {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.replaced
 }
 
 // limitsOf returns the limits that a policy sets.

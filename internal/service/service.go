@@ -22,6 +22,7 @@ import (
 	channelz "google.golang.org/grpc/channelz/service"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -65,6 +66,10 @@ type Config struct {
 	// Closers are closed with the server, once nothing uses them any more.
 	Closers []io.Closer
 
+	// Files sets the limits of files that are brought and fetched; zero fields take
+	// their defaults.
+	Files FileLimits
+
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
 
@@ -95,7 +100,7 @@ var goVersion = runtime.Version()
 type Server struct {
 	config   Config
 	grpc     *grpc.Server
-	health   *healthServer
+	health   *health.Server
 	executor *executor.Executor
 	desk     *approval.Desk
 	rules    *rules
@@ -109,6 +114,11 @@ type Server struct {
 	shown        shownTools
 	local        *bufconn.Listener
 	started      time.Time
+
+	connections connections     // from outside
+	underWay    atomic.Int64    // RPCs
+	closing     context.Context // ends when nothing runs any more
+	close       context.CancelFunc
 }
 
 // New returns a server that serves callers inside the process at once, and
@@ -116,9 +126,10 @@ type Server struct {
 // the policy.
 func New(config Config) (*Server, error) {
 	s := &Server{
-		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: newHealthServer(),
+		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
 	if config.Artifacts != nil {
 		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}
@@ -144,7 +155,10 @@ func New(config Config) (*Server, error) {
 	pb.RegisterToolServiceServer(s.grpc, &toolService{
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor})
+	limits := config.Files.withDefaults()
+	files := &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits)}
+	pb.RegisterWorkspaceServiceServer(s.grpc, files)
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
 	s.policies.admission = s.admission()
 	pb.RegisterPolicyServiceServer(s.grpc, &s.policies)
@@ -169,26 +183,28 @@ func (s *Server) Policy() string {
 
 // ReplacePolicy puts another policy in force for all calls that come later, as
 // a whole or, with an error, not at all. Calls that were admitted keep the one
-// they were judged by, but what waits for a person and is denied by then does not
-// run.
+// they were judged by, but what waits for a person is judged by the new one when it
+// is allowed, and runs under it.
 func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(p) }
 
 func (s *Server) admission() *admission {
 	return &admission{
 		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
 		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer,
+		logger: s.config.Logger,
 	}
 }
 
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
 	return []link{
-		recoverPanics(s.config.Logger),                    // outermost: a panic ends one call
-		begin(s.config.Logger, s.meters, s.config.Tracer), // the span that what follows is part of
+		recoverPanics(s.config.Logger),                                 // outermost: a panic ends one call
+		begin(s.config.Logger, s.meters, s.config.Tracer, &s.underWay), // the span that what follows is part of
 		s.meters.link(),                      // around all that makes a status
 		telemetry(),                          // so that refusals are counted
 		authenticate(s.config.Authenticator), // who
 		onEntry(permit),                      // may they call this method at all
+		endKeptOpen(s.closing),               // what only waits ends with the server
 		onMessage(s.admission().look),        // may this call run
 	}
 }
@@ -196,7 +212,7 @@ func (s *Server) links() []link {
 // Serve serves callers that come through listener until the server is shut
 // down.
 func (s *Server) Serve(listener net.Listener) error {
-	err := s.grpc.Serve(listener)
+	err := s.grpc.Serve(s.connections.watch(listener))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -220,19 +236,9 @@ func (s *Server) Ready() bool { return !s.executor.Draining() }
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.executor.Drain(ctx, "the server is shutting down")
-	s.health.close()
-	s.desk.Close() // so that those who watch it leave
-	stopped := make(chan struct{})
-	go func() {
-		s.grpc.GracefulStop()
-		close(stopped)
-	}()
-	select {
-	case <-stopped:
-	case <-time.After(flushTime): // for readers that do not read
-		s.grpc.Stop()
-		<-stopped
-	}
+	s.close()
+	s.desk.Close()
+	s.stop()
 	s.executor.Close()
 	s.config.Sessions.Close()
 	if s.config.Artifacts != nil {
@@ -246,9 +252,43 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// flushTime is how long streams may take to send what is left once every
-// execution has ended.
-const flushTime = 5 * time.Second
+// stop ends all connections, once they have sent what is left.
+func (s *Server) stop() {
+	stopped := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(stopped)
+	}()
+	look := time.NewTicker(quietTime)
+	defer look.Stop()
+	late := time.After(flushTime)
+	for {
+		select {
+		case <-stopped:
+			return
+		case <-look.C:
+			if s.underWay.Load() == 0 {
+				s.connections.closeQuiet()
+			}
+		case <-late:
+			s.config.Logger.Warn("clients that do not read what is left for them are cut off", zap.Duration("after", flushTime))
+			s.connections.closeAll()
+			s.grpc.Stop()
+			<-stopped
+			return
+		}
+	}
+}
+
+const (
+	// flushTime is how long streams may take to send what is left once every
+	// execution has ended.
+	flushTime = 5 * time.Second
+
+	// quietTime is how long nothing goes through a connection that has nothing left
+	// to send, once no RPC is under way.
+	quietTime = 250 * time.Millisecond
+)
 
 // localNetwork is the name of the network that callers inside the process come
 // from.

@@ -6,8 +6,11 @@ package service
 import (
 	"cmp"
 	"context"
+	"math"
 	"strings"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/executor"
@@ -21,6 +24,7 @@ type sessionService struct {
 	pb.UnimplementedSessionServiceServer
 	sessions *session.Store
 	executor *executor.Executor
+	uploads  *uploads
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -29,7 +33,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
-		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings,
+		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})
 	if err != nil {
 		return nil, err
@@ -45,6 +49,8 @@ func settingsFrom(message interface {
 	GetTools() *pb.ToolSelection
 	GetLabels() map[string]string
 	GetIdleTtl() *durationpb.Duration
+	GetCallOrder() pb.CallOrder
+	GetAnswer() *pb.AnswerBudget
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -52,6 +58,10 @@ func settingsFrom(message interface {
 		Network: tools.Network(message.GetNetwork()),
 		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
 		Labels:  message.GetLabels(),
+		Ordered: message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
+	}
+	if _, known := pb.CallOrder_name[int32(message.GetCallOrder())]; !known {
+		return settings, invalid("call_order %d is unknown", message.GetCallOrder())
 	}
 	if _, known := pb.Level_name[int32(message.GetLevel())]; !known {
 		return settings, invalid("level %d is unknown", message.GetLevel())
@@ -62,6 +72,10 @@ func settingsFrom(message interface {
 	if _, known := pb.Network_name[int32(message.GetNetwork())]; !known {
 		return settings, invalid("network %d is unknown", message.GetNetwork())
 	}
+	var err error
+	if settings.Answer, err = budgetFrom(message.GetAnswer()); err != nil {
+		return settings, err
+	}
 	if ttl := message.GetIdleTtl(); ttl != nil {
 		if err := ttl.CheckValid(); err != nil {
 			return settings, invalid("idle_ttl: %v", err)
@@ -71,12 +85,24 @@ func settingsFrom(message interface {
 	return settings, nil
 }
 
+// budgetFrom reads a budget. One that is there says how much.
+func budgetFrom(message *pb.AnswerBudget) (tools.Budget, error) {
+	budget := tools.Budget{
+		Characters: int(min(message.GetCharacters(), math.MaxInt32)), Tokens: int(min(message.GetTokens(), math.MaxInt32)),
+	}
+	if message != nil && budget == (tools.Budget{}) {
+		return budget, invalid("answer is empty: give characters or tokens, from %d or %d on; leave it out for the default",
+			tools.MinAnswer, tools.MinAnswer/tools.TokenCharacters)
+	}
+	return budget, nil
+}
+
 func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
 	found, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetSessionResponse{Session: sessionToProto(found)}, nil
+	return &pb.GetSessionResponse{Session: s.toProto(found)}, nil
 }
 
 func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
@@ -98,10 +124,15 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 			response.NextPageToken = response.Sessions[size-1].SessionId
 			return response, nil
 		}
-		response.Sessions = append(response.Sessions, sessionToProto(found))
+		response.Sessions = append(response.Sessions, s.toProto(found))
 	}
 	if after != "" {
 		return nil, invalid("page_token is not one that this server gave, or its session is gone: begin again")
+	}
+	if request.GetIncludeEnded() {
+		for _, ended := range s.sessions.Ended(principalOf(ctx).Name) {
+			response.Sessions = append(response.Sessions, endedToProto(ended))
+		}
 	}
 	return response, nil
 }
@@ -128,7 +159,14 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 	if err != nil {
 		return nil, err
 	}
-	return &pb.UpdateSessionResponse{Session: sessionToProto(updated)}, nil
+	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
+}
+
+// toProto adds what the executor knows of a session.
+func (s *sessionService) toProto(found *session.Session) *pb.Session {
+	m := sessionToProto(found)
+	m.ForgottenCalls = s.executor.ForgottenCalls(found)
+	return m
 }
 
 // changes are the fields of a session that can be changed.
@@ -138,10 +176,13 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"network":  func(s *session.Settings, wanted session.Settings) { s.Network = wanted.Network },
 	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
 	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
+	"answer":   func(s *session.Settings, wanted session.Settings) { s.Answer = wanted.Answer },
 	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
+
+	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	caller := principalOf(ctx).Name
@@ -149,9 +190,50 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if err != nil || removed == nil {
 		return new(pb.CloseSessionResponse), err
 	}
+	s.uploads.end(removed)
 	n, err := s.executor.CancelSession(ctx, removed, "the session was closed", caller)
 	if err != nil {
 		return nil, err
 	}
+	s.executor.Changed()
 	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
+}
+
+func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream grpc.ServerStreamingServer[pb.WatchSessionResponse]) error {
+	ctx := stream.Context()
+	caller := principalOf(ctx).Name
+	watched, err := s.sessions.Get(caller, request.GetSessionId())
+	if err != nil {
+		return err
+	}
+	within := func(x *executor.Execution) bool { return x.Order.Session == watched }
+	heartbeat, last := s.executor.Config().Heartbeat, time.Now()
+	for x, info := range s.executor.Watch(ctx, caller, within) {
+		response := new(pb.WatchSessionResponse)
+		switch {
+		case x != nil:
+			response.Execution = executionAt(x, info)
+		case isClosed(watched.Closed()):
+			return nil
+		case time.Since(last) < heartbeat/2:
+			continue
+		}
+		if err := stream.Send(response); err != nil {
+			return err
+		}
+		last = time.Now()
+	}
+	if s.executor.Draining() {
+		return executor.ErrDraining
+	}
+	return ctx.Err()
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }

@@ -4,6 +4,9 @@
 package service
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -23,6 +26,9 @@ type shown struct {
 	revision    uint64
 	entries     []*tools.Entry
 	index, full atomic.Pointer[shownView]
+
+	digesting sync.Once
+	digests   [][32]byte // of the entries
 }
 
 // shownView is the list of all tools in one view, as a message and as its bytes.
@@ -31,27 +37,56 @@ type shownView struct {
 	wire []byte
 }
 
-// of returns the tools and, in the same order, the messages of a view.
-func (s *shownTools) of(registry *tools.Registry, view pb.ToolView) ([]*tools.Entry, *pb.ListToolsResponse) {
+// of returns the tools of now.
+func (s *shownTools) of(registry *tools.Registry) *shown {
 	entries, revision := registry.All()
 	now := s.current.Load()
 	if now == nil || now.revision != revision {
 		now = &shown{revision: revision, entries: entries}
 		s.current.Store(now)
 	}
+	return now
+}
+
+// version returns the version of a list that has those tools for which has reports
+// true. It is made of everything that the tools tell, so that it is the same on every
+// server.
+func (now *shown) version(has func(*tools.Spec) bool) string {
+	now.digesting.Do(func() {
+		for _, entry := range now.entries {
+			text, err := proto.MarshalOptions{Deterministic: true}.Marshal(toolToProto(entry, pb.ToolView_TOOL_VIEW_FULL))
+			if err != nil { // a text that is not UTF-8: its bytes do not count
+				text = []byte(entry.Spec.Name)
+			}
+			now.digests = append(now.digests, sha256.Sum256(text))
+		}
+	})
+	h := sha256.New()
+	for i, entry := range now.entries {
+		if has(&entry.Spec) {
+			h.Write(now.digests[i][:])
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func everyTool(*tools.Spec) bool { return true }
+
+// view returns, in the order of the tools, the messages of a view.
+func (now *shown) view(view pb.ToolView) *pb.ListToolsResponse {
 	made := &now.index
 	if view == pb.ToolView_TOOL_VIEW_FULL {
 		made = &now.full
 	}
 	if made.Load() == nil {
-		made.CompareAndSwap(nil, newShownView(entries, view)) // of two at once one counts
+		made.CompareAndSwap(nil, now.newView(view)) // of two at once one counts
 	}
-	return now.entries, made.Load().list
+	return made.Load().list
 }
 
-func newShownView(entries []*tools.Entry, view pb.ToolView) *shownView {
-	list := new(pb.ListToolsResponse)
-	for _, entry := range entries {
+func (now *shown) newView(view pb.ToolView) *shownView {
+	list := &pb.ListToolsResponse{Version: now.version(everyTool)}
+	for _, entry := range now.entries {
 		list.Tools = append(list.Tools, toolToProto(entry, view))
 	}
 	bytes, err := proto.Marshal(list)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
@@ -52,10 +53,12 @@ func recoverPanics(logger *zap.Logger) link {
 }
 
 // begin gives every call what is known of it, and a span if there is a tracer.
-func begin(logger *zap.Logger, meters *meters, tracer *trace.Tracer) link {
+// underWay counts the calls that have begun and not ended.
+func begin(logger *zap.Logger, meters *meters, tracer *trace.Tracer, underWay *atomic.Int64) link {
 	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
+		underWay.Add(1)
 		r := &rpc{
-			logger: logger, meters: meters, method: method,
+			logger: logger, meters: meters, underWay: underWay, method: method,
 			began: time.Now(), span: startSpan(ctx, tracer, method),
 		}
 		return context.WithValue(ctx, rpcKey{}, r), func(err error) error { return err }
@@ -94,10 +97,11 @@ type rpcKey struct{}
 // within fill it as they learn more, and when the RPC ends it becomes the line
 // in the log. It is used by the RPC's own goroutine alone.
 type rpc struct {
-	logger *zap.Logger
-	meters *meters
-	span   *trace.Span
-	began  time.Time
+	logger   *zap.Logger
+	meters   *meters
+	underWay *atomic.Int64
+	span     *trace.Span
+	began    time.Time
 
 	method     string
 	principal  auth.Principal
@@ -157,19 +161,34 @@ func (r *rpc) exemplar() prometheus.Labels {
 
 // close counts and logs the call, and returns the status it ends with.
 func (r *rpc) close(err error) error {
+	defer r.underWay.Add(-1)
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
 	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())
-	level := zap.InfoLevel
-	if r.code == codes.Internal || r.code == codes.Unknown {
-		level = zap.ErrorLevel
-	}
-	if entry := r.logger.Check(level, "call"); entry != nil {
+	if entry := r.logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}
 	r.span.Set("rpc.response.status_code", r.code.String())
 	r.span.Finish(failureOf(s))
 	return s.Err()
+}
+
+// level returns how much the line about the call matters. Probes come every few
+// seconds, and are worth a line only when they are refused.
+func (r *rpc) level() zapcore.Level {
+	switch {
+	case r.code == codes.Internal || r.code == codes.Unknown:
+		return zap.ErrorLevel
+	case isProbe(r.method) && (r.code == codes.OK || r.code == codes.Canceled):
+		return zap.DebugLevel
+	}
+	return zap.InfoLevel
+}
+
+// isProbe reports whether a method is of those that look at a server without
+// using it: health and reflection.
+func isProbe(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
 }
 
 // failureOf returns what a span says of a status: nothing, if it tells of no

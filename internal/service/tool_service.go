@@ -237,18 +237,94 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
 	}
-	entries, all := s.server.shown.of(s.registry, request.GetView())
+	shown := s.server.shown.of(s.registry)
+	all := shown.view(request.GetView())
 	everything := session.Settings().Tools.All() && !p.Hides()
 	if everything && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
 	}
-	some := new(pb.ListToolsResponse)
-	for i, entry := range entries {
-		if tool := all.Tools[i]; available(session, p, &entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
+	has := func(spec *tools.Spec) bool { return available(session, p, spec) }
+	some := &pb.ListToolsResponse{Version: shown.version(has)}
+	for i, entry := range shown.entries {
+		if tool := all.Tools[i]; has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
 			some.Tools = append(some.Tools, tool)
 		}
 	}
 	return some, nil
+}
+
+func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.ServerStreamingServer[pb.WatchToolsResponse]) error {
+	ctx := stream.Context()
+	var seen *toolList
+	for {
+		session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+		if err != nil {
+			return err
+		}
+		// What tells of changes comes before what may change.
+		registry, rules, settings := s.registry.Changed(), s.server.rules.changed(), session.Changed()
+		now := s.listOf(session)
+		if change := seen.to(now); change != nil {
+			if err := stream.Send(change); err != nil {
+				return err
+			}
+		}
+		seen = now
+		select {
+		case <-registry:
+		case <-rules:
+		case <-settings:
+		case <-session.Closed():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A toolList is what a session has of tools at one moment.
+type toolList struct {
+	version string
+	names   []string            // in order
+	digests map[string][32]byte // by name
+}
+
+func (s *toolService) listOf(session *session.Session) *toolList {
+	shown, p := s.server.shown.of(s.registry), s.server.rules.current()
+	has := func(spec *tools.Spec) bool { return available(session, p, spec) }
+	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
+	for i, entry := range shown.entries {
+		if has(&entry.Spec) {
+			list.names = append(list.names, entry.Spec.Name)
+			list.digests[entry.Spec.Name] = shown.digests[i]
+		}
+	}
+	return list
+}
+
+// to returns what tells that l became next; nil where nothing changed. Without l, it
+// tells the version alone.
+func (l *toolList) to(next *toolList) *pb.WatchToolsResponse {
+	change := &pb.WatchToolsResponse{Version: next.version}
+	if l == nil {
+		return change
+	}
+	if l.version == next.version {
+		return nil
+	}
+	for _, name := range next.names {
+		switch before, known := l.digests[name]; {
+		case !known:
+			change.Added = append(change.Added, name)
+		case before != next.digests[name]:
+			change.Changed = append(change.Changed, name)
+		}
+	}
+	for _, name := range l.names {
+		if _, known := next.digests[name]; !known {
+			change.Removed = append(change.Removed, name)
+		}
+	}
+	return change
 }
 
 func matches(tool *pb.Tool, request *pb.ListToolsRequest) bool {
@@ -267,6 +343,7 @@ func matches(tool *pb.Tool, request *pb.ListToolsRequest) bool {
 func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequest) (*pb.GetServerInfoResponse, error) {
 	limits := s.executor.Config()
 	config := s.server.config
+	usual, most := config.Sessions.Answers()
 	return &pb.GetServerInfoResponse{
 		Version:   config.Version,
 		GoVersion: goVersion,
@@ -281,6 +358,12 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 			MaxRunning:          uint32(limits.MaxRunning),
 			Retention:           durationpb.New(limits.Retention),
 			MaxLogBytes:         uint64(limits.MaxLogBytes),
+			MaxRememberedCalls:  uint32(limits.MaxRemembered),
+
+			DefaultAnswerCharacters: uint32(usual),
+			MinAnswerCharacters:     tools.MinAnswer,
+			MaxAnswerCharacters:     uint32(most),
+			CharactersPerToken:      tools.TokenCharacters,
 		},
 		Capabilities: s.registry.Capabilities,
 		Features: map[string]bool{
@@ -290,7 +373,24 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Authentication: config.Authenticator.Name(),
 		Principal:      principalOf(ctx).Name,
 		Sandbox:        s.server.sandbox(),
+		Sessions:       sessionOffer(s.sessions.Config()),
 	}, nil
+}
+
+// sessionOffer tells what sessions may be.
+func sessionOffer(c session.Config) *pb.SessionOffer {
+	m := &pb.SessionOffer{
+		DefaultMode: pb.Mode(c.Default.Mode), DefaultLevel: pb.Level(c.Default.Level), MaxLevel: pb.Level(c.MaxLevel),
+		DefaultNetwork: pb.Network(c.Default.Network), MaxNetwork: pb.Network(c.MaxNetwork),
+		AllowedWorkspaces: c.AllowedWorkspaces, KeepWorkspace: durationpb.New(c.KeepWorkspace),
+		DefaultIdleTtl: idleToProto(cmp.Or(c.Default.IdleTTL, session.Forever)), MaxSessions: uint32(c.MaxPerPrincipal),
+	}
+	for mode := tools.ModeAsk; mode <= tools.ModeAcceptEdits; mode++ {
+		if len(c.Modes) == 0 || slices.Contains(c.Modes, mode) {
+			m.Modes = append(m.Modes, pb.Mode(mode))
+		}
+	}
+	return m
 }
 
 // sandbox tells how commands are confined; nil where none run.

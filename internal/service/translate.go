@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -93,6 +94,9 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 	if f.Cancelled != nil {
 		m.Cancellation = &pb.Cancellation{Reason: f.Cancelled.Reason, By: f.Cancelled.By}
 	}
+	if lost := f.LostResult; lost != nil {
+		m.LostResult = &pb.LostResult{Outcome: outcomeToProto(lost.Outcome), EndTime: timestamppb.New(lost.Ended), Reason: lost.Reason}
+	}
 	if f.TotalBytes > 0 {
 		m.Truncation = &pb.Truncation{TotalBytes: uint64(f.TotalBytes), KeptBytes: uint64(f.KeptBytes)}
 	}
@@ -139,8 +143,10 @@ func contentToProto(content []tools.Content) []*pb.Content {
 	return list
 }
 
-func executionToProto(x *executor.Execution) *pb.Execution {
-	info := x.Info()
+func executionToProto(x *executor.Execution) *pb.Execution { return executionAt(x, x.Info()) }
+
+// executionAt returns an execution as it stood at one moment.
+func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 	return &pb.Execution{
 		ExecutionId:   x.ID,
 		SessionId:     x.Order.Session.ID,
@@ -150,7 +156,7 @@ func executionToProto(x *executor.Execution) *pb.Execution {
 		Outcome:       outcomeToProto(info.Outcome),
 		Purpose:       x.Order.Purpose,
 		Principal:     x.Order.Owner,
-		CreateTime:    timestamppb.New(x.Created),
+		CreateTime:    timeToProto(x.Created),
 		StartTime:     timeToProto(info.Started),
 		EndTime:       timeToProto(info.Ended),
 		Timeout:       durationpb.New(x.Order.Timeout),
@@ -161,9 +167,18 @@ func executionToProto(x *executor.Execution) *pb.Execution {
 	}
 }
 
-// executionWithResult is executionToProto and, once it ended, its end.
+// executionWithResult is executionToProto with how the call was judged and, once
+// it ended, its end.
 func executionWithResult(x *executor.Execution) *pb.Execution {
-	m := executionToProto(x)
+	info := x.Info()
+	m := executionAt(x, info)
+	if o := &x.Order; o.Verdict.Rule != "" {
+		m.Verdict = verdictToProto(&o.Verdict, o.Policy)
+		if o.RunsPrograms && o.Verdict.Action != policy.Deny {
+			m.Verdict.Rights = rightsToProto(&info.Rights)
+		}
+		m.Effects, m.MoreEffects = judgedToProto(o.Effects), uint32(o.MoreEffects)
+	}
 	if finished, ok := x.Finished(); ok {
 		m.Finished = finishedToProto(&finished)
 	}
@@ -215,20 +230,42 @@ func idleToProto(ttl time.Duration) *durationpb.Duration {
 	return durationpb.New(ttl)
 }
 
-func sessionToProto(s *session.Session) *pb.Session {
-	settings := s.Settings()
-	return &pb.Session{
-		SessionId:    s.ID,
-		Principal:    s.Owner,
-		Workspace:    s.Workspace.Dir(),
-		Level:        pb.Level(settings.Level),
-		Mode:         pb.Mode(settings.Mode),
-		Network:      pb.Network(settings.Network),
-		Tools:        &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
-		Labels:       settings.Labels,
-		IdleTtl:      idleToProto(settings.IdleTTL),
-		CreateTime:   timestamppb.New(s.Created),
-		LastUsedTime: timestamppb.New(s.LastUsed()),
-		IsDefault:    s.ID == session.DefaultID,
+func budgetToProto(b tools.Budget) *pb.AnswerBudget {
+	if b.Tokens > 0 {
+		return &pb.AnswerBudget{Size: &pb.AnswerBudget_Tokens{Tokens: uint32(b.Tokens)}}
 	}
+	return &pb.AnswerBudget{Size: &pb.AnswerBudget_Characters{Characters: uint32(b.Characters)}}
+}
+
+func sessionToProto(s *session.Session) *pb.Session {
+	m := settingsToProto(s.Settings())
+	m.SessionId, m.Principal, m.Workspace = s.ID, s.Owner, s.Workspace.Dir()
+	m.CreateTime, m.LastUsedTime = timestamppb.New(s.Created), timestamppb.New(s.LastUsed())
+	m.IsDefault = s.ID == session.DefaultID
+	return m
+}
+
+func settingsToProto(settings *session.Settings) *pb.Session {
+	m := &pb.Session{
+		Level:     pb.Level(settings.Level),
+		Mode:      pb.Mode(settings.Mode),
+		Network:   pb.Network(settings.Network),
+		Tools:     &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
+		Labels:    settings.Labels,
+		IdleTtl:   idleToProto(settings.IdleTTL),
+		Answer:    budgetToProto(settings.Answer),
+		CallOrder: pb.CallOrder_CALL_ORDER_FREE,
+	}
+	if settings.Ordered {
+		m.CallOrder = pb.CallOrder_CALL_ORDER_SAFE
+	}
+	return m
+}
+
+func endedToProto(e session.Ended) *pb.Session {
+	m := settingsToProto(e.Settings)
+	m.SessionId, m.Principal, m.Workspace = e.ID, e.Owner, e.Workspace
+	m.CreateTime, m.LastUsedTime = timestamppb.New(e.Created), timestamppb.New(e.LastUsed)
+	m.EndTime, m.EndReason, m.WorkspaceExpireTime = timestamppb.New(e.At), "It "+e.Reason+".", timeToProto(e.KeptUntil)
+	return m
 }

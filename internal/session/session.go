@@ -33,13 +33,18 @@ type Session struct {
 	Changes   *workspace.Changes // what calls replaced
 	Created   time.Time
 
-	store *Store
-	state atomic.Pointer[state] // changed with the store's lock held
+	store     *Store
+	over      chan struct{}         // closed when the session is
+	tombstone *tombstone            // once it ended; guarded by the store's lock
+	state     atomic.Pointer[state] // changed with the store's lock held
 
 	mu       sync.Mutex
 	uses     int // executions that have not ended
+	busy     int // processes that run beside them
 	lastUsed time.Time
 	closed   bool
+	ended    time.Time       // when it was closed
+	reason   string          // why, in words that follow "it"
 	idle     *time.Timer     // nil for a session that is kept for ever
 	watches  int             // how often idle was set
 	scratch  bool            // the workspace was made for the session and goes with it
@@ -58,12 +63,18 @@ type Settings struct {
 	Tools   tools.Selection
 	Labels  map[string]string
 	IdleTTL time.Duration // how long the session is kept unused, or Forever
+	Answer  tools.Budget  // of the text of an answer
+
+	// Ordered says that calls run in the order they came: those of concurrency-safe
+	// tools beside each other, any other alone.
+	Ordered bool
 }
 
 // state is what changes of a session at once.
 type state struct {
 	Settings
-	before tools.Mode // the mode before plan mode; 0 where not known
+	before tools.Mode    // the mode before plan mode; 0 where not known
+	next   chan struct{} // closed when another state follows
 }
 
 // Forever is the idle time of a session that is kept for ever.
@@ -79,6 +90,21 @@ func (s Settings) clone() Settings {
 // Settings returns the settings of now. The caller must not change what they
 // point to.
 func (s *Session) Settings() *Settings { return &s.state.Load().Settings }
+
+// Changed returns what is closed when the session has other settings than now, and
+// Closed what is when it is closed.
+func (s *Session) Changed() <-chan struct{} { return s.state.Load().next }
+func (s *Session) Closed() <-chan struct{}  { return s.over }
+
+// Answer returns how many characters of text the answer to a call has at most:
+// what the call asks for or, where it does not, what its session has. Only here is
+// that decided. The error says which range the operator allows.
+func (s *Session) Answer(call tools.Budget) (int, error) {
+	if err := call.Check(s.store.config.MaxAnswer); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return cmp.Or(call.Size(), s.Settings().Answer.Size()), nil
+}
 
 // Mode returns the mode of now.
 func (s *Session) Mode() tools.Mode { return s.Settings().Mode }
@@ -113,8 +139,9 @@ func (s *Session) PlanEnd() tools.Mode {
 
 // change gives the session other settings. The store is locked.
 func (s *Session) change(settings Settings) {
-	next := &state{Settings: settings}
+	next := &state{Settings: settings, next: make(chan struct{})}
 	if old := s.state.Load(); old != nil {
+		defer close(old.next)
 		next.before = old.before
 		if settings.Mode == tools.ModePlan && old.Mode != tools.ModePlan {
 			next.before = old.Mode
@@ -196,15 +223,29 @@ func (s *Session) Cache() (string, error) {
 	return cache.path(), nil
 }
 
-// LastUsed returns when the session was last used; a session with an
-// unfinished execution is used now.
+// LastUsed returns when the session was last used; a session with an unfinished
+// execution, or with a process that runs, is used now.
 func (s *Session) LastUsed() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.uses > 0 {
+	if s.uses+s.busy > 0 {
 		return time.Now()
 	}
 	return s.lastUsed
+}
+
+// Busy marks the session as used until done is called, so that it is not taken for
+// idle. It does not keep anybody from closing it.
+func (s *Session) Busy() (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.busy--
+		s.lastUsed = time.Now()
+	})
 }
 
 // Enter marks the session as used until Leave; it fails when the session is
@@ -256,6 +297,7 @@ func (s *Session) watchIdle(closed func()) {
 	}
 	s.idle = time.AfterFunc(ttl, func() {
 		if s.closeIdle(watch, ttl) {
+			s.store.bury(s)
 			s.release()
 			closed()
 		}
@@ -272,26 +314,36 @@ func (s *Session) closeIdle(watch int, ttl time.Duration) bool {
 		return false
 	}
 	remaining := ttl
-	if s.uses == 0 {
+	if s.uses+s.busy == 0 {
 		remaining -= time.Since(s.lastUsed)
 	}
 	if remaining > 0 {
 		s.idle.Reset(remaining)
 		return false
 	}
-	s.closed = true
+	s.end(fmt.Sprintf("was not used for %s, its idle_ttl", ttl))
 	return true
 }
 
+// end marks the session as closed, for a reason. The first one counts. The session
+// is locked.
+func (s *Session) end(reason string) {
+	if !s.closed {
+		s.closed, s.ended, s.reason = true, time.Now(), reason
+		close(s.over)
+	}
+}
+
 // close refuses new uses; the workspace is released when the last one ended.
-func (s *Session) close() {
+func (s *Session) close(reason string) {
 	s.mu.Lock()
 	unused := !s.closed && s.uses == 0
-	s.closed = true
+	s.end(reason)
 	if s.idle != nil {
 		s.idle.Stop()
 	}
 	s.mu.Unlock()
+	s.store.bury(s)
 	if unused {
 		s.release()
 	}
@@ -310,7 +362,7 @@ func (s *Session) release() {
 	}
 	s.Changes.Close()
 	s.Workspace.Close()
-	if s.scratch {
+	if s.scratch && !s.store.keepWorkspace(s) {
 		lease.RemoveAll(s.Workspace.Dir())
 	}
 	if private != "" {

@@ -55,8 +55,12 @@ type Config struct {
 	MaxCacheBytes int64
 
 	// Default are the settings of a session that asks for nothing else. Network 0
-	// means none.
+	// means none, and no Answer [tools.DefaultAnswer].
 	Default Settings
+
+	// MaxAnswer is how many characters an answer may be asked to have at most; 0
+	// means [tools.DefaultMaxAnswer].
+	MaxAnswer int
 
 	// MaxLevel is the highest level a session may have.
 	MaxLevel tools.Level
@@ -68,6 +72,13 @@ type Config struct {
 	// Modes are the modes a session may have. None: every mode.
 	Modes []tools.Mode
 
+	// KeepWorkspace is how long a workspace that was made for a session is kept after
+	// its end, in case somebody wants it back; 0: it is removed with the session.
+	// MaxKept is how many are kept, those that ended last; 0 means 100. None outlives
+	// the store.
+	KeepWorkspace time.Duration
+	MaxKept       int
+
 	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
 	// 1000.
 	MaxPerPrincipal int
@@ -78,6 +89,9 @@ type Request struct {
 	ID        string
 	Workspace string
 	Settings  Settings
+
+	// Restore asks for the workspace that is kept of the last session of this ID.
+	Restore bool
 }
 
 type key struct{ owner, id string }
@@ -88,6 +102,7 @@ type Store struct {
 	mu     sync.RWMutex
 	byKey  map[key]*Session
 	closed bool
+	ended  []*tombstone // in the order they ended
 
 	scratch *lease.Dir // of workspaces that go with their sessions; nil before it is needed
 }
@@ -97,9 +112,20 @@ func NewStore(config Config) *Store {
 	if config.MaxPerPrincipal == 0 {
 		config.MaxPerPrincipal = 1000
 	}
+	config.MaxKept = cmp.Or(config.MaxKept, 100)
 	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
+	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
+	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
 	return &Store{config: config, byKey: make(map[key]*Session)}
+}
+
+// Config returns what sessions may be.
+func (s *Store) Config() Config { return s.config }
+
+// Answers returns how many characters answers have by default, and at most.
+func (s *Store) Answers() (usual, most int) {
+	return s.config.Default.Answer.Size(), s.config.MaxAnswer
 }
 
 // Get returns a session of owner and marks it as used; without an id the
@@ -115,10 +141,10 @@ func (s *Store) Get(owner, id string) (*Session, error) {
 		return session, nil
 	}
 	if ok { // closed just now
-		s.forget(session)
+		s.forget(session, "")
 	}
 	if id != DefaultID {
-		return nil, fmt.Errorf("%w: %.64q: create it, or leave the session id out to use the default session", ErrNotFound, id)
+		return nil, s.notFound(owner, id)
 	}
 	session, err := s.Create(owner, Request{ID: DefaultID})
 	if errors.Is(err, ErrExists) { // made by somebody else just now
@@ -140,6 +166,9 @@ func isID(id string) bool {
 
 // Create makes a session of owner.
 func (s *Store) Create(owner string, request Request) (*Session, error) {
+	if request.Restore && (request.ID == "" || request.Workspace != "") {
+		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
+	}
 	if request.ID == "" {
 		request.ID = strings.ToLower(rand.Text()[:16])
 	}
@@ -177,13 +206,13 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	}
 	now := time.Now()
 	session := &Session{
-		store: s, ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		store: s, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
 		Changes:  workspace.NewChanges(workspace.ChangesConfig{Dir: s.config.WorkspaceRoot}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)
 	s.byKey[k] = session
-	session.watchIdle(func() { s.forget(session) })
+	session.watchIdle(func() { s.forget(session, "") })
 	return session, nil
 }
 
@@ -193,6 +222,7 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	settings.Level = cmp.Or(settings.Level, s.config.Default.Level)
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
 	settings.Network = cmp.Or(settings.Network, s.config.Default.Network)
+	settings.Answer = cmp.Or(settings.Answer, s.config.Default.Answer)
 	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL, Forever)
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
@@ -205,6 +235,9 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	}
 	if settings.IdleTTL < 0 {
 		return settings, fmt.Errorf("%w: idle time %s is negative", ErrInvalid, settings.IdleTTL)
+	}
+	if err := settings.Answer.Check(s.config.MaxAnswer); err != nil {
+		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err := settings.Tools.Check(); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -239,7 +272,7 @@ func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, erro
 		return nil, err
 	}
 	session.change(settings)
-	session.watchIdle(func() { s.forget(session) })
+	session.watchIdle(func() { s.forget(session, "") })
 	return session, nil
 }
 
@@ -269,7 +302,7 @@ func (s *Store) Remove(owner, id string) (*Session, error) {
 	session := s.byKey[key{owner, id}]
 	s.mu.RUnlock()
 	if session != nil {
-		s.forget(session)
+		s.forget(session, "was closed by "+owner)
 	}
 	return session, nil
 }
@@ -279,23 +312,30 @@ func (s *Store) Close() {
 	s.mu.Lock()
 	sessions, scratch := s.byKey, s.scratch
 	s.byKey, s.scratch, s.closed = nil, nil, true
+	ended := s.ended
+	s.ended = nil
 	s.mu.Unlock()
+	for _, t := range ended {
+		s.removeWorkspace(t)
+	}
 	for _, session := range sessions {
-		session.close()
+		session.close("ended with the server")
 	}
 	if scratch != nil {
 		scratch.Release()
 	}
 }
 
-func (s *Store) forget(session *Session) {
+// forget takes a session out of the store, and closes it for a reason if it is not
+// closed already.
+func (s *Store) forget(session *Session, reason string) {
 	s.mu.Lock()
 	k := key{session.Owner, session.ID}
 	if s.byKey[k] == session { // and not a later one with its id
 		delete(s.byKey, k)
 	}
 	s.mu.Unlock()
-	session.close()
+	session.close(reason)
 }
 
 func (s *Store) countOf(owner string) int {
@@ -320,6 +360,10 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 	if request.Workspace != "" {
 		dir, err := s.chosen(owner, request.Workspace)
 		return dir, false, err
+	}
+	if request.Restore {
+		dir, err := s.restore(owner, request.ID)
+		return dir, true, err
 	}
 	if request.ID == DefaultID { // the same directory after a restart
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))

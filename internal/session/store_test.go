@@ -170,8 +170,10 @@ func TestIDs(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
+	usual := tools.Budget{Characters: 30_000}
 	config := session.Config{
-		Default:    session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback, IdleTTL: time.Hour},
+		Default:    session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback, IdleTTL: time.Hour, Answer: usual},
+		MaxAnswer:  60_000,
 		MaxLevel:   tools.WorkspaceWrite,
 		MaxNetwork: tools.NetworkHosts,
 		Modes:      []tools.Mode{tools.ModeAsk, tools.ModePlan},
@@ -193,18 +195,21 @@ func TestSettings(t *testing.T) {
 		{"nothing", session.Settings{}, config.Default, nil},
 		{"everything",
 			session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModePlan, Network: tools.NetworkHosts, IdleTTL: time.Second, Labels: map[string]string{"a": "", "é": "x"},
-				Tools: tools.Selection{Include: []string{"@builtin"}, Exclude: []string{"re*"}}},
+				Tools: tools.Selection{Include: []string{"@builtin"}, Exclude: []string{"re*"}}, Answer: tools.Budget{Tokens: 15_000}},
 			session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModePlan, Network: tools.NetworkHosts, IdleTTL: time.Second, Labels: map[string]string{"a": "", "é": "x"},
-				Tools: tools.Selection{Include: []string{"@builtin"}, Exclude: []string{"re*"}}}, nil},
+				Tools: tools.Selection{Include: []string{"@builtin"}, Exclude: []string{"re*"}}, Answer: tools.Budget{Tokens: 15_000}}, nil},
 		{"as many labels as there may be", session.Settings{Labels: many},
-			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback, IdleTTL: time.Hour, Labels: many}, nil},
+			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkLoopback, IdleTTL: time.Hour, Labels: many, Answer: usual}, nil},
 		{"less network", session.Settings{Network: tools.NetworkNone},
-			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkNone, IdleTTL: time.Hour}, nil},
+			session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk, Network: tools.NetworkNone, IdleTTL: time.Hour, Answer: usual}, nil},
 		{"more network than there may be", session.Settings{Network: tools.NetworkOpen}, session.Settings{}, session.ErrForbidden},
 		{"above the ceiling", session.Settings{Level: tools.DangerFullAccess}, session.Settings{}, session.ErrForbidden},
 		{"above everything", session.Settings{Level: 99}, session.Settings{}, session.ErrForbidden},
 		{"a mode that is not offered", session.Settings{Mode: tools.ModeAllow}, session.Settings{}, session.ErrForbidden},
 		{"a mode that is none", session.Settings{Mode: 99}, session.Settings{}, session.ErrForbidden},
+		{"more of an answer than there may be", session.Settings{Answer: tools.Budget{Tokens: 15_001}}, session.Settings{}, session.ErrInvalid},
+		{"less of an answer than is of use", session.Settings{Answer: tools.Budget{Characters: 999}}, session.Settings{}, session.ErrInvalid},
+		{"an answer in two units", session.Settings{Answer: tools.Budget{Characters: 2000, Tokens: 2000}}, session.Settings{}, session.ErrInvalid},
 		{"negative idle time", session.Settings{IdleTTL: -1}, session.Settings{}, session.ErrInvalid},
 		{"a bad pattern", session.Settings{Tools: tools.Selection{Exclude: []string{"["}}}, session.Settings{}, session.ErrInvalid},
 		{"too many labels", session.Settings{Labels: tooMany}, session.Settings{}, session.ErrInvalid},

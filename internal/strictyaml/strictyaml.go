@@ -70,6 +70,10 @@ func (r *Reader) Read(text []byte, target any) {
 // that is there but empty can be told from none.
 func (r *Reader) Has(key string) bool { return r.origins[key] != "" }
 
+// Origin returns where a key was set, such as "server.yaml:12", or what Override
+// was told; nothing where it was not.
+func (r *Reader) Origin(key string) string { return r.origins[key] }
+
 // Line returns the line that set a key, or 0.
 func (r *Reader) Line(key string) int {
 	text, _ := strings.CutPrefix(r.origins[key], r.file+":")

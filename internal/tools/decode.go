@@ -287,11 +287,15 @@ func (d *decoder) fields(s *shape, v reflect.Value) bool {
 		}
 	}
 	for missing := s.required &^ seen; missing != 0; missing &= missing - 1 {
-		before := len(d.problems)
-		if !d.problemf("is required") {
+		before, f := len(d.problems), &s.fields[bits.TrailingZeros64(missing)]
+		what := ""
+		if f.shape.description != "" {
+			what = fmt.Sprintf(" (%s: %s)", kinds[f.shape.kind].want, f.shape.description)
+		}
+		if !d.problemf("is required%s", what) {
 			return false
 		}
-		d.within(before, s.fields[bits.TrailingZeros64(missing)].name)
+		d.within(before, f.name)
 	}
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -33,6 +34,10 @@ type Env struct {
 
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
+
+	// Answer is how much text the answer has at most, in characters; 0 means
+	// [DefaultAnswer].
+	Answer int
 
 	// Readable are trees and files beside the workspace that every command may
 	// read, absolute, and so may calls by [Env.View]. Temporary are directories that
@@ -86,6 +91,21 @@ type judged struct {
 	beside map[string]place
 	pins   map[string]string
 	look   *look
+}
+
+// same returns nil where every name that was judged leads to the same place in now.
+func (j *judged) same(now *judged) error {
+	for name, path := range j.paths {
+		if there, ok := now.paths[name]; !ok || there != path {
+			return fmt.Errorf("%s led to %s, and leads elsewhere by now", name, path)
+		}
+	}
+	for name, place := range j.beside {
+		if there, ok := now.beside[name]; !ok || there != place {
+			return fmt.Errorf("%s leads elsewhere by now", name)
+		}
+	}
+	return nil
 }
 
 // Reads returns the effects of reading files of the workspace.
@@ -241,6 +261,21 @@ func (e Env) Open(name string) (*workspace.Opened, error) {
 type Artifacts interface {
 	// Create begins an artifact, which can be read while it is written.
 	Create(name, mediaType string) (ArtifactWriter, error)
+
+	// Find returns the artifact of the session that a URI names. The error is a
+	// [*Failure] that says what would be right.
+	Find(uri string) (KeptArtifact, error)
+
+	// All returns the artifacts of the session, the newest first.
+	All() []KeptArtifact
+}
+
+// A KeptArtifact is an artifact that can be read.
+type KeptArtifact struct {
+	Artifact
+	Dir, File string    // where it is: a directory of the server, and a name there
+	Writing   bool      // it is not complete yet
+	Expires   time.Time // zero while it is written
 }
 
 // An ArtifactWriter writes an artifact. What cannot be kept is counted and left
@@ -285,6 +320,10 @@ type Session interface {
 	// Cache returns a directory of the session's principal that outlives the
 	// session, for what its commands fetch and build; "" where none is kept.
 	Cache() (dir string, err error)
+
+	// Busy marks the session as used until done is called, so that it is not taken
+	// for idle while a process runs. It does not keep anybody from closing it.
+	Busy() (done func())
 
 	// AfterClose has f called once the session is closed and no call uses it any
 	// more. It reports false, and does nothing, where that is so already.

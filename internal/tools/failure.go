@@ -51,6 +51,10 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Message }
 
+// TimedOutCode is the code of a call whose time was over. A tool that was stopped
+// for it may return a failure with it, to say more than the server can.
+const TimedOutCode = "timed_out"
+
 // Failf returns a [*Failure] that the same call would meet again.
 func Failf(code, format string, args ...any) error {
 	return &Failure{Code: code, Message: fmt.Sprintf(format, args...)}

@@ -16,8 +16,17 @@ type Key struct {
 
 // Rename returns an input with the names of the schema in place of [Spec.Keys],
 // so that whoever looks at it knows one name for a thing: rules, approvals, the
-// tool. What is no object stays what it is.
+// tool. What is no object, nor a string that holds one, stays what it is.
 func (s *Spec) Rename(input []byte) []byte {
+	if len(s.Keys) == 0 {
+		return input
+	}
+	if inner, ok := quotedObject(input); ok {
+		if renamed := s.Rename(inner); !bytes.Equal(renamed, inner) {
+			return renamed
+		}
+		return input
+	}
 	for _, k := range s.Keys {
 		if bytes.Contains(input, []byte(`"`+k.Other+`"`)) {
 			return s.rename(input)
@@ -57,4 +66,20 @@ func (s *Spec) rename(input []byte) []byte {
 			return input
 		}
 	}
+}
+
+// quotedObject returns the object that an input holds as a string.
+func quotedObject(input []byte) (object []byte, ok bool) {
+	if text := bytes.TrimLeft(input, " \t\r\n"); len(text) == 0 || text[0] != '"' || len(text) > MaxInputBytes {
+		return nil, false
+	}
+	d := newDecoder(string(input))
+	d.peek()
+	body, _, ok := d.scanString()
+	if !ok || len(d.problems) > 0 || !d.end() {
+		return nil, false
+	}
+	body = unescape(body)
+	inner := newDecoder(body)
+	return []byte(body), inner.peek() == '{'
 }

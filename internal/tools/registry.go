@@ -40,6 +40,7 @@ type catalog struct {
 	revision uint64
 	byName   map[string]*Entry // names and aliases
 	sorted   []*Entry
+	replaced chan struct{} // closed when another follows
 }
 
 // Replace makes tools the whole of what source offers. On an error nothing
@@ -48,8 +49,10 @@ func (r *Registry) Replace(source string, tools ...Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	next := &catalog{revision: 1, byName: make(map[string]*Entry)}
-	if old := r.current.Load(); old != nil {
+	next := newCatalog()
+	next.revision = 1
+	old := r.current.Load()
+	if old != nil {
 		next.revision = old.revision + 1
 		for _, entry := range old.sorted {
 			if entry.source != source {
@@ -81,7 +84,25 @@ func (r *Registry) Replace(source string, tools ...Tool) error {
 		return err
 	}
 	r.current.Store(next)
+	if old != nil {
+		close(old.replaced)
+	}
 	return nil
+}
+
+func newCatalog() *catalog {
+	return &catalog{byName: make(map[string]*Entry), replaced: make(chan struct{})}
+}
+
+// Changed returns what is closed when the registry has another set of tools than
+// now.
+func (r *Registry) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current.Load() == nil {
+		r.current.Store(newCatalog())
+	}
+	return r.current.Load().replaced
 }
 
 func checkSpec(spec Spec) error {

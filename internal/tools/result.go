@@ -64,7 +64,7 @@ func (r ExitReason) String() string { return exitReasonNames[r] }
 type Usage struct {
 	User, System time.Duration // of the processor
 	MaxRSS       uint64        // the most memory of one process, in bytes
-	Processes    uint32        // how many there were
+	Processes    uint32        // the most at a time that were seen
 }
 
 // Content is one piece of a result: [Text], [JSON], [Image] or [Artifact].

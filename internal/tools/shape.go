@@ -40,6 +40,7 @@ type shape struct {
 	// fields are those of a struct; bit i of required says that fields[i] is.
 	fields   []field
 	required uint64
+	inOrder  []int // the places of fields, by name
 }
 
 type field struct {
@@ -118,6 +119,21 @@ func (s *shape) choose(field string, choices []string) {
 	s.writeSchema()
 }
 
+// bounded returns a shape with a lower maximum of a field, if it has that field and
+// the maximum is lower.
+func (s *shape) bounded(field string, most float64) *shape {
+	i := slices.Index(s.names(), field)
+	if i < 0 || kinds[s.fields[i].shape.kind].max == "" || most >= s.fields[i].shape.max {
+		return s
+	}
+	next, changed := *s, *s.fields[i].shape
+	changed.max = most
+	next.fields = slices.Clone(s.fields)
+	next.fields[i].shape = &changed
+	next.writeSchema()
+	return &next
+}
+
 // compile returns the shape of t, which is part of the types around it and is
 // reached by path.
 func compile(t reflect.Type, around []reflect.Type, path string) *shape {
@@ -172,6 +188,10 @@ func compile(t reflect.Type, around []reflect.Type, path string) *shape {
 	case reflect.Struct:
 		s.kind = structKind
 		s.addFields(t, nil, around, path)
+		for i := range s.fields {
+			s.inOrder = append(s.inOrder, i)
+		}
+		slices.SortFunc(s.inOrder, func(i, j int) int { return strings.Compare(s.fields[i].name, s.fields[j].name) })
 	default:
 		refuse(path, "%s has no JSON schema", t)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -40,6 +41,11 @@ type Tool interface {
 // A Call is one decoded request. What Effects tells is what Run does: both
 // work on the same decoded value.
 type Call interface {
+	// Input returns the canonical JSON of the decoded value: one text for all
+	// spellings of one input. Whoever judges, shows or remembers a call looks at it
+	// and at nothing else. It must not be changed.
+	Input() json.RawMessage
+
 	// Effects lists what the call would read, write, run or reach.
 	Effects() []Effect
 
@@ -55,6 +61,14 @@ type Previewer interface {
 	// Preview returns what the call would do, for the person who is asked
 	// whether it may. It changes nothing.
 	Preview(ctx context.Context) Preview
+}
+
+// A Renewer is a call that can be judged anew, long after it was decoded.
+type Renewer interface {
+	// Renew returns the same call with its effects told by guard and by what the
+	// workspace is now. What the call has pinned stays pinned. The error says which
+	// of its names leads elsewhere by now, so that it is no longer the same call.
+	Renew(guard Guard) (Call, error)
 }
 
 // A Timed is a call, or an input type, that says itself how long it may run.
@@ -122,6 +136,19 @@ func WithChoices(tool Tool, field string, choices ...string) Tool {
 	return &chosen
 }
 
+// WithMaximum returns tool, which [New] made, with a field whose maximum, of a number
+// or a count, is at most this one: what the server allows is then what the schema
+// tells. A tool without such a field is returned as it is.
+func WithMaximum(tool Tool, field string, most float64) Tool {
+	t, ok := tool.(*typed)
+	if !ok {
+		return tool
+	}
+	bounded := *t
+	bounded.shape = sync.OnceValue(func() *shape { return t.shape().bounded(field, most) })
+	return &bounded
+}
+
 // typed is a tool of [New]. Its functions take a pointer to an In: code that is
 // generic is compiled once for every tool there is.
 type typed struct {
@@ -170,8 +197,16 @@ type typedCall struct {
 	env  Env
 	in   any // a pointer to what was decoded
 
+	input   json.RawMessage // nil before somebody asked for it
 	told    bool
 	effects []Effect
+}
+
+func (c *typedCall) Input() json.RawMessage {
+	if c.input == nil {
+		c.input = c.tool.shape().appendCanonical(nil, reflect.ValueOf(c.in).Elem())
+	}
+	return c.input
 }
 
 // Effects tells the same whenever it is asked: what the first answer resolved
@@ -187,7 +222,19 @@ func (c *typedCall) Effects() []Effect {
 func (c *typedCall) Run(ctx context.Context, rights Rights, out Sink) (Result, error) {
 	c.Effects()
 	c.env.Rights = rights
-	return c.tool.run(ctx, c.env, c.in, out)
+	result, err := c.tool.run(ctx, c.env, c.in, out)
+	return c.env.fit(c.tool.spec.Name, result), err
+}
+
+func (c *typedCall) Renew(guard Guard) (Call, error) {
+	next := &typedCall{tool: c.tool, env: c.env, in: c.in, input: c.input}
+	next.env.Guard = guard
+	next.env.judged = &judged{pins: maps.Clone(c.env.judged.pins)}
+	next.Effects()
+	if err := c.env.judged.same(next.env.judged); err != nil {
+		return nil, err
+	}
+	return next, nil
 }
 
 // Timeout returns what the input says.
@@ -200,6 +247,14 @@ func (c *typedCall) Timeout() time.Duration {
 
 // shownCall is a typedCall that has a preview.
 type shownCall struct{ *typedCall }
+
+func (c shownCall) Renew(guard Guard) (Call, error) {
+	next, err := c.typedCall.Renew(guard)
+	if err != nil {
+		return nil, err
+	}
+	return shownCall{next.(*typedCall)}, nil
+}
 
 func (c shownCall) Preview(ctx context.Context) Preview {
 	c.Effects() // it opens what they name

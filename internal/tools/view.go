@@ -23,17 +23,31 @@ type View struct {
 
 	env  Env
 	tree string // "" in the session's own
+
+	artifacts map[string]KeptArtifact // by their files; nil for what is no artifact
 }
+
+// ArtifactScheme is what the URIs of artifacts begin with; by itself it stands for
+// all artifacts of the session. A file whose name begins so is told apart by ./
+// before it.
+const ArtifactScheme = "artifact:"
+
+// IsArtifact reports whether a name is that of an artifact.
+func IsArtifact(name string) bool { return strings.HasPrefix(name, ArtifactScheme) }
 
 // place is where a name led outside of the workspace.
 type place struct{ tree, path string }
 
 // Views returns the effects of reading files of the workspace, or of what
 // [Env.Readable], the home and the temporary directory of the session have beside
-// it. A call that tells them reads by [Env.View].
+// it. A call that tells them reads by [Env.View]. Artifacts are no effects: what is
+// in them is what calls of the session were allowed to show.
 func (e Env) Views(names ...string) []Effect {
-	effects := make([]Effect, len(names))
-	for i, name := range names {
+	effects := make([]Effect, 0, len(names))
+	for _, name := range names {
+		if IsArtifact(name) {
+			continue
+		}
 		path, inside := e.Workspace.Resolve(name)
 		if at, ok := e.beside(path, inside); ok {
 			path = filepath.Join(at.tree, at.path)
@@ -44,7 +58,7 @@ func (e Env) Views(names ...string) []Effect {
 				e.judged.beside[name] = at
 			}
 		}
-		effects[i] = e.judge(ReadsPath, name, path, inside)
+		effects = append(effects, e.judge(ReadsPath, name, path, inside))
 	}
 	return effects
 }
@@ -53,12 +67,17 @@ func (e Env) Views(names ...string) []Effect {
 // withheld: a call that tells it leaves out what [View.Withheld] says.
 func (e Env) ViewsTree(name string) []Effect {
 	effects := e.Views(name)
-	effects[0].Tree, effects[0].Withholds = true, e.Guard != nil
+	for i := range effects {
+		effects[i].Tree, effects[i].Withholds = true, e.Guard != nil
+	}
 	return effects
 }
 
 // View opens the way to what a name led to when the effects of the call were told.
 func (e Env) View(name string) (*View, error) {
+	if IsArtifact(name) {
+		return e.viewArtifacts(name)
+	}
 	at, outside := e.judged.beside[name]
 	if !outside {
 		path, err := e.Path(name)
@@ -78,6 +97,42 @@ func (e Env) View(name string) (*View, error) {
 	return &View{Workspace: ws, Path: at.path, env: e, tree: at.tree}, nil
 }
 
+// viewArtifacts opens the way to an artifact of the session, or to all of them.
+func (e Env) viewArtifacts(name string) (*View, error) {
+	if e.Artifacts == nil {
+		return nil, Failf("no_artifacts", "%s: this server keeps no artifacts. Name a file.", name)
+	}
+	all, path := e.Artifacts.All(), "."
+	if name != ArtifactScheme {
+		one, err := e.Artifacts.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		all, path = []KeptArtifact{one}, one.File
+	}
+	if len(all) == 0 {
+		return nil, Failf("artifact_not_found", "This session has no artifacts.")
+	}
+	ws, err := workspace.Open(all[0].Dir)
+	if err != nil {
+		return nil, err
+	}
+	v := &View{Workspace: ws, Path: path, env: e, tree: all[0].Dir, artifacts: make(map[string]KeptArtifact, len(all))}
+	for _, a := range all {
+		v.artifacts[a.File] = a
+	}
+	return v, nil
+}
+
+// Artifact returns the artifact that is viewed; false for a file, or several.
+func (v *View) Artifact() (KeptArtifact, bool) {
+	a, ok := v.artifacts[v.Path]
+	return a, ok
+}
+
+// Artifacts reports whether artifacts are viewed.
+func (v *View) Artifacts() bool { return v.artifacts != nil }
+
 // Close ends the view. What was opened through it stays open.
 func (v *View) Close() {
 	if v.Beside() {
@@ -89,8 +144,11 @@ func (v *View) Close() {
 func (v *View) Beside() bool { return v.tree != "" }
 
 // Name returns how a path of the view's workspace is told: absolute, unless the
-// workspace is the session's own.
+// workspace is the session's own, and as a URI where it is an artifact.
 func (v *View) Name(path string) string {
+	if v.Artifacts() {
+		return ArtifactScheme + path
+	}
 	if v.Beside() {
 		return filepath.Join(v.tree, path)
 	}
@@ -99,6 +157,9 @@ func (v *View) Name(path string) string {
 
 // Withheld is [Guard.Withheld] for what is below Path; nil where nothing is.
 func (v *View) Withheld(asked bool) func(path string) bool {
+	if v.Artifacts() {
+		return func(path string) bool { return v.artifacts[path].File == "" && path != "." }
+	}
 	var withheld func(path string) bool
 	if v.env.Guard != nil {
 		withheld = v.env.Guard.Withheld(v.Name(v.Path), asked)

@@ -23,12 +23,14 @@ type Batch struct {
 	ws     *Workspace
 	store  *Changes // nil where nothing is to be undone later
 	record *Record
-	modes  []Change // of directories that were put back, to be set at the end
-	late   *late    // nil where every step is on the disk when it is done
+	modes  []Change            // of directories that were put back, to be set at the end
+	late   *late               // nil where every step is on the disk when it is done
+	failed func(Change, error) // told of files that got no name; nil where that ends the batch
 
 	final   bool     // it is not taken back, whatever happens
 	scratch *Changes // where contents go that are too many to be held in memory; may be nil
 	held    int      // bytes of those in memory
+	dirs    int      // that were made
 }
 
 // Begin returns an empty batch. store may be nil.
@@ -107,6 +109,7 @@ func (b *Batch) Mkdir(path string) error {
 }
 
 func (b *Batch) made(paths []string) {
+	b.dirs += len(paths)
 	for _, path := range paths {
 		b.did(Change{Path: path, After: State{Kind: Directory}})
 	}

@@ -6,7 +6,9 @@ package workspace
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +30,7 @@ type stagedFile struct {
 	folder folder
 	fd     int // open, since its lock tells that it is in use
 	temp   string
+	was    Info // what it replaces
 	change Change
 }
 
@@ -108,10 +111,18 @@ func (b *Batch) install() error {
 	if err := l.flush(); err != nil {
 		return err
 	}
+	if b.failed != nil {
+		defer b.ws.Lock(slices.Collect(maps.Keys(l.paths))...)()
+	}
 	var failed []error
 	for _, s := range l.staged {
-		if err := s.folder.install(s.temp, filepath.Base(s.change.Path), Info{}); err != nil {
-			failed = append(failed, explain(s.change.Path, err))
+		if err := s.folder.install(s.temp, filepath.Base(s.change.Path), s.was); err != nil {
+			err = explain(s.change.Path, err)
+			if b.failed != nil {
+				b.failed(s.change, err)
+				continue
+			}
+			failed = append(failed, err)
 			continue
 		}
 		b.did(s.change)

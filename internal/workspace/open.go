@@ -6,6 +6,7 @@ package workspace
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,6 +57,20 @@ func (f *Opened) Now() (Info, error) {
 	return infoOf(&st), nil
 }
 
+// Unchanged reports whether what was read since the file was opened is of one
+// version: nobody has written to it. Another file may have taken its name.
+func (f *Opened) Unchanged() (bool, error) {
+	var st unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(f.fd, &st) }); err != nil {
+		return false, explain(f.path, err)
+	}
+	now, was := versionOf(&st), f.info.Version
+	if st.Nlink == 0 {
+		now.ctime = was.ctime // to lose its name is a change, of its last one
+	}
+	return now == was, nil
+}
+
 // Read is [io.Reader].
 func (f *Opened) Read(p []byte) (int, error) {
 	n, err := f.pread(p, f.at)
@@ -94,3 +109,12 @@ func (f *Opened) pread(p []byte, offset int64) (n int, err error) {
 
 // Close closes the file.
 func (f *Opened) Close() error { return unix.Close(f.fd) }
+
+// Share returns the file for a process to read. Close it after use.
+func (f *Opened) Share() (*os.File, error) {
+	fd, err := unix.FcntlInt(uintptr(f.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, explain(f.path, err)
+	}
+	return os.NewFile(uintptr(fd), f.path), nil
+}

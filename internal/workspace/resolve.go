@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -211,6 +212,27 @@ func (w *Workspace) Look(top string, limit int, see func(path string, kind fs.Fi
 		f.Close()
 	}
 	return looked, all
+}
+
+// Glance returns what is in a directory of the workspace, by name, but for what is
+// more than limit. It is for telling what somebody may have meant: it is no reading
+// of the directory, follows no link out of the workspace, and what cannot be read
+// has nothing in it.
+func (w *Workspace) Glance(dir string, limit int) []fs.DirEntry {
+	f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var entries []fs.DirEntry
+	for entry, err := range entriesOf(f) {
+		if err != nil || len(entries) >= limit {
+			break
+		}
+		entries = append(entries, entry)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries
 }
 
 // Names returns what is in a directory, wherever a name leads, and whether that

@@ -5,6 +5,7 @@ package workspace
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -33,6 +34,22 @@ type Version struct {
 	dev, ino     uint64
 	size         int64
 	mtime, ctime unix.Timespec
+}
+
+// String stands for the version, as 32 hexadecimal digits; it is empty for what is
+// not there.
+func (v Version) String() string {
+	if !v.exists {
+		return ""
+	}
+	var b [7 * 8]byte
+	for i, n := range [...]uint64{
+		v.dev, v.ino, uint64(v.size), uint64(v.mtime.Sec), uint64(v.mtime.Nsec), uint64(v.ctime.Sec), uint64(v.ctime.Nsec),
+	} {
+		binary.LittleEndian.PutUint64(b[i*8:], n)
+	}
+	sum := sha256.Sum256(b[:])
+	return hex.EncodeToString(sum[:16])
 }
 
 func versionOf(st *unix.Stat_t) Version {

@@ -137,18 +137,35 @@ func (f folder) replaceable(name string, old Version) (Info, error) {
 
 // fill writes a temporary file.
 func fill(fd int, data []byte, mode fs.FileMode, was Info) (Info, error) {
-	// Best effort: not every file system has locks.
+	inUse(fd)
+	if err := writeAll(fd, data); err != nil {
+		return Info{}, err
+	}
+	return dress(fd, mode, was)
+}
+
+// inUse locks a temporary file, which tells that somebody writes it. Best effort:
+// not every file system has locks.
+func inUse(fd int) {
 	_ = retry(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+}
+
+func writeAll(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := unix.Write(fd, data)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return Info{}, err
+			return err
 		}
 		data = data[n:]
 	}
+	return nil
+}
+
+// dress gives a temporary file the owner and the permissions that it will have.
+func dress(fd int, mode fs.FileMode, was Info) (Info, error) {
 	if was.Exists() && (was.uid != uint32(os.Geteuid()) || was.gid != uint32(os.Getegid())) {
 		_ = unix.Fchown(fd, int(was.uid), int(was.gid)) // as far as we may
 	}

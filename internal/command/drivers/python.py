@@ -34,7 +34,27 @@ def serve():
         if loop is None:
             loop = asyncio.new_event_loop()
             asyncio.set_event_loop(loop)
-        return loop.run_until_complete(eval(code, names))
+        task = loop.create_task(eval(code, names))
+        try:
+            return loop.run_until_complete(task)
+        except BaseException:
+            settle(task)
+            raise
+
+    # What was interrupted while it waited would go on beside the next code.
+    def settle(task):
+        import asyncio
+        while True:
+            try:
+                signal.signal(signal.SIGINT, idle)
+                if not task.done():
+                    task.cancel()
+                    loop.run_until_complete(asyncio.wait([task]))
+                if not task.cancelled():
+                    task.exception()  # which is told, here or nowhere
+                return
+            except KeyboardInterrupt:
+                pass
 
     def evaluate(source, name):
         tree = ast.parse(source, name)

@@ -70,29 +70,42 @@ var inView bool
 // tell writes what came of an attempt. It was refused if err is one of refusals,
 // or, where there are none, if it is one that a wall gives.
 func tell(name string, err error, refusals ...error) {
-	refused := false
 	if len(refusals) == 0 {
 		refusals = []error{unix.EPERM, unix.EACCES, unix.EAFNOSUPPORT, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT}
 	}
 	if inView {
 		refusals = append(refusals, unix.ENOENT, unix.ESRCH)
 	}
-	for _, refusal := range refusals {
-		refused = refused || errors.Is(err, refusal)
+	if err == nil {
+		tellThat(name, false, "possible")
+		return
 	}
-	told := "possible"
-	if err != nil {
-		told = err.Error()
-	}
-	fmt.Printf("%s\t%t\t%s\n", name, refused, told)
+	tellThat(name, isOneOf(err, refusals), err)
 }
 
-// tellThat writes whether something is as it should be.
+// tellThat writes whether something is as it should be, and what was found: the
+// error of an attempt, nil for one without.
 func tellThat(name string, holds bool, told any) {
+	answer := strconv.FormatBool(holds)
 	if told == nil {
 		told = "done"
 	}
-	fmt.Printf("%s\t%t\t%v\n", name, holds, told)
+	if err, ok := told.(error); ok && isOneOf(err, exhausted) {
+		answer = Untried
+	}
+	fmt.Printf("%s\t%s\t%v\n", name, answer, told)
+}
+
+// Untried is what a probe writes instead of whether something holds, where that
+// could not be found out.
+const Untried = "untried"
+
+// exhausted are the errors of a machine that has run out of something: neither a
+// refusal nor a way.
+var exhausted = []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EROFS}
+
+func isOneOf(err error, list []error) bool {
+	return slices.ContainsFunc(list, func(one error) bool { return errors.Is(err, one) })
 }
 
 // opened is the error of opening a file, which is closed again.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -281,15 +280,13 @@ func (v view) makeFile(path string) (int, error) {
 	return unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }
 
-func handle(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-
 func (v view) mount(path, kind string, flags uintptr, options string) error {
 	at, err := v.makeDir(path)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(at)
-	return unix.Mount(kind, handle(at), kind, flags, options)
+	return unix.Mount(kind, fdPath(at), kind, flags, options)
 }
 
 // bind mounts a file or tree, with whatever is mounted in it, and sets attributes
@@ -314,11 +311,11 @@ func (v view) bind(m Mount, attributes uint64) error {
 		return err
 	}
 	defer unix.Close(at)
-	return v.mountAt(handle(source), m.Target, at, attributes)
+	return v.mountAt(fdPath(source), m.Target, at, attributes)
 }
 
 func (v view) mountAt(source, target string, at int, attributes uint64) error {
-	if err := unix.Mount(source, handle(at), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(source, fdPath(at), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
 	mounted, err := v.open(target)
@@ -335,7 +332,7 @@ func (v view) fix(path string) error {
 		return err
 	}
 	defer unix.Close(at)
-	return v.mountAt(handle(at), path, at, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	return v.mountAt(fdPath(at), path, at, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
 // hide hides a file behind a socket that nobody listens on, which cannot be opened
@@ -352,9 +349,9 @@ func (v view) hide(path string) error {
 	}
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return unix.Mount("tmpfs", handle(at), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=000,size=4k")
+		return unix.Mount("tmpfs", fdPath(at), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=000,size=4k")
 	case unix.S_IFREG, unix.S_IFSOCK:
-		return unix.Mount(v.cover, handle(at), "", unix.MS_BIND, "")
+		return unix.Mount(v.cover, fdPath(at), "", unix.MS_BIND, "")
 	}
 	return nil
 }

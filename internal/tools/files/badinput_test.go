@@ -63,7 +63,7 @@ func TestOddFiles(t *testing.T) {
 		{"read_file", `{"path":"sparse","limit":1}`, "! binary_file"},
 		{"move_file", `{"from":"sparse","to":"sparse2"}`, "Moved"},
 		{"delete_file", `{"path":"sparse2"}`, "Deleted sparse2 (10737418240 bytes).\n(this cannot be undone: "},
-		{"read_file", `{"path":"line"}`, "1\t" + strings.Repeat("x", 2000) + " … (the line goes on)\n"},
+		{"read_file", `{"path":"line"}`, "1\t" + strings.Repeat("x", 2000) + ` … (the line goes on: read_file {"path":"line","offset":1,"column":2001,"limit":1})` + "\n"},
 		{"edit_file", `{"path":"line","old_string":"y","new_string":"z"}`, "! edit_target_not_found"},
 		{"edit_file", `{"path":"line","append":true,"new_string":"y"}`, "Changed line"},
 		{"edit_file", `{"path":"pipe","append":true,"new_string":"y"}`, "! not_a_file"},
@@ -153,7 +153,7 @@ func TestManyFiles(t *testing.T) {
 		f.Close()
 	}
 	got := answer(t, env, "list_dir", `{"path":"d"}`)
-	if strings.Count(got, "\n") != 1001 || !strings.HasSuffix(got, "list a directory of these)\n") {
+	if strings.Count(got, "\n") != 1001 || !strings.HasSuffix(got, `go on with list_dir {"path":"d","offset":1000})`+"\n") {
 		t.Errorf("%d lines, %.200q", strings.Count(got, "\n"), got[max(0, len(got)-200):])
 	}
 	if got := answer(t, env, "delete_file", `{"path":"d","recursive":true}`); !strings.HasPrefix(got, fmt.Sprintf("Deleted the directory d, with %d files", many)) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -237,5 +238,38 @@ func TestListChangesOfLarge(t *testing.T) {
 	answer(t, env, "undo", `{}`)
 	if got := answer(t, env, "list_changes", `{}`); !strings.HasPrefix(got, "changed  changed (5242880 to 5242886 bytes)\n\n") {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestHunks has edits answer with where they changed what, and not with what they
+// were given.
+func TestHunks(t *testing.T) {
+	lines := func(word string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%s %d\n", word, i+1)
+		}
+		return b.String()
+	}
+	quoted := func(text string) string { return strconv.Quote(text) }
+	env := toolstest.Env(t, map[string]string{"f": lines("old", 1000), "g": lines("old", 1000), "h": lines("old", 1000), "i": lines("old", 1000)})
+	for _, test := range []struct{ tool, input, want string }{
+		{"edit_file", `{"path":"f","old_string":"old 500\n","new_string":` + quoted("old 500\n"+lines("new", 400)) + `}`,
+			"\n 498\told 498\n 499\told 499\n 500\told 500\n+501\tnew 1\n+502\tnew 2\n+503\tnew 3\n+… 394 lines as they were given\n+898\tnew 398\n+899\tnew 399\n+900\tnew 400\n 901\told 501\n 902\told 502\n 903\told 503\n"},
+		{"write_file", `{"path":"g","content":` + quoted(lines("new", 1000)) + `}`,
+			"\n-1\told 1\n-2\told 2\n-3\told 3\n-… 994 lines removed\n-998\told 998\n-999\told 999\n-1000\told 1000\n+1\tnew 1\n+2\tnew 2\n+3\tnew 3\n+… 994 lines as they were given\n+998\tnew 998\n+999\tnew 999\n+1000\tnew 1000\n"},
+		{"multi_edit", `{"path":"h","edits":[{"old_string":"old 10\n","new_string":"ten\n"},{"old_string":"old 900\n","new_string":""}]}`,
+			"\n 7\told 7\n 8\told 8\n 9\told 9\n-10\told 10\n+10\tten\n 11\told 11\n 12\told 12\n 13\told 13\n…\n 897\told 897\n 898\told 898\n 899\told 899\n-900\told 900\n 900\told 901\n 901\told 902\n 902\told 903\n"},
+	} {
+		got := answer(t, env, test.tool, test.input)
+		if _, hunks, _ := strings.Cut(got, "\n"); hunks != test.want {
+			t.Errorf("%s: %q, want %q", test.tool, hunks, test.want)
+		}
+	}
+	// A change in every place keeps to the budget.
+	env.Answer = 2000
+	got := answer(t, env, "edit_file", `{"path":"i","old_string":"0\n","new_string":"zero\n","replace_all":true}`)
+	if len(got) > env.Answer || len(got) < 1000 || !strings.Contains(got, "more lines of what changed not shown)\n") {
+		t.Errorf("%d characters: %s", len(got), got)
 	}
 }

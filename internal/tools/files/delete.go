@@ -48,7 +48,7 @@ func Delete() tools.Tool {
 	return tools.WithPreview(tool, func(ctx context.Context, env tools.Env, in deleteInput) tools.Preview {
 		d, err := planDelete(ctx, env, in)
 		if err != nil {
-			return wouldFail(explain(err))
+			return wouldFail(explainOf(env, err, in.Path))
 		}
 		env.Pin(d.path, d.seen())
 		if d.diff.text != "" {
@@ -148,7 +148,7 @@ func (d *deletion) what() string {
 func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink) (tools.Result, error) {
 	path, err := env.Path(in.Path)
 	if err != nil {
-		return tools.Result{}, explain(err)
+		return tools.Result{}, explainOf(env, err, in.Path)
 	}
 	if in.Recursive {
 		defer env.Workspace.LockAll()()
@@ -160,7 +160,7 @@ func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink)
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return tools.Result{}, explain(err)
+		return tools.Result{}, explainOf(env, err, in.Path)
 	}
 	if was, ok := env.Pinned(path); ok && was != d.seen() {
 		return tools.Result{}, tools.Failf("stale_file", "%s has changed since the call was shown for approval. Nothing was deleted.", in.Path)

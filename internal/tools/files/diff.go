@@ -5,6 +5,7 @@ package files
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 type diff struct {
 	text           string // unified, or empty where they do not differ
 	added, removed int    // lines
+	hunks          string // what changed, for who knows what was asked for
 }
 
 // diffContext is how many lines are shown around a change.
@@ -68,8 +70,63 @@ func diffOf(from, to, before, after string, edits []udiff.Edit) diff {
 			}
 		}
 	}
-	d.text = visible(unified.String())
+	d.text, d.hunks = visible(unified.String()), visible(hunksOf(unified.Hunks))
 	return d
+}
+
+// maxRun is how many lines in a row are shown that a call added or removed, and
+// runEnds how many at each end of more: who wrote them knows them.
+const (
+	maxRun  = 10
+	runEnds = 3
+)
+
+// hunksOf shows where texts differ, with the number of each line: in the new text
+// or, of a line that is gone, in the old one.
+func hunksOf(hunks []*udiff.Hunk) string {
+	var b strings.Builder
+	for i, h := range hunks {
+		if i > 0 {
+			b.WriteString("…\n")
+		}
+		from, to := h.FromLine, h.ToLine
+		for lines := h.Lines; len(lines) > 0; {
+			kind := lines[0].Kind
+			n := slices.IndexFunc(lines, func(l udiff.Line) bool { return l.Kind != kind })
+			if n < 0 {
+				n = len(lines)
+			}
+			run := lines[:n]
+			lines = lines[n:]
+			switch kind {
+			case udiff.Equal:
+				showRun(&b, ' ', to, run, n, "")
+				from, to = from+n, to+n
+			case udiff.Delete:
+				showRun(&b, '-', from, run, maxRun, "removed")
+				from += n
+			case udiff.Insert:
+				showRun(&b, '+', to, run, maxRun, "as they were given")
+				to += n
+			}
+		}
+	}
+	return b.String()
+}
+
+// showRun shows lines of one kind from a number on, or the ends of more than limit.
+func showRun(b *strings.Builder, mark byte, number int, run []udiff.Line, limit int, what string) {
+	for i := 0; i < len(run); i++ {
+		if i == runEnds && len(run) > limit {
+			i = len(run) - runEnds
+			fmt.Fprintf(b, "%c… %d lines %s\n", mark, i-runEnds, what)
+		}
+		content := run[i].Content
+		fmt.Fprintf(b, "%c%d\t%s", mark, number+i, content)
+		if !strings.HasSuffix(content, "\n") {
+			b.WriteString("\n(no newline at the end)\n")
+		}
+	}
 }
 
 // regroup puts the lines that go before those that come, in each place where
@@ -159,5 +216,5 @@ func shorten(text string, limit int) string {
 	}
 	end := strings.LastIndexByte(text[:limit], '\n') + 1
 	left := strings.Count(text[end:], "\n")
-	return text[:end] + "(" + plural(left, "more line") + " of the diff not shown)\n"
+	return text[:end] + "(" + plural(left, "more line") + " of what changed not shown)\n"
 }

@@ -6,11 +6,35 @@ package files
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
+
+// checkPath is said of a path that leads to nothing, and to nothing like it.
+const checkPath = "Check the path: it is relative to the workspace root."
+
+// explainOf is explain for a call that names these files: where one is not there,
+// it asks whether another was meant.
+func explainOf(env tools.Env, err error, names ...string) error {
+	err = explain(err)
+	failure, ok := errors.AsType[*tools.Failure](err)
+	if !ok || failure.Code != "file_not_found" {
+		return err
+	}
+	for _, name := range names {
+		if near := env.NearFiles(name); len(near) > 0 {
+			for i := range near {
+				near[i] = plain(near[i])
+			}
+			message := strings.TrimSuffix(strings.TrimSpace(failure.Message), checkPath)
+			return tools.Failf(failure.Code, "%s %s", strings.TrimSpace(message), tools.DidYouMean(near, ""))
+		}
+	}
+	return err
+}
 
 // explain gives failures with files the words agent runtimes act on.
 func explain(err error) error {
@@ -33,7 +57,7 @@ func explain(err error) error {
 	case errors.Is(err, workspace.ErrNotRegular):
 		return tools.Failf("not_a_file", "%v. Name a file instead.", err)
 	case errors.Is(err, fs.ErrNotExist):
-		return tools.Failf("file_not_found", "%v. Check the path: it is relative to the workspace root.", err)
+		return tools.Failf("file_not_found", "%v. "+checkPath, err)
 	case errors.Is(err, fs.ErrExist):
 		return tools.Failf("file_exists", "%v. Nothing was replaced.", err)
 	case errors.Is(err, syscall.ENOTDIR):

@@ -10,10 +10,10 @@ import "github.com/toolserver/toolserver/internal/tools"
 // category is the family's name in specs.
 const category = "files"
 
-// Tools returns the family.
-func Tools() []tools.Tool {
+// Tools returns the family. Without documents PDF cannot be read.
+func Tools(documents Documents) []tools.Tool {
 	return []tools.Tool{
-		Read(),
+		Read(documents),
 		Write(),
 		Edit(),
 		MultiEdit(),

@@ -26,10 +26,11 @@ import (
 var listDirDoc string
 
 type listDirInput struct {
-	Path    string    `json:"path,omitempty" check:"max=4096" jsonschema:"directory to list, relative to the workspace; default the workspace itself"`
+	Path    string    `json:"path,omitempty" check:"max=4096" jsonschema:"directory to list, relative to the workspace; default the workspace itself; artifact: for the artifacts of the session"`
 	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"how many levels to show; default 1"`
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns of names or paths to leave out; default node_modules, .git, dist, build, out, .cache, target"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"how many entries to show at most; default 1000"`
+	Offset  int       `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many entries to leave out before the first that is shown, to go on where an answer ended"`
 }
 
 // Check finds patterns that are none.
@@ -72,9 +73,9 @@ func ListDir() tools.Tool {
 		},
 		func(env tools.Env, in listDirInput) []tools.Effect { return env.ViewsTree(cmp.Or(in.Path, ".")) },
 		func(ctx context.Context, env tools.Env, in listDirInput, _ tools.Sink) (tools.Result, error) {
-			l, err := list(ctx, env, in)
+			l, err := list(ctx, env, in, env.Shown())
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, cmp.Or(in.Path, "."))
 			}
 			return detailed(l.String(), l.details())
 		})
@@ -82,9 +83,14 @@ func ListDir() tools.Tool {
 
 // listing is what is in a directory.
 type listing struct {
+	in      listDirInput
+	room    int // bytes of text there is room for
 	name    string
+	text    strings.Builder
+	passed  int // entries before the first that is shown
 	entries []listed
 	more    bool // there is more than is shown
+	unread  bool // and more than can be listed
 	left    int  // entries that were left out by patterns
 	closed  int  // directories whose entries may not be read with the others
 }
@@ -94,8 +100,10 @@ type listed struct {
 	Name   string `json:"name"` // below the directory
 	Kind   string `json:"kind"`
 	Size   int64  `json:"size"`
-	Time   string `json:"modified"`
-	Target string `json:"target,omitempty"`
+	Time   string `json:"modified,omitempty"`
+	Target string `json:"target,omitempty"` // of a link; of an artifact, its name
+
+	Expires string `json:"expires,omitempty"` // of an artifact
 }
 
 var errEnough = errors.New("enough")
@@ -103,16 +111,20 @@ var errEnough = errors.New("enough")
 // maxScanned bounds how many entries of one directory are looked at.
 const maxScanned = 100_000
 
-func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error) {
+// list lists a directory, with at most room bytes of text.
+func list(ctx context.Context, env tools.Env, in listDirInput, room int) (*listing, error) {
 	name := cmp.Or(in.Path, ".")
+	if tools.IsArtifact(name) {
+		return listArtifacts(env, in, room)
+	}
 	view, err := env.View(name)
 	if err != nil {
 		return nil, err
 	}
 	defer view.Close()
 	top := view.Path
-	l := &listing{name: name}
-	depth, limit := cmp.Or(in.Depth, 1), cmp.Or(in.Limit, 1000)
+	l := &listing{in: in, room: room, name: name}
+	depth := cmp.Or(in.Depth, 1)
 	withheld := view.Withheld(true)
 	visit := func(e workspace.Entry) error {
 		rel, err := filepath.Rel(top, e.Path)
@@ -124,15 +136,13 @@ func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error)
 			l.left++
 			return workspace.SkipDir
 		}
-		if len(l.entries) == limit {
-			l.more = true
-			return errEnough
-		}
 		entry := listed{Name: rel, Kind: kindName(e.Mode), Size: e.Size, Time: e.ModTime.UTC().Format("2006-01-02T15:04:05Z")}
 		if e.Mode&fs.ModeSymlink != 0 {
 			entry.Target, _ = view.Workspace.Readlink(e.Path)
 		}
-		l.entries = append(l.entries, entry)
+		if !l.add(entry) {
+			return errEnough
+		}
 		if level >= depth || in.Exclude == nil && slices.Contains(alwaysExcluded, filepath.Base(rel)) {
 			return workspace.SkipDir
 		}
@@ -146,8 +156,48 @@ func list(ctx context.Context, env tools.Env, in listDirInput) (*listing, error)
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, notADirectory(name, named(view, name, err))
 	}
-	l.more = l.more || !all
+	l.unread = !all && !l.more
 	return l, nil
+}
+
+// listArtifacts lists the artifacts of a session, or one of them.
+func listArtifacts(env tools.Env, in listDirInput, room int) (*listing, error) {
+	view, err := env.View(in.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	l := &listing{in: in, room: room, name: in.Path}
+	one, single := view.Artifact()
+	for _, a := range env.Artifacts.All() {
+		if single && a.File != one.File {
+			continue
+		}
+		entry := listed{Name: a.URI, Kind: "artifact", Size: int64(a.Size), Target: a.Name}
+		if !a.Expires.IsZero() {
+			entry.Expires = a.Expires.UTC().Format("2006-01-02T15:04:05Z")
+		}
+		if !l.add(entry) {
+			break
+		}
+	}
+	return l, nil
+}
+
+// add shows an entry. It reports false where there is no room for it.
+func (l *listing) add(e listed) bool {
+	if l.passed < l.in.Offset {
+		l.passed++
+		return true
+	}
+	line := e.line()
+	if len(l.entries) == cmp.Or(l.in.Limit, 1000) || len(l.entries) > 0 && l.text.Len()+len(line) > l.room {
+		l.more = true
+		return false
+	}
+	l.entries = append(l.entries, e)
+	l.text.WriteString(line)
+	return true
 }
 
 // excludes reports whether an entry is left out.
@@ -200,33 +250,47 @@ func plain(name string) string {
 	return name
 }
 
-func (l *listing) String() string {
-	var b strings.Builder
-	for _, e := range l.entries {
-		b.WriteString(plain(e.Name))
-		switch e.Kind {
-		case "directory":
-			b.WriteByte('/')
-		case "file":
-			b.WriteString("\t" + strconv.FormatInt(e.Size, 10))
-		case "link":
-			b.WriteString(" -> " + plain(e.Target))
-		default:
-			b.WriteString("\t(" + e.Kind + ")")
+// line returns how an entry is shown.
+func (e *listed) line() string {
+	name := plain(e.Name)
+	switch e.Kind {
+	case "directory":
+		return name + "/\n"
+	case "file":
+		return name + "\t" + strconv.FormatInt(e.Size, 10) + "\n"
+	case "link":
+		return name + " -> " + plain(e.Target) + "\n"
+	case "artifact":
+		kept := "is being written"
+		if e.Expires != "" {
+			kept = "kept until " + e.Expires
 		}
-		b.WriteByte('\n')
+		return fmt.Sprintf("%s\t%d\t%s, %s\n", name, e.Size, plain(e.Target), kept)
 	}
-	if len(l.entries) == 0 && l.left == 0 {
+	return name + "\t(" + e.Kind + ")\n"
+}
+
+func (l *listing) String() string {
+	b := &l.text
+	switch {
+	case len(l.entries) == 0 && l.in.Offset > 0:
+		fmt.Fprintf(b, "(there is no more: offset %d is beyond the last entry)\n", l.in.Offset)
+	case len(l.entries) == 0 && l.left == 0:
 		b.WriteString("(the directory is empty)\n")
 	}
 	if l.left > 0 {
-		fmt.Fprintf(&b, "(%s left out)\n", plural(l.left, "excluded name"))
+		fmt.Fprintf(b, "(%s left out)\n", plural(l.left, "excluded name"))
 	}
 	if l.closed > 0 {
-		fmt.Fprintf(&b, "(%s not gone into: the policy has rules about reading what is there)\n", directories(l.closed)+" of these")
+		fmt.Fprintf(b, "(%s not gone into: the policy has rules about reading what is there)\n", directories(l.closed)+" of these")
 	}
 	if l.more {
-		fmt.Fprintf(&b, "(there is more than these %d: set a higher limit, or list a directory of these)\n", len(l.entries))
+		on := l.in
+		on.Offset += len(l.entries)
+		fmt.Fprintf(b, "(there is more than these %d: go on with %s)\n", len(l.entries), tools.GoOn("list_dir", on))
+	}
+	if l.unread {
+		b.WriteString("(there is more than can be listed: list a directory of these)\n")
 	}
 	return visible(b.String())
 }
@@ -239,5 +303,5 @@ func (l *listing) details() any {
 	if entries == nil {
 		entries = []listed{}
 	}
-	return map[string]any{"path": l.name, "entries": entries, "more": l.more}
+	return map[string]any{"path": l.name, "entries": entries, "more": l.more || l.unread}
 }

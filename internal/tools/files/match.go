@@ -179,7 +179,11 @@ func nearest(text, old string) string {
 	b.WriteString(" What comes nearest:")
 	for _, c := range found {
 		last := min(c.line+len(wanted), len(lines))
-		fmt.Fprintf(&b, "\n\nlines %d to %d%s:\n", c.line+1, last, c.why())
+		where := fmt.Sprintf("lines %d to %d", c.line+1, last)
+		if last == c.line+1 {
+			where = fmt.Sprintf("line %d", last)
+		}
+		fmt.Fprintf(&b, "\n\n%s%s:\n", where, c.why())
 		for i := c.line; i < min(last, c.line+10); i++ {
 			shown, cut := firstRunes([]byte(lines[i]), 200)
 			b.WriteString(visible(string(shown)))

@@ -48,7 +48,7 @@ func Move() tools.Tool {
 	return tools.WithPreview(tool, func(_ context.Context, env tools.Env, in moveInput) tools.Preview {
 		m, err := planMove(env, in)
 		if err != nil {
-			return wouldFail(explain(err))
+			return wouldFail(explainOf(env, err, in.From))
 		}
 		env.Pin("move", m.seen())
 		return tools.Preview{Kind: tools.PreviewDiff, Text: m.diff()}
@@ -115,7 +115,7 @@ func runMove(ctx context.Context, env tools.Env, in moveInput, _ tools.Sink) (to
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return tools.Result{}, explain(err)
+		return tools.Result{}, explainOf(env, err, in.From)
 	}
 	if was, ok := env.Pinned("move"); ok && was != m.seen() {
 		return tools.Result{}, tools.Failf("stale_file", "%s or %s has changed since the call was shown for approval. Nothing was moved.", in.From, in.To)

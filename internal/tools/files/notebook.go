@@ -32,11 +32,11 @@ type cell struct {
 	Type       string
 	Source     string
 	Execution  *int
-	Outputs    []output
+	Outputs    []cellOutput
 }
 
-// output is something that running a cell gave.
-type output struct {
+// cellOutput is something that running a cell gave.
+type cellOutput struct {
 	Kind          string          `json:"output_type"`
 	Name          string          `json:"name"`
 	Text          json.RawMessage `json:"text"`
@@ -103,7 +103,7 @@ func parseCell(text string, at span) (cell, error) {
 		Type      string          `json:"cell_type"`
 		Source    json.RawMessage `json:"source"`
 		Execution *int            `json:"execution_count"`
-		Outputs   []output        `json:"outputs"`
+		Outputs   []cellOutput    `json:"outputs"`
 	}
 	if _, err := membersOf(text, at.start, at.end); err != nil {
 		return cell{}, err

@@ -78,7 +78,7 @@ func readOutline(view *tools.View, op readOp, room int) ([]tools.Content, any, e
 		plain(op.Path), plural(lines, "line"), plural(len(file.Data), "byte"))
 	entries := outlineOf(op.Path, text)
 	for i, e := range entries {
-		if i == maxEntries || b.Len() > room {
+		if i == maxEntries || b.Len()+len(e.text) > room-maxMark {
 			fmt.Fprintf(&b, "(and %d more)\n", len(entries)-i)
 			break
 		}

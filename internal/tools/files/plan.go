@@ -188,7 +188,7 @@ func (c *fileChange) whatChanged(env tools.Env, expected string) string {
 	})
 	if found {
 		from, to := diffNames(c.path, true, true)
-		return " Since the version you have seen:\n" + shorten(diffOf(from, to, seen, string(c.old.Data), nil).text, 4<<10)
+		return " Since the version you have seen:\n" + shorten(diffOf(from, to, seen, string(c.old.Data), nil).text, env.Shown()-1000)
 	}
 	return " It was last written at " + c.old.ModTime.UTC().Format(time.RFC3339) + "."
 }
@@ -219,10 +219,8 @@ func (c *fileChange) seen() string {
 	return c.old.Hash().String()
 }
 
-const (
-	maxShown    = 16 << 10  // bytes of a diff that the model sees
-	maxDetailed = 256 << 10 // bytes of a diff that the runtime gets
-)
+// maxDetailed is how many bytes of a diff the runtime gets.
+const maxDetailed = 256 << 10
 
 // changeDetails is what an agent runtime may want to know about a change.
 type changeDetails struct {
@@ -278,7 +276,7 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 		}
 	}
 	record := batch.Commit()
-	return p.result(details, record)
+	return p.result(env, details, record)
 }
 
 // unchanged reports whether a file stays as it is.
@@ -296,7 +294,7 @@ func (p *plan) modeOf(path string) fs.FileMode {
 	return workspace.KeepMode
 }
 
-func (p *plan) result(details changeDetails, record *workspace.Record) (tools.Result, error) {
+func (p *plan) result(env tools.Env, details changeDetails, record *workspace.Record) (tools.Result, error) {
 	var head, diffs, all strings.Builder
 	for i := range p.changes {
 		c, file := &p.changes[i], &details.Files[i]
@@ -305,7 +303,7 @@ func (p *plan) result(details changeDetails, record *workspace.Record) (tools.Re
 		head.WriteString(c.sentence(file, d))
 		all.WriteString(d.text)
 		if c.old.Exists() && !c.gone || c.movedFrom != "" {
-			diffs.WriteString(d.text) // what was made or deleted as a whole, the model knows
+			diffs.WriteString(c.shown(d, len(p.changes) > 1)) // what was made or deleted as a whole, the model knows
 		}
 	}
 	for _, note := range p.notes {
@@ -315,11 +313,26 @@ func (p *plan) result(details changeDetails, record *workspace.Record) (tools.Re
 		head.WriteString("(this cannot be undone: " + record.Lost + ")\n")
 	}
 	if diffs.Len() > 0 {
-		head.WriteString("\n" + shorten(diffs.String(), maxShown))
+		head.WriteString("\n" + shorten(diffs.String(), max(0, env.Shown()-head.Len())))
 	}
 	details.Change, details.Undoable = record.ID, record.Lost == ""
 	details.Diff = shorten(all.String(), maxDetailed)
 	return detailed(visible(head.String()), details)
+}
+
+// shown returns what the model is shown of a change, with the name of the file
+// where there are others.
+func (c *fileChange) shown(d diff, named bool) string {
+	text := d.hunks
+	if c.binary {
+		text = d.text
+	} else if c.modes != "" {
+		text = c.modes + text
+	}
+	if text != "" && named {
+		text = "== " + plain(c.path) + "\n" + text
+	}
+	return text
 }
 
 // sentence tells the model what happened to a file.
@@ -358,7 +371,7 @@ func planned[In any](
 		func(ctx context.Context, env tools.Env, in In, _ tools.Sink) (tools.Result, error) {
 			unlock, err := lock(env, names(in))
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, names(in)...)
 			}
 			defer unlock()
 			p, err := make(ctx, env, in)
@@ -366,14 +379,14 @@ func planned[In any](
 				err = context.Cause(ctx)
 			}
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, names(in)...)
 			}
 			return p.apply(env, spec.Name)
 		})
 	return tools.WithPreview(tool, func(ctx context.Context, env tools.Env, in In) tools.Preview {
 		p, err := make(ctx, env, in)
 		if err != nil {
-			return wouldFail(explain(err))
+			return wouldFail(explainOf(env, err, names(in)...))
 		}
 		if shown := p.show(env); shown != "" {
 			return tools.Preview{Kind: tools.PreviewDiff, Text: shown}

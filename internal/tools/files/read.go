@@ -13,9 +13,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -30,8 +32,9 @@ type readInput struct {
 
 // readOp is one thing to read.
 type readOp struct {
-	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Path    string    `json:"path,omitempty" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace, or artifact:… for an output that was cut"`
 	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show, from 1; negative counts from the end; default 1"`
+	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000" jsonschema:"character of the first line to begin with, from 1: for a line that was cut; default 1"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
 	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"pages of a PDF to show, such as 1-5,9 or 20-; default from the first on"`
 	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"what to show; default auto, by what the file is"`
@@ -41,8 +44,9 @@ type readOp struct {
 
 // readOperation is a readOp whose path is required.
 type readOperation struct {
-	Path    string    `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace"`
+	Path    string    `json:"path" check:"min=1,max=4096" jsonschema:"file to read, relative to the workspace, or artifact:…"`
 	Offset  int       `json:"offset,omitempty" jsonschema:"first line to show; default 1"`
+	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000" jsonschema:"character of the first line to begin with; default 1"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"how many lines to show at most; default 2000"`
 	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"pages of a PDF to show, such as 1-5,9; default from the first on"`
 	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"what to show; default auto"`
@@ -58,7 +62,7 @@ func (in readInput) Check() []tools.Problem {
 	case len(in.Operations) == 0 && in.Path == "":
 		return []tools.Problem{{Pointer: "/path", Message: "is required, unless operations are given"}}
 	case len(in.Operations) > 0 && (in.Path != "" || single != readOp{}):
-		return []tools.Problem{{Pointer: "/operations", Message: "takes the place of path, offset, limit, pages, mode, depth and exclude: put those into the operations"}}
+		return []tools.Problem{{Pointer: "/operations", Message: "takes the place of path, offset, column, limit, pages, mode, depth and exclude: put those into the operations"}}
 	}
 	problems := append(checkPatterns(in.Exclude), checkPages(in.Pages, in.Offset, in.Limit)...)
 	for i, op := range in.Operations {
@@ -81,9 +85,10 @@ func (in readInput) all() []readOp {
 	return ops
 }
 
-// Read returns the tool that shows what is in files.
-func Read() tools.Tool {
-	r := reader{decoding: make(chan struct{}, maxDecoding)}
+// Read returns the tool that shows what is in files. Without documents it
+// refuses PDF.
+func Read(documents Documents) tools.Tool {
+	r := reader{documents: documents, decoding: make(chan struct{}, maxDecoding)}
 	return tools.New(
 		tools.Spec{
 			Name:            "read_file",
@@ -121,9 +126,9 @@ func Read() tools.Tool {
 			if len(in.Operations) > 0 {
 				return r.several(ctx, env, in)
 			}
-			content, details, err := r.read(ctx, env, in.readOp, in.Hash, maxPage)
+			content, details, err := r.read(ctx, env, in.readOp, in.Hash, env.Shown())
 			if err != nil {
-				return tools.Result{}, explain(err)
+				return tools.Result{}, explainOf(env, err, in.Path)
 			}
 			result := tools.Result{Content: content}
 			result.Details, err = json.Marshal(details)
@@ -132,17 +137,21 @@ func Read() tools.Tool {
 }
 
 const (
-	maxLine  = 2000    // characters of a line that are shown
-	maxPage  = 256_000 // bytes of text that are shown
-	sniffLen = 8000    // bytes looked at to tell text from binary
+	maxLine  = 2000 // characters of a line that are shown, unless it is asked for by column
+	maxLines = 2000 // lines, unless there is a limit
+	sniffLen = 8000 // bytes looked at to tell text from binary
 )
 
 // page is a range of lines of a file, and what was noticed on the way.
 type page struct {
+	op       readOp
+	artifact bool // it is what a command wrote, and made plain
+
 	text         []byte
 	first, last  int // lines shown; last is 0 when none is
 	lines        int // lines of the file seen
 	more         bool
+	short        bool // the first line ends before the column
 	crlf, lf     int
 	badLines     int
 	firstBad     int
@@ -150,43 +159,61 @@ type page struct {
 	startsMarked bool // with a byte order mark
 }
 
-// readPage reads the lines that in asks for, at most room bytes of them. again
-// has the buffer begin anew.
-func readPage(buffer *bufio.Reader, again func(), in readOp, room int) (*page, error) {
-	if in.Offset < 0 {
-		total, err := countLines(buffer, in.Path)
+// read reads the lines that are asked for, at most room bytes of them. again has
+// the buffer begin anew.
+func (p *page) read(buffer *bufio.Reader, again func(), room int) error {
+	p.first = cmp.Or(p.op.Offset, 1)
+	if p.first < 0 {
+		total, err := p.countLines(buffer)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		in.Offset = max(1, total+1+in.Offset)
+		p.first = max(1, total+1+p.first)
 		again()
 	}
-	p := &page{first: in.Offset}
-	r, err := p.decoder(buffer, in.Path)
+	r, err := p.decoder(buffer)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	text := make([]byte, 0, max(0, min(room, in.Limit*80, r.Buffered()+r.Buffered()/8))) // with the numbers
-	defer func() { p.text = text }()
-	if p.lines, err = skipLines(r, in.Offset-1); err != nil {
-		return nil, err
+	limit := cmp.Or(p.op.Limit, maxLines)
+	p.text = make([]byte, 0, max(0, min(room, limit*80, r.Buffered()+r.Buffered()/8))) // with the numbers
+	if p.lines, err = skipLines(r, p.first-1); err != nil {
+		return err
+	}
+	column, width := max(1, p.op.Column), maxLine
+	if column > 1 {
+		if _, err := r.Peek(1); err == io.EOF {
+			return nil
+		}
+		if p.short, err = skipCharacters(r, column-1); err != nil {
+			return err
+		}
+		width = max(width, room)
 	}
 	for {
-		line, ending, err := readLine(r)
+		line, ending, err := readLine(r, width)
+		if err == io.EOF && p.short && p.last == 0 {
+			err = nil // it is there, but for its end
+		}
 		if err == io.EOF {
-			return p, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.lines++
-		if p.lines >= in.Offset+in.Limit || len(text) >= room {
+		left := room - len(p.text) - maxMark
+		if p.lines >= p.first+limit || p.last > 0 && min(len(line), width) > left {
 			p.more = true
-			return p, nil
+			return nil
 		}
-		text = p.show(text, line, ending)
+		p.show(line, ending, column, width, max(left, 1))
+		column, width = 1, maxLine
 	}
 }
+
+// maxMark is what the number of a line and what is said about it take.
+const maxMark = 40
 
 // buffers are for files that are read.
 var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
@@ -208,13 +235,16 @@ func stoppable(ctx context.Context, file io.Reader) io.Reader {
 
 // decoder looks at the beginning of a file and returns a reader of its text as
 // UTF-8.
-func (p *page) decoder(r *bufio.Reader, name string) (*bufio.Reader, error) {
+func (p *page) decoder(r *bufio.Reader) (*bufio.Reader, error) {
+	name := p.op.Path
 	head, err := r.Peek(sniffLen)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
 	p.encoding = "UTF-8"
 	switch {
+	case p.artifact && isText(head):
+		return r, nil
 	case bytes.HasPrefix(head, []byte("\xEF\xBB\xBF")):
 		p.startsMarked = true
 		_, err = r.Discard(3)
@@ -231,6 +261,36 @@ func (p *page) decoder(r *bufio.Reader, name string) (*bufio.Reader, error) {
 		return nil, binaryFile(name, head, "read")
 	}
 	return r, nil
+}
+
+// isText reports whether what a command wrote can be made plain: it is UTF-8, also
+// with NUL between names, or has no NUL.
+func isText(head []byte) bool {
+	for range utf8.UTFMax { // the last character may be cut
+		if utf8.Valid(head) || len(head) == 0 {
+			return true
+		}
+		head = head[:len(head)-1]
+	}
+	return bytes.IndexByte(head, 0) < 0
+}
+
+// skipCharacters passes over n characters of a line. It reports whether the line
+// ends before, and leaves its ending.
+func skipCharacters(r *bufio.Reader, n int) (ended bool, err error) {
+	for ; n > 0; n-- {
+		c, _, err := r.ReadRune()
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if c == '\n' {
+			return true, r.UnreadRune()
+		}
+	}
+	return false, nil
 }
 
 // skipLines passes over n lines, or as many as there are, and returns how many
@@ -268,20 +328,20 @@ func skipLines(r *bufio.Reader, n int) (skipped int, err error) {
 	return skipped, nil
 }
 
-// readLine returns a line without its ending, at most a little more than can be
-// shown, and the ending. A last line without an ending counts if it has text. The
-// line is good until the next one is read.
-func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
+// readLine returns a line without its ending, at most a little more than the
+// characters that can be shown, and the ending. A last line without an ending counts
+// if it has text. The line is good until the next one is read.
+func readLine(r *bufio.Reader, width int) (line []byte, ending string, err error) {
 	var before byte // the last byte before part
 	for {
 		part, err := r.ReadSlice('\n')
-		if n := len(part); err == nil && line == nil && n <= maxLine {
+		if n := len(part); err == nil && line == nil && n <= width {
 			if n > 1 && part[n-2] == '\r' {
 				return part[:n-2], "\r\n", nil
 			}
 			return part[:n-1], "\n", nil
 		}
-		if room := maxLine*utf8.UTFMax + 2 - len(line); room > 0 {
+		if room := width*utf8.UTFMax + 2 - len(line); room > 0 {
 			line = append(line, part[:min(len(part), room)]...)
 		}
 		switch {
@@ -299,8 +359,9 @@ func readLine(r *bufio.Reader) (line []byte, ending string, err error) {
 	}
 }
 
-// show appends a line to a text, with its number.
-func (p *page) show(text, line []byte, ending string) []byte {
+// show appends a line from a column on, with its number: at most width characters
+// and room bytes.
+func (p *page) show(line []byte, ending string, column, width, room int) {
 	switch ending {
 	case "\n":
 		p.lf++
@@ -308,18 +369,39 @@ func (p *page) show(text, line []byte, ending string) []byte {
 		p.crlf++
 	}
 	p.last = p.lines
-	text = append(strconv.AppendInt(text, int64(p.lines), 10), '\t')
-	shown, cut := firstRunes(line, maxLine)
-	if !utf8.Valid(shown) {
+	p.text = append(strconv.AppendInt(p.text, int64(p.lines), 10), '\t')
+	shown, cut := firstRunes(line, width)
+	text := p.plain(shown)
+	for len(text) > room && len(shown) > 1 {
+		end := max(1, len(shown)*room/len(text))
+		for end > 1 && !utf8.RuneStart(shown[end]) {
+			end--
+		}
+		shown, cut = shown[:end], true
+		text = p.plain(shown)
+	}
+	if !p.artifact && !utf8.Valid(shown) {
 		p.badLines++
 		p.firstBad = cmp.Or(p.firstBad, p.lines)
-		shown = bytes.ToValidUTF8(shown, []byte("\uFFFD"))
 	}
-	text = append(text, shown...)
+	p.text = append(p.text, text...)
 	if cut {
-		text = append(text, " … (the line goes on)"...)
+		on := p.op
+		on.Offset, on.Column, on.Limit = p.lines, column+utf8.RuneCount(shown), 1
+		p.text = append(p.text, " … (the line goes on: "+tools.GoOn("read_file", on)+")"...)
 	}
-	return append(text, '\n')
+	p.text = append(p.text, '\n')
+}
+
+// plain returns a line as valid text.
+func (p *page) plain(line []byte) []byte {
+	switch {
+	case p.artifact:
+		return []byte(strings.ReplaceAll(output.Clean(line), "\n", "\u240a"))
+	case !utf8.Valid(line):
+		return bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	return line
 }
 
 // firstRunes returns the first n characters of line and whether there are more.
@@ -336,8 +418,8 @@ func firstRunes(line []byte, n int) ([]byte, bool) {
 }
 
 // countLines counts the lines of a file as readLine would.
-func countLines(buffer *bufio.Reader, name string) (int, error) {
-	r, err := new(page).decoder(buffer, name)
+func (p *page) countLines(buffer *bufio.Reader) (int, error) {
+	r, err := (&page{op: p.op, artifact: p.artifact}).decoder(buffer)
 	if err != nil {
 		return 0, err
 	}
@@ -375,12 +457,12 @@ type readDetails struct {
 }
 
 // result returns the text of a page with its notes, and details.
-func (p *page) result(in readOp) (string, readDetails) {
+func (p *page) result() (string, readDetails) {
 	for _, note := range p.notes() {
 		p.text = append(p.text, "("+note+")\n"...)
 	}
 	return asString(p.text), readDetails{
-		Path: in.Path, FirstLine: p.first, LastLine: p.last, More: p.more,
+		Path: p.op.Path, FirstLine: p.first, LastLine: p.last, More: p.more,
 		Encoding: p.encoding, LineEndings: p.lineEndings(), BadLines: p.badLines,
 	}
 }
@@ -394,7 +476,10 @@ func (p *page) notes() []string {
 	case p.last == 0:
 		notes = append(notes, fmt.Sprintf("the file has %d lines: line %d is beyond its end", p.lines, p.first))
 	case p.more:
-		notes = append(notes, fmt.Sprintf("there is more: go on with offset %d", p.last+1))
+		notes = append(notes, "there is more: go on with "+tools.GoOn("read_file", p.rest()))
+	}
+	if p.short {
+		notes = append(notes, fmt.Sprintf("line %d ends before column %d", p.first, p.op.Column))
 	}
 	if p.badLines > 0 {
 		notes = append(notes, fmt.Sprintf(
@@ -410,6 +495,17 @@ func (p *page) notes() []string {
 		notes = append(notes, "line endings: "+p.lineEndings())
 	}
 	return notes
+}
+
+// rest is what to ask for to go on. Where only a part was asked for, it is the rest
+// of that or, after all of it, as much again.
+func (p *page) rest() readOp {
+	on := p.op
+	on.Offset, on.Column = p.last+1, 0
+	if shown := p.last - p.first + 1; shown < on.Limit {
+		on.Limit -= shown
+	}
+	return on
 }
 
 func (p *page) lineEndings() string {

@@ -24,7 +24,8 @@ import (
 
 // reader shows files by what they are.
 type reader struct {
-	decoding chan struct{} // images and PDF documents that are decoded now
+	documents Documents     // nil: there is nobody to read them
+	decoding  chan struct{} // images and PDF documents that are decoded now
 }
 
 // several reads one thing after the other. What cannot be read is told in its
@@ -33,18 +34,18 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	var result tools.Result
 	var all []any
 	var first error
-	failed, room := 0, maxPage
+	failed, room := 0, env.Shown()
 	for i, op := range in.all() {
 		if ctx.Err() != nil {
 			return result, context.Cause(ctx)
 		}
 		head := fmt.Sprintf("== %d: %s ==\n", i+1, plain(op.Path))
 		content, details, err := r.read(ctx, env, op, in.Hash, room)
-		if room < maxLine && err == nil {
-			err = answerFull()
+		if room < leastRead && err == nil {
+			err = answerFull(op)
 		}
 		if err != nil {
-			err = explain(err)
+			err = explainOf(env, err, op.Path)
 			first = cmp.Or(first, err)
 			failed++
 			code := "error"
@@ -72,14 +73,17 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	return result, err
 }
 
-func answerFull() error {
-	return tools.Failf("answer_full", "This was not read: the answer is full. Read it in another call.")
+// leastRead is the room in an answer, in bytes, with which another thing is read.
+const leastRead = 400
+
+func answerFull(op readOp) error {
+	return tools.Failf("answer_full", "This was not read: the answer is full. Call %s.", tools.GoOn("read_file", op))
 }
 
 // read reads one thing, at most room bytes of text.
 func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool, room int) ([]tools.Content, any, error) {
 	if op.Mode == "directory" {
-		l, err := list(ctx, env, listDirInput{Path: op.Path, Depth: op.Depth, Exclude: op.Exclude, Limit: min(cmp.Or(op.Limit, 1000), 10_000)})
+		l, err := list(ctx, env, listDirInput{Path: op.Path, Depth: op.Depth, Exclude: op.Exclude, Limit: min(op.Limit, 10_000)}, room)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -90,6 +94,9 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 		return nil, nil, err
 	}
 	defer view.Close()
+	if _, one := view.Artifact(); view.Artifacts() && !one {
+		return nil, nil, tools.Failf("not_a_file", "%s stands for all artifacts of the session: name one of them. list_dir %s lists them.", op.Path, `{"path":"artifact:"}`)
+	}
 	file, err := view.Workspace.OpenFile(view.Path)
 	if err != nil {
 		err = named(view, op.Path, err)
@@ -107,17 +114,20 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 		buffer.Reset(nil)
 		buffers.Put(buffer)
 	}()
-	mode, err := modeOf(buffer, op, size)
+	mode, err := modeOf(buffer, op, size, room)
 	if err != nil {
 		return nil, nil, err
 	}
-	if op.Pages != "" && mode != "pdf" {
+	if op.Pages != "" && mode != "pdf" && mode != "image" {
 		return nil, nil, tools.Failf("not_a_pdf", "%s is no PDF document, and only those have pages. Choose lines with offset and limit.", op.Path)
 	}
 	switch mode {
 	case "pdf":
-		return r.pdf(ctx, file, op, size, room)
+		return r.pdf(ctx, file, op, room, room == env.Shown(), false)
 	case "image":
+		if head, _ := buffer.Peek(512); kindOfData(head) == "a PDF document" {
+			return r.pdf(ctx, file, op, room, room == env.Shown(), true)
+		}
 		return r.image(ctx, file, op.Path, size)
 	case "notebook":
 		return readNotebook(view, op, room)
@@ -127,12 +137,12 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	if size <= maxHashed || hashed && size <= maxEdited {
 		h.begin(buffer)
 	}
-	op.Offset, op.Limit = cmp.Or(op.Offset, 1), cmp.Or(op.Limit, 2000)
-	page, err := readPage(buffer, func() { h.rewind(); buffer.Reset(source) }, op, room)
-	if err != nil {
+	page := &page{op: op, artifact: view.Artifacts()}
+	if err := page.read(buffer, func() { h.rewind(); buffer.Reset(source) }, room); err != nil {
 		return nil, nil, err
 	}
-	text, details := page.result(op)
+	text, details := page.result()
+	text += artifactNotes(view, page.more)
 	if details.Hash, err = h.finish(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -142,12 +152,28 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	return []tools.Content{tools.Text(text)}, details, nil
 }
 
+// artifactNotes are sentences about an artifact that is not, or not yet, whole.
+func artifactNotes(view *tools.View, more bool) string {
+	a, ok := view.Artifact()
+	switch {
+	case !ok || more:
+		return ""
+	case a.Incomplete != "":
+		return fmt.Sprintf("(the end is missing, of %d bytes in all: %s)\n", a.Written, a.Incomplete)
+	case a.Writing:
+		return "(it is still being written)\n"
+	}
+	return ""
+}
+
 // named tells of a failure with a file beside the workspace by the name it was
 // given: the paths of its tree mean nothing to a model.
 func named(view *tools.View, name string, err error) error {
 	switch {
 	case !view.Beside():
 		return err
+	case view.Artifacts() && errors.Is(err, fs.ErrNotExist):
+		return tools.Failf("artifact_not_found", "%s: it is no longer kept. Make the call again whose output it was.", name)
 	case errors.Is(err, fs.ErrNotExist):
 		return tools.Failf("file_not_found", "%s: there is no such file or directory.", name)
 	case errors.Is(err, syscall.ENOTDIR):
@@ -164,7 +190,7 @@ func isDirectory(view *tools.View) bool {
 }
 
 // modeOf tells how a file is shown.
-func modeOf(r *bufio.Reader, op readOp, size int64) (string, error) {
+func modeOf(r *bufio.Reader, op readOp, size int64, room int) (string, error) {
 	if op.Mode != "" && op.Mode != "auto" {
 		return op.Mode, nil
 	}
@@ -180,7 +206,7 @@ func modeOf(r *bufio.Reader, op readOp, size int64) (string, error) {
 		return "pdf", nil
 	case filepath.Ext(op.Path) == ".ipynb" && size > 0 && size <= maxEdited:
 		return "notebook", nil
-	case op.Offset == 0 && op.Limit == 0 && size > maxPage/4 && size <= maxOutlined && outlined(op.Path):
+	case op.Offset == 0 && op.Limit == 0 && op.Column == 0 && size > int64(room) && size <= maxOutlined && outlined(op.Path):
 		return "outline", nil
 	}
 	return "lines", nil
@@ -275,15 +301,25 @@ func readNotebook(view *tools.View, op readOp, room int) ([]tools.Content, any, 
 		first = max(1, len(n.cells)+1+first)
 	}
 	first = max(first, 1)
-	last := min(len(n.cells), first-1+cmp.Or(op.Limit, 2000))
+	last := min(len(n.cells), first-1+cmp.Or(op.Limit, len(n.cells)))
 	var b strings.Builder
 	shown := first - 1
-	for i := first - 1; i < last && b.Len() < room; i++ {
-		n.cells[i].show(&b, i)
+	for i := first - 1; i < last; i++ {
+		var c strings.Builder
+		n.cells[i].show(&c, i)
+		if b.Len() > 0 && b.Len()+c.Len() > room {
+			break
+		}
+		b.WriteString(c.String())
 		shown = i + 1
 	}
 	if shown < len(n.cells) {
-		fmt.Fprintf(&b, "(there is more: go on with offset %d, which counts cells from 1)\n", shown+1)
+		on := op
+		if done := shown - first + 1; done < on.Limit {
+			on.Limit -= done
+		}
+		on.Offset = shown + 1
+		fmt.Fprintf(&b, "(there is more: go on with %s, where offset counts cells from 1)\n", tools.GoOn("read_file", on))
 	}
 	if len(n.cells) == 0 {
 		b.WriteString("(the notebook has no cells)\n")
@@ -292,10 +328,8 @@ func readNotebook(view *tools.View, op readOp, room int) ([]tools.Content, any, 
 	return []tools.Content{tools.Text(visible(b.String()))}, details, nil
 }
 
-const (
-	maxOutput = 2000   // bytes of an output of a cell that are shown
-	maxCell   = 64_000 // bytes of the source of a cell that are shown
-)
+// maxOutput is how many bytes of an output of a cell are shown.
+const maxOutput = 2000
 
 // show writes a cell for a model.
 func (c *cell) show(b *strings.Builder, index int) {
@@ -306,7 +340,7 @@ func (c *cell) show(b *strings.Builder, index int) {
 	if c.Execution != nil {
 		fmt.Fprintf(b, ", run %d", *c.Execution)
 	}
-	b.WriteString(" ---\n" + ended(cut(c.Source, maxCell), false))
+	b.WriteString(" ---\n" + ended(c.Source, false))
 	for _, o := range c.Outputs {
 		text, _ := joinSource(o.Text)
 		switch {

@@ -144,7 +144,7 @@ func TestReadOutline(t *testing.T) {
 		"broken.go": {"20-22\tfunc (t *T) F0(a int, b string) (c error)\n"},
 		"small.go":  {"1\tpackage small\n"},
 		"big.py":    {"1\tclass A:\n2\t    def f(self):\n"},
-		"big.txt":   {"2000\tfunc x() {\n(there is more: go on with offset 2001)\n"},
+		"big.txt":   {"2000\tfunc x() {\n(there is more: go on with read_file {\"path\":\"big.txt\",\"offset\":2001})\n"},
 	} {
 		got := answer(t, env, "read_file", `{"path":"`+path+`"}`)
 		for _, want := range wants {
@@ -152,11 +152,11 @@ func TestReadOutline(t *testing.T) {
 				t.Errorf("%s: no %q in %.400q", path, want, got)
 			}
 		}
-		if len(got) > 300_000 {
+		if len(got) > tools.DefaultAnswer {
 			t.Errorf("%s: %d bytes", path, len(got))
 		}
 	}
-	if got := answer(t, env, "read_file", `{"path":"big.go","offset":20,"limit":1}`); got != "20\tfunc (t *T) F0(a int, b string) (c error) {\n(there is more: go on with offset 21)\n" {
+	if got := answer(t, env, "read_file", `{"path":"big.go","offset":20,"limit":1}`); got != "20\tfunc (t *T) F0(a int, b string) (c error) {\n(there is more: go on with read_file {\"path\":\"big.go\",\"offset\":21,\"limit\":1})\n" {
 		t.Errorf("%q", got)
 	}
 }

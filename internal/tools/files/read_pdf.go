@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -64,25 +65,37 @@ func checkPages(list string, offset, limit int) []tools.Problem {
 	return nil
 }
 
-// pagesOf returns the pages that are asked for, of so many.
-func pagesOf(op readOp, count int) ([]pageRange, error) {
-	ranges := []pageRange{{1, 0}}
+// wantedPages returns the pages that are asked for; a negative first page counts
+// from the end.
+func wantedPages(op readOp) []pageRange {
 	if op.Pages != "" {
-		ranges, _ = parsePages(op.Pages) // it was checked
-	} else if op.Offset != 0 || op.Limit != 0 {
-		first := cmp.Or(op.Offset, 1)
-		if first < 0 {
-			first = max(1, count+1+first)
-		}
-		ranges[0] = pageRange{first, first - 1 + cmp.Or(op.Limit, count)}
+		ranges, _ := parsePages(op.Pages) // it was checked
+		return ranges
 	}
+	r := pageRange{first: cmp.Or(op.Offset, 1)}
+	if op.Limit != 0 && r.first > 0 {
+		r.last = r.first - 1 + op.Limit
+	}
+	return []pageRange{r}
+}
+
+// pagesOf returns those of the wanted pages that a document of so many has.
+func pagesOf(op readOp, count int) ([]pageRange, error) {
+	ranges := wantedPages(op)
 	for i, r := range ranges {
+		if r.first < 0 {
+			r.first = max(1, count+1+r.first)
+			if op.Limit != 0 {
+				r.last = r.first - 1 + op.Limit
+			}
+		}
 		if r.first > count {
 			return nil, tools.Failf("no_such_page", "There is no page %d: %s has %s.", r.first, op.Path, plural(count, "page"))
 		}
 		if r.last == 0 || r.last > count {
-			ranges[i].last = count
+			r.last = count
 		}
+		ranges[i] = r
 	}
 	return ranges, nil
 }
@@ -98,6 +111,9 @@ func listPages(ranges []pageRange) string {
 	return strings.Join(parts, ",")
 }
 
+// maxPDFPage is how much text of a page is taken out of a document, in bytes.
+const maxPDFPage = 256_000
+
 // pdfDetails is what an agent runtime may want to know about a document.
 type pdfDetails struct {
 	Path    string `json:"path"`
@@ -108,64 +124,98 @@ type pdfDetails struct {
 	Scanned int    `json:"pages_of_images"`
 }
 
-// pdf shows the pages of a document as text.
-func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, size int64, room int) ([]tools.Content, any, error) {
-	// Reading a page may take some memory, and a hostile one as much as is
-	// allowed: as with images, a few are read at once.
+// A Documents reads PDF documents; see package pdf.
+type Documents interface {
+	Read(ctx context.Context, file *os.File, request pdf.Request, yield func(pdf.Page) bool) (pages int, err error)
+}
+
+// maxPageImages is how many pages are shown as images by one call.
+const maxPageImages = 4
+
+// pdf shows the pages of a document: as text, or as images. One that is too long for
+// the room is shown all the same where it is alone in the answer.
+func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room int, alone, images bool) ([]tools.Content, any, error) {
+	if r.documents == nil {
+		return nil, nil, tools.Failf("no_pdf", "%s is a PDF document, and this server cannot read those. Turn it into text first, for example with pdftotext in a shell.", op.Path)
+	}
+	// Reading a document takes some memory: as with images, a few are read at once.
 	select {
 	case r.decoding <- struct{}{}:
 		defer func() { <-r.decoding }()
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}
-	document, err := pdf.Open(ctx, file, size)
-	if err != nil {
-		return nil, nil, badPDF(op.Path, err)
-	}
-	ranges, err := pagesOf(op, document.Pages())
+	shared, err := file.Share()
 	if err != nil {
 		return nil, nil, err
 	}
-	d := pdfDetails{Path: op.Path, Pages: document.Pages()}
+	defer shared.Close()
+	request := pdf.Request{MaxText: maxPDFPage}
+	for _, p := range wantedPages(op) {
+		request.Pages = append(request.Pages, pdf.Range{First: p.first, Last: p.last})
+	}
+	if images {
+		request.Side = maxSide
+	}
+	var pages []pdf.Page
+	size, full := 0, false
+	count, err := r.documents.Read(ctx, shared, request, func(page pdf.Page) bool {
+		size += len(page.Text)
+		if full = size > room && len(pages) > 0 || images && len(pages) == maxPageImages; full {
+			return false
+		}
+		pages = append(pages, page)
+		return !(op.Limit != 0 && len(pages) == op.Limit)
+	})
+	if err != nil && (len(pages) == 0 || !errors.Is(err, pdf.ErrLimit)) {
+		return nil, nil, badPDF(op.Path, err)
+	}
+	left, err := pagesOf(op, count)
+	if err != nil {
+		return nil, nil, err
+	}
+	if size > room && len(pages) == 1 && !alone {
+		return nil, nil, answerFull(op)
+	}
+	d := pdfDetails{Path: op.Path, Pages: count}
+	content := d.content(op, pages, left, images)
+	return content, d, nil
+}
+
+// content returns what a model is shown of the pages, the first of those that are
+// left to show.
+func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pageRange, images bool) (content []tools.Content) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(op.Path), plural(d.Pages, "page"))
-	if document.Repaired() {
-		b.WriteString("(it is damaged: what could be found of it is shown)\n")
-	}
-	for len(ranges) > 0 {
-		number := ranges[0].first
-		page, err := document.Page(ctx, number-1, maxPage)
-		if err != nil && (d.Shown == 0 || !errors.Is(err, pdf.ErrLimit)) {
-			return nil, nil, badPDF(op.Path, err)
+	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(d.Path), plural(d.Pages, "page"))
+	for _, page := range pages {
+		if d.show(&b, page); len(page.Image) > 0 {
+			content = append(content, tools.Text(visible(b.String())), tools.Image{MediaType: "image/png", Data: page.Image})
+			b.Reset()
 		}
-		full := b.Len()+len(page.Text) > room
-		if full && d.Shown == 0 && room < maxPage {
-			return nil, nil, answerFull()
-		}
-		if err != nil || full && d.Shown > 0 {
-			break
-		}
-		d.show(&b, number, page)
-		if ranges[0].first++; ranges[0].first > ranges[0].last {
-			ranges = ranges[1:]
+		if left[0].first++; left[0].first > left[0].last {
+			left = left[1:]
 		}
 	}
-	if d.Rest = listPages(ranges); d.Rest != "" {
-		fmt.Fprintf(&b, "(there is more: go on with pages %s)\n", d.Rest)
+	if d.Rest = listPages(left); d.Rest != "" {
+		op.Offset, op.Limit, op.Pages = 0, 0, d.Rest
+		fmt.Fprintf(&b, "(there is more: go on with %s)\n", tools.GoOn("read_file", op))
 	}
-	if d.Scanned == d.Shown {
-		b.WriteString("(all of these pages are images, as after scanning: to see one, turn it into an image file first, for example with pdftoppm in a shell)\n")
+	if d.Scanned > 0 && d.Scanned == d.Shown && !images {
+		b.WriteString("(all of these pages are images, as after scanning: to see them, read with mode image and the pages)\n")
 	}
-	return []tools.Content{tools.Text(visible(b.String()))}, d, nil
+	if b.Len() > 0 {
+		content = append(content, tools.Text(visible(b.String())))
+	}
+	return content
 }
 
 // show writes a page for a model.
-func (d *pdfDetails) show(b *strings.Builder, number int, page pdf.Page) {
+func (d *pdfDetails) show(b *strings.Builder, page pdf.Page) {
 	d.Shown++
 	d.Unknown += page.Unknown
-	fmt.Fprintf(b, "--- page %d of %d ---\n%s", number, d.Pages, page.Text)
+	fmt.Fprintf(b, "--- page %d of %d ---\n%s", page.Number, d.Pages, page.Text)
 	switch {
-	case page.Text != "":
+	case page.Text != "" || len(page.Image) > 0:
 	case page.Images > 0:
 		d.Scanned++
 		fmt.Fprintf(b, "(no text on this page, but %s)\n", plural(page.Images, "image"))
@@ -175,8 +225,8 @@ func (d *pdfDetails) show(b *strings.Builder, number int, page pdf.Page) {
 	if page.Unknown > 0 {
 		fmt.Fprintf(b, "(the document does not tell what %s of this page mean: shown as \uFFFD)\n", plural(page.Unknown, "character"))
 	}
-	if page.Cut != nil {
-		fmt.Fprintf(b, "(not all of this page could be read: %v)\n", page.Cut)
+	if page.Cut != "" {
+		fmt.Fprintf(b, "(not all of this page could be read: %s)\n", page.Cut)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/pdf/pdftest"
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -65,15 +67,15 @@ func TestReadPDF(t *testing.T) {
 		{`{"path":"five.pdf","offset":2,"limit":1}`, head + page2},
 		{`{"path":"five.pdf","offset":-1}`, head + page5},
 		{`{"path":"scan.pdf"}`, "(scan.pdf: PDF document of 2 pages)\n--- page 1 of 2 ---\n(no text on this page, but 1 image)\n--- page 2 of 2 ---\n(no text on this page, but 2 images)\n" +
-			"(all of these pages are images, as after scanning: to see one, turn it into an image file first, for example with pdftoppm in a shell)\n"},
+			"(all of these pages are images, as after scanning: to see them, read with mode image and the pages)\n"},
 		{`{"operations":[{"path":"five.pdf","pages":"1"},{"path":"text.txt"}]}`, "== 1: five.pdf ==\n" + head + page1 + "== 2: text.txt ==\n1\ttext\n"},
 		{`{"path":"empty.pdf"}`, "(the file is empty)\n"},
 		{`{"path":"empty.pdf","mode":"pdf"}`, "! not_a_pdf\nempty.pdf cannot be read as a PDF: it is not a PDF document: there is no %PDF- at its beginning. To see it as what it is, leave mode out."},
-		{`{"path":"other.pdf"}`, "! binary_file\nother.pdf is a binary file: a ZIP archive, or a document that is one inside. Only text can be read."},
+		{`{"path":"other.pdf"}`, "! binary_file\nother.pdf is a binary file: a ZIP archive, or a document that is one inside. Only text can be read: a command such as file or xxd tells more of the others."},
 		{`{"path":"other.pdf","mode":"pdf"}`, "! not_a_pdf\n"},
-		{`{"path":"header.pdf"}`, "! bad_pdf\nheader.pdf is a PDF document that cannot be read: it is damaged: there are no objects in it."},
+		{`{"path":"header.pdf"}`, "! bad_pdf\nheader.pdf is a PDF document that cannot be read: it is damaged: no pages are found in it."},
 		{`{"path":"cut.pdf"}`, "! bad_pdf\ncut.pdf is a PDF document that cannot be read: it is damaged: no pages are found in it. Was all of it written?"},
-		{`{"path":"half.pdf"}`, "(half.pdf: PDF document of 2 pages)\n(it is damaged: what could be found of it is shown)\n--- page 1 of 2 ---\none\n--- page 2 of 2 ---\ntwo\n"},
+		{`{"path":"half.pdf"}`, "! bad_pdf\nhalf.pdf is a PDF document that cannot be read: it is damaged: no pages are found in it. Was all of it written?"},
 		{`{"path":"locked.pdf"}`, "! encrypted_pdf\nlocked.pdf cannot be read: it is encrypted, and a password is needed to open it. Only documents that open without"},
 		{`{"path":"text.txt","pages":"1"}`, "! not_a_pdf\ntext.txt is no PDF document, and only those have pages. Choose lines with offset and limit."},
 		{`{"path":"five.pdf","pages":"6"}`, "! no_such_page\nThere is no page 6: five.pdf has 5 pages."},
@@ -85,15 +87,15 @@ func TestReadPDF(t *testing.T) {
 		}
 	}
 	for _, pages := range []string{"0", "x", "-3", "3-1", "1,,2", "2,1", "1-,5", "1-3,3", "1.5", "+1", " ", ",", "99999999999999999999", "1-2-3"} {
-		_, err := files.Read().Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"`+pages+`"}`))
+		_, err := files.Read(pdftest.Documents{}).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"`+pages+`"}`))
 		if err == nil || !strings.Contains(err.Error(), `such as "3", "1-5,9" or "20-"`) {
 			t.Errorf("pages %q: %v", pages, err)
 		}
 	}
-	if _, err := files.Read().Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"1","limit":5}`)); err == nil || !strings.Contains(err.Error(), "takes the place of offset and limit") {
+	if _, err := files.Read(pdftest.Documents{}).Decode(env, json.RawMessage(`{"path":"five.pdf","pages":"1","limit":5}`)); err == nil || !strings.Contains(err.Error(), "takes the place of offset and limit") {
 		t.Error(err)
 	}
-	result, _, err := toolstest.Run(t, files.Read(), env, `{"path":"five.pdf","pages":"3-4"}`)
+	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}), env, `{"path":"five.pdf","pages":"3-4"}`)
 	if want := `{"path":"five.pdf","pages":5,"shown_pages":2,"unknown_characters":1,"pages_of_images":1}`; err != nil || string(result.Details) != want {
 		t.Errorf("details %s, %v", result.Details, err)
 	}
@@ -102,7 +104,7 @@ func TestReadPDF(t *testing.T) {
 // TestReadPDFInParts follows the notes through a document that is longer than
 // an answer, and shows every page once.
 func TestReadPDFInParts(t *testing.T) {
-	const count = 300
+	const count = 160
 	var contents []string
 	for i := range count {
 		var page strings.Builder
@@ -112,23 +114,22 @@ func TestReadPDFInParts(t *testing.T) {
 		contents = append(contents, page.String())
 	}
 	env := toolstest.Env(t, map[string]string{"long.pdf": pdfOf(contents...)})
-	next, answers := "1-", 0
+	next, answers := `{"path":"long.pdf","pages":"1-"}`, 0
 	var all strings.Builder
 	for ; next != ""; answers++ {
-		got := answer(t, env, "read_file", `{"path":"long.pdf","pages":"`+next+`"}`)
-		if len(got) > 300_000 || strings.HasPrefix(got, "!") || answers > count {
+		got := answer(t, env, "read_file", next)
+		if len(got) > tools.DefaultAnswer || strings.HasPrefix(got, "!") || answers > count {
 			t.Fatalf("%d bytes for pages %s: %.100s", len(got), next, got)
 		}
 		all.WriteString(got)
-		_, next, _ = strings.Cut(got, "(there is more: go on with pages ")
-		next = strings.TrimSuffix(next, ")\n")
+		_, next = toolstest.GoOn(got)
 	}
 	if answers < 2 {
 		t.Errorf("%d answers", answers)
 	}
 	operations := strings.Repeat(`{"path":"long.pdf"},`, 20)
 	got := answer(t, env, "read_file", `{"operations":[`+strings.TrimSuffix(operations, ",")+`]}`)
-	if len(got) > 300_000 || !strings.Contains(got, "answer_full") {
+	if len(got) > tools.DefaultAnswer || !strings.Contains(got, "answer_full") {
 		t.Errorf("%d bytes for twenty at once", len(got))
 	}
 	for i := range count {
@@ -143,7 +144,7 @@ func TestReadPDFBomb(t *testing.T) {
 	blank := pdfLine("first") + strings.Repeat(" ", 30<<20)
 	env := toolstest.Env(t, map[string]string{"bomb.pdf": pdfOf(blank, blank, blank), "late.pdf": pdfOf(pdfLine("x"))})
 	got := answer(t, env, "read_file", `{"path":"bomb.pdf"}`)
-	if !strings.Contains(got, "--- page 2 of 3 ---\nfirst\n(there is more: go on with pages 3)\n") {
+	if !strings.HasSuffix(got, "--- page 3 of 3 ---\nfirst\n") {
 		t.Error(got)
 	}
 	if err := os.Truncate(filepath.Join(env.Workspace.Dir(), "late.pdf"), 1<<40); err != nil {
@@ -156,5 +157,23 @@ func TestReadPDFBomb(t *testing.T) {
 
 func TestReadPDFStops(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"long.pdf": pdfOf(strings.Repeat("q Q ", 2_000_000))})
-	toolstest.StopsSoon(t, files.Read(), `{"path":"long.pdf"}`, env)
+	toolstest.StopsSoon(t, files.Read(pdftest.Documents{}), `{"path":"long.pdf"}`, env)
+}
+
+// TestReadPDFAsImages shows pages as images, a few in each answer.
+func TestReadPDFAsImages(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"six.pdf": pdfOf(pdfLine("1"), pdfLine("2"), pdfLine("3"), pdfLine("4"), pdfLine("5"), pdfLine("6"))})
+	result, _, err := toolstest.Run(t, files.Read(pdftest.Documents{}), env, `{"path":"six.pdf","mode":"image"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := 0
+	for _, c := range result.Content {
+		if image, ok := c.(tools.Image); ok && image.MediaType == "image/png" && len(image.Data) > 0 {
+			images++
+		}
+	}
+	if text := toolstest.Text(result); images != 4 || !strings.HasSuffix(text, "(there is more: go on with pages 5-6)\n") {
+		t.Errorf("%d images, %s", images, text)
+	}
 }

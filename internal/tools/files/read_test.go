@@ -90,7 +90,7 @@ func unquoted(t *testing.T, file txtar.File) (name, text string) {
 // read returns what a call of read_file answers, in the form of a script.
 func read(t *testing.T, env tools.Env, input string) string {
 	t.Helper()
-	result, _, err := toolstest.Run(t, files.Read(), env, input)
+	result, _, err := toolstest.Run(t, files.Read(nil), env, input)
 	if failure, ok := errors.AsType[*tools.Failure](err); ok {
 		return failure.Code + "\n" + failure.Message + "\n"
 	}
@@ -123,13 +123,13 @@ func TestReadEncodings(t *testing.T) {
 		{"a surrogate half in UTF-8", "\xed\xa0\x80\n", 1,
 			"1\t\uFFFD\n(1 lines are not valid UTF-8, the first is line 1: the bytes in question are shown as \uFFFD)\n"},
 		{"a replacement character", "\uFFFD\n", 1, "1\t\uFFFD\n"},
-		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read.\n"},
-		{"UTF-32 LE", "\xff\xfe\x00\x00h\x00\x00\x00", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read.\n"},
-		{"UTF-32 BE", "\x00\x00\xfe\xff\x00\x00\x00h", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read.\n"},
-		{"UTF-16 without its mark", wide("one\ntwo\n", false), 1, "binary_file\nf is a binary file: it looks like UTF-16, but has no byte order mark. Only text can be read.\n"},
-		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read.\n"},
+		{"NUL", "text\x00text\n", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"NUL from the end", "text\x00text\n", -1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"one NUL", "\x00", 1, "binary_file\nf is a binary file: it has NUL bytes. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"UTF-32 LE", "\xff\xfe\x00\x00h\x00\x00\x00", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"UTF-32 BE", "\x00\x00\xfe\xff\x00\x00\x00h", 1, "binary_file\nf is a binary file: text in UTF-32. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"UTF-16 without its mark", wide("one\ntwo\n", false), 1, "binary_file\nf is a binary file: it looks like UTF-16, but has no byte order mark. Only text can be read: a command such as file or xxd tells more of the others.\n"},
+		{"ELF", "\x7fELF\x02\x01\x01\x00", 1, "binary_file\nf is a binary file: an ELF program or library. Only text can be read: a command such as file or xxd tells more of the others.\n"},
 		{"UTF-16 LE", le + wide("one\ntwö 😀\n", false), 1, "1\tone\n2\ttwö 😀\n" + noteLE},
 		{"UTF-16 BE", be + wide("one\ntwö 😀\n", true), 1, "1\tone\n2\ttwö 😀\n" + noteBE},
 		{"UTF-16 with CRLF", le + wide("one\r\ntwo\r\n", false), 1, "1\tone\n2\ttwo\n" + noteLE + crlf},
@@ -151,7 +151,7 @@ func TestReadEncodings(t *testing.T) {
 		{"second half first", le + "\x00\xde\x3d\xd8", 1, "1\t\uFFFD\uFFFD\n" + noteLE},
 		{"CR at the end of a buffer", le + wide(chinese+"\r\n", false), 1, "1\t" + chinese + "\n" + noteLE + crlf},
 		{"CR at the end of a large buffer", strings.Repeat("x", 64<<10-1) + "\r\n" + "end\r\n", 1,
-			"1\t" + strings.Repeat("x", 2000) + " … (the line goes on)\n2\tend\n" + crlf},
+			"1\t" + strings.Repeat("x", 2000) + lineGoesOn(1) + "2\tend\n" + crlf},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -232,8 +232,13 @@ func TestReadForbidden(t *testing.T) {
 	}
 }
 
+// lineGoesOn is what is said of a line of f that is too long.
+func lineGoesOn(line int) string {
+	return fmt.Sprintf(" … (the line goes on: read_file {\"path\":\"f\",\"offset\":%d,\"column\":2001,\"limit\":1})\n", line)
+}
+
 func TestReadOneHugeLine(t *testing.T) {
-	want := "1\t" + strings.Repeat("x", 2000) + " … (the line goes on)\n2\tend\n"
+	want := "1\t" + strings.Repeat("x", 2000) + lineGoesOn(1) + "2\tend\n"
 	if got := readFile(t, strings.Repeat("x", 5<<20)+"\nend", 1); got != want {
 		t.Errorf("got %d bytes: %.50q...", len(got), got)
 	}
@@ -241,7 +246,7 @@ func TestReadOneHugeLine(t *testing.T) {
 		t.Errorf("the last line: %.50q", got)
 	}
 	four := strings.Repeat("😀", 2000)
-	if got := readFile(t, four+"\r\n"+four+"x\r\n", 1); got != "1\t"+four+"\n2\t"+four+" … (the line goes on)\n(line endings: CRLF)\n" {
+	if got := readFile(t, four+"\r\n"+four+"x\r\n", 1); got != "1\t"+four+"\n2\t"+four+lineGoesOn(2)+"(line endings: CRLF)\n" {
 		t.Errorf("characters of four bytes: %d bytes", len(got))
 	}
 }
@@ -255,20 +260,20 @@ func TestReadPages(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"f": text.String()})
 
 	got := read(t, env, `{"path":"f"}`)
-	if !strings.HasPrefix(got, "1\tline 1\n") || !strings.HasSuffix(got, "2000\tline 2000\n(there is more: go on with offset 2001)\n") {
+	if !strings.HasPrefix(got, "1\tline 1\n") || !strings.HasSuffix(got, "2000\tline 2000\n(there is more: go on with read_file {\"path\":\"f\",\"offset\":2001})\n") {
 		t.Errorf("first page: %.20q ... %q", got, got[len(got)-60:])
 	}
 	if want := "99999\tline 99999\n100000\tline 100000\n"; read(t, env, `{"path":"f","offset":-2}`) != want {
 		t.Error("the last two lines are wrong")
 	}
-	if got := read(t, env, `{"path":"f","offset":99999,"limit":1}`); got != "99999\tline 99999\n(there is more: go on with offset 100000)\n" {
+	if got := read(t, env, `{"path":"f","offset":99999,"limit":1}`); got != "99999\tline 99999\n(there is more: go on with read_file {\"path\":\"f\",\"offset\":100000,\"limit\":1})\n" {
 		t.Errorf("one line: %q", got)
 	}
 
 	// Following the notes shows every line once, in pages of a bounded size.
 	next, pages := 1, 0
 	for more := true; more; pages++ {
-		result, _, err := toolstest.Run(t, files.Read(), env, fmt.Sprintf(`{"path":"f","offset":%d,"limit":100000}`, next))
+		result, _, err := toolstest.Run(t, files.Read(nil), env, fmt.Sprintf(`{"path":"f","offset":%d,"limit":100000}`, next))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +298,7 @@ func TestReadPages(t *testing.T) {
 
 func TestReadDetails(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"dir/f": "\xEF\xBB\xBFa\r\nb\xff\nc\n"})
-	result, reports, err := toolstest.Run(t, files.Read(), env, `{"path":"./dir//f","offset":1,"limit":2}`)
+	result, reports, err := toolstest.Run(t, files.Read(nil), env, `{"path":"./dir//f","offset":1,"limit":2}`)
 	if err != nil || len(reports) != 0 {
 		t.Fatal(err, reports)
 	}
@@ -312,7 +317,7 @@ func TestReadEffects(t *testing.T) {
 		{"../a.txt", filepath.Dir(env.Workspace.Dir()) + "/a.txt"},
 		{"/etc/passwd", "/etc/passwd"},
 	} {
-		call, err := files.Read().Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
+		call, err := files.Read(nil).Decode(env, json.RawMessage(`{"path":"`+test.path+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +336,7 @@ func TestReadStops(t *testing.T) {
 		t.Skipf("no sparse files here: %v", err)
 	}
 	for _, input := range []string{`{"path":"endless"}`, `{"path":"endless","offset":-1}`, `{"path":"endless","offset":2}`} {
-		toolstest.StopsSoon(t, files.Read(), input, env)
+		toolstest.StopsSoon(t, files.Read(nil), input, env)
 	}
 }
 
@@ -340,7 +345,7 @@ func TestReadStopsHalfWay(t *testing.T) {
 	for _, input := range []string{`{"path":"f","offset":400000}`, `{"path":"f","offset":-5}`} {
 		// The call looks at its context now and then: let it live for a few looks.
 		ctx := &fewLooks{Context: t.Context(), left: 3}
-		call, err := files.Read().Decode(env, json.RawMessage(input))
+		call, err := files.Read(nil).Decode(env, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
 		}

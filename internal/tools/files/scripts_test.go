@@ -19,10 +19,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/toolserver/toolserver/internal/pdf/pdftest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
+
+func TestMain(m *testing.M) { pdftest.Main(m) }
 
 // tool returns a tool of the family.
 func tool(t *testing.T, name string) tools.Tool {
@@ -35,7 +38,7 @@ func tool(t *testing.T, name string) tools.Tool {
 }
 
 func byName(name string) tools.Tool {
-	for _, tool := range files.Tools() {
+	for _, tool := range files.Tools(pdftest.Documents{}) {
 		if tool.Spec().Name == name {
 			return tool
 		}

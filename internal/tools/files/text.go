@@ -153,7 +153,11 @@ func isWide(data []byte) bool {
 
 // binaryFile refuses what is no text.
 func binaryFile(name string, head []byte, done string) error {
-	return tools.Failf("binary_file", "%s is a binary file: %s. Only text can be %s.", name, kindOfData(head), done)
+	more := ""
+	if done == "read" {
+		more = ": a command such as file or xxd tells more of the others"
+	}
+	return tools.Failf("binary_file", "%s is a binary file: %s. Only text can be %s%s.", name, kindOfData(head), done, more)
 }
 
 // visible returns text as valid UTF-8, for people and models.

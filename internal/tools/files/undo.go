@@ -78,7 +78,7 @@ func Undo() tools.Tool {
 func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
 	all := env.Changes.Records()
 	if len(all) == 0 {
-		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back.")
+		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: git_diff shows it, and git takes it back.")
 	}
 	id := in.Call + in.BackTo
 	if id == "" {

@@ -74,12 +74,12 @@ func runWatch(ctx context.Context, env tools.Env, in watchInput, out tools.Sink)
 	name := cmp.Or(in.Path, ".")
 	path, err := env.Path(name)
 	if err != nil {
-		return tools.Result{}, explain(err)
+		return tools.Result{}, explainOf(env, err, name)
 	}
 	w := &watching{env: env, path: path, in: in}
 	before, err := w.look(ctx)
 	if err != nil {
-		return tools.Result{}, explain(err)
+		return tools.Result{}, explainOf(env, err, name)
 	}
 	out.Emit(tools.Progress{Message: fmt.Sprintf("watching %s", entryCount(len(before))), Total: float64(cmp.Or(in.MaxEvents, 100)), Unit: "changes"})
 	interval := time.Duration(cmp.Or(in.Interval, 500)) * time.Millisecond

@@ -4,7 +4,6 @@
 package git
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -74,16 +73,12 @@ func (r *repository) blame(ctx context.Context, in blameInput) (tools.Result, er
 	if in.Revision != "" {
 		words = append(words, "@")
 	}
-	a, err := r.ask(ctx, query{revisions: revisions, words: append(words, "--", "./"+r.paths[0]), limit: maxText})
+	a, err := r.ask(ctx, query{revisions: revisions, words: append(words, "--", "./"+r.paths[0]), limit: maxAnswer})
 	if failure, ok := errors.AsType[*tools.Failure](err); ok && strings.Contains(failure.Message, "has only") {
 		return tools.Result{}, tools.Failf("no_such_line", "%s, so there is no line %d.", strings.TrimPrefix(failure.Message, "git failed: "), first)
 	}
 	if err != nil {
 		return tools.Result{}, err
 	}
-	var n notes
-	if a.cut {
-		n.add("there is more: go on with first_line %d", first+bytes.Count(a.text, []byte("\n")))
-	}
-	return result(a, "The file is empty.", n), nil
+	return r.result(a, "The file is empty.", nil), nil
 }

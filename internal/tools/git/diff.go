@@ -106,13 +106,9 @@ func (r *repository) diff(ctx context.Context, in diffInput) (tools.Result, erro
 		words = append(words, "--unified="+strconv.Itoa(*in.Context))
 	}
 	words = slices.Concat(words, what, r.pathspecs(without))
-	a, err := r.ask(ctx, query{revisions: revisions, words: words, limit: maxText})
+	a, err := r.ask(ctx, query{revisions: revisions, words: words, limit: maxAnswer})
 	if err != nil {
 		return tools.Result{}, err
 	}
-	n := r.about(without)
-	if a.cut {
-		n.add("there is more: name paths, or ask with stat or name_only first")
-	}
-	return result(a, "Nothing was changed there.", n), nil
+	return r.result(a, "Nothing was changed there.", r.about(without)), nil
 }

@@ -35,8 +35,7 @@ func Tools(rooms *command.Rooms) []tools.Tool {
 var script string
 
 const (
-	maxText    = 60_000   // bytes of a result
-	maxNames   = 16 << 20 // bytes of the names of files
+	maxAnswer  = 32 << 20 // bytes of what git says
 	maxExclude = 1000     // files that are left out by name
 	timeout    = time.Minute
 )
@@ -193,7 +192,7 @@ func (r *repository) ask(ctx context.Context, q query) (answer, error) {
 		running *command.Running
 		started = make(chan struct{})
 	)
-	running, err = room.Start(command.Command{Path: "/bin/bash", Args: args, Dir: r.top}, func(stream tools.Stream, data []byte) {
+	running, err = room.Start(ctx, command.Command{Path: "/bin/bash", Args: args, Dir: r.top}, func(stream tools.Stream, data []byte) {
 		if stream == tools.Stderr {
 			said = append(said, data[:min(len(data), 4000-min(4000, len(said)))]...)
 			return
@@ -264,7 +263,7 @@ func (r *repository) leftOut(ctx context.Context, revisions []string, words ...s
 	if withheld == nil {
 		return nil, nil
 	}
-	a, err := r.ask(ctx, query{revisions: revisions, words: append(words, r.pathspecs(nil)...), limit: maxNames})
+	a, err := r.ask(ctx, query{revisions: revisions, words: append(words, r.pathspecs(nil)...), limit: maxAnswer})
 	if err != nil {
 		return nil, err
 	}
@@ -299,11 +298,13 @@ func (r *repository) about(without []string) (n notes) {
 	return n
 }
 
-// result returns the text, cut at the end of a line, with notes below it.
-func result(a answer, nothing string, n notes) tools.Result {
+// result returns the text with notes below it. What is too long for an answer is
+// kept as an artifact.
+func (r *repository) result(a answer, nothing string, n notes) tools.Result {
 	text := a.text
 	if a.cut {
 		text = text[:bytes.LastIndexByte(text, '\n')+1]
+		n.add("git says more than the %s that are kept of it: name paths, or ask for less", output.Size(maxAnswer))
 	}
 	shown := output.Clean(text)
 	if shown == "" {
@@ -312,10 +313,11 @@ func result(a answer, nothing string, n notes) tools.Result {
 	if !strings.HasSuffix(shown, "\n") {
 		shown += "\n"
 	}
+	content := r.env.Begin(shown, "git.txt")
 	for _, note := range n {
-		shown += "(" + note + ")\n"
+		content[0] = content[0].(tools.Text) + tools.Text("("+note+")\n")
 	}
-	return tools.TextResult(shown)
+	return tools.Result{Content: content}
 }
 
 // checkRevision finds what is no name of a commit.

@@ -6,6 +6,7 @@ package git_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,7 @@ func newWorkshop(t *testing.T, files map[string]string) *workshop {
 	}
 	t.Cleanup(func() { s.Close() })
 	w := &workshop{t: t, env: toolstest.Env(t, files), tools: make(map[string]tools.Tool)}
-	w.rooms = command.New(command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Shown: 30_000})
+	w.rooms = command.New(command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback})
 	for _, tool := range git.Tools(w.rooms) {
 		w.tools[tool.Spec().Name] = tool
 	}
@@ -118,7 +119,7 @@ func TestTools(t *testing.T) {
 		{"git_diff", `{"from":"side~2","to":"main","context":0}`, []string{"@@ -2 +2 @@", "-two\n+TWO\n", "!one\n "}},
 		{"git_diff", `{"from":"main","to":"main"}`, []string{"Nothing was changed there.\n"}},
 		{"git_log", `{}`, []string{"commit ", "(HEAD -> side)\nAuthor: agent <agent@localhost>\nDate:   2026-01-02T03:04:05", "    third: more of b\n", "    second: change a\n    \n    With a body.\n", "    first", "!there are more", "!\x01", "!␁"}},
-		{"git_log", `{"oneline":true,"limit":2}`, []string{"2026-01-02 agent (HEAD -> side) third: more of b\n", "second: change a\n", "(there are more commits: go on with skip 2)\n", "!first"}},
+		{"git_log", `{"oneline":true,"limit":2}`, []string{"2026-01-02 agent (HEAD -> side) third: more of b\n", "second: change a\n", "(there are more commits: go on with git_log {\"limit\":2,\"skip\":2,\"oneline\":true})\n", "!first"}},
 		{"git_log", `{"oneline":true,"limit":2,"skip":2}`, []string{"first: all files\n", "!there are more", "!second"}},
 		{"git_log", `{"oneline":true,"revision":"main..side"}`, []string{"third", "!second"}},
 		{"git_log", `{"oneline":true,"revision":"main...side~2"}`, []string{"second", "!third", "!first"}},
@@ -126,7 +127,7 @@ func TestTools(t *testing.T) {
 		{"git_log", `{"oneline":true,"grep":"body"}`, []string{"second", "!third"}},
 		{"git_log", `{"author":"nobody"}`, []string{"No commit matches.\n"}},
 		{"git_log", `{"since":"2026-01-03"}`, []string{"No commit matches.\n"}},
-		{"git_log", `{"until":"2026-01-03","limit":1,"patch":true}`, []string{"third", "+more\n", "(there are more commits: go on with skip 1)"}},
+		{"git_log", `{"until":"2026-01-03","limit":1,"patch":true}`, []string{"third", "+more\n", "(there are more commits: go on with git_log {\"limit\":1,\"skip\":1,"}},
 		{"git_log", `{"stat":true,"revision":"main","limit":1}`, []string{"second", "a.txt | 2 +-\n"}},
 		{"git_log", `{"paths":["gone.txt"]}`, []string{"No commit matches.\n"}},
 		{"git_show", `{}`, []string{"commit ", "third", "dir/b.txt | 1 +\n", "+more\n", "!\x01"}},
@@ -354,17 +355,20 @@ func TestWithheld(t *testing.T) {
 func TestMuch(t *testing.T) {
 	w := newWorkshop(t, map[string]string{"long.txt": strings.Repeat("a line of some length\n", 20_000)})
 	w.sh("git init -q . && git add . && git commit -qm long && sed -i s/a/b/ long.txt && mkdir many && touch many/{1..6000}-long-enough-for-a-name.txt && git add many")
-	for _, test := range []struct{ tool, input, want string }{
-		{"git_diff", `{}`, "(there is more: name paths, or ask with stat or name_only first)\n"},
-		{"git_show", `{}`, "(there is more: name paths)\n"},
-		{"git_show", `{"path":"long.txt"}`, "(there is more: go on with first_line 2728)\n"},
-		{"git_blame", `{"path":"long.txt","revision":"HEAD"}`, "(there is more: go on with first_line "},
-		{"git_log", `{"patch":true}`, "(the commit is cut: see it with git_show, or name paths)\n"},
-		{"git_status", `{}`, "more files are left out: name a path)\n"},
+	for _, call := range [][2]string{
+		{"git_diff", `{}`}, {"git_show", `{}`}, {"git_show", `{"path":"long.txt"}`}, {"git_blame", `{"path":"long.txt","revision":"HEAD"}`},
+		{"git_log", `{"patch":true}`}, {"git_status", `{}`},
 	} {
-		if text, code := w.call(test.tool, test.input); code != "" || !strings.Contains(text, test.want) || len(text) > 62_000 {
-			t.Errorf("%s %s: %s, %d bytes, ends with %q; want %q", test.tool, test.input, code, len(text), text[max(0, len(text)-200):], test.want)
+		if text, code := w.call(call[0], call[1]); code != "" || !strings.Contains(text, " left out: ") || len(text) > tools.DefaultAnswer || len(text) < tools.DefaultAnswer-5000 {
+			t.Errorf("%s %s: %s, %d bytes, ends with %q", call[0], call[1], code, len(text), text[max(0, len(text)-200):])
 		}
+	}
+	for i := range 25 {
+		w.sh(fmt.Sprintf("git commit -q --allow-empty -m 'number %d'", i))
+	}
+	text, _ := w.call("git_log", `{"oneline":true}`)
+	if tool, input := toolstest.GoOn(text); tool != "git_log" || input != `{"skip":20,"oneline":true}` {
+		t.Errorf("go on with %s %s: %s", tool, input, text)
 	}
 }
 

@@ -99,21 +99,17 @@ func (r *repository) log(ctx context.Context, in logInput) (tools.Result, error)
 	case in.Stat:
 		words = append(words, "--stat=200")
 	}
-	a, err := r.ask(ctx, query{revisions: revisions, words: slices.Concat(words, which, r.pathspecs(without)), limit: maxText})
+	a, err := r.ask(ctx, query{revisions: revisions, words: slices.Concat(words, which, r.pathspecs(without)), limit: maxAnswer})
 	if err != nil {
 		return tools.Result{}, err
 	}
 	text, commits, more := firstCommits(a.text, limit)
 	n := r.about(without)
-	switch {
-	case more:
-		n.add("there are more commits: go on with skip %d", in.Skip+commits)
-	case a.cut && commits > 1:
-		n.add("the last commit is cut and there is more: go on with skip %d, or name paths", in.Skip+commits-1)
-	case a.cut:
-		n.add("the commit is cut: see it with git_show, or name paths")
+	if more {
+		in.Skip += commits
+		n.add("there are more commits: go on with %s", tools.GoOn("git_log", in))
 	}
-	return result(answer{text, a.cut && !more}, "No commit matches.", n), nil
+	return r.result(answer{text, a.cut && !more}, "No commit matches.", n), nil
 }
 
 // firstCommits returns the text of so many commits without their marks, how many

@@ -75,16 +75,12 @@ func (r *repository) commit(ctx context.Context, revisions []string) (tools.Resu
 		return tools.Result{}, err
 	}
 	words := slices.Concat([]string{"show", "--date=iso-strict", whole, "--no-show-signature", "--stat=200", "--patch"}, plain, []string{"@"}, r.pathspecs(without))
-	a, err := r.ask(ctx, query{revisions: revisions, words: words, limit: maxText})
+	a, err := r.ask(ctx, query{revisions: revisions, words: words, limit: maxAnswer})
 	if err != nil {
 		return tools.Result{}, err
 	}
 	a.text, _, _ = firstCommits(a.text, 1)
-	n := r.about(without)
-	if a.cut {
-		n.add("there is more: name paths")
-	}
-	return result(a, "The commit changed nothing there.", n), nil
+	return r.result(a, "The commit changed nothing there.", r.about(without)), nil
 }
 
 // file shows a file as it is in a commit.
@@ -92,14 +88,13 @@ func (r *repository) file(ctx context.Context, revisions []string, in showInput)
 	if len(r.paths) == 0 {
 		return tools.Result{}, tools.Failf("not_a_file", "%s is the top of a repository: name a file in it.", in.Path)
 	}
-	a, err := r.ask(ctx, query{revisions: revisions, words: []string{"cat-file", "blob", "@:" + r.paths[0]}, limit: maxFile})
+	a, err := r.ask(ctx, query{revisions: revisions, words: []string{"cat-file", "blob", "@:" + r.paths[0]}, limit: maxAnswer})
 	if err != nil {
 		return tools.Result{}, err
 	}
 	if bytes.IndexByte(a.text[:min(len(a.text), 8000)], 0) >= 0 {
 		return tools.Result{}, tools.Failf("binary_file", "%s is a binary file there, of which there is no text to show.", in.Path)
 	}
-	var n notes
 	first := max(1, in.FirstLine)
 	text, line := a.text, 1
 	for ; line < first && len(text) > 0; line++ {
@@ -109,19 +104,9 @@ func (r *repository) file(ctx context.Context, revisions []string, in showInput)
 			text = nil
 		}
 	}
-	page := answer{text, false}
-	if len(text) > maxText {
-		page = answer{text[:maxText], true}
-		n.add("there is more: go on with first_line %d", first+bytes.Count(page.text, []byte("\n")))
-	} else if a.cut {
-		n.add("the rest of the file is not shown: it is larger than %d bytes", maxFile)
-	}
 	nothing := "The file is empty."
 	if first > 1 {
 		nothing = "The file has no such line."
 	}
-	return result(page, nothing, n), nil
+	return r.result(answer{text, a.cut}, nothing, nil), nil
 }
-
-// maxFile is how much of a file is looked at.
-const maxFile = 32 << 20

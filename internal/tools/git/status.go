@@ -41,7 +41,7 @@ func Status(rooms *command.Rooms) tools.Tool {
 				return tools.Result{}, err
 			}
 			words := []string{"status", "--porcelain=v1", "-z", "--branch", "--ignore-submodules=dirty", "--untracked-files=normal"}
-			a, err := r.ask(ctx, query{words: append(words, r.pathspecs(nil)...), limit: maxNames})
+			a, err := r.ask(ctx, query{words: append(words, r.pathspecs(nil)...), limit: maxAnswer})
 			if err != nil {
 				return tools.Result{}, err
 			}
@@ -55,7 +55,7 @@ func (r *repository) status(a answer) tools.Result {
 	fields := strings.Split(strings.TrimSuffix(string(a.text), "\x00"), "\x00")
 	lines := []string{strings.Replace(fields[0], "## ", "branch ", 1)}
 	var without []string
-	files, bytes := 0, 0
+	files := 0
 	for fields = fields[1:]; len(fields) > 0; fields = fields[1:] {
 		if len(fields[0]) < 4 {
 			continue
@@ -71,20 +71,12 @@ func (r *repository) status(a answer) tools.Result {
 			without = append(without, names)
 			continue
 		}
-		if files++; bytes < maxText {
-			line := kind + strings.ReplaceAll(names, "\n", `\n`)
-			lines = append(lines, line)
-			bytes += len(line) + 1
-		}
+		files++
+		lines = append(lines, kind+strings.ReplaceAll(names, "\n", `\n`))
 	}
 	n := r.about(without)
-	switch rest := files - (len(lines) - 1); {
-	case a.cut:
-		n.add("there is more than can be told: name a path")
-	case rest > 0:
-		n.add("%d more files are left out: name a path", rest)
-	case files == 0 && len(without) == 0:
+	if files == 0 && len(without) == 0 && !a.cut {
 		n.add("nothing was changed")
 	}
-	return result(answer{text: []byte(strings.Join(lines, "\n") + "\n")}, "", n)
+	return r.result(answer{[]byte(strings.Join(lines, "\n") + "\n"), a.cut}, "", n)
 }

@@ -55,15 +55,16 @@ func Glob(engines *engine.Pool) tools.Tool {
 			return env.ViewsTree(cmp.Or(in.Path, "."))
 		},
 		func(ctx context.Context, env tools.Env, in globInput, out tools.Sink) (tools.Result, error) {
+			asked := in
 			in.split(env)
 			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
-				return tools.Result{}, explain(err, in.Path)
+				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
 			e, done := engineOf(engines, view)
 			defer done()
-			g := glob{globInput: in, engine: e, view: view, exclude: view.Withheld(false)}
+			g := glob{env: env, globInput: in, asked: asked, engine: e, view: view, room: env.Shown(), exclude: view.Withheld(false)}
 			g.Pattern = within(view.Workspace, view.Path, in.Pattern)
 			return g.run(ctx)
 		})
@@ -85,9 +86,12 @@ func (in *globInput) split(env tools.Env) {
 }
 
 type glob struct {
+	env tools.Env
 	globInput
+	asked   globInput // as the call has it
 	engine  *engine.Engine
 	view    *tools.View
+	room    int                    // bytes of text there is room for
 	exclude func(path string) bool // names of what nobody may read are not told
 }
 
@@ -109,16 +113,17 @@ func (g *glob) run(ctx context.Context) (tools.Result, error) {
 	}
 	files, sum, err := g.engine.Glob(ctx, g.scope(), order)
 	if err != nil && !stopped(ctx, err) {
-		return tools.Result{}, explain(err, cmp.Or(g.Path, "."))
+		return tools.Result{}, explain(g.env, err, cmp.Or(g.Path, "."))
 	}
 	var text strings.Builder
 	first := min(g.Offset, len(files))
 	next := first
 	for _, f := range files[first:min(len(files), first+cmp.Or(g.Limit, 200))] {
-		if text.Len() > maxText {
+		line := shown(g.view.Name(f.Path)) + "\n"
+		if next > first && text.Len()+len(line) > g.room {
 			break
 		}
-		text.WriteString(shown(g.view.Name(f.Path)) + "\n")
+		text.WriteString(line)
 		next++
 	}
 	for _, note := range g.notes(ctx, files, first, next, sum, err) {
@@ -154,7 +159,9 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	case first == len(files):
 		notes = append(notes, fmt.Sprintf("%s: offset %d is beyond the last", count(len(files), "file matches", "files match"), g.Offset))
 	case next < len(files):
-		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with offset %d", next-first, len(files), next))
+		on := g.asked
+		on.Offset = next
+		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with %s", next-first, len(files), tools.GoOn("glob", on)))
 	}
 	if sum.Problems > 0 {
 		notes = append(notes, fmt.Sprintf("%s could not be looked at, the first is %s", count(sum.Problems, "directory or file", "directories or files"), sum.Problem))
@@ -162,11 +169,24 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	return notes
 }
 
+// unclosed returns the bracket of a pattern that has no other end, if there is one.
+func unclosed(pattern string) string {
+	for _, pair := range []string{"[]", "{}"} {
+		if open := strings.LastIndex(pattern, pair[:1]); open >= 0 && !strings.Contains(pattern[open:], pair[1:]) {
+			return pair[:1]
+		}
+	}
+	return ""
+}
+
 // hint tells what would have matched: something below a directory, or something
 // hidden or ignored.
 func (g *glob) hint(ctx context.Context) string {
 	if path.IsAbs(g.Pattern) || strings.HasPrefix(g.Pattern, "../") {
 		return ": a pattern is relative to path, and leads nowhere outside of the workspace"
+	}
+	if open := unclosed(g.Pattern); open != "" {
+		return fmt.Sprintf(": the %s in the pattern is never closed, so it stands for itself", open)
 	}
 	scope := g.scope()
 	scope.Match = path.Join(g.Pattern, "**")

@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/output"
 	engine "github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -22,7 +24,7 @@ var grepDoc string
 
 type grepInput struct {
 	Pattern    string   `json:"pattern" check:"min=1,max=10000" jsonschema:"regular expression to look for, or plain text with literal"`
-	Path       string   `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to search, relative to the workspace; default the whole workspace"`
+	Path       string   `json:"path,omitempty" check:"max=4096" jsonschema:"file or directory to search, relative to the workspace; default the whole workspace; artifact:… for an output that was cut, artifact: for all of the session"`
 	Glob       string   `json:"glob,omitempty" check:"max=4096" jsonschema:"which files to search, such as *.go or src/**/*.{ts,tsx}; with ! before it, which not"`
 	Globs      []string `json:"globs,omitempty" check:"max=50" jsonschema:"more globs; the last that matches a file decides"`
 	Type       string   `json:"type,omitempty" check:"max=100" jsonschema:"type of files to search, as ripgrep names them: go, py, js, ts, rust, java, md …"`
@@ -77,12 +79,12 @@ func Grep(engines *engine.Pool) tools.Tool {
 		func(ctx context.Context, env tools.Env, in grepInput, out tools.Sink) (tools.Result, error) {
 			view, err := env.View(cmp.Or(in.Path, "."))
 			if err != nil {
-				return tools.Result{}, explain(err, in.Path)
+				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
 			e, done := engineOf(engines, view)
 			defer done()
-			p := page{in: in, out: out, limit: cmp.Or(in.Limit, 250), view: view, scope: in.scope(view)}
+			p := page{env: env, in: in, out: out, limit: cmp.Or(in.Limit, 250), room: env.Shown(), view: view, scope: in.scope(view)}
 			p.scope.Exclude = view.Withheld(true)
 			return p.run(ctx, e)
 		})
@@ -131,9 +133,11 @@ const partialText = 2000
 
 // page is the part of what is found that is shown.
 type page struct {
+	env   tools.Env
 	in    grepInput
 	out   tools.Sink
 	limit int // of lines or files
+	room  int // bytes of text there is room for
 	view  *tools.View
 	scope engine.Scope
 
@@ -155,7 +159,7 @@ func (p *page) run(ctx context.Context, e *engine.Engine) (tools.Result, error) 
 		return !p.more
 	})
 	if err != nil && !stopped(ctx, err) {
-		return tools.Result{}, explain(err, cmp.Or(p.in.Path, "."))
+		return tools.Result{}, explain(p.env, err, cmp.Or(p.in.Path, "."))
 	}
 	for i, note := range p.notes(ctx, e, sum, err) {
 		if i == 0 && p.shown > 0 && options.Mode == engine.Lines {
@@ -188,8 +192,10 @@ type grepDetails struct {
 	Complete   bool   `json:"complete"`
 }
 
-// full reports whether nothing more fits on the page.
-func (p *page) full() bool { return p.shown >= p.limit || p.text.Len() > maxText }
+// full reports whether nothing more of so many bytes fits on the page.
+func (p *page) full(bytes int) bool {
+	return p.shown >= p.limit || p.shown > 0 && p.text.Len()+bytes > p.room
+}
 
 // add shows what belongs on the page of a file.
 func (p *page) add(f engine.File, o engine.Options) {
@@ -200,17 +206,17 @@ func (p *page) add(f engine.File, o engine.Options) {
 	if p.seen++; p.seen <= p.in.Offset {
 		return
 	}
-	if p.full() {
+	line := shown(p.view.Name(f.Path))
+	if o.Mode == engine.Counts {
+		line += ":" + strconv.Itoa(f.Count)
+	}
+	if p.full(len(line) + 1) {
 		p.more = true
 		return
 	}
 	p.shown++
 	p.files++
-	p.text.WriteString(shown(p.view.Name(f.Path)))
-	if o.Mode == engine.Counts {
-		p.text.WriteString(":" + strconv.Itoa(f.Count))
-	}
-	p.text.WriteByte('\n')
+	p.text.WriteString(line + "\n")
 }
 
 func (p *page) addLines(f engine.File, o engine.Options) {
@@ -230,7 +236,8 @@ func (p *page) addLines(f engine.File, o engine.Options) {
 			pending = 0
 			continue
 		}
-		if p.full() {
+		// A match is shown with what is around it, or not at all.
+		if p.full(size(f, i-pending, i+1+o.After)) {
 			p.more = true
 			return
 		}
@@ -243,6 +250,17 @@ func (p *page) addLines(f engine.File, o engine.Options) {
 		p.line(f, l)
 		pending, after = 0, l.Number+o.After
 	}
+}
+
+// size returns how much text lines of a file have at most, with its name.
+func size(f engine.File, from, to int) int {
+	n := len(f.Path) + 60
+	for _, l := range f.Lines[from:min(to, len(f.Lines))] {
+		if n += len(l.Text) + 60; !utf8.Valid(l.Text) {
+			n += 2 * len(l.Text) // what is not valid is spelled out
+		}
+	}
+	return n
 }
 
 // line writes a line, below the name of its file.
@@ -267,7 +285,11 @@ func (p *page) line(f engine.File, l engine.Line) {
 	if l.Before > 0 {
 		p.text.WriteString("… ")
 	}
-	p.text.Write(bytes.ToValidUTF8(bytes.TrimSuffix(l.Text, []byte("\r")), []byte("\uFFFD")))
+	text := bytes.TrimSuffix(l.Text, []byte("\r"))
+	if p.view.Artifacts() { // as it was shown
+		text = []byte(strings.ReplaceAll(output.Clean(text), "\n", "\u240a"))
+	}
+	p.text.Write(bytes.ToValidUTF8(text, []byte("\uFFFD")))
 	if l.After > 0 {
 		p.text.WriteString(" …")
 	}
@@ -297,7 +319,9 @@ func (p *page) notes(ctx context.Context, e *engine.Engine, sum engine.Summary, 
 	}
 	switch {
 	case p.more:
-		notes = append(notes, fmt.Sprintf("there is more: go on with offset %d", p.in.Offset+p.shown))
+		on := p.in
+		on.Offset += p.shown
+		notes = append(notes, "there is more: go on with "+tools.GoOn("grep", on))
 	case err != nil:
 	case p.seen == 0:
 		notes = append(notes, "nothing matches in "+count(sum.Files, "file", "files")+p.hint(ctx, e, sum))

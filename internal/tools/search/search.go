@@ -42,14 +42,21 @@ func engineOf(engines *engine.Pool, view *tools.View) (e *engine.Engine, done fu
 	return e, e.Close
 }
 
-// maxText is how many bytes of text a result has.
-const maxText = 60_000
-
 // explain gives failures of a search the words agent runtimes act on.
-func explain(err error, path string) error {
+func explain(env tools.Env, err error, path string) error {
+	if failure, ok := errors.AsType[*tools.Failure](err); ok {
+		return failure
+	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && tools.IsArtifact(path):
+		return tools.Failf("artifact_not_found", "%s: it is no longer kept. Make the call again whose output it was.", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return tools.Failf("file_not_found", "%s: there is no such file or directory. Check the path: it is relative to the workspace root.", path)
+		near := env.NearFiles(path)
+		for i := range near {
+			near[i] = shown(near[i])
+		}
+		return tools.Failf("file_not_found", "%s: there is no such file or directory. %s", shown(path),
+			tools.DidYouMean(near, "Check the path: it is relative to the workspace root."))
 	case errors.Is(err, fs.ErrPermission):
 		return tools.Failf("permission_denied", "%v", err)
 	case errors.Is(err, workspace.ErrOutside):

@@ -192,7 +192,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		return tools.Result{}, err
 	}
 	c := command.Command{
-		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"), Deletes: deletes(in.Command) && len(in.Env) == 0, Quiet: milliseconds(in.QuietTimeoutMS),
+		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"), Deletes: deletes(in.Command) && len(in.Env) == 0, Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])
@@ -203,12 +203,15 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
 	var result tools.Result
 	if in.Background {
-		result, err = startBackground(room, script, milliseconds(in.TimeoutMS))
+		result, err = startBackground(ctx, room, script, milliseconds(in.TimeoutMS))
 	} else {
 		result, err = room.RunScript(ctx, env, script, out)
 	}
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {
 		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
+	}
+	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir != "" {
+		err = tools.Failf(f.Code, "Nothing was run: %s is no directory of the workspace. %s", in.Workdir, tools.DidYouMean(env.NearFiles(in.Workdir), "Make it first, or choose another."))
 	}
 	return result, err
 }

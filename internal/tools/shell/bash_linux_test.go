@@ -31,7 +31,7 @@ func rooms(t *testing.T, change ...func(*command.Config)) *command.Rooms {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Grace: 2 * time.Second, Shown: 30_000}
+	config := command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback, Grace: 2 * time.Second}
 	for _, f := range change {
 		f(&config)
 	}

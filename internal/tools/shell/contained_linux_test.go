@@ -4,7 +4,11 @@
 package shell_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,4 +148,94 @@ func TestStateInWorkspace(t *testing.T) {
 	if strings.Contains(text, "other") || !strings.Contains(text, "end") || !strings.Contains(text, "core_pattern:") {
 		t.Error(text)
 	}
+}
+
+// TestSocketInWorkspace has the server listen on a socket in a workspace: commands
+// there reach their own sockets, and not the one that takes calls.
+func TestSocketInWorkspace(t *testing.T) {
+	needs(t, "python3")
+	sockets := make([]string, 1)
+	k := newKit(t, func(c *command.Config) { c.Sockets = sockets })
+	sockets[0] = filepath.Join(k.env.Workspace.Dir(), "s") // looked at with the first command
+	dir, err := os.Open(k.env.Workspace.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	server, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/s", dir.Fd())) // the path may be too long
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	reached := make(chan struct{}, 1)
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+			reached <- struct{}{}
+		}
+	}()
+	k.needsNamespaces()
+	text := k.runWith(tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}, `cat >x.py <<'END'
+import os, socket
+def connect(path):
+    try:
+        socket.socket(socket.AF_UNIX).connect(path); print("reached", path)
+    except OSError as e:
+        print(path, e.strerror)
+connect("s"); connect("./x/../s")
+for change in (lambda: os.rename("s", "moved"), lambda: os.link("s", "linked"), lambda: os.remove("s")):
+    try:
+        change(); print("changed")
+    except OSError as e:
+        print(e.strerror)
+own = socket.socket(socket.AF_UNIX); own.bind("own"); own.listen(); connect("own")
+END
+mkdir x; python3 x.py; echo end`)
+	if len(reached) > 0 || strings.Contains(text, "reached s") || strings.Contains(text, "changed") || !strings.Contains(text, "reached own") || !strings.HasSuffix(text, "end\n") {
+		t.Errorf("the server was reached %d times: %s", len(reached), text)
+	}
+}
+
+// TestCoveringEndsWithTheCall proves that a call that is over looks for nothing any
+// more, and starts nothing.
+func TestCoveringEndsWithTheCall(t *testing.T) {
+	k := newKit(t)
+	k.needsNamespaces()
+	input, _ := json.Marshal(m{"command": "touch made"})
+	c, err := k.tools["bash"].Decode(k.env, input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Effects()
+	var looked denials
+	ctx, cancel := context.WithCancelCause(t.Context())
+	looked.then = func() { cancel(errors.New("enough")) }
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(k.env.Workspace.Dir(), fmt.Sprint("file", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = c.Run(ctx, tools.Rights{Confinement: tools.SessionWide, Deny: &looked}, new(toolstest.Recorder))
+	if err == nil || looked.files != 1 {
+		t.Errorf("%d files were looked at, want 1: %v", looked.files, err)
+	}
+	if _, err := os.Lstat(filepath.Join(k.env.Workspace.Dir(), "made")); err == nil {
+		t.Error("the command was run")
+	}
+}
+
+// denials counts the files it is asked about.
+type denials struct {
+	files int
+	then  func() // what happens with each
+}
+
+func (d *denials) Denies(string) bool {
+	d.files++
+	d.then()
+	return false
 }

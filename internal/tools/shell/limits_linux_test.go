@@ -4,6 +4,7 @@
 package shell_test
 
 import (
+	"encoding/json"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,4 +133,34 @@ func TestBashFullDisk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestUsageProcesses: a result tells how many processes a command had.
+func TestUsageProcesses(t *testing.T) {
+	k := newKit(t, func(c *command.Config) { c.Limits.Processes = 10 })
+	for text, least := range map[string]uint32{"true": 1, "for i in {1..30}; do sleep 300 & done; wait": 11} {
+		input, err := json.Marshal(m{"command": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, _, _ := toolstest.Run(t, k.tools["bash"], k.env, string(input))
+		if result.Usage == nil || result.Usage.Processes < least {
+			t.Errorf("%s: %+v, want at least %d processes", text, result.Usage, least)
+		}
+	}
+}
+
+// TestBackgroundKeepsItsSession: a session is not idle while a process of it runs.
+func TestBackgroundKeepsItsSession(t *testing.T) {
+	k := newKit(t)
+	session := k.env.Session.(*toolstest.Session)
+	k.start("sleep 300", nil)
+	if n := session.Uses(); n != 1 {
+		t.Errorf("%d uses of the session, want that of the process", n)
+	}
+	k.call("process_signal", m{"id": "p1", "signal": "KILL"})
+	k.call("process_output", m{"id": "p1", "until_end": true})
+	if n := session.Uses(); n != 0 {
+		t.Errorf("%d uses of the session after the end", n)
+	}
 }

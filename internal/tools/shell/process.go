@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -14,8 +15,8 @@ import (
 
 // startBackground starts a script as a background process and says which one it
 // is.
-func startBackground(room *command.Room, script command.Script, limit time.Duration) (tools.Result, error) {
-	b, err := room.StartBackground(script, limit)
+func startBackground(ctx context.Context, room *command.Room, script command.Script, limit time.Duration) (tools.Result, error) {
+	b, err := room.StartBackground(ctx, script, limit)
 	if err != nil {
 		return tools.Result{}, err
 	}

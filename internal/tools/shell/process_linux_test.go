@@ -91,7 +91,7 @@ func TestBackground(t *testing.T) {
 		{"process_input", m{"id": "p1", "text": "e\ntwo\n", "offset": 2}, "Written. p1 has taken 8 bytes of input in all.", ""},
 		{"process_input", m{"id": "p1", "text": "x", "offset": 9}, "", "input_gap"},
 		{"process_output", m{"id": "p1", "until": "two"}, "got one\ngot two\n[p1 is running. Next offset: 22.]", ""},
-		{"process_output", m{"id": "p1", "offset": 2, "max_bytes": 4}, "ady\n[p1 is running. Next offset: 6. There are 16 bytes more: go on from there.]", ""},
+		{"process_output", m{"id": "p1", "offset": 2, "max_bytes": 4}, "ady\n[p1 is running. Next offset: 6. There are 16 bytes more: go on with process_output {\"id\":\"p1\",\"offset\":6,\"max_bytes\":4}.]", ""},
 		{"process_output", m{"id": "p1", "offset": -4}, "two\n[p1 is running. Next offset: 22.]", ""},
 		{"process_output", m{"id": "p1", "offset": 999}, "[p1 is running. Next offset: 22.]", ""},
 		{"process_input", m{"id": "p1", "end": true}, "Written. p1 has taken 8 bytes of input in all.", ""},

@@ -27,7 +27,7 @@ type processOutputInput struct {
 	Until    string `json:"until,omitempty" check:"max=10000" jsonschema:"wait until a line matches this regular expression (RE2), or the process ends"`
 	UntilEnd bool   `json:"until_end,omitempty" jsonschema:"wait until the process ends; default false"`
 	WaitMS   int64  `json:"wait_ms,omitempty" check:"min=1,max=1800000" jsonschema:"how long to wait at most; default 30000 with until or until_end, else: do not wait"`
-	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576" jsonschema:"how much to return at most; default and most: what the server shows of a command"`
+	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576" jsonschema:"how much to return at most; default and most: what an answer has room for"`
 }
 
 const (
@@ -114,7 +114,7 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 	if waited {
 		found, err = waitFor(ctx, b, in, pattern)
 	}
-	limit := rooms.Shown()
+	limit := env.Shown()
 	if in.MaxBytes > 0 {
 		limit = min(limit, in.MaxBytes)
 	}
@@ -135,7 +135,11 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 		status += " What was waited for is not written yet."
 	}
 	if o.More > 0 {
-		status += fmt.Sprintf(" There are %d bytes more: go on from there.", o.More)
+		again := processOutputInput{ID: in.ID, MaxBytes: in.MaxBytes}
+		if in.Offset != nil {
+			again.Offset = new(int64(o.Next))
+		}
+		status += fmt.Sprintf(" There are %d bytes more: go on with %s.", o.More, tools.GoOn("process_output", again))
 	}
 	if o.Dropped > 0 {
 		status += fmt.Sprintf(" %d bytes before offset %d are no longer kept.", o.Dropped, o.Offset)

@@ -113,12 +113,14 @@ func TestReplInterrupt(t *testing.T) {
 		ask, want         string
 	}{
 		{"python", "python3", "x = 7", map[string]bool{
-			"print('begun')\nwhile True: pass":                                                              true,
-			"import time; print('begun'); time.sleep(300)":                                                  true,
-			"import asyncio; print('begun'); await asyncio.sleep(300)":                                      true,
-			"import os; os.system('echo begun; exec sleep 300'); x = 7":                                     true,
-			"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('begun')\nwhile True: pass": false,
-		}, "x", "=> 7"},
+			"print('begun')\nwhile True: pass":                                                                   true,
+			"import time; print('begun'); time.sleep(300)":                                                       true,
+			"import asyncio; print('begun'); await asyncio.sleep(300)":                                           true,
+			"import asyncio; print('begun')\nwhile True: await asyncio.sleep(0.001); print('left over')":         true,
+			"import asyncio; print('begun')\ntry: await asyncio.sleep(300)\nfinally: await asyncio.sleep(0.001)": true,
+			"import os; os.system('echo begun; exec sleep 300'); x = 7":                                          true,
+			"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('begun')\nwhile True: pass":      false,
+		}, "import asyncio; await asyncio.sleep(0.05); x", "=> 7"},
 		{"node", "node", "var x = 7", map[string]bool{
 			"console.log('begun'); for (;;);": true,
 			"await new Promise(r => { setTimeout(() => console.log('begun'), 10); setTimeout(r, 300000) })": true,

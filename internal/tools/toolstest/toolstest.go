@@ -14,9 +14,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -39,6 +41,7 @@ func Test(t *testing.T, tool tools.Tool) {
 	t.Run("keys", func(t *testing.T) { testKeys(t, tool) })
 	t.Run("examples", func(t *testing.T) { testExamples(t, tool, env) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, tool, env) })
+	t.Run("spellings", func(t *testing.T) { testSpellings(t, tool, env) })
 	t.Run("concurrency", func(t *testing.T) { testConcurrency(t, tool, env) })
 }
 
@@ -440,6 +443,8 @@ type Session struct {
 	// Forbidden are the modes it does not permit.
 	Forbidden []tools.Mode
 
+	uses atomic.Int32 // by Busy
+
 	mu           sync.Mutex
 	mode, before tools.Mode
 	running      int     // calls that Run runs
@@ -495,6 +500,15 @@ func (s *Session) Temp() string { return filepath.Join(s.private, "tmp") }
 
 // Cache returns that the session has no cache.
 func (s *Session) Cache() (string, error) { return "", nil }
+
+// Busy counts who keeps the session from being idle: see [Session.Uses].
+func (s *Session) Busy() (done func()) {
+	s.uses.Add(1)
+	return sync.OnceFunc(func() { s.uses.Add(-1) })
+}
+
+// Uses returns how many keep the session from being idle.
+func (s *Session) Uses() int { return int(s.uses.Load()) }
 
 // AfterClose has f called when the session is closed.
 func (s *Session) AfterClose(f func()) bool {
@@ -560,4 +574,22 @@ func RightsOf(call tools.Call) tools.Rights {
 		}
 	}
 	return tools.Rights{}
+}
+
+// goesOn is what comes before the call that gets what an answer left out.
+var goesOn = regexp.MustCompile(`(?:go on with|read it with|read them with) (\w+) (\{)`)
+
+// GoOn returns the last call that a text names to get what was left out; none where
+// it names none.
+func GoOn(text string) (tool, input string) {
+	found := goesOn.FindAllStringSubmatchIndex(text, -1)
+	if found == nil {
+		return "", ""
+	}
+	at := found[len(found)-1]
+	var raw json.RawMessage
+	if err := json.NewDecoder(strings.NewReader(text[at[4]:])).Decode(&raw); err != nil {
+		return "", ""
+	}
+	return text[at[2]:at[3]], string(raw)
 }

@@ -252,7 +252,8 @@ const (
 	Outcome_OUTCOME_CANCELLED Outcome = 8
 	// A batch was interrupted before this call's turn. Nothing ran.
 	Outcome_OUTCOME_SKIPPED Outcome = 9
-	// The server that ran the call died. What it did is not known.
+	// The result is not known: the server that ran the call died, or it no longer
+	// keeps the result, which lost_result tells.
 	Outcome_OUTCOME_LOST Outcome = 10
 )
 
@@ -1236,7 +1237,10 @@ type Finished struct {
 	Exit *ExitStatus `protobuf:"bytes,9,opt,name=exit,proto3" json:"exit,omitempty"`
 	// What was taken back of what the call did, or could not be: the outcome is
 	// that of the call all the same. The content tells it to the model as well.
-	Warnings      []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// What is known of a call whose result is no longer kept. Set for LOST alone,
+	// and there only where the server that answers ran the call.
+	LostResult    *LostResult `protobuf:"bytes,20,opt,name=lost_result,json=lostResult,proto3" json:"lost_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1345,78 @@ func (x *Finished) GetWarnings() []string {
 	return nil
 }
 
+func (x *Finished) GetLostResult() *LostResult {
+	if x != nil {
+		return x.LostResult
+	}
+	return nil
+}
+
+// LostResult is what is known of a call whose result is no longer kept. The call is
+// not run again: its id is known for the life of its session.
+type LostResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the call ended.
+	Outcome Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=toolserver.v1.Outcome" json:"outcome,omitempty"`
+	// When it ended, to the second.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Why the result is no longer kept, in a sentence.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostResult) Reset() {
+	*x = LostResult{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostResult) ProtoMessage() {}
+
+func (x *LostResult) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostResult.ProtoReflect.Descriptor instead.
+func (*LostResult) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LostResult) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *LostResult) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *LostResult) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ExitStatus is the true end of a program.
 type ExitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1358,7 +1434,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1446,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1459,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExitStatus) GetReason() ExitReason {
@@ -1433,7 +1509,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1521,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1534,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Failure) GetCode() string {
@@ -1509,7 +1585,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1597,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1610,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Problem) GetPointer() string {
@@ -1564,7 +1640,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1652,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1665,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Cancellation) GetReason() string {
@@ -1619,7 +1695,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1707,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1720,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Truncation) GetTotalBytes() uint64 {
@@ -1677,7 +1753,8 @@ type Usage struct {
 	CpuSystem *durationpb.Duration `protobuf:"bytes,5,opt,name=cpu_system,json=cpuSystem,proto3" json:"cpu_system,omitempty"`
 	// The most memory one of its processes had, in bytes.
 	MaxRssBytes uint64 `protobuf:"varint,6,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
-	// How many processes there were.
+	// The most processes it was seen to have at a time: at least 1, and those that are
+	// gone within a moment may not be among them.
 	Processes     uint32 `protobuf:"varint,7,opt,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1685,7 +1762,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1774,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1787,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Usage) GetWaited() *durationpb.Duration {
@@ -1821,7 +1898,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"media_type\x18\x03 \x01(\tR\tmediaType\"\v\n" +
 	"\tHeartbeat\"\x1f\n" +
 	"\aSkipped\x12\x14\n" +
-	"\x05first\x18\x01 \x01(\x04R\x05first\"\xe8\x03\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\"\xa4\x04\n" +
 	"\bFinished\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x120\n" +
 	"\acontent\x18\x02 \x03(\v2\x16.toolserver.v1.ContentR\acontent\x12!\n" +
@@ -1835,7 +1912,14 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x05usage\x18\b \x01(\v2\x14.toolserver.v1.UsageR\x05usage\x12-\n" +
 	"\x04exit\x18\t \x01(\v2\x19.toolserver.v1.ExitStatusR\x04exit\x12\x1a\n" +
 	"\bwarnings\x18\n" +
-	" \x03(\tR\bwarnings\"\x85\x01\n" +
+	" \x03(\tR\bwarnings\x12:\n" +
+	"\vlost_result\x18\x14 \x01(\v2\x19.toolserver.v1.LostResultR\n" +
+	"lostResult\"\x8d\x01\n" +
+	"\n" +
+	"LostResult\x120\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x125\n" +
+	"\bend_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x85\x01\n" +
 	"\n" +
 	"ExitStatus\x121\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x19.toolserver.v1.ExitReasonR\x06reason\x12\x12\n" +
@@ -1921,7 +2005,7 @@ func file_toolserver_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_toolserver_v1_event_proto_goTypes = []any{
 	(OutputStream)(0),             // 0: toolserver.v1.OutputStream
 	(UserMessageStatus)(0),        // 1: toolserver.v1.UserMessageStatus
@@ -1940,21 +2024,22 @@ var file_toolserver_v1_event_proto_goTypes = []any{
 	(*Heartbeat)(nil),             // 14: toolserver.v1.Heartbeat
 	(*Skipped)(nil),               // 15: toolserver.v1.Skipped
 	(*Finished)(nil),              // 16: toolserver.v1.Finished
-	(*ExitStatus)(nil),            // 17: toolserver.v1.ExitStatus
-	(*Failure)(nil),               // 18: toolserver.v1.Failure
-	(*Problem)(nil),               // 19: toolserver.v1.Problem
-	(*Cancellation)(nil),          // 20: toolserver.v1.Cancellation
-	(*Truncation)(nil),            // 21: toolserver.v1.Truncation
-	(*Usage)(nil),                 // 22: toolserver.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*Approval)(nil),              // 24: toolserver.v1.Approval
-	(*ApprovalAnswer)(nil),        // 25: toolserver.v1.ApprovalAnswer
-	(*Verdict)(nil),               // 26: toolserver.v1.Verdict
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*Content)(nil),               // 28: toolserver.v1.Content
+	(*LostResult)(nil),            // 17: toolserver.v1.LostResult
+	(*ExitStatus)(nil),            // 18: toolserver.v1.ExitStatus
+	(*Failure)(nil),               // 19: toolserver.v1.Failure
+	(*Problem)(nil),               // 20: toolserver.v1.Problem
+	(*Cancellation)(nil),          // 21: toolserver.v1.Cancellation
+	(*Truncation)(nil),            // 22: toolserver.v1.Truncation
+	(*Usage)(nil),                 // 23: toolserver.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*Approval)(nil),              // 25: toolserver.v1.Approval
+	(*ApprovalAnswer)(nil),        // 26: toolserver.v1.ApprovalAnswer
+	(*Verdict)(nil),               // 27: toolserver.v1.Verdict
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*Content)(nil),               // 29: toolserver.v1.Content
 }
 var file_toolserver_v1_event_proto_depIdxs = []int32{
-	23, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
+	24, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
 	7,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
 	8,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
 	9,  // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
@@ -1966,34 +2051,37 @@ var file_toolserver_v1_event_proto_depIdxs = []int32{
 	16, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
 	5,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
 	6,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
-	24, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
-	25, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
-	26, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
-	27, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
+	25, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
+	26, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
+	27, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
+	28, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
 	0,  // 16: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
-	28, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
+	29, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
 	1,  // 18: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
 	13, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
 	3,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
-	28, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
-	18, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
-	26, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
-	20, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
-	21, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
-	22, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
-	17, // 27: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
-	2,  // 28: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
-	27, // 29: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	19, // 30: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
-	27, // 31: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
-	27, // 32: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
-	27, // 33: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
-	27, // 34: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	29, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
+	19, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
+	27, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
+	21, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
+	22, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
+	23, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
+	18, // 27: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
+	17, // 28: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
+	3,  // 29: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
+	24, // 30: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
+	2,  // 31: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
+	28, // 32: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	20, // 33: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
+	28, // 34: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
+	28, // 35: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
+	28, // 36: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
+	28, // 37: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_event_proto_init() }
@@ -2023,7 +2111,7 @@ func file_toolserver_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_event_proto_rawDesc), len(file_toolserver_v1_event_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

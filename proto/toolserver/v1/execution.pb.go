@@ -178,7 +178,16 @@ type Execution struct {
 	// What happens when no stream follows the execution any more.
 	OnDisconnect OnDisconnect `protobuf:"varint,16,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolserver.v1.OnDisconnect" json:"on_disconnect,omitempty"`
 	// The last event's body. Only GetExecution and Cancel fill it.
-	Finished      *Finished `protobuf:"bytes,17,opt,name=finished,proto3" json:"finished,omitempty"`
+	Finished *Finished `protobuf:"bytes,17,opt,name=finished,proto3" json:"finished,omitempty"`
+	// What the policy said to the call when it came, with the rights of its
+	// commands. Not set for a call that was not judged, such as one of an unknown
+	// tool. Only GetExecution and Cancel fill it.
+	Verdict *Verdict `protobuf:"bytes,18,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// What the call would touch, each with what the policy said about it. Only
+	// GetExecution and Cancel fill it.
+	Effects []*JudgedEffect `protobuf:"bytes,19,rep,name=effects,proto3" json:"effects,omitempty"`
+	// How many effects are not among them, for there are too many to keep.
+	MoreEffects   uint32 `protobuf:"varint,20,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,11 +341,32 @@ func (x *Execution) GetFinished() *Finished {
 	return nil
 }
 
+func (x *Execution) GetVerdict() *Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
+func (x *Execution) GetEffects() []*JudgedEffect {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+func (x *Execution) GetMoreEffects() uint32 {
+	if x != nil {
+		return x.MoreEffects
+	}
+	return 0
+}
+
 var File_toolserver_v1_execution_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\n" +
-	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\"\xde\x05\n" +
+	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\xea\x06\n" +
 	"\tExecution\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
@@ -358,7 +388,10 @@ const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\rlast_sequence\x18\x0e \x01(\x04R\flastSequence\x12\x1c\n" +
 	"\tfollowers\x18\x0f \x01(\rR\tfollowers\x12@\n" +
 	"\ron_disconnect\x18\x10 \x01(\x0e2\x1b.toolserver.v1.OnDisconnectR\fonDisconnect\x123\n" +
-	"\bfinished\x18\x11 \x01(\v2\x17.toolserver.v1.FinishedR\bfinished*\x89\x01\n" +
+	"\bfinished\x18\x11 \x01(\v2\x17.toolserver.v1.FinishedR\bfinished\x120\n" +
+	"\averdict\x18\x12 \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x125\n" +
+	"\aeffects\x18\x13 \x03(\v2\x1b.toolserver.v1.JudgedEffectR\aeffects\x12!\n" +
+	"\fmore_effects\x18\x14 \x01(\rR\vmoreEffects*\x89\x01\n" +
 	"\x0eExecutionState\x12\x1f\n" +
 	"\x1bEXECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17EXECUTION_STATE_WAITING\x10\x01\x12\x1b\n" +
@@ -392,21 +425,25 @@ var file_toolserver_v1_execution_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 5: google.protobuf.Duration
 	(*Finished)(nil),              // 6: toolserver.v1.Finished
+	(*Verdict)(nil),               // 7: toolserver.v1.Verdict
+	(*JudgedEffect)(nil),          // 8: toolserver.v1.JudgedEffect
 }
 var file_toolserver_v1_execution_proto_depIdxs = []int32{
-	0, // 0: toolserver.v1.Execution.state:type_name -> toolserver.v1.ExecutionState
-	3, // 1: toolserver.v1.Execution.outcome:type_name -> toolserver.v1.Outcome
-	4, // 2: toolserver.v1.Execution.create_time:type_name -> google.protobuf.Timestamp
-	4, // 3: toolserver.v1.Execution.start_time:type_name -> google.protobuf.Timestamp
-	4, // 4: toolserver.v1.Execution.end_time:type_name -> google.protobuf.Timestamp
-	5, // 5: toolserver.v1.Execution.timeout:type_name -> google.protobuf.Duration
-	1, // 6: toolserver.v1.Execution.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	6, // 7: toolserver.v1.Execution.finished:type_name -> toolserver.v1.Finished
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	0,  // 0: toolserver.v1.Execution.state:type_name -> toolserver.v1.ExecutionState
+	3,  // 1: toolserver.v1.Execution.outcome:type_name -> toolserver.v1.Outcome
+	4,  // 2: toolserver.v1.Execution.create_time:type_name -> google.protobuf.Timestamp
+	4,  // 3: toolserver.v1.Execution.start_time:type_name -> google.protobuf.Timestamp
+	4,  // 4: toolserver.v1.Execution.end_time:type_name -> google.protobuf.Timestamp
+	5,  // 5: toolserver.v1.Execution.timeout:type_name -> google.protobuf.Duration
+	1,  // 6: toolserver.v1.Execution.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	6,  // 7: toolserver.v1.Execution.finished:type_name -> toolserver.v1.Finished
+	7,  // 8: toolserver.v1.Execution.verdict:type_name -> toolserver.v1.Verdict
+	8,  // 9: toolserver.v1.Execution.effects:type_name -> toolserver.v1.JudgedEffect
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_execution_proto_init() }
@@ -415,6 +452,7 @@ func file_toolserver_v1_execution_proto_init() {
 		return
 	}
 	file_toolserver_v1_event_proto_init()
+	file_toolserver_v1_policy_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

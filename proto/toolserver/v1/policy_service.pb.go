@@ -120,7 +120,9 @@ type CheckCallResponse struct {
 	// What a person could grant, where the verdict is to ask.
 	Tiers []*TrustTier `protobuf:"bytes,4,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	// The rate limits that count calls of the tool.
-	Limits        []string `protobuf:"bytes,5,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []string `protobuf:"bytes,5,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The digest that an approval of this call would have, in hexadecimal.
+	Digest        string `protobuf:"bytes,20,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +192,13 @@ func (x *CheckCallResponse) GetLimits() []string {
 	return nil
 }
 
+func (x *CheckCallResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 var File_toolserver_v1_policy_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_policy_service_proto_rawDesc = "" +
@@ -202,13 +211,14 @@ const file_toolserver_v1_policy_service_proto_rawDesc = "" +
 	"\x05input\x18\x03 \x01(\v2\x17.google.protobuf.StructR\x05input\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x04 \x01(\fR\tinputJson\x12\x18\n" +
-	"\acommand\x18\x05 \x01(\tR\acommand\"\xd8\x01\n" +
+	"\acommand\x18\x05 \x01(\tR\acommand\"\xf0\x01\n" +
 	"\x11CheckCallResponse\x120\n" +
 	"\averdict\x18\x01 \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x125\n" +
 	"\aeffects\x18\x02 \x03(\v2\x1b.toolserver.v1.JudgedEffectR\aeffects\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x12.\n" +
 	"\x05tiers\x18\x04 \x03(\v2\x18.toolserver.v1.TrustTierR\x05tiers\x12\x16\n" +
-	"\x06limits\x18\x05 \x03(\tR\x06limits2_\n" +
+	"\x06limits\x18\x05 \x03(\tR\x06limits\x12\x16\n" +
+	"\x06digest\x18\x14 \x01(\tR\x06digest2_\n" +
 	"\rPolicyService\x12N\n" +
 	"\tCheckCall\x12\x1f.toolserver.v1.CheckCallRequest\x1a .toolserver.v1.CheckCallResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 

@@ -26,6 +26,61 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CallOrder is which calls of a session run at the same time.
+type CallOrder int32
+
+const (
+	// Not set.
+	CallOrder_CALL_ORDER_UNSPECIFIED CallOrder = 0
+	// Every call runs when it comes: the caller sees to the order.
+	CallOrder_CALL_ORDER_FREE CallOrder = 1
+	// Calls run in the order they came: those of concurrency_safe tools beside each
+	// other, any other alone. A call waits for its turn after it was approved, and its
+	// timeout begins with its turn.
+	CallOrder_CALL_ORDER_SAFE CallOrder = 2
+)
+
+// Enum value maps for CallOrder.
+var (
+	CallOrder_name = map[int32]string{
+		0: "CALL_ORDER_UNSPECIFIED",
+		1: "CALL_ORDER_FREE",
+		2: "CALL_ORDER_SAFE",
+	}
+	CallOrder_value = map[string]int32{
+		"CALL_ORDER_UNSPECIFIED": 0,
+		"CALL_ORDER_FREE":        1,
+		"CALL_ORDER_SAFE":        2,
+	}
+)
+
+func (x CallOrder) Enum() *CallOrder {
+	p := new(CallOrder)
+	*p = x
+	return p
+}
+
+func (x CallOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (CallOrder) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_session_proto_enumTypes[0]
+}
+
+func (x CallOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallOrder.Descriptor instead.
+func (CallOrder) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
 // Network is how far commands reach.
 type Network int32
 
@@ -71,11 +126,11 @@ func (x Network) String() string {
 }
 
 func (Network) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_session_proto_enumTypes[0].Descriptor()
+	return file_toolserver_v1_session_proto_enumTypes[1].Descriptor()
 }
 
 func (Network) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_session_proto_enumTypes[0]
+	return &file_toolserver_v1_session_proto_enumTypes[1]
 }
 
 func (x Network) Number() protoreflect.EnumNumber {
@@ -84,7 +139,7 @@ func (x Network) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Network.Descriptor instead.
 func (Network) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{0}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
 // Mode is what happens with calls that change something.
@@ -136,11 +191,11 @@ func (x Mode) String() string {
 }
 
 func (Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_session_proto_enumTypes[1].Descriptor()
+	return file_toolserver_v1_session_proto_enumTypes[2].Descriptor()
 }
 
 func (Mode) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_session_proto_enumTypes[1]
+	return &file_toolserver_v1_session_proto_enumTypes[2]
 }
 
 func (x Mode) Number() protoreflect.EnumNumber {
@@ -149,7 +204,7 @@ func (x Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Mode.Descriptor instead.
 func (Mode) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 // Session is the room a caller works in: a workspace directory, how much it is
@@ -179,7 +234,22 @@ type Session struct {
 	// Whether it is the one a caller has without asking for any.
 	IsDefault bool `protobuf:"varint,11,opt,name=is_default,json=isDefault,proto3" json:"is_default,omitempty"`
 	// How far the commands of the session reach.
-	Network       Network `protobuf:"varint,12,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	Network Network `protobuf:"varint,12,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	// Which calls of the session run at the same time.
+	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
+	// When the session ended; not set while it has not. This and what follows is for
+	// sessions that ended, which ListSessions tells when it is asked to.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Why it ended, in a sentence.
+	EndReason string `protobuf:"bytes,22,opt,name=end_reason,json=endReason,proto3" json:"end_reason,omitempty"`
+	// When the workspace that was made for the session is removed, and until when
+	// CreateSession can restore it; not set where it is not kept.
+	WorkspaceExpireTime *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=workspace_expire_time,json=workspaceExpireTime,proto3" json:"workspace_expire_time,omitempty"`
+	// How many call ids the session had beyond those that the server remembers. Calls
+	// with such ids would run again. See Limits.max_remembered_calls.
+	ForgottenCalls uint64 `protobuf:"varint,24,opt,name=forgotten_calls,json=forgottenCalls,proto3" json:"forgotten_calls,omitempty"`
+	// How much text an answer has at most.
+	Answer        *AnswerBudget `protobuf:"bytes,13,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -298,6 +368,139 @@ func (x *Session) GetNetwork() Network {
 	return Network_NETWORK_UNSPECIFIED
 }
 
+func (x *Session) GetCallOrder() CallOrder {
+	if x != nil {
+		return x.CallOrder
+	}
+	return CallOrder_CALL_ORDER_UNSPECIFIED
+}
+
+func (x *Session) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *Session) GetEndReason() string {
+	if x != nil {
+		return x.EndReason
+	}
+	return ""
+}
+
+func (x *Session) GetWorkspaceExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WorkspaceExpireTime
+	}
+	return nil
+}
+
+func (x *Session) GetForgottenCalls() uint64 {
+	if x != nil {
+		return x.ForgottenCalls
+	}
+	return 0
+}
+
+func (x *Session) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+// AnswerBudget is how much text the result of a call has at most for its model,
+// whatever the tool: text that is longer is cut, and says which call gets the rest.
+// Images, JSON and links to artifacts do not count.
+type AnswerBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In one of two units. The range is told by Limits.
+	//
+	// Types that are valid to be assigned to Size:
+	//
+	//	*AnswerBudget_Characters
+	//	*AnswerBudget_Tokens
+	Size          isAnswerBudget_Size `protobuf_oneof:"size"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerBudget) Reset() {
+	*x = AnswerBudget{}
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerBudget) ProtoMessage() {}
+
+func (x *AnswerBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerBudget.ProtoReflect.Descriptor instead.
+func (*AnswerBudget) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AnswerBudget) GetSize() isAnswerBudget_Size {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+func (x *AnswerBudget) GetCharacters() uint32 {
+	if x != nil {
+		if x, ok := x.Size.(*AnswerBudget_Characters); ok {
+			return x.Characters
+		}
+	}
+	return 0
+}
+
+func (x *AnswerBudget) GetTokens() uint32 {
+	if x != nil {
+		if x, ok := x.Size.(*AnswerBudget_Tokens); ok {
+			return x.Tokens
+		}
+	}
+	return 0
+}
+
+type isAnswerBudget_Size interface {
+	isAnswerBudget_Size()
+}
+
+type AnswerBudget_Characters struct {
+	// Characters, counted as bytes of UTF-8: one beyond ASCII counts as two to
+	// four.
+	Characters uint32 `protobuf:"varint,1,opt,name=characters,proto3,oneof"`
+}
+
+type AnswerBudget_Tokens struct {
+	// Tokens. They are not counted but estimated: four characters each, which most
+	// models stay below with English and code.
+	Tokens uint32 `protobuf:"varint,2,opt,name=tokens,proto3,oneof"`
+}
+
+func (*AnswerBudget_Characters) isAnswerBudget_Size() {}
+
+func (*AnswerBudget_Tokens) isAnswerBudget_Size() {}
+
 // ToolSelection chooses tools by pattern: a name or alias, a glob over names
 // such as "git_*", or a kind such as "@builtin".
 type ToolSelection struct {
@@ -312,7 +515,7 @@ type ToolSelection struct {
 
 func (x *ToolSelection) Reset() {
 	*x = ToolSelection{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +527,7 @@ func (x *ToolSelection) String() string {
 func (*ToolSelection) ProtoMessage() {}
 
 func (x *ToolSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +540,7 @@ func (x *ToolSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSelection.ProtoReflect.Descriptor instead.
 func (*ToolSelection) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ToolSelection) GetInclude() []string {
@@ -358,7 +561,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xea\x04\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xa7\a\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -375,13 +578,31 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\flastUsedTime\x12\x1d\n" +
 	"\n" +
 	"is_default\x18\v \x01(\bR\tisDefault\x120\n" +
-	"\anetwork\x18\f \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
+	"\anetwork\x18\f \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
+	"\n" +
+	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x125\n" +
+	"\bend_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1d\n" +
+	"\n" +
+	"end_reason\x18\x16 \x01(\tR\tendReason\x12N\n" +
+	"\x15workspace_expire_time\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x13workspaceExpireTime\x12'\n" +
+	"\x0fforgotten_calls\x18\x18 \x01(\x04R\x0eforgottenCalls\x123\n" +
+	"\x06answer\x18\r \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\fAnswerBudget\x12 \n" +
+	"\n" +
+	"characters\x18\x01 \x01(\rH\x00R\n" +
+	"characters\x12\x18\n" +
+	"\x06tokens\x18\x02 \x01(\rH\x00R\x06tokensB\x06\n" +
+	"\x04size\"C\n" +
 	"\rToolSelection\x12\x18\n" +
 	"\ainclude\x18\x01 \x03(\tR\ainclude\x12\x18\n" +
-	"\aexclude\x18\x02 \x03(\tR\aexclude*o\n" +
+	"\aexclude\x18\x02 \x03(\tR\aexclude*Q\n" +
+	"\tCallOrder\x12\x1a\n" +
+	"\x16CALL_ORDER_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fCALL_ORDER_FREE\x10\x01\x12\x13\n" +
+	"\x0fCALL_ORDER_SAFE\x10\x02*o\n" +
 	"\aNetwork\x12\x17\n" +
 	"\x13NETWORK_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fNETWORK_NONE\x10\x01\x12\x14\n" +
@@ -409,32 +630,38 @@ func file_toolserver_v1_session_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_session_proto_rawDescData
 }
 
-var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_toolserver_v1_session_proto_goTypes = []any{
-	(Network)(0),                  // 0: toolserver.v1.Network
-	(Mode)(0),                     // 1: toolserver.v1.Mode
-	(*Session)(nil),               // 2: toolserver.v1.Session
-	(*ToolSelection)(nil),         // 3: toolserver.v1.ToolSelection
-	nil,                           // 4: toolserver.v1.Session.LabelsEntry
-	(Level)(0),                    // 5: toolserver.v1.Level
-	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(CallOrder)(0),                // 0: toolserver.v1.CallOrder
+	(Network)(0),                  // 1: toolserver.v1.Network
+	(Mode)(0),                     // 2: toolserver.v1.Mode
+	(*Session)(nil),               // 3: toolserver.v1.Session
+	(*AnswerBudget)(nil),          // 4: toolserver.v1.AnswerBudget
+	(*ToolSelection)(nil),         // 5: toolserver.v1.ToolSelection
+	nil,                           // 6: toolserver.v1.Session.LabelsEntry
+	(Level)(0),                    // 7: toolserver.v1.Level
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_toolserver_v1_session_proto_depIdxs = []int32{
-	5, // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
-	1, // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
-	3, // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
-	4, // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
-	6, // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
-	7, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	7, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
-	0, // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	7,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
+	2,  // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
+	5,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
+	6,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
+	8,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
+	9,  // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	9,  // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
+	1,  // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
+	0,  // 8: toolserver.v1.Session.call_order:type_name -> toolserver.v1.CallOrder
+	9,  // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
+	9,  // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_proto_init() }
@@ -443,13 +670,17 @@ func file_toolserver_v1_session_proto_init() {
 		return
 	}
 	file_toolserver_v1_tool_proto_init()
+	file_toolserver_v1_session_proto_msgTypes[1].OneofWrappers = []any{
+		(*AnswerBudget_Characters)(nil),
+		(*AnswerBudget_Tokens)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_proto_rawDesc), len(file_toolserver_v1_session_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   3,
+			NumEnums:      3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -33,7 +33,7 @@ type CreateSessionRequest struct {
 	// a letter or digit. Empty: the server chooses.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The workspace, an absolute path to an existing directory. Empty: a new,
-	// empty directory that is removed with the session.
+	// empty directory that is removed a while after the session ended.
 	Workspace string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// How much the session is trusted; not set: the server's default.
 	Level Level `protobuf:"varint,3,opt,name=level,proto3,enum=toolserver.v1.Level" json:"level,omitempty"`
@@ -46,7 +46,16 @@ type CreateSessionRequest struct {
 	// How long to keep it unused; 0: for ever; not set: the server's default.
 	IdleTtl *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	// How far its commands reach; not set: the server's default.
-	Network       Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	Network Network `protobuf:"varint,8,opt,name=network,proto3,enum=toolserver.v1.Network" json:"network,omitempty"`
+	// Which calls run at the same time; not set: FREE.
+	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
+	// Whether to work on with the workspace that was made for the caller's last
+	// session of this session_id, which has ended. Nothing else of it is restored:
+	// neither settings, grants nor call ids. Not together with workspace.
+	Restore bool `protobuf:"varint,21,opt,name=restore,proto3" json:"restore,omitempty"`
+	// How much text an answer has at most; not set: the server's default. One out of
+	// range is refused with the range.
+	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +144,27 @@ func (x *CreateSessionRequest) GetNetwork() Network {
 		return x.Network
 	}
 	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetCallOrder() CallOrder {
+	if x != nil {
+		return x.CallOrder
+	}
+	return CallOrder_CALL_ORDER_UNSPECIFIED
+}
+
+func (x *CreateSessionRequest) GetRestore() bool {
+	if x != nil {
+		return x.Restore
+	}
+	return false
+}
+
+func (x *CreateSessionRequest) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
 }
 
 // CreateSessionResponse has the new session.
@@ -281,7 +311,10 @@ type ListSessionsRequest struct {
 	// How many at most; not set: 100, the most: 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Where to continue: next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Whether to tell, on the last page and behind the others, the sessions that ended
+	// and that the server still knows of.
+	IncludeEnded  bool `protobuf:"varint,20,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +361,13 @@ func (x *ListSessionsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListSessionsRequest) GetIncludeEnded() bool {
+	if x != nil {
+		return x.IncludeEnded
+	}
+	return false
 }
 
 // ListSessionsResponse is a page of sessions.
@@ -392,7 +432,8 @@ type UpdateSessionRequest struct {
 	// the new values. A field that the mask names and that is not set takes the
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// The fields to change: mode, level, tools, labels, idle_ttl, network.
+	// The fields to change: mode, level, tools, labels, idle_ttl, network,
+	// call_order, answer.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -580,11 +621,104 @@ func (x *CloseSessionResponse) GetCancelledExecutions() uint32 {
 	return 0
 }
 
+// WatchSessionRequest names a session.
+type WatchSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty: the caller's default session.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionRequest) Reset() {
+	*x = WatchSessionRequest{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionRequest) ProtoMessage() {}
+
+func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WatchSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// WatchSessionResponse is one message of the stream.
+type WatchSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The execution as it is after the change. Not set: nothing has changed for a
+	// while, and the stream lives.
+	Execution     *Execution `protobuf:"bytes,1,opt,name=execution,proto3" json:"execution,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionResponse) Reset() {
+	*x = WatchSessionResponse{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionResponse) ProtoMessage() {}
+
+func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
+func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WatchSessionResponse) GetExecution() *Execution {
+	if x != nil {
+		return x.Execution
+	}
+	return nil
+}
+
 var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xc8\x03\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xd0\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -594,7 +728,11 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x05tools\x18\x05 \x01(\v2\x1c.toolserver.v1.ToolSelectionR\x05tools\x12G\n" +
 	"\x06labels\x18\x06 \x03(\v2/.toolserver.v1.CreateSessionRequest.LabelsEntryR\x06labels\x124\n" +
 	"\bidle_ttl\x18\a \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x120\n" +
-	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x1a9\n" +
+	"\anetwork\x18\b \x01(\x0e2\x16.toolserver.v1.NetworkR\anetwork\x127\n" +
+	"\n" +
+	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12\x18\n" +
+	"\arestore\x18\x15 \x01(\bR\arestore\x123\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -604,11 +742,12 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"F\n" +
 	"\x12GetSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"Q\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"v\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"r\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
+	"\rinclude_ended\x18\x14 \x01(\bR\fincludeEnded\"r\n" +
 	"\x14ListSessionsResponse\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.toolserver.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
@@ -622,14 +761,20 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"I\n" +
 	"\x14CloseSessionResponse\x121\n" +
-	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions2\xcd\x03\n" +
+	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"4\n" +
+	"\x13WatchSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"N\n" +
+	"\x14WatchSessionResponse\x126\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution2\xa8\x04\n" +
 	"\x0eSessionService\x12Z\n" +
 	"\rCreateSession\x12#.toolserver.v1.CreateSessionRequest\x1a$.toolserver.v1.CreateSessionResponse\x12Q\n" +
 	"\n" +
 	"GetSession\x12 .toolserver.v1.GetSessionRequest\x1a!.toolserver.v1.GetSessionResponse\x12W\n" +
 	"\fListSessions\x12\".toolserver.v1.ListSessionsRequest\x1a#.toolserver.v1.ListSessionsResponse\x12Z\n" +
 	"\rUpdateSession\x12#.toolserver.v1.UpdateSessionRequest\x1a$.toolserver.v1.UpdateSessionResponse\x12W\n" +
-	"\fCloseSession\x12\".toolserver.v1.CloseSessionRequest\x1a#.toolserver.v1.CloseSessionResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
+	"\fCloseSession\x12\".toolserver.v1.CloseSessionRequest\x1a#.toolserver.v1.CloseSessionResponse\x12Y\n" +
+	"\fWatchSession\x12\".toolserver.v1.WatchSessionRequest\x1a#.toolserver.v1.WatchSessionResponse0\x01BCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
 	file_toolserver_v1_session_service_proto_rawDescOnce sync.Once
@@ -643,7 +788,7 @@ func file_toolserver_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_session_service_proto_rawDescData
 }
 
-var file_toolserver_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_toolserver_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*CreateSessionRequest)(nil),  // 0: toolserver.v1.CreateSessionRequest
 	(*CreateSessionResponse)(nil), // 1: toolserver.v1.CreateSessionResponse
@@ -655,43 +800,53 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(*UpdateSessionResponse)(nil), // 7: toolserver.v1.UpdateSessionResponse
 	(*CloseSessionRequest)(nil),   // 8: toolserver.v1.CloseSessionRequest
 	(*CloseSessionResponse)(nil),  // 9: toolserver.v1.CloseSessionResponse
-	nil,                           // 10: toolserver.v1.CreateSessionRequest.LabelsEntry
-	(Level)(0),                    // 11: toolserver.v1.Level
-	(Mode)(0),                     // 12: toolserver.v1.Mode
-	(*ToolSelection)(nil),         // 13: toolserver.v1.ToolSelection
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(Network)(0),                  // 15: toolserver.v1.Network
-	(*Session)(nil),               // 16: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 17: google.protobuf.FieldMask
+	(*WatchSessionRequest)(nil),   // 10: toolserver.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),  // 11: toolserver.v1.WatchSessionResponse
+	nil,                           // 12: toolserver.v1.CreateSessionRequest.LabelsEntry
+	(Level)(0),                    // 13: toolserver.v1.Level
+	(Mode)(0),                     // 14: toolserver.v1.Mode
+	(*ToolSelection)(nil),         // 15: toolserver.v1.ToolSelection
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(Network)(0),                  // 17: toolserver.v1.Network
+	(CallOrder)(0),                // 18: toolserver.v1.CallOrder
+	(*AnswerBudget)(nil),          // 19: toolserver.v1.AnswerBudget
+	(*Session)(nil),               // 20: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil), // 21: google.protobuf.FieldMask
+	(*Execution)(nil),             // 22: toolserver.v1.Execution
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
-	11, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
-	12, // 1: toolserver.v1.CreateSessionRequest.mode:type_name -> toolserver.v1.Mode
-	13, // 2: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
-	10, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
-	14, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
-	15, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
-	16, // 6: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	16, // 7: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	16, // 8: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	16, // 9: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	17, // 10: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	16, // 11: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	0,  // 12: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 13: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 14: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 15: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 16: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	1,  // 17: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 18: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 19: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 20: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 21: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
+	14, // 1: toolserver.v1.CreateSessionRequest.mode:type_name -> toolserver.v1.Mode
+	15, // 2: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
+	12, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
+	16, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
+	17, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
+	18, // 6: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
+	19, // 7: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	20, // 8: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	20, // 9: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	20, // 10: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	20, // 11: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	21, // 12: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	20, // 13: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	22, // 14: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	0,  // 15: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	2,  // 16: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	4,  // 17: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	6,  // 18: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	8,  // 19: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	10, // 20: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 21: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	3,  // 22: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	5,  // 23: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	7,  // 24: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	9,  // 25: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	11, // 26: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }
@@ -699,6 +854,7 @@ func file_toolserver_v1_session_service_proto_init() {
 	if File_toolserver_v1_session_service_proto != nil {
 		return
 	}
+	file_toolserver_v1_execution_proto_init()
 	file_toolserver_v1_session_proto_init()
 	file_toolserver_v1_tool_proto_init()
 	type x struct{}
@@ -707,7 +863,7 @@ func file_toolserver_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_service_proto_rawDesc), len(file_toolserver_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	SessionService_ListSessions_FullMethodName  = "/toolserver.v1.SessionService/ListSessions"
 	SessionService_UpdateSession_FullMethodName = "/toolserver.v1.SessionService/UpdateSession"
 	SessionService_CloseSession_FullMethodName  = "/toolserver.v1.SessionService/CloseSession"
+	SessionService_WatchSession_FullMethodName  = "/toolserver.v1.SessionService/WatchSession"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -40,9 +41,11 @@ type SessionServiceClient interface {
 	//
 	// ALREADY_EXISTS when the id is taken; PERMISSION_DENIED when the workspace
 	// is outside the directories the operator allows, belongs to somebody else's
-	// session, or the level or mode is above what the operator allows.
+	// session, or the level or mode is above what the operator allows; NOT_FOUND when
+	// there is no workspace to restore.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
-	// GetSession returns one session of the caller; NOT_FOUND otherwise.
+	// GetSession returns one session of the caller; NOT_FOUND otherwise, with when
+	// and why it ended where that is still known.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// ListSessions returns the caller's sessions, oldest first.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
@@ -52,6 +55,11 @@ type SessionServiceClient interface {
 	// CloseSession cancels what runs in a session, waits for it to end, and
 	// forgets the session. Closing a session that is gone succeeds.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
+	// WatchSession streams the executions of a session as they come, begin to run
+	// and end: first those that have not ended, the oldest first. Changes of one
+	// that follow each other quickly are joined. The stream ends with the session.
+	// Watching neither uses the session nor follows what runs in it.
+	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error)
 }
 
 type sessionServiceClient struct {
@@ -112,6 +120,25 @@ func (c *sessionServiceClient) CloseSession(ctx context.Context, in *CloseSessio
 	return out, nil
 }
 
+func (c *sessionServiceClient) WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[0], SessionService_WatchSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchSessionRequest, WatchSessionResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_WatchSessionClient = grpc.ServerStreamingClient[WatchSessionResponse]
+
 // SessionServiceServer is the server API for SessionService service.
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
@@ -123,9 +150,11 @@ type SessionServiceServer interface {
 	//
 	// ALREADY_EXISTS when the id is taken; PERMISSION_DENIED when the workspace
 	// is outside the directories the operator allows, belongs to somebody else's
-	// session, or the level or mode is above what the operator allows.
+	// session, or the level or mode is above what the operator allows; NOT_FOUND when
+	// there is no workspace to restore.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
-	// GetSession returns one session of the caller; NOT_FOUND otherwise.
+	// GetSession returns one session of the caller; NOT_FOUND otherwise, with when
+	// and why it ended where that is still known.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// ListSessions returns the caller's sessions, oldest first.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
@@ -135,6 +164,11 @@ type SessionServiceServer interface {
 	// CloseSession cancels what runs in a session, waits for it to end, and
 	// forgets the session. Closing a session that is gone succeeds.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
+	// WatchSession streams the executions of a session as they come, begin to run
+	// and end: first those that have not ended, the oldest first. Changes of one
+	// that follow each other quickly are joined. The stream ends with the session.
+	// Watching neither uses the session nor follows what runs in it.
+	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -159,6 +193,9 @@ func (UnimplementedSessionServiceServer) UpdateSession(context.Context, *UpdateS
 }
 func (UnimplementedSessionServiceServer) CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseSession not implemented")
+}
+func (UnimplementedSessionServiceServer) WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchSession not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -271,6 +308,17 @@ func _SessionService_CloseSession_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_WatchSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchSessionRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SessionServiceServer).WatchSession(m, &grpc.GenericServerStream[WatchSessionRequest, WatchSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_WatchSessionServer = grpc.ServerStreamingServer[WatchSessionResponse]
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -299,6 +347,12 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SessionService_CloseSession_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchSession",
+			Handler:       _SessionService_WatchSession_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "toolserver/v1/session_service.proto",
 }

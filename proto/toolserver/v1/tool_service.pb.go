@@ -175,7 +175,11 @@ func (x *ListToolsRequest) GetKind() ToolKind {
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tools, by name.
-	Tools         []*Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools []*Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// The version of the list of all tools that the session has, whatever the filters
+	// and the view of the request: lists with the same version are the same, on every
+	// server.
+	Version       string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +221,133 @@ func (x *ListToolsResponse) GetTools() []*Tool {
 	return nil
 }
 
+func (x *ListToolsResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// WatchToolsRequest names a session.
+type WatchToolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session whose tools to watch; empty: the caller's default session.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchToolsRequest) Reset() {
+	*x = WatchToolsRequest{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchToolsRequest) ProtoMessage() {}
+
+func (x *WatchToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchToolsRequest.ProtoReflect.Descriptor instead.
+func (*WatchToolsRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WatchToolsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// WatchToolsResponse is one message of the stream.
+type WatchToolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version of the list, as ListTools tells it.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The names of tools that are new in the list. This and what follows is empty in
+	// the first message.
+	Added []string `protobuf:"bytes,2,rep,name=added,proto3" json:"added,omitempty"`
+	// The names of tools that are gone.
+	Removed []string `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
+	// The names of tools of which something changed.
+	Changed       []string `protobuf:"bytes,4,rep,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchToolsResponse) Reset() {
+	*x = WatchToolsResponse{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchToolsResponse) ProtoMessage() {}
+
+func (x *WatchToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchToolsResponse.ProtoReflect.Descriptor instead.
+func (*WatchToolsResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WatchToolsResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *WatchToolsResponse) GetAdded() []string {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *WatchToolsResponse) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *WatchToolsResponse) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
 // ExecuteToolRequest is a call of a tool.
 type ExecuteToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -240,14 +371,17 @@ type ExecuteToolRequest struct {
 	OnDisconnect OnDisconnect `protobuf:"varint,7,opt,name=on_disconnect,json=onDisconnect,proto3,enum=toolserver.v1.OnDisconnect" json:"on_disconnect,omitempty"`
 	// What the call is for, in a sentence; shown to people who watch or approve.
 	// At most 4096 bytes.
-	Purpose       string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	Purpose string `protobuf:"bytes,8,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	// How much text the result has at most for the model; not set: as the session
+	// says. One out of range is refused with the range.
+	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecuteToolRequest) Reset() {
 	*x = ExecuteToolRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[2]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +393,7 @@ func (x *ExecuteToolRequest) String() string {
 func (*ExecuteToolRequest) ProtoMessage() {}
 
 func (x *ExecuteToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[2]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +406,7 @@ func (x *ExecuteToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteToolRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteToolRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExecuteToolRequest) GetSessionId() string {
@@ -331,6 +465,13 @@ func (x *ExecuteToolRequest) GetPurpose() string {
 	return ""
 }
 
+func (x *ExecuteToolRequest) GetAnswer() *AnswerBudget {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 // ExecuteToolResponse is one message of the stream.
 type ExecuteToolResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -342,7 +483,7 @@ type ExecuteToolResponse struct {
 
 func (x *ExecuteToolResponse) Reset() {
 	*x = ExecuteToolResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[3]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -354,7 +495,7 @@ func (x *ExecuteToolResponse) String() string {
 func (*ExecuteToolResponse) ProtoMessage() {}
 
 func (x *ExecuteToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[3]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -367,7 +508,7 @@ func (x *ExecuteToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteToolResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteToolResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExecuteToolResponse) GetEvent() *Event {
@@ -394,7 +535,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[4]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +547,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[4]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +560,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelRequest) GetExecutionId() string {
@@ -461,7 +602,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[5]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +614,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[5]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +627,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{5}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelResponse) GetExecution() *Execution {
@@ -513,7 +654,7 @@ type WatchExecutionRequest struct {
 
 func (x *WatchExecutionRequest) Reset() {
 	*x = WatchExecutionRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +666,7 @@ func (x *WatchExecutionRequest) String() string {
 func (*WatchExecutionRequest) ProtoMessage() {}
 
 func (x *WatchExecutionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +679,7 @@ func (x *WatchExecutionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchExecutionRequest.ProtoReflect.Descriptor instead.
 func (*WatchExecutionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchExecutionRequest) GetExecutionId() string {
@@ -580,7 +721,7 @@ type WatchExecutionResponse struct {
 
 func (x *WatchExecutionResponse) Reset() {
 	*x = WatchExecutionResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +733,7 @@ func (x *WatchExecutionResponse) String() string {
 func (*WatchExecutionResponse) ProtoMessage() {}
 
 func (x *WatchExecutionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +746,7 @@ func (x *WatchExecutionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchExecutionResponse.ProtoReflect.Descriptor instead.
 func (*WatchExecutionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchExecutionResponse) GetEvent() *Event {
@@ -630,7 +771,7 @@ type GetExecutionRequest struct {
 
 func (x *GetExecutionRequest) Reset() {
 	*x = GetExecutionRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +783,7 @@ func (x *GetExecutionRequest) String() string {
 func (*GetExecutionRequest) ProtoMessage() {}
 
 func (x *GetExecutionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +796,7 @@ func (x *GetExecutionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecutionRequest.ProtoReflect.Descriptor instead.
 func (*GetExecutionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{8}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetExecutionRequest) GetExecutionId() string {
@@ -690,7 +831,7 @@ type GetExecutionResponse struct {
 
 func (x *GetExecutionResponse) Reset() {
 	*x = GetExecutionResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +843,7 @@ func (x *GetExecutionResponse) String() string {
 func (*GetExecutionResponse) ProtoMessage() {}
 
 func (x *GetExecutionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +856,7 @@ func (x *GetExecutionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecutionResponse.ProtoReflect.Descriptor instead.
 func (*GetExecutionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{9}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetExecutionResponse) GetExecution() *Execution {
@@ -745,7 +886,7 @@ type ListExecutionsRequest struct {
 
 func (x *ListExecutionsRequest) Reset() {
 	*x = ListExecutionsRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +898,7 @@ func (x *ListExecutionsRequest) String() string {
 func (*ListExecutionsRequest) ProtoMessage() {}
 
 func (x *ListExecutionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +911,7 @@ func (x *ListExecutionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutionsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutionsRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{10}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListExecutionsRequest) GetSessionId() string {
@@ -821,7 +962,7 @@ type ListExecutionsResponse struct {
 
 func (x *ListExecutionsResponse) Reset() {
 	*x = ListExecutionsResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +974,7 @@ func (x *ListExecutionsResponse) String() string {
 func (*ListExecutionsResponse) ProtoMessage() {}
 
 func (x *ListExecutionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +987,7 @@ func (x *ListExecutionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutionsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecutionsResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{11}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListExecutionsResponse) GetExecutions() []*Execution {
@@ -893,7 +1034,7 @@ type WriteInputRequest struct {
 
 func (x *WriteInputRequest) Reset() {
 	*x = WriteInputRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +1046,7 @@ func (x *WriteInputRequest) String() string {
 func (*WriteInputRequest) ProtoMessage() {}
 
 func (x *WriteInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +1059,7 @@ func (x *WriteInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteInputRequest.ProtoReflect.Descriptor instead.
 func (*WriteInputRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{12}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WriteInputRequest) GetExecutionId() string {
@@ -1036,7 +1177,7 @@ type EndOfInput struct {
 
 func (x *EndOfInput) Reset() {
 	*x = EndOfInput{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1189,7 @@ func (x *EndOfInput) String() string {
 func (*EndOfInput) ProtoMessage() {}
 
 func (x *EndOfInput) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1202,7 @@ func (x *EndOfInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfInput.ProtoReflect.Descriptor instead.
 func (*EndOfInput) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{15}
 }
 
 // WindowSize is the size of a terminal in characters, each from 1 to 65535.
@@ -1077,7 +1218,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1230,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1243,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -1131,7 +1272,7 @@ type WriteInputResponse struct {
 
 func (x *WriteInputResponse) Reset() {
 	*x = WriteInputResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1284,7 @@ func (x *WriteInputResponse) String() string {
 func (*WriteInputResponse) ProtoMessage() {}
 
 func (x *WriteInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1297,7 @@ func (x *WriteInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteInputResponse.ProtoReflect.Descriptor instead.
 func (*WriteInputResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WriteInputResponse) GetTakenBytes() uint64 {
@@ -1181,7 +1322,7 @@ type ReadArtifactRequest struct {
 
 func (x *ReadArtifactRequest) Reset() {
 	*x = ReadArtifactRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1334,7 @@ func (x *ReadArtifactRequest) String() string {
 func (*ReadArtifactRequest) ProtoMessage() {}
 
 func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1347,7 @@ func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*ReadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReadArtifactRequest) GetUri() string {
@@ -1246,7 +1387,7 @@ type ReadArtifactResponse struct {
 
 func (x *ReadArtifactResponse) Reset() {
 	*x = ReadArtifactResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1399,7 @@ func (x *ReadArtifactResponse) String() string {
 func (*ReadArtifactResponse) ProtoMessage() {}
 
 func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1412,7 @@ func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*ReadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadArtifactResponse) GetOffset() uint64 {
@@ -1319,7 +1460,7 @@ type ArtifactInfo struct {
 
 func (x *ArtifactInfo) Reset() {
 	*x = ArtifactInfo{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1472,7 @@ func (x *ArtifactInfo) String() string {
 func (*ArtifactInfo) ProtoMessage() {}
 
 func (x *ArtifactInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1485,7 @@ func (x *ArtifactInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactInfo.ProtoReflect.Descriptor instead.
 func (*ArtifactInfo) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ArtifactInfo) GetName() string {
@@ -1405,7 +1546,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1558,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1571,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{19}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
 }
 
 // GetServerInfoResponse tells what this server is and what it offers.
@@ -1453,14 +1594,16 @@ type GetServerInfoResponse struct {
 	// Who the caller is to this server.
 	Principal string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
 	// How commands are confined.
-	Sandbox       *Sandbox `protobuf:"bytes,9,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Sandbox *Sandbox `protobuf:"bytes,9,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// What sessions may be here.
+	Sessions      *SessionOffer `protobuf:"bytes,20,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1615,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1628,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{20}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -1551,6 +1694,141 @@ func (x *GetServerInfoResponse) GetSandbox() *Sandbox {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetSessions() *SessionOffer {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+// SessionOffer tells what the sessions of a server have, and may ask for.
+type SessionOffer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The mode of a session that asks for none.
+	DefaultMode Mode `protobuf:"varint,1,opt,name=default_mode,json=defaultMode,proto3,enum=toolserver.v1.Mode" json:"default_mode,omitempty"`
+	// The modes that a session may have.
+	Modes []Mode `protobuf:"varint,2,rep,packed,name=modes,proto3,enum=toolserver.v1.Mode" json:"modes,omitempty"`
+	// The level of a session that asks for none.
+	DefaultLevel Level `protobuf:"varint,3,opt,name=default_level,json=defaultLevel,proto3,enum=toolserver.v1.Level" json:"default_level,omitempty"`
+	// The highest level that a session may have.
+	MaxLevel Level `protobuf:"varint,4,opt,name=max_level,json=maxLevel,proto3,enum=toolserver.v1.Level" json:"max_level,omitempty"`
+	// How far commands reach of a session that asks for nothing else.
+	DefaultNetwork Network `protobuf:"varint,5,opt,name=default_network,json=defaultNetwork,proto3,enum=toolserver.v1.Network" json:"default_network,omitempty"`
+	// The furthest that commands of a session may reach.
+	MaxNetwork Network `protobuf:"varint,6,opt,name=max_network,json=maxNetwork,proto3,enum=toolserver.v1.Network" json:"max_network,omitempty"`
+	// The directories at or below which the caller may choose a workspace; none: it
+	// gets one made.
+	AllowedWorkspaces []string `protobuf:"bytes,7,rep,name=allowed_workspaces,json=allowedWorkspaces,proto3" json:"allowed_workspaces,omitempty"`
+	// How long a session is kept without being used, if it does not say; 0: for ever.
+	DefaultIdleTtl *durationpb.Duration `protobuf:"bytes,8,opt,name=default_idle_ttl,json=defaultIdleTtl,proto3" json:"default_idle_ttl,omitempty"`
+	// How long the workspace that was made for a session is kept after its end.
+	KeepWorkspace *durationpb.Duration `protobuf:"bytes,9,opt,name=keep_workspace,json=keepWorkspace,proto3" json:"keep_workspace,omitempty"`
+	// How many sessions the caller may have at a time.
+	MaxSessions   uint32 `protobuf:"varint,10,opt,name=max_sessions,json=maxSessions,proto3" json:"max_sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionOffer) Reset() {
+	*x = SessionOffer{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionOffer) ProtoMessage() {}
+
+func (x *SessionOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionOffer.ProtoReflect.Descriptor instead.
+func (*SessionOffer) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SessionOffer) GetDefaultMode() Mode {
+	if x != nil {
+		return x.DefaultMode
+	}
+	return Mode_MODE_UNSPECIFIED
+}
+
+func (x *SessionOffer) GetModes() []Mode {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
+func (x *SessionOffer) GetDefaultLevel() Level {
+	if x != nil {
+		return x.DefaultLevel
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *SessionOffer) GetMaxLevel() Level {
+	if x != nil {
+		return x.MaxLevel
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *SessionOffer) GetDefaultNetwork() Network {
+	if x != nil {
+		return x.DefaultNetwork
+	}
+	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *SessionOffer) GetMaxNetwork() Network {
+	if x != nil {
+		return x.MaxNetwork
+	}
+	return Network_NETWORK_UNSPECIFIED
+}
+
+func (x *SessionOffer) GetAllowedWorkspaces() []string {
+	if x != nil {
+		return x.AllowedWorkspaces
+	}
+	return nil
+}
+
+func (x *SessionOffer) GetDefaultIdleTtl() *durationpb.Duration {
+	if x != nil {
+		return x.DefaultIdleTtl
+	}
+	return nil
+}
+
+func (x *SessionOffer) GetKeepWorkspace() *durationpb.Duration {
+	if x != nil {
+		return x.KeepWorkspace
+	}
+	return nil
+}
+
+func (x *SessionOffer) GetMaxSessions() uint32 {
+	if x != nil {
+		return x.MaxSessions
+	}
+	return 0
+}
+
 // Sandbox tells how a server confines commands.
 type Sandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1573,7 +1851,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1863,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1876,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Sandbox) GetHolds() bool {
@@ -1663,14 +1941,26 @@ type Limits struct {
 	// How long a finished execution can be read.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	// How many bytes of events are kept for each execution.
-	MaxLogBytes   uint64 `protobuf:"varint,9,opt,name=max_log_bytes,json=maxLogBytes,proto3" json:"max_log_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxLogBytes uint64 `protobuf:"varint,9,opt,name=max_log_bytes,json=maxLogBytes,proto3" json:"max_log_bytes,omitempty"`
+	// How many call ids of a session are remembered once the executions that had them
+	// can no longer be read. With more, the oldest are forgotten, and
+	// Session.forgotten_calls counts them.
+	MaxRememberedCalls uint32 `protobuf:"varint,20,opt,name=max_remembered_calls,json=maxRememberedCalls,proto3" json:"max_remembered_calls,omitempty"`
+	// How much text an answer has at most where neither session nor call say.
+	DefaultAnswerCharacters uint32 `protobuf:"varint,10,opt,name=default_answer_characters,json=defaultAnswerCharacters,proto3" json:"default_answer_characters,omitempty"`
+	// The least that they may ask for.
+	MinAnswerCharacters uint32 `protobuf:"varint,11,opt,name=min_answer_characters,json=minAnswerCharacters,proto3" json:"min_answer_characters,omitempty"`
+	// The most that they may ask for.
+	MaxAnswerCharacters uint32 `protobuf:"varint,12,opt,name=max_answer_characters,json=maxAnswerCharacters,proto3" json:"max_answer_characters,omitempty"`
+	// How many characters a token is taken for.
+	CharactersPerToken uint32 `protobuf:"varint,13,opt,name=characters_per_token,json=charactersPerToken,proto3" json:"characters_per_token,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1972,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1985,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{22}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Limits) GetMaxInputBytes() uint64 {
@@ -1761,6 +2051,41 @@ func (x *Limits) GetMaxLogBytes() uint64 {
 	return 0
 }
 
+func (x *Limits) GetMaxRememberedCalls() uint32 {
+	if x != nil {
+		return x.MaxRememberedCalls
+	}
+	return 0
+}
+
+func (x *Limits) GetDefaultAnswerCharacters() uint32 {
+	if x != nil {
+		return x.DefaultAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetMinAnswerCharacters() uint32 {
+	if x != nil {
+		return x.MinAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxAnswerCharacters() uint32 {
+	if x != nil {
+		return x.MaxAnswerCharacters
+	}
+	return 0
+}
+
+func (x *Limits) GetCharactersPerToken() uint32 {
+	if x != nil {
+		return x.CharactersPerToken
+	}
+	return 0
+}
+
 var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
@@ -1773,9 +2098,18 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x05names\x18\x03 \x03(\tR\x05names\x12\x14\n" +
 	"\x05query\x18\x04 \x01(\tR\x05query\x12\x1a\n" +
 	"\bcategory\x18\x05 \x01(\tR\bcategory\x12+\n" +
-	"\x04kind\x18\x06 \x01(\x0e2\x17.toolserver.v1.ToolKindR\x04kind\">\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x17.toolserver.v1.ToolKindR\x04kind\"X\n" +
 	"\x11ListToolsResponse\x12)\n" +
-	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\"\xd0\x02\n" +
+	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\x12\x18\n" +
+	"\aversion\x18\x14 \x01(\tR\aversion\"2\n" +
+	"\x11WatchToolsRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"x\n" +
+	"\x12WatchToolsResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
+	"\x05added\x18\x02 \x03(\tR\x05added\x12\x18\n" +
+	"\aremoved\x18\x03 \x03(\tR\aremoved\x12\x18\n" +
+	"\achanged\x18\x04 \x03(\tR\achanged\"\x85\x03\n" +
 	"\x12ExecuteToolRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1786,7 +2120,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"input_json\x18\x05 \x01(\fR\tinputJson\x123\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
 	"\ron_disconnect\x18\a \x01(\x0e2\x1b.toolserver.v1.OnDisconnectR\fonDisconnect\x12\x18\n" +
-	"\apurpose\x18\b \x01(\tR\apurposeB\n" +
+	"\apurpose\x18\b \x01(\tR\apurpose\x123\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answerB\n" +
 	"\n" +
 	"\b_call_id\"A\n" +
 	"\x13ExecuteToolResponse\x12*\n" +
@@ -1869,7 +2204,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xe3\x03\n" +
+	"\x14GetServerInfoRequest\"\x9c\x04\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -1881,10 +2216,24 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\bfeatures\x18\x06 \x03(\v22.toolserver.v1.GetServerInfoResponse.FeaturesEntryR\bfeatures\x12&\n" +
 	"\x0eauthentication\x18\a \x01(\tR\x0eauthentication\x12\x1c\n" +
 	"\tprincipal\x18\b \x01(\tR\tprincipal\x120\n" +
-	"\asandbox\x18\t \x01(\v2\x16.toolserver.v1.SandboxR\asandbox\x1a;\n" +
+	"\asandbox\x18\t \x01(\v2\x16.toolserver.v1.SandboxR\asandbox\x127\n" +
+	"\bsessions\x18\x14 \x01(\v2\x1b.toolserver.v1.SessionOfferR\bsessions\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xd5\x01\n" +
+	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xb2\x04\n" +
+	"\fSessionOffer\x126\n" +
+	"\fdefault_mode\x18\x01 \x01(\x0e2\x13.toolserver.v1.ModeR\vdefaultMode\x12)\n" +
+	"\x05modes\x18\x02 \x03(\x0e2\x13.toolserver.v1.ModeR\x05modes\x129\n" +
+	"\rdefault_level\x18\x03 \x01(\x0e2\x14.toolserver.v1.LevelR\fdefaultLevel\x121\n" +
+	"\tmax_level\x18\x04 \x01(\x0e2\x14.toolserver.v1.LevelR\bmaxLevel\x12?\n" +
+	"\x0fdefault_network\x18\x05 \x01(\x0e2\x16.toolserver.v1.NetworkR\x0edefaultNetwork\x127\n" +
+	"\vmax_network\x18\x06 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
+	"maxNetwork\x12-\n" +
+	"\x12allowed_workspaces\x18\a \x03(\tR\x11allowedWorkspaces\x12C\n" +
+	"\x10default_idle_ttl\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0edefaultIdleTtl\x12@\n" +
+	"\x0ekeep_workspace\x18\t \x01(\v2\x19.google.protobuf.DurationR\rkeepWorkspace\x12!\n" +
+	"\fmax_sessions\x18\n" +
+	" \x01(\rR\vmaxSessions\"\xd5\x01\n" +
 	"\aSandbox\x12\x14\n" +
 	"\x05holds\x18\x01 \x01(\bR\x05holds\x12\x1e\n" +
 	"\n" +
@@ -1894,7 +2243,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_network\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
 	"maxNetwork\x12\x1a\n" +
 	"\breadable\x18\x05 \x03(\tR\breadable\x12#\n" +
-	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xb7\x03\n" +
+	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xbf\x05\n" +
 	"\x06Limits\x12&\n" +
 	"\x0fmax_input_bytes\x18\x01 \x01(\x04R\rmaxInputBytes\x12&\n" +
 	"\x0fmax_input_depth\x18\x02 \x01(\rR\rmaxInputDepth\x12(\n" +
@@ -1906,11 +2255,17 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_running\x18\a \x01(\rR\n" +
 	"maxRunning\x127\n" +
 	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\"\n" +
-	"\rmax_log_bytes\x18\t \x01(\x04R\vmaxLogBytes*N\n" +
+	"\rmax_log_bytes\x18\t \x01(\x04R\vmaxLogBytes\x120\n" +
+	"\x14max_remembered_calls\x18\x14 \x01(\rR\x12maxRememberedCalls\x12:\n" +
+	"\x19default_answer_characters\x18\n" +
+	" \x01(\rR\x17defaultAnswerCharacters\x122\n" +
+	"\x15min_answer_characters\x18\v \x01(\rR\x13minAnswerCharacters\x122\n" +
+	"\x15max_answer_characters\x18\f \x01(\rR\x13maxAnswerCharacters\x120\n" +
+	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken*N\n" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +
-	"\x0eTOOL_VIEW_FULL\x10\x022\x9f\x06\n" +
+	"\x0eTOOL_VIEW_FULL\x10\x022\xf4\x06\n" +
 	"\vToolService\x12N\n" +
 	"\tListTools\x12\x1f.toolserver.v1.ListToolsRequest\x1a .toolserver.v1.ListToolsResponse\x12V\n" +
 	"\vExecuteTool\x12!.toolserver.v1.ExecuteToolRequest\x1a\".toolserver.v1.ExecuteToolResponse0\x01\x12E\n" +
@@ -1920,7 +2275,9 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x0eListExecutions\x12$.toolserver.v1.ListExecutionsRequest\x1a%.toolserver.v1.ListExecutionsResponse\x12Q\n" +
 	"\n" +
 	"WriteInput\x12 .toolserver.v1.WriteInputRequest\x1a!.toolserver.v1.WriteInputResponse\x12Y\n" +
-	"\fReadArtifact\x12\".toolserver.v1.ReadArtifactRequest\x1a#.toolserver.v1.ReadArtifactResponse0\x01\x12Z\n" +
+	"\fReadArtifact\x12\".toolserver.v1.ReadArtifactRequest\x1a#.toolserver.v1.ReadArtifactResponse0\x01\x12S\n" +
+	"\n" +
+	"WatchTools\x12 .toolserver.v1.WatchToolsRequest\x1a!.toolserver.v1.WatchToolsResponse0\x01\x12Z\n" +
 	"\rGetServerInfo\x12#.toolserver.v1.GetServerInfoRequest\x1a$.toolserver.v1.GetServerInfoResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
@@ -1936,92 +2293,110 @@ func file_toolserver_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(ToolView)(0),                  // 0: toolserver.v1.ToolView
 	(*ListToolsRequest)(nil),       // 1: toolserver.v1.ListToolsRequest
 	(*ListToolsResponse)(nil),      // 2: toolserver.v1.ListToolsResponse
-	(*ExecuteToolRequest)(nil),     // 3: toolserver.v1.ExecuteToolRequest
-	(*ExecuteToolResponse)(nil),    // 4: toolserver.v1.ExecuteToolResponse
-	(*CancelRequest)(nil),          // 5: toolserver.v1.CancelRequest
-	(*CancelResponse)(nil),         // 6: toolserver.v1.CancelResponse
-	(*WatchExecutionRequest)(nil),  // 7: toolserver.v1.WatchExecutionRequest
-	(*WatchExecutionResponse)(nil), // 8: toolserver.v1.WatchExecutionResponse
-	(*GetExecutionRequest)(nil),    // 9: toolserver.v1.GetExecutionRequest
-	(*GetExecutionResponse)(nil),   // 10: toolserver.v1.GetExecutionResponse
-	(*ListExecutionsRequest)(nil),  // 11: toolserver.v1.ListExecutionsRequest
-	(*ListExecutionsResponse)(nil), // 12: toolserver.v1.ListExecutionsResponse
-	(*WriteInputRequest)(nil),      // 13: toolserver.v1.WriteInputRequest
-	(*EndOfInput)(nil),             // 14: toolserver.v1.EndOfInput
-	(*WindowSize)(nil),             // 15: toolserver.v1.WindowSize
-	(*WriteInputResponse)(nil),     // 16: toolserver.v1.WriteInputResponse
-	(*ReadArtifactRequest)(nil),    // 17: toolserver.v1.ReadArtifactRequest
-	(*ReadArtifactResponse)(nil),   // 18: toolserver.v1.ReadArtifactResponse
-	(*ArtifactInfo)(nil),           // 19: toolserver.v1.ArtifactInfo
-	(*GetServerInfoRequest)(nil),   // 20: toolserver.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 21: toolserver.v1.GetServerInfoResponse
-	(*Sandbox)(nil),                // 22: toolserver.v1.Sandbox
-	(*Limits)(nil),                 // 23: toolserver.v1.Limits
-	nil,                            // 24: toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	(ToolKind)(0),                  // 25: toolserver.v1.ToolKind
-	(*Tool)(nil),                   // 26: toolserver.v1.Tool
-	(*structpb.Struct)(nil),        // 27: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
-	(OnDisconnect)(0),              // 29: toolserver.v1.OnDisconnect
-	(*Event)(nil),                  // 30: toolserver.v1.Event
-	(*Execution)(nil),              // 31: toolserver.v1.Execution
-	(ExecutionState)(0),            // 32: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 33: google.protobuf.Timestamp
-	(Network)(0),                   // 34: toolserver.v1.Network
+	(*WatchToolsRequest)(nil),      // 3: toolserver.v1.WatchToolsRequest
+	(*WatchToolsResponse)(nil),     // 4: toolserver.v1.WatchToolsResponse
+	(*ExecuteToolRequest)(nil),     // 5: toolserver.v1.ExecuteToolRequest
+	(*ExecuteToolResponse)(nil),    // 6: toolserver.v1.ExecuteToolResponse
+	(*CancelRequest)(nil),          // 7: toolserver.v1.CancelRequest
+	(*CancelResponse)(nil),         // 8: toolserver.v1.CancelResponse
+	(*WatchExecutionRequest)(nil),  // 9: toolserver.v1.WatchExecutionRequest
+	(*WatchExecutionResponse)(nil), // 10: toolserver.v1.WatchExecutionResponse
+	(*GetExecutionRequest)(nil),    // 11: toolserver.v1.GetExecutionRequest
+	(*GetExecutionResponse)(nil),   // 12: toolserver.v1.GetExecutionResponse
+	(*ListExecutionsRequest)(nil),  // 13: toolserver.v1.ListExecutionsRequest
+	(*ListExecutionsResponse)(nil), // 14: toolserver.v1.ListExecutionsResponse
+	(*WriteInputRequest)(nil),      // 15: toolserver.v1.WriteInputRequest
+	(*EndOfInput)(nil),             // 16: toolserver.v1.EndOfInput
+	(*WindowSize)(nil),             // 17: toolserver.v1.WindowSize
+	(*WriteInputResponse)(nil),     // 18: toolserver.v1.WriteInputResponse
+	(*ReadArtifactRequest)(nil),    // 19: toolserver.v1.ReadArtifactRequest
+	(*ReadArtifactResponse)(nil),   // 20: toolserver.v1.ReadArtifactResponse
+	(*ArtifactInfo)(nil),           // 21: toolserver.v1.ArtifactInfo
+	(*GetServerInfoRequest)(nil),   // 22: toolserver.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 23: toolserver.v1.GetServerInfoResponse
+	(*SessionOffer)(nil),           // 24: toolserver.v1.SessionOffer
+	(*Sandbox)(nil),                // 25: toolserver.v1.Sandbox
+	(*Limits)(nil),                 // 26: toolserver.v1.Limits
+	nil,                            // 27: toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	(ToolKind)(0),                  // 28: toolserver.v1.ToolKind
+	(*Tool)(nil),                   // 29: toolserver.v1.Tool
+	(*structpb.Struct)(nil),        // 30: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
+	(OnDisconnect)(0),              // 32: toolserver.v1.OnDisconnect
+	(*AnswerBudget)(nil),           // 33: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 34: toolserver.v1.Event
+	(*Execution)(nil),              // 35: toolserver.v1.Execution
+	(ExecutionState)(0),            // 36: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(Mode)(0),                      // 38: toolserver.v1.Mode
+	(Level)(0),                     // 39: toolserver.v1.Level
+	(Network)(0),                   // 40: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
-	25, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
-	26, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	27, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	28, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	29, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	30, // 6: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	31, // 7: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	30, // 8: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	31, // 9: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	32, // 10: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	31, // 11: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
-	14, // 12: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
-	15, // 13: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
-	19, // 14: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	33, // 15: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	33, // 16: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	23, // 17: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	24, // 18: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	22, // 19: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	34, // 20: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	28, // 21: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	28, // 22: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	28, // 23: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 24: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	3,  // 25: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	5,  // 26: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	7,  // 27: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	9,  // 28: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	11, // 29: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	13, // 30: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	17, // 31: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	20, // 32: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 33: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	4,  // 34: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	6,  // 35: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	8,  // 36: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	10, // 37: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	12, // 38: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	16, // 39: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	18, // 40: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	21, // 41: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	28, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
+	29, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
+	30, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	31, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	32, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	33, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	34, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	35, // 8: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	34, // 9: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	35, // 10: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	36, // 11: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	35, // 12: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	16, // 13: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
+	17, // 14: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
+	21, // 15: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
+	37, // 16: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	37, // 17: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	26, // 18: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	27, // 19: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	25, // 20: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	24, // 21: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
+	38, // 22: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
+	38, // 23: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
+	39, // 24: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
+	39, // 25: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
+	40, // 26: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
+	40, // 27: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
+	31, // 28: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
+	31, // 29: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
+	40, // 30: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	31, // 31: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	31, // 32: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	31, // 33: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 34: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	5,  // 35: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	7,  // 36: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	9,  // 37: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	11, // 38: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	13, // 39: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	15, // 40: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	19, // 41: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	3,  // 42: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
+	22, // 43: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 44: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	6,  // 45: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	8,  // 46: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	10, // 47: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	12, // 48: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	14, // 49: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	18, // 50: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	20, // 51: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	4,  // 52: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
+	23, // 53: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	44, // [44:54] is the sub-list for method output_type
+	34, // [34:44] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
@@ -2033,8 +2408,8 @@ func file_toolserver_v1_tool_service_proto_init() {
 	file_toolserver_v1_execution_proto_init()
 	file_toolserver_v1_session_proto_init()
 	file_toolserver_v1_tool_proto_init()
-	file_toolserver_v1_tool_service_proto_msgTypes[2].OneofWrappers = []any{}
-	file_toolserver_v1_tool_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_toolserver_v1_tool_service_proto_msgTypes[4].OneofWrappers = []any{}
+	file_toolserver_v1_tool_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*WriteInputRequest_Data)(nil),
 		(*WriteInputRequest_End)(nil),
 		(*WriteInputRequest_Signal)(nil),
@@ -2046,7 +2421,7 @@ func file_toolserver_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_service_proto_rawDesc), len(file_toolserver_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	ToolService_ListExecutions_FullMethodName = "/toolserver.v1.ToolService/ListExecutions"
 	ToolService_WriteInput_FullMethodName     = "/toolserver.v1.ToolService/WriteInput"
 	ToolService_ReadArtifact_FullMethodName   = "/toolserver.v1.ToolService/ReadArtifact"
+	ToolService_WatchTools_FullMethodName     = "/toolserver.v1.ToolService/WatchTools"
 	ToolService_GetServerInfo_FullMethodName  = "/toolserver.v1.ToolService/GetServerInfo"
 )
 
@@ -51,8 +52,11 @@ type ToolServiceClient interface {
 	// finished one.
 	//
 	// With a call id it is idempotent: sending the same call again follows the
-	// execution that runs or ran already, from its first event. The same call id
-	// with another tool or input is ALREADY_EXISTS.
+	// execution that runs or ran already, from its first event. Other space, another
+	// order of keys or another name of the tool do not make it another call. The same
+	// call id with another tool or input is ALREADY_EXISTS. Where the result is no
+	// longer kept, the last event is all there is, with outcome LOST: the call is not
+	// run again as long as the session lives.
 	ExecuteTool(ctx context.Context, in *ExecuteToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteToolResponse], error)
 	// Cancel ends an execution and answers with its final state. It is
 	// idempotent: cancelling what has ended changes nothing and succeeds.
@@ -79,6 +83,10 @@ type ToolServiceClient interface {
 	// An artifact that never was, belongs to somebody else, has expired or went
 	// with its session is NOT_FOUND. An offset beyond its end is OUT_OF_RANGE.
 	ReadArtifact(ctx context.Context, in *ReadArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadArtifactResponse], error)
+	// WatchTools tells the version of the list of tools that a session has, first of
+	// all and whenever it changes. It ends with the session, with NOT_FOUND, and with
+	// the server, with UNAVAILABLE.
+	WatchTools(ctx context.Context, in *WatchToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchToolsResponse], error)
 	// GetServerInfo tells what this server is and what it offers.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
@@ -198,6 +206,25 @@ func (c *toolServiceClient) ReadArtifact(ctx context.Context, in *ReadArtifactRe
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ToolService_ReadArtifactClient = grpc.ServerStreamingClient[ReadArtifactResponse]
 
+func (c *toolServiceClient) WatchTools(ctx context.Context, in *WatchToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchToolsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[3], ToolService_WatchTools_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchToolsRequest, WatchToolsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_WatchToolsClient = grpc.ServerStreamingClient[WatchToolsResponse]
+
 func (c *toolServiceClient) GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServerInfoResponse)
@@ -226,8 +253,11 @@ type ToolServiceServer interface {
 	// finished one.
 	//
 	// With a call id it is idempotent: sending the same call again follows the
-	// execution that runs or ran already, from its first event. The same call id
-	// with another tool or input is ALREADY_EXISTS.
+	// execution that runs or ran already, from its first event. Other space, another
+	// order of keys or another name of the tool do not make it another call. The same
+	// call id with another tool or input is ALREADY_EXISTS. Where the result is no
+	// longer kept, the last event is all there is, with outcome LOST: the call is not
+	// run again as long as the session lives.
 	ExecuteTool(*ExecuteToolRequest, grpc.ServerStreamingServer[ExecuteToolResponse]) error
 	// Cancel ends an execution and answers with its final state. It is
 	// idempotent: cancelling what has ended changes nothing and succeeds.
@@ -254,6 +284,10 @@ type ToolServiceServer interface {
 	// An artifact that never was, belongs to somebody else, has expired or went
 	// with its session is NOT_FOUND. An offset beyond its end is OUT_OF_RANGE.
 	ReadArtifact(*ReadArtifactRequest, grpc.ServerStreamingServer[ReadArtifactResponse]) error
+	// WatchTools tells the version of the list of tools that a session has, first of
+	// all and whenever it changes. It ends with the session, with NOT_FOUND, and with
+	// the server, with UNAVAILABLE.
+	WatchTools(*WatchToolsRequest, grpc.ServerStreamingServer[WatchToolsResponse]) error
 	// GetServerInfo tells what this server is and what it offers.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedToolServiceServer()
@@ -289,6 +323,9 @@ func (UnimplementedToolServiceServer) WriteInput(context.Context, *WriteInputReq
 }
 func (UnimplementedToolServiceServer) ReadArtifact(*ReadArtifactRequest, grpc.ServerStreamingServer[ReadArtifactResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadArtifact not implemented")
+}
+func (UnimplementedToolServiceServer) WatchTools(*WatchToolsRequest, grpc.ServerStreamingServer[WatchToolsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchTools not implemented")
 }
 func (UnimplementedToolServiceServer) GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServerInfo not implemented")
@@ -437,6 +474,17 @@ func _ToolService_ReadArtifact_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ToolService_ReadArtifactServer = grpc.ServerStreamingServer[ReadArtifactResponse]
 
+func _ToolService_WatchTools_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchToolsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ToolServiceServer).WatchTools(m, &grpc.GenericServerStream[WatchToolsRequest, WatchToolsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_WatchToolsServer = grpc.ServerStreamingServer[WatchToolsResponse]
+
 func _ToolService_GetServerInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServerInfoRequest)
 	if err := dec(in); err != nil {
@@ -501,6 +549,11 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ReadArtifact",
 			Handler:       _ToolService_ReadArtifact_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchTools",
+			Handler:       _ToolService_WatchTools_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -1,0 +1,186 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// usualFlags are those of a terminal that a shell has.
+const usualFlags = syscall.ICANON | syscall.ECHO | syscall.ISIG
+
+// TestAttachGivesTheTerminalBack leaves a terminal in every way there is.
+func TestAttachGivesTheTerminalBack(t *testing.T) {
+	t.Parallel()
+	server, _ := allowing(t)
+	const waits = `{"command": "stty -echo; printf '\\033[?1049hready'; read -r x; exit 4", "interactive": true}`
+	for name, test := range map[string]struct {
+		leave func(x *terminal)
+		call  int // what call exits with
+		watch int // what attach exits with
+		shows string
+	}{
+		"keys":    {func(x *terminal) { x.typeIn(t, "a\x1d") }, 0, 0, "detached: it goes on"},
+		"killed":  {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) }, exitCancelled, exitCancelled, ""},
+		"hangup":  {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGHUP) }, exitCancelled, exitCancelled, ""},
+		"quit":    {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGQUIT) }, exitCancelled, exitCancelled, ""},
+		"the end": {func(x *terminal) { x.typeIn(t, "\r") }, exitFailed, exitFailed, "exit status 4"},
+	} {
+		check := func(t *testing.T, x *terminal, want int) {
+			x.until(t, "ready")
+			if raw := x.settings(t); raw.Lflag&usualFlags != 0 || raw.Oflag&syscall.OPOST != 0 {
+				t.Errorf("the program does not have the terminal: %#x %#x", raw.Lflag, raw.Oflag)
+			}
+			test.leave(x)
+			code, shown := x.end(t)
+			if code != want || !strings.Contains(shown, screenOff+usual) || !strings.Contains(shown, test.shows) {
+				t.Errorf("exit code %d, want %d: %q", code, want, shown)
+			}
+			if after := x.settings(t); after.Lflag&usualFlags != usualFlags || after.Oflag&syscall.OPOST == 0 {
+				t.Errorf("the terminal is not as it was: %#x %#x", after.Lflag, after.Oflag)
+			}
+		}
+		t.Run("call "+name, func(t *testing.T) {
+			t.Parallel()
+			check(t, onTerminal(t, 80, "call", "--address", server.address, "bash", waits), test.call)
+		})
+		t.Run("attach "+name, func(t *testing.T) {
+			t.Parallel()
+			stream, err := server.client(t).ExecuteTool(t.Context(), &pb.ExecuteToolRequest{
+				Tool: "bash", InputJson: []byte(waits), OnDisconnect: pb.OnDisconnect_ON_DISCONNECT_DETACH,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, onTerminal(t, 80, "attach", "--address", server.address, first.GetEvent().GetExecutionId()), test.watch)
+		})
+	}
+}
+
+// TestDetachedGoesOn leaves a call and comes back by its call id; one in this
+// process ends.
+func TestDetachedGoesOn(t *testing.T) {
+	t.Parallel()
+	server, _ := allowing(t)
+	x := onTerminal(t, 80, "call", "--address", server.address, "--call-id", "mine", "bash", "interactive=true", "command=read -r x; echo got $x; read -r y")
+	x.until(t, "Ctrl-] detaches")
+	x.typeIn(t, "one\r")
+	x.until(t, "got one")
+	x.typeIn(t, "\x1d")
+	if code, shown := x.end(t); code != 0 || !strings.Contains(shown, "toolserver attach ") {
+		t.Fatalf("exit code %d: %q", code, shown)
+	}
+	x = onTerminal(t, 80, "attach", "--address", server.address, "--call-id", "mine")
+	x.until(t, "got one")
+	x.typeIn(t, "\r")
+	if code, shown := x.end(t); code != 0 {
+		t.Errorf("exit code %d: %q", code, shown)
+	}
+	code, shown := onTerminal(t, 80, "attach", "--address", server.address, "--call-id", "mine").end(t)
+	if code != exitRefused || !strings.Contains(shown, "has ended: 'toolserver watch") {
+		t.Errorf("one that ended: exit code %d: %q", code, shown)
+	}
+}
+
+func TestAttachWithoutTerminal(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	execute(t, server.client(t), "sleep", `{"duration_ms": 600000}`)
+	list, err := server.client(t).ListExecutions(t.Context(), &pb.ListExecutionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := list.GetExecutions()[0].GetExecutionId()
+	code, shown := onTerminal(t, 80, "attach", "--address", server.address, id).end(t)
+	if code != exitRefused || !strings.Contains(shown, "has no terminal to attach to") || !strings.Contains(shown, "toolserver watch "+id) {
+		t.Errorf("exit code %d: %q", code, shown)
+	}
+}
+
+func TestDetachKeys(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"ctrl-]": "\x1d", "ctrl-p,ctrl-q": "\x10\x11", "CTRL-A, d": "\x01d", "": ""} {
+		if got, err := parseDetachKeys(text); err != nil || string(got) != want {
+			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"ctrl-", "ctrl-1", "ab", ",", "ctrl-é", " "} {
+		if got, err := parseDetachKeys(text); err == nil {
+			t.Errorf("%q: %q, want an error", text, got)
+		}
+	}
+	for _, test := range []struct {
+		keys     string
+		typed    []string
+		sent     string
+		detached bool
+	}{
+		{"\x1d", []string{"ab", "c\x1dd"}, "abc", true},
+		{"\x10\x11", []string{"\x10", "x\x10\x10", "\x11y"}, "\x10x\x10", true},
+		{"\x10\x11", []string{"\x11\x10"}, "\x11", false},
+		{"", []string{"\x1d"}, "\x1d", false},
+	} {
+		d := detachKeys{keys: []byte(test.keys)}
+		var sent []byte
+		detached := false
+		for _, typed := range test.typed {
+			send, done := d.feed([]byte(typed))
+			sent, detached = append(sent, send...), detached || done
+		}
+		if string(sent) != test.sent || detached != test.detached {
+			t.Errorf("%q typed for %q: sent %q, detached %v", test.typed, test.keys, sent, detached)
+		}
+	}
+}
+
+// A closing is a view that notes that it was closed.
+type closing struct {
+	jsonView
+	closed bool
+}
+
+func (v *closing) close()         { v.closed = true }
+func (v *closing) tick(time.Time) {}
+
+func TestRestoresWhenItBreaksDown(t *testing.T) {
+	t.Parallel()
+	v := new(closing)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is hidden")
+			}
+		}()
+		defer restoring(v)
+		panic("a mistake")
+	}()
+	if !v.closed {
+		t.Error("the terminal is not given back")
+	}
+}
+
+// TestHistoryAsksNothing proves that what a terminal would answer is not asked a
+// second time.
+func TestHistoryAsksNothing(t *testing.T) {
+	t.Parallel()
+	for _, query := range []string{"\x1b[6n", "\x1b[?6n", "\x1b[c", "\x1b[>0c", "\x1b[0x", "\x1b[18t", "\x1b[?2026$p", "\x1bZ", "\x05", "\x1bP$qm\x1b\\", "\x1b]11;?\x07", "\x1b]4;1;?\x1b\\"} {
+		if got := queries.ReplaceAll([]byte("a"+query+"b"), nil); string(got) != "ab" {
+			t.Errorf("%q: %q is left", query, got)
+		}
+	}
+	for _, text := range []string{"\x1b[31m", "\x1b[2J", "\x1b[10;5H", "\x1b]0;title\x07", "what?", "\x1b[?1049h", "\x1b[3 q"} {
+		if got := queries.ReplaceAll([]byte(text), nil); string(got) != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}

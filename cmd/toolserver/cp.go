@@ -1,0 +1,243 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func newCp() *cobra.Command {
+	var (
+		to target
+		c  copier
+	)
+	cmd := &cobra.Command{
+		Use:   "cp SOURCE DESTINATION",
+		Short: "Copy files to and from the workspace of a session",
+		Long: `cp copies a file or a directory between this machine and the workspace of a
+session. One side is SESSION:PATH, with the path relative to the workspace; without
+a session, as in :PATH, it is the default session. A local name with a colon in it is
+written with ./ before it.
+
+  toolserver cp main.go s1:src/            a file, into a directory
+  toolserver cp ./repo s1:                 what is in a directory, into the workspace
+  toolserver cp s1:build ./build           and back
+  toolserver cp s1:report.txt -            to standard output
+  toolserver cp - s1:input.txt             from standard input
+  tar c . | toolserver cp --tar - s1:src   an archive
+  toolserver cp --tar s1:src - | tar t
+
+A directory is copied with everything in it: what is in the source is in the
+destination then. Links are copied as links, as far as they stay inside. What the
+policy withholds is left out and told, and the command exits with 1. A file is there
+as a whole or not at all; where the connection is lost, or the command is stopped, the
+upload of a file is continued.
+
+` + exitHelp(),
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			source, destination := placeFrom(args[0]), placeFrom(args[1])
+			if source.remote == destination.remote {
+				return fmt.Errorf("one of %s and %s must be SESSION:PATH, and the other a file of this machine", visible(args[0]), visible(args[1]))
+			}
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.close()
+			c.client, c.stderr = client, newStream(os.Stderr)
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			if source.remote {
+				err = c.download(ctx, source, destination.path)
+			} else {
+				err = c.upload(ctx, source.path, destination)
+			}
+			c.progress.clear()
+			return c.explain(ctx, err)
+		},
+	}
+	cmd.Flags().BoolVar(&c.tar, "tar", false, "the local side, -, is a tar archive of a directory")
+	cmd.Flags().StringArrayVar(&c.exclude, "exclude", nil, "pattern of what to leave out of a directory, such as node_modules; may be repeated")
+	cmd.Flags().BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
+	to.addFlags(cmd)
+	cmd.ValidArgsFunction = completeCopies(&to)
+	return cmd
+}
+
+// place is one side of a copy.
+type place struct {
+	remote        bool
+	session, path string
+}
+
+func placeFrom(word string) place {
+	session, rest, found := strings.Cut(word, ":")
+	if !found || strings.HasPrefix(word, "/") || strings.HasPrefix(word, ".") || strings.Contains(session, "/") {
+		return place{path: word}
+	}
+	if rest == "" {
+		rest = "."
+	}
+	return place{true, session, rest}
+}
+
+// A copier is one run of cp.
+type copier struct {
+	client   *client
+	stderr   *stream
+	tar      bool
+	quiet    bool
+	exclude  []string
+	leftOut  uint64
+	progress progressLine
+}
+
+// explain gives an error the code that the command exits with.
+func (c *copier) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil && c.leftOut > 0:
+		return &exitError{exitFailed, fmt.Errorf("%d entries were left out", c.leftOut)}
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &exitError{exitCancelled, errors.New("stopped")}
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return &exitError{exitFailed, err}
+	}
+	switch s.Code() {
+	case codes.PermissionDenied:
+		return &exitError{exitDenied, errors.New(s.Message())}
+	case codes.InvalidArgument:
+		return &exitError{exitInvalidInput, errors.New(s.Message())}
+	case codes.ResourceExhausted:
+		return &exitError{exitRateLimited, errors.New(s.Message())}
+	}
+	return err
+}
+
+// tell names what was left out.
+func (c *copier) tell(path, reason string) {
+	c.leftOut++
+	c.progress.clear()
+	fmt.Fprintf(c.stderr, "toolserver: left out %s: %s\n", visible(path), visible(reason))
+}
+
+// summarize names what the server left out.
+func (c *copier) summarize(summary *pb.TreeSummary) {
+	for _, l := range summary.GetLeftOut() {
+		c.tell(l.GetPath(), l.GetReason())
+	}
+	if more := summary.GetLeftOutCount() - uint64(len(summary.GetLeftOut())); more > 0 {
+		c.leftOut += more
+		fmt.Fprintf(c.stderr, "toolserver: and %d more\n", more)
+	}
+}
+
+// remoteFile returns the path of the file that a local file becomes: a directory
+// means the file of its name in it.
+func (c *copier) remoteFile(ctx context.Context, local string, to place) (string, error) {
+	there, err := c.client.StatFile(ctx, &pb.StatFileRequest{SessionId: to.session, Path: to.path})
+	if err != nil && status.Code(err) != codes.NotFound {
+		return "", err
+	}
+	if there.GetFile().GetType() != pb.FileType_FILE_TYPE_DIRECTORY && !strings.HasSuffix(to.path, "/") {
+		return to.path, nil
+	}
+	if local == "-" {
+		return "", fmt.Errorf("%s is a directory: name the file that standard input becomes", visible(to.path))
+	}
+	return path.Join(to.path, filepath.Base(local)), nil
+}
+
+// attempts is how often what a lost connection ended is continued.
+const attempts = 5
+
+// lost reports whether an error is about a connection that may come back, and
+// waits a while where it is.
+func lost(ctx context.Context, err error, attempt int) bool {
+	if status.Code(err) != codes.Unavailable || attempt >= attempts {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Duration(attempt+1) * 300 * time.Millisecond):
+		return true
+	}
+}
+
+// progressLine shows on a terminal how far a copy is.
+type progressLine struct {
+	what  string
+	total int64 // 0 where it is not known
+	done  int64
+	shown time.Time
+	wide  int
+}
+
+// add counts bytes, and shows them now and then.
+func (p *progressLine) add(c *copier, n int) {
+	p.done += int64(n)
+	if c.quiet || !c.stderr.terminal || time.Since(p.shown) < 100*time.Millisecond {
+		return
+	}
+	p.shown = time.Now()
+	line := fmt.Sprintf("%s  %.1f MiB", visible(p.what), float64(p.done)/(1<<20))
+	if p.total > 0 {
+		line += fmt.Sprintf("  %d%%", p.done*100/p.total)
+	}
+	fmt.Fprintf(os.Stderr, "\r%-*s", p.wide, line)
+	p.wide = len(line)
+}
+
+// clear removes the line.
+func (p *progressLine) clear() {
+	if p.wide > 0 {
+		fmt.Fprintf(os.Stderr, "\r%*s\r", p.wide, "")
+		p.wide = 0
+	}
+}
+
+// completeCopies completes the names of sessions; the rest are files.
+func completeCopies(to *target) completer {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 1 || prefix != "" && strings.ContainsAny(prefix[:1], "./:") {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		ids := ask(to, cmd, func(ctx context.Context, client *client) (list []string) {
+			response, err := client.ListSessions(ctx, new(pb.ListSessionsRequest))
+			if err != nil {
+				return nil
+			}
+			for _, session := range response.GetSessions() {
+				if id := session.GetSessionId() + ":"; strings.HasPrefix(id, prefix) {
+					list = append(list, id)
+				}
+			}
+			return list
+		})
+		if len(ids) == 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return ids, cobra.ShellCompDirectiveNoSpace
+	}
+}

@@ -1,0 +1,174 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// This file finds what was meant by commands, flags and variables that there
+// are not.
+
+// meant are other words for commands.
+var meant = map[string][]string{
+	"serve":      {"start", "server", "daemon", "up"},
+	"call":       {"exec", "run", "execute", "invoke"},
+	"executions": {"ps", "jobs", "ls"},
+	"watch":      {"logs", "tail", "follow"},
+	"cancel":     {"kill", "stop", "abort"},
+	"attach":     {"connect", "enter"},
+	"input":      {"send", "write", "stdin"},
+	"sessions":   {"workspaces"},
+	"approvals":  {"approve", "deny", "pending"},
+	"doctor":     {"status", "check", "info"},
+}
+
+// commandsOnly is what commands take for arguments that only have others below
+// them, or that take none beside these.
+func commandsOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	near := tools.Nearest(args[0], names)
+	for name, words := range meant {
+		if slices.Contains(words, args[0]) && slices.Contains(names, name) {
+			near = []string{name}
+		}
+	}
+	hint := fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath())
+	if len(near) > 0 {
+		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+}
+
+// flagError adds to an error about flags what would be right.
+func flagError(cmd *cobra.Command, err error) error {
+	help := fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath())
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return fmt.Errorf("%w%s", err, help)
+	}
+	name := unknown.GetSpecifiedName()
+	if near := nearFlags(cmd, name); len(near) > 0 {
+		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	}
+	if cmd.HasSubCommands() {
+		for _, c := range cmd.Commands() {
+			if c.Flags().Lookup(name) != nil {
+				return fmt.Errorf("%w; flags come behind the command: %s COMMAND --%s", err, cmd.CommandPath(), name)
+			}
+		}
+	}
+	return fmt.Errorf("%w%s", err, help)
+}
+
+func nearFlags(cmd *cobra.Command, name string) []string {
+	var known []string
+	add := func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	slices.Sort(known)
+	near := tools.Nearest(name, slices.Compact(known))
+	for i := range near {
+		near[i] = "--" + near[i]
+	}
+	return near
+}
+
+const envPrefix = "TOOLSERVER_"
+
+// clientVariables are those that no key of the configuration has.
+var clientVariables = []string{"TOOLSERVER_CONFIG", "TOOLSERVER_ADDRESS", "TOOLSERVER_TOKEN"}
+
+// knownVariables returns all variables that mean something to this program.
+func knownVariables() []string {
+	known := slices.Clone(clientVariables)
+	for _, key := range scalarKeys(reflect.TypeFor[config](), "") {
+		known = append(known, envOf(key))
+	}
+	for _, o := range overrides {
+		known = append(known, o.env)
+	}
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
+// A strayVariable begins as those of this program do and means nothing to it.
+type strayVariable struct {
+	name string
+	near []string // what may have been meant
+}
+
+// strayVariables returns those of the environment, but for some that are named
+// elsewhere, and those that Kubernetes sets for a service with this name.
+func strayVariables(named ...string) []strayVariable {
+	known := knownVariables()
+	short := make([]string, len(known)) // without what all have in common
+	for i, name := range known {
+		short[i] = strings.TrimPrefix(name, envPrefix)
+	}
+	var stray []strayVariable
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || slices.Contains(known, name) || slices.Contains(named, name) ||
+			rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_") {
+			continue
+		}
+		v := strayVariable{name: name}
+		for _, near := range tools.Nearest(rest, short) {
+			v.near = append(v.near, envPrefix+near)
+		}
+		stray = append(stray, v)
+	}
+	slices.SortFunc(stray, func(a, b strayVariable) int { return strings.Compare(a.name, b.name) })
+	return stray
+}
+
+// misspelt returns a hint where a variable is not set, but one that looks like it.
+func misspelt(name string) string {
+	for _, v := range strayVariables() {
+		if slices.Contains(v.near, name) {
+			return fmt.Sprintf(" (%s is set: did you mean %s?)", v.name, name)
+		}
+	}
+	return ""
+}
+
+// namedVariables are those that the configuration names itself.
+func (c *config) namedVariables() []string {
+	var named []string
+	for _, token := range c.Authentication.Tokens {
+		named = append(named, token.TokenEnv)
+	}
+	for _, secret := range c.Secrets {
+		named = append(named, secret.Env)
+	}
+	for _, pair := range c.Sandbox.Env { // NAME=value, or NAME
+		name, _, _ := strings.Cut(pair, "=")
+		named = append(named, name)
+	}
+	return named
+}

@@ -1,0 +1,106 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/session"
+)
+
+// lanes see to it that calls of sessions that want so run in order: those of
+// concurrency-safe tools beside each other, any other alone. A call that waits for
+// its turn has no goroutine.
+//
+// The mutex is the innermost: whoever holds that of an execution may take it, and
+// turns are called without any.
+type lanes struct {
+	mu        sync.Mutex
+	bySession map[*session.Session]*lane
+}
+
+// A lane has the calls of one session.
+type lane struct {
+	running map[*Execution]bool
+	alone   bool // what runs, runs alone
+	queue   []queued
+}
+
+type queued struct {
+	x    *Execution
+	turn func()
+}
+
+// enter gives a call its turn, if it has come, and reports so. Otherwise turn is
+// called when it comes, without a lock and on somebody else's goroutine, unless the
+// call has left before.
+func (l *lanes) enter(x *Execution, turn func()) bool {
+	s := x.Order.Session
+	if !s.Settings().Ordered {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.bySession[s]
+	if at == nil {
+		at = &lane{running: make(map[*Execution]bool)}
+		if l.bySession == nil {
+			l.bySession = make(map[*session.Session]*lane)
+		}
+		l.bySession[s] = at
+	}
+	if len(at.queue) == 0 && at.admits(x) {
+		at.admit(x)
+		return true
+	}
+	at.queue = append(at.queue, queued{x, turn})
+	x.executor.waiting.Add(1)
+	return false
+}
+
+// safe reports whether the call may run beside others.
+func (x *Execution) safe() bool { return x.Order.Spec != nil && x.Order.Spec.ConcurrencySafe }
+
+func (l *lane) admits(x *Execution) bool {
+	return len(l.running) == 0 || x.safe() && !l.alone
+}
+
+func (l *lane) admit(x *Execution) {
+	l.running[x] = true
+	l.alone = !x.safe()
+}
+
+// leave makes room for those that wait: the call has ended, or will not run.
+func (l *lanes) leave(x *Execution) {
+	for _, next := range l.left(x) {
+		next.turn()
+	}
+}
+
+// left takes a call out of its lane and returns those whose turn has come.
+func (l *lanes) left(x *Execution) (next []queued) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.bySession[x.Order.Session]
+	if at == nil {
+		return nil
+	}
+	delete(at.running, x)
+	if i := slices.IndexFunc(at.queue, func(q queued) bool { return q.x == x }); i >= 0 {
+		at.queue = slices.Delete(at.queue, i, i+1)
+		x.executor.waiting.Add(-1)
+	}
+	for len(at.queue) > 0 && at.admits(at.queue[0].x) {
+		first := at.queue[0]
+		at.queue = slices.Delete(at.queue, 0, 1)
+		at.admit(first.x)
+		first.x.executor.waiting.Add(-1)
+		next = append(next, first)
+	}
+	if len(at.running) == 0 {
+		delete(l.bySession, x.Order.Session)
+	}
+	return next
+}

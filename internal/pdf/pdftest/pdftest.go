@@ -1,0 +1,61 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pdftest reads PDF documents in tests, as the server does: in a process
+// in the sandbox.
+package pdftest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/pdf"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+)
+
+var dir string // has the program and its cache, once there are
+
+// Main runs the tests of a package. It is called by TestMain.
+func Main(m *testing.M) {
+	code := sandboxtest.Run(m, func(string) {})
+	if dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+var build = sync.OnceValues(func() (*pdf.Reader, error) {
+	var err error
+	if dir, err = os.MkdirTemp("", "pdftest"); err != nil {
+		return nil, err
+	}
+	program := filepath.Join(dir, "child")
+	command := exec.Command("go", "build", "-o", program, "github.com/toolserver/toolserver/internal/pdf/pdftest/child")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	command.Stderr = os.Stderr
+	if err := command.Run(); err != nil {
+		return nil, err
+	}
+	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
+	if err != nil {
+		return nil, err
+	}
+	return pdf.NewReader(pdf.Config{Sandbox: s, Cache: filepath.Join(dir, "cache"), Program: program}), nil
+})
+
+// Documents reads documents. The program that does is built for the first one.
+type Documents struct{}
+
+// Read is [pdf.Reader.Read].
+func (Documents) Read(ctx context.Context, file *os.File, request pdf.Request, yield func(pdf.Page) bool) (int, error) {
+	reader, err := build()
+	if err != nil {
+		return 0, err
+	}
+	return reader.Read(ctx, file, request, yield)
+}

@@ -1,0 +1,72 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// keptOpen are the streams that clients leave open for what may come. They end
+// when everything that runs has ended: a shutdown would wait for them in vain.
+// Those who watch approvals leave when the desk closes.
+var keptOpen = map[string]bool{
+	healthpb.Health_Watch_FullMethodName:                                   true,
+	pb.ToolService_WatchTools_FullMethodName:                               true,
+	pb.SessionService_WatchSession_FullMethodName:                          true,
+	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      true,
+	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: true,
+}
+
+var errClosing = status.Error(codes.Unavailable, "the server is shutting down")
+
+// endKeptOpen is a link that ends the streams of keptOpen once closing ends.
+func endKeptOpen(closing context.Context) link {
+	return link{
+		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			return next(ctx, request)
+		},
+		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			if !keptOpen[info.FullMethod] {
+				return next(server, stream)
+			}
+			ctx, cancel := context.WithCancel(stream.Context())
+			defer cancel()
+			defer context.AfterFunc(closing, cancel)()
+			err := next(server, &closingStream{stream, ctx})
+			if err != nil && closing.Err() != nil {
+				return errClosing
+			}
+			return err
+		},
+	}
+}
+
+// closingStream is a stream that ends with ctx, also for who waits for the next
+// message of the client.
+type closingStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *closingStream) Context() context.Context { return s.ctx }
+
+func (s *closingStream) RecvMsg(message any) error {
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(message) }() // until the handler has returned, at the latest
+	select {
+	case err := <-received:
+		return err
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}

@@ -1,0 +1,311 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// FileLimits bound what WorkspaceService takes. Zero fields take their defaults.
+type FileLimits struct {
+	MaxFileBytes   int64         // of one file; 1 GiB
+	MaxTreeBytes   int64         // of the files of a tree, and of its archive; 4 GiB
+	MaxTreeEntries int           // of an archive; 200,000
+	MaxUploads     int           // that are not finished, of one session; 16
+	MaxUploadBytes int64         // of those, together; 2 GiB
+	UploadTTL      time.Duration // how long an upload waits to be continued; 15 minutes
+	Idle           time.Duration // how long a stream may bring nothing; 2 minutes
+}
+
+func (l FileLimits) withDefaults() FileLimits {
+	return FileLimits{
+		MaxFileBytes:   cmp.Or(l.MaxFileBytes, 1<<30),
+		MaxTreeBytes:   cmp.Or(l.MaxTreeBytes, 4<<30),
+		MaxTreeEntries: cmp.Or(l.MaxTreeEntries, 200_000),
+		MaxUploads:     cmp.Or(l.MaxUploads, 16),
+		MaxUploadBytes: cmp.Or(l.MaxUploadBytes, 2<<30),
+		UploadTTL:      cmp.Or(l.UploadTTL, 15*time.Minute),
+		Idle:           cmp.Or(l.Idle, 2*time.Minute),
+	}
+}
+
+// The tools that calls of WorkspaceService are judged as. They are in no
+// registry, for no model calls them; CheckCall knows them.
+var (
+	readsFiles = transferTool(tools.Spec{
+		Name: "workspace_read", Label: "Read files", Summary: "Send files of the workspace to the caller.", Level: tools.ReadOnly,
+	}, func(env tools.Env, in transferInput) []tools.Effect {
+		if in.Recursive {
+			return env.ReadsTree(in.Path)
+		}
+		return env.Reads(in.Path)
+	})
+	writesFiles = transferTool(tools.Spec{
+		Name: "workspace_write", Label: "Write files", Summary: "Take files of the caller into the workspace.", Level: tools.WorkspaceWrite,
+	}, func(env tools.Env, in transferInput) []tools.Effect { return env.Writes(in.Path) })
+	removesFiles = transferTool(tools.Spec{
+		Name: "workspace_remove", Label: "Remove files", Summary: "Remove files of the workspace.", Level: tools.WorkspaceWrite,
+	}, func(env tools.Env, in transferInput) []tools.Effect { return env.Removes(in.Path, in.Recursive) })
+
+	transferTools = map[string]*tools.Entry{
+		readsFiles.Spec.Name: readsFiles, writesFiles.Spec.Name: writesFiles, removesFiles.Spec.Name: removesFiles,
+	}
+)
+
+type transferInput struct {
+	Path      string `json:"path" check:"min=1,max=4096" jsonschema:"what is read, written or removed, relative to the workspace"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"a directory is meant with everything in it; default false"`
+}
+
+func transferTool(spec tools.Spec, effects func(tools.Env, transferInput) []tools.Effect) *tools.Entry {
+	spec.Category, spec.ConcurrencySafe = "workspace", true
+	tool := tools.New(spec, effects, func(context.Context, tools.Env, transferInput, tools.Sink) (tools.Result, error) {
+		return tools.Result{}, tools.Failf("no_such_tool", "%s is not called as a tool: it is what calls of WorkspaceService are judged as.", spec.Name)
+	})
+	return &tools.Entry{Tool: tool, Spec: tool.Spec()}
+}
+
+// A transfer is one call of WorkspaceService: what it may do was decided as for a
+// call of a tool.
+type transfer struct {
+	service *workspaceService
+	session *session.Session
+	entry   *tools.Entry
+	spec    *tools.Spec
+	path    string // where the path of the request leads, relative to the workspace
+	permit  *limit.Permit
+	record  audit.Record
+	began   time.Time
+
+	judged struct { // what is known as long as the policy and the settings stay
+		policy   *policy.Policy
+		settings *session.Settings
+		grants   []policy.Grant
+		call     *policy.Call
+	}
+	env tools.Env
+}
+
+// effectsOf tells what a call would touch, by the names of a request.
+type effectsOf func(env tools.Env, names ...string) []tools.Effect
+
+// readsTree is [tools.Env.ReadsTree] as effectsOf.
+func readsTree(env tools.Env, names ...string) []tools.Effect { return env.ReadsTree(names[0]) }
+
+// begin admits a call. Where there is no error, end it.
+func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessionID, path string, effects effectsOf) (*transfer, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	a := s.admission
+	if a.executor.Draining() {
+		return nil, executor.ErrDraining
+	}
+	found, err := a.sessions.Get(principalOf(ctx).Name, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	rpc := rpcOf(ctx)
+	rpc.session, rpc.tool = found.ID, entry.Spec.Name
+	t := &transfer{service: s, session: found, entry: entry, spec: &entry.Spec, began: time.Now()}
+	t.record = audit.Record{
+		Step: audit.Transfer, Principal: found.Owner, SessionID: found.ID, Tool: t.spec.Name, Path: path,
+		Trace: rpc.span.Trace(), Action: policy.Allow.String(),
+	}
+	if !found.Enter() {
+		return nil, fmt.Errorf("%w: it was closed just now", session.ErrNotFound)
+	}
+	if err := t.admit(path, effects); err != nil {
+		t.end(&err)
+		return nil, err
+	}
+	return t, nil
+}
+
+// admit has the policy decide, and counts the call.
+func (t *transfer) admit(path string, effects effectsOf) error {
+	a := t.service.admission
+	for {
+		p := t.refresh()
+		t.judged.call.Effects = effects(t.env, path)
+		if len(t.judged.call.Effects) == 0 {
+			return fmt.Errorf("%s: %w", output.VisibleText(path), workspace.ErrOutside)
+		}
+		t.path = t.judged.call.Effects[0].Path
+		if err := t.decide(p); err != nil {
+			return err
+		}
+		permit, tooMany, ok := a.rules.take(p, limit.Call{Spec: t.spec, Principal: t.session.Owner, Session: t.session.ID})
+		if !ok {
+			continue // the policy was replaced meanwhile
+		}
+		for _, shadow := range permit.Shadows() {
+			countLimited(a.meters.shadowLimited, shadow.Rule, t.spec.Name)
+		}
+		if tooMany != nil {
+			countLimited(a.meters.limited, tooMany.Rule, t.spec.Name)
+			t.record.Action, t.record.Rule = policy.Deny.String(), tooMany.Rule
+			return withRetryInfo(status.New(codes.ResourceExhausted, tooMany.Message), tooMany.RetryAfter).Err()
+		}
+		t.permit = permit
+		if log := a.auditor.log; log != nil && log.Required() {
+			intent := t.record
+			intent.Step = audit.Proposed
+			if log.Append(intent) != nil {
+				return withRetryInfo(status.New(codes.Unavailable, "the server must record every transfer and cannot: nothing was done"), time.Second).Err()
+			}
+		}
+		return nil
+	}
+}
+
+// refresh sees to it that the call is judged by the policy in force and by the
+// settings that its session has by now.
+func (t *transfer) refresh() *policy.Policy {
+	a, j := t.service.admission, &t.judged
+	p, settings := a.rules.current(), t.session.Settings()
+	if j.call == nil || j.policy != p || j.settings != settings {
+		j.policy, j.settings = p, settings
+		j.call = a.subjectOf(t.session, t.entry)
+		t.env = a.envOf(t.session, p.Guard(j.call), "")
+	}
+	j.grants = a.desk.Grants(t.session)
+	return p
+}
+
+// decide has the policy decide on the effects of the call.
+func (t *transfer) decide(p *policy.Policy) error {
+	d := p.Decide(t.judged.call, t.judged.grants)
+	t.record.Policy, t.record.Rule = d.Policy, d.Rule
+	err := refusedBy(t.spec, d.Verdict)
+	if err != nil {
+		t.record.Action, t.record.Reason = d.Action.String(), d.Reason
+	}
+	return err
+}
+
+// may decides on one path that the call touches as part of something larger.
+func (t *transfer) may(kind tools.EffectKind, path string) error {
+	p := t.refresh()
+	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
+	return refusedBy(t.spec, p.Decide(t.judged.call, t.judged.grants).Verdict)
+}
+
+// again judges the call once more, when what it brings has arrived.
+func (t *transfer) again(path string, effects effectsOf) error {
+	p := t.refresh()
+	t.judged.call.Effects = effects(t.env, path)
+	t.path = t.judged.call.Effects[0].Path
+	return t.decide(p)
+}
+
+// refusedBy returns why a call is not made, or nil. What a person would have to
+// be asked about is refused, too: nobody is there to wait for the answer.
+func refusedBy(spec *tools.Spec, v policy.Verdict) error {
+	switch v.Action {
+	case policy.Allow:
+		return nil
+	case policy.Ask:
+		return denied("%s (%s). A transfer does not wait for a person: set the mode of the session to accept_edits or allow, or have a rule of the policy allow %s.",
+			output.VisibleText(strings.TrimSuffix(v.Reason, ".")), v.Rule, spec.Name)
+	}
+	return denied("%s (%s)", output.VisibleText(v.Reason), v.Rule)
+}
+
+func denied(format string, args ...any) error {
+	return status.Errorf(codes.PermissionDenied, format, args...)
+}
+
+// withheld reports what is left out of the tree that is read; nil where that is
+// nothing.
+func (t *transfer) withheld() func(path string) bool { return t.env.Guard.Withheld(t.path, true) }
+
+// end writes the record of the call, and makes a status of its error.
+func (t *transfer) end(err *error) {
+	t.permit.Release()
+	t.session.Leave()
+	*err = fileStatus(*err)
+	if log := t.service.admission.auditor.log; log != nil {
+		t.record.DurationMs = float64(time.Since(t.began)) / 1e6
+		t.record.Outcome = outcomeOfStatus(*err)
+		if t.record.Reason == "" && *err != nil {
+			t.record.Reason = status.Convert(toStatus(*err)).Message()
+		}
+		log.Append(t.record)
+	}
+}
+
+func outcomeOfStatus(err error) string {
+	if err == nil {
+		return executor.Succeeded.String()
+	}
+	return strings.ToLower(status.Code(toStatus(err)).String())
+}
+
+// errTooMany is wrapped by errors about what is more than the server takes.
+var errTooMany = errors.New("this is more than the server takes")
+
+// fileCodes maps the errors of files. The first that matches counts.
+var fileCodes = []struct {
+	is   error
+	code codes.Code
+}{
+	{workspace.ErrOutside, codes.PermissionDenied},
+	{workspace.ErrMoved, codes.Aborted},
+	{workspace.ErrChanged, codes.Aborted},
+	{workspace.ErrNotRegular, codes.FailedPrecondition},
+	{workspace.ErrTooDeep, codes.FailedPrecondition},
+	{errTooMany, codes.ResourceExhausted},
+	{syscall.ENOSPC, codes.ResourceExhausted},
+	{syscall.EDQUOT, codes.ResourceExhausted},
+	{syscall.EFBIG, codes.ResourceExhausted},
+	{syscall.EMFILE, codes.ResourceExhausted},
+	{syscall.ENOTEMPTY, codes.FailedPrecondition},
+	{syscall.ENOTDIR, codes.FailedPrecondition},
+	{syscall.EISDIR, codes.FailedPrecondition},
+	{syscall.ELOOP, codes.FailedPrecondition},
+	{syscall.EROFS, codes.FailedPrecondition},
+	{syscall.ENAMETOOLONG, codes.InvalidArgument},
+	{fs.ErrNotExist, codes.NotFound},
+	{fs.ErrExist, codes.Aborted},
+	{fs.ErrPermission, codes.PermissionDenied},
+}
+
+// fileStatus makes a status of an error about files; others stay as they are.
+func fileStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	for _, known := range fileCodes {
+		if errors.Is(err, known.is) {
+			return status.Error(known.code, output.VisibleText(err.Error()))
+		}
+	}
+	return err
+}
+
+// valid makes a name fit to be sent: on disk it may be any bytes.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

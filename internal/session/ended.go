@@ -1,0 +1,172 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/lease"
+)
+
+// Ended is what is known of a session that ended.
+type Ended struct {
+	ID, Owner string
+	Settings  *Settings
+	Created   time.Time
+	LastUsed  time.Time
+	At        time.Time // when it ended
+	Reason    string    // why, in words that follow "it"
+
+	// Workspace is where it worked. One that was made for it is removed at
+	// KeptUntil; that is zero for any other, and for one that is gone.
+	Workspace string
+	KeptUntil time.Time
+}
+
+// A tombstone is Ended in the hands of a store.
+type tombstone struct {
+	Ended
+	removal *time.Timer // of the workspace; nil where it is not kept
+}
+
+// What is known of sessions that ended.
+const (
+	maxEnded = 1000
+	endedFor = 24 * time.Hour
+)
+
+// bury notes that a session ended, once. The default session has no end that
+// anybody would notice.
+func (s *Store) bury(session *Session) {
+	session.mu.Lock()
+	t := &tombstone{Ended: Ended{
+		ID: session.ID, Owner: session.Owner, Settings: session.Settings(), Created: session.Created,
+		LastUsed: session.lastUsed, At: session.ended, Reason: session.reason, Workspace: session.Workspace.Dir(),
+	}}
+	session.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || session.tombstone != nil || session.ID == DefaultID {
+		return
+	}
+	session.tombstone = t
+	s.ended = append(s.ended, t)
+	s.prune()
+}
+
+// prune forgets sessions that ended too long ago, or that are too many. Those whose
+// workspaces are kept stay. The store is locked.
+func (s *Store) prune() {
+	extra := len(s.ended) - maxEnded
+	s.ended = slices.DeleteFunc(s.ended, func(t *tombstone) bool {
+		if t.removal != nil || extra <= 0 && time.Since(t.At) < endedFor {
+			return false
+		}
+		extra--
+		return true
+	})
+}
+
+// keepWorkspace keeps the workspace that was made for a session for a while after
+// its end. It reports false where it is not kept.
+func (s *Store) keepWorkspace(session *Session) bool {
+	if s.config.KeepWorkspace <= 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := session.tombstone
+	if s.closed || t == nil {
+		return false
+	}
+	t.KeptUntil = time.Now().Add(s.config.KeepWorkspace)
+	t.removal = time.AfterFunc(s.config.KeepWorkspace, func() { s.removeWorkspace(t) })
+	var oldest *tombstone
+	kept := 0
+	for _, other := range s.ended {
+		if other.removal != nil {
+			kept++
+			if oldest == nil {
+				oldest = other
+			}
+		}
+	}
+	if kept > s.config.MaxKept {
+		oldest.removal.Reset(0) // which can take its time
+	}
+	return true
+}
+
+// removeWorkspace removes a workspace that was kept, unless a session has taken it.
+func (s *Store) removeWorkspace(t *tombstone) {
+	s.mu.Lock()
+	kept := t.removal != nil
+	t.removal, t.KeptUntil = nil, time.Time{}
+	s.mu.Unlock()
+	if kept {
+		lease.RemoveAll(t.Workspace)
+	}
+}
+
+// restore takes the workspace that was kept of the last session of owner with an id.
+// The store is locked.
+func (s *Store) restore(owner, id string) (dir string, err error) {
+	t := s.lastEnded(owner, id)
+	switch {
+	case t == nil:
+		return "", fmt.Errorf("%w: nothing is known of a session %.64q that ended: create it without restore", ErrNotFound, id)
+	case t.removal == nil:
+		return "", fmt.Errorf("%w: %s, and there is no workspace of it to restore: only one that was made for a session is kept, for %s. Create it without restore",
+			ErrNotFound, t.Ended, s.config.KeepWorkspace)
+	}
+	t.removal.Stop()
+	t.removal, t.KeptUntil = nil, time.Time{}
+	return t.Workspace, nil
+}
+
+func (s *Store) lastEnded(owner, id string) *tombstone {
+	for _, t := range slices.Backward(s.ended) {
+		if t.Owner == owner && t.ID == id && time.Since(t.At) < endedFor {
+			return t
+		}
+	}
+	return nil
+}
+
+// String says when and why the session ended.
+func (e Ended) String() string {
+	text := fmt.Sprintf("session %q ended at %s: it %s", e.ID, e.At.UTC().Format(time.RFC3339), e.Reason)
+	if !e.KeptUntil.IsZero() {
+		text += fmt.Sprintf(". Its workspace is kept until %s: create it again with restore to work on in it", e.KeptUntil.UTC().Format(time.RFC3339))
+	}
+	return text
+}
+
+// Ended returns the sessions of owner that ended, oldest end first, as far as they
+// are still known.
+func (s *Store) Ended(owner string) []Ended {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prune()
+	var list []Ended
+	for _, t := range s.ended {
+		if t.Owner == owner {
+			list = append(list, t.Ended)
+		}
+	}
+	return list
+}
+
+// notFound says that owner has no such session and, where that is known, what became
+// of it.
+func (s *Store) notFound(owner, id string) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if t := s.lastEnded(owner, id); t != nil {
+		return fmt.Errorf("%w: %s", ErrNotFound, t.Ended)
+	}
+	return fmt.Errorf("%w: %.64q: create it, or leave the session id out to use the default session", ErrNotFound, id)
+}

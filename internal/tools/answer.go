@@ -1,0 +1,157 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/output"
+)
+
+// How much text an answer has, in characters. They are counted as the bytes of
+// UTF-8: a character beyond ASCII counts as two to four, as it does in tokens.
+const (
+	MinAnswer        = 1_000
+	DefaultAnswer    = 50_000
+	DefaultMaxAnswer = 400_000
+
+	// TokenCharacters is what a token is taken for. Models differ: it is an
+	// estimate, and on the safe side for English and most code.
+	TokenCharacters = 4
+)
+
+// A Budget is how much text the answer to a model has at most, in one of two
+// units. The zero Budget leaves it to somebody else.
+type Budget struct{ Characters, Tokens int }
+
+// Size returns the budget in characters; 0 for the zero Budget.
+func (b Budget) Size() int { return max(b.Characters, b.Tokens*TokenCharacters) }
+
+// Check returns why the budget is none, where most characters are allowed. The zero
+// Budget is one.
+func (b Budget) Check(most int) error {
+	if b == (Budget{}) {
+		return nil
+	}
+	if b.Characters != 0 && b.Tokens != 0 {
+		return fmt.Errorf("an answer is bounded in characters or in tokens: give one of them")
+	}
+	n, unit, least := b.Characters, "characters", MinAnswer
+	if b.Tokens != 0 {
+		n, unit, least, most = b.Tokens, "tokens", MinAnswer/TokenCharacters, most/TokenCharacters
+	}
+	if n < least || n > most {
+		return fmt.Errorf("an answer of %d %s is out of range: want %d to %d; leave it out for the default", n, unit, least, most)
+	}
+	return nil
+}
+
+// answer returns how much text the answer of a call has at most.
+func (e Env) answer() int { return cmp.Or(e.Answer, DefaultAnswer) }
+
+// Shown returns how many bytes of what a call found it shows: all that its answer
+// has room for, but for notes below.
+func (e Env) Shown() int {
+	n := e.answer()
+	return n - n/25 - 360
+}
+
+// GoOn returns how a model makes a call: the name of the tool and its input.
+func GoOn(tool string, input any) string {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(input); err != nil { // inputs came from JSON
+		panic(err)
+	}
+	return tool + " " + strings.TrimSuffix(text.String(), "\n")
+}
+
+// reading is the part of an input of read_file that reads lines of an artifact.
+type reading struct {
+	Path   string `json:"path"`
+	Offset int    `json:"offset,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Limit  uint64 `json:"limit,omitempty"`
+}
+
+// ReadOn returns the call that reads what a window left out of what is kept as an
+// artifact.
+func ReadOn(a Artifact, gap output.Gap) string {
+	r := reading{Path: a.URI, Offset: gap.Line}
+	if gap.Column > 1 {
+		r.Column = gap.Column
+	}
+	if gap.Whole {
+		r.Limit = gap.Lines
+	}
+	text := "read them with "
+	if gap.Lines == 0 {
+		text = "read it with "
+	}
+	text += GoOn("read_file", r)
+	if a.Incomplete != "" {
+		text += fmt.Sprintf(", as far as it is kept, which is %s: %s", output.Size(a.Size), a.Incomplete)
+	}
+	return text
+}
+
+// Begin returns the beginning of a text, as much as an answer shows. What is left
+// out is kept as an artifact with this name, and a last line says how to read it.
+func (e Env) Begin(text, name string) []Content {
+	limit := e.Shown()
+	if len(text) <= limit {
+		return []Content{Text(text)}
+	}
+	window := output.NewBeginning(limit)
+	window.Write([]byte(text))
+	var kept Content
+	shown := window.Text(func(gap output.Gap) string {
+		artifact, ok := e.Keep(name, text)
+		if !ok {
+			return "this server keeps no more of it: ask for less at once"
+		}
+		kept = artifact
+		return ReadOn(artifact, gap)
+	})
+	if kept == nil {
+		return []Content{Text(shown)}
+	}
+	return []Content{Text(shown), kept}
+}
+
+// Keep keeps a text as an artifact. It reports false where none are kept.
+func (e Env) Keep(name, text string) (Artifact, bool) {
+	if e.Artifacts == nil {
+		return Artifact{}, false
+	}
+	writer, err := e.Artifacts.Create(name, "text/plain; charset=utf-8")
+	if err != nil {
+		return Artifact{}, false
+	}
+	writer.Write([]byte(text))
+	return writer.Close(), true
+}
+
+// fit returns a result whose text keeps to the budget of the call, whatever its
+// tool made of it.
+func (e Env) fit(tool string, r Result) Result {
+	var whole strings.Builder
+	var rest []Content
+	for _, c := range r.Content {
+		if text, ok := c.(Text); ok {
+			whole.WriteString(string(text))
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	if whole.Len() > e.answer() {
+		r.Content = append(e.Begin(whole.String(), tool+".txt"), rest...)
+	}
+	return r
+}

@@ -1,0 +1,134 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import "strings"
+
+// Settle returns an input of a tool with numbers and booleans in place of texts
+// that spell them, where its schema allows nothing but a number or a boolean:
+// "10" where an integer is wanted, "true" where true or false is. Whoever looks at
+// the input after that sees one value: rules, digests, approvals, the tool. What
+// has another reading, or is no valid input, stays what it is.
+func Settle(tool Tool, input []byte) []byte {
+	t, ok := tool.(*typed)
+	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) {
+		return input
+	}
+	s := settler{decoder: newDecoder(string(input))}
+	if !s.value(t.shape()) || s.out == nil {
+		return input // what is wrong is for the decoder to tell
+	}
+	return append(s.out, s.text[s.copied:]...)
+}
+
+// mayNeedSettling reports whether a value of the input begins as a text does that
+// spells a number or a boolean. Nearly all inputs have none.
+func mayNeedSettling(input []byte) bool {
+	for i := 0; i+1 < len(input); i++ {
+		if input[i] != '"' || !strings.ContainsRune("-0123456789tfTF", rune(input[i+1])) {
+			continue
+		}
+		before := i - 1
+		for before >= 0 && strings.ContainsRune(" \t\r\n", rune(input[before])) {
+			before--
+		}
+		if before >= 0 && strings.ContainsRune(":[,", rune(input[before])) {
+			return true
+		}
+	}
+	return false
+}
+
+// A settler copies an input, with what it settles.
+type settler struct {
+	decoder
+	out    []byte
+	copied int // of the text
+}
+
+// value reads a value of shape s. It reports whether to go on.
+func (s *settler) value(shape *shape) bool {
+	c := s.peek()
+	switch shape.kind {
+	case boolKind, intKind, uintKind, floatKind:
+		if c == '"' {
+			return s.settle(shape.kind)
+		}
+	case listKind:
+		if c == '[' {
+			return s.list(shape)
+		}
+	case mapKind, structKind:
+		if c == '{' {
+			return s.object(shape)
+		}
+	}
+	return s.skip()
+}
+
+func (s *settler) list(shape *shape) bool {
+	if !s.open() {
+		return false
+	}
+	for first := true; ; first = false {
+		more, ok := s.nextItem(first)
+		if !ok || !more {
+			return ok
+		}
+		if !s.value(shape.item) {
+			return false
+		}
+	}
+}
+
+func (s *settler) object(shape *shape) bool {
+	if !s.open() {
+		return false
+	}
+	for first := true; ; first = false {
+		name, more, ok := s.nextKey(first)
+		if !ok || !more {
+			return ok
+		}
+		item := shape.item
+		if shape.kind == structKind {
+			if i := shape.find(name, 0); i >= 0 {
+				item = shape.fields[i].shape
+			}
+		}
+		if item == nil {
+			ok = s.skip()
+		} else {
+			ok = s.value(item)
+		}
+		if !ok {
+			return false
+		}
+	}
+}
+
+// settle reads a text and writes what it spells.
+func (s *settler) settle(kind kind) bool {
+	start := s.pos
+	body, escaped, ok := s.scanString()
+	if !ok || escaped {
+		return ok
+	}
+	value := ""
+	if kind == boolKind {
+		if lower := strings.ToLower(body); lower == "true" || lower == "false" {
+			value = lower
+		}
+	} else {
+		number := newDecoder(body)
+		if token, ok := number.scanNumber(); ok && token == body && body != "" {
+			value = body
+		}
+	}
+	if value != "" {
+		s.out = append(append(s.out, s.text[s.copied:start]...), value...)
+		s.copied = s.pos
+	}
+	return true
+}
