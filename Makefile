@@ -9,9 +9,8 @@ BIN := $(CURDIR)/.bin
 export PATH := $(BIN):$(PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # grpcnotrace leaves out an HTML page of requests that nobody serves here, and
-# with it a seventh of the binary; nethttpomithttp2 the HTTP/2 of the admin port,
-# which has no TLS and so would never speak it.
-BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,nethttpomithttp2,embedded -ldflags "-s -w -X main.version=$(VERSION)"
+# with it a seventh of the binary.
+BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X main.version=$(VERSION)"
 # The contract with its comments, for reflection.
 SCHEMA := buf build --exclude-imports --as-file-descriptor-set
 TOOLS := github.com/bufbuild/buf/cmd/buf \

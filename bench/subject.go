@@ -53,7 +53,7 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 		}
 		return nil
 	}
-	const tags = "grpcnotrace,nethttpomithttp2,embedded"
+	const tags = "grpcnotrace,embedded"
 	return b, errors.Join(
 		build("-trimpath", "-ldflags", "-s -w", "-o", "cmd/toolserver/toolserver-exec", "./cmd/toolserver-exec"),
 		build("-trimpath", "-ldflags", "-s -w", "-tags", tags+",bench", "-o", b.subject, "./cmd/toolserver"),

@@ -4,24 +4,44 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/pprof"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
-
-	"github.com/toolserver/toolserver/internal/metrics"
 )
 
 // newMetrics returns a registry with what this server was built from and what
 // the system tells about it.
-func newMetrics() *metrics.Registry {
-	registry := new(metrics.Registry)
-	registry.Info("toolserver_build_info", "What this server was built from; always 1.",
-		map[string]string{"version": versionText(), "go_version": runtime.Version()})
-	registry.AddProcess()
+func newMetrics() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	addFacts(registry, "toolserver_build_info", "What this server was built from; always 1.",
+		[]string{"version", "go_version"}, [][]string{{versionText(), runtime.Version()}})
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
+}
+
+// addFacts registers a gauge that is always 1, once for each of the values of its
+// labels, which are what it tells.
+func addFacts(registry prometheus.Registerer, name, help string, labels []string, values [][]string) {
+	facts := promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	for _, v := range values {
+		facts.WithLabelValues(v...).Set(1)
+	}
+}
+
+// showMetrics serves metrics as text or, with exemplars, as OpenMetrics, whichever
+// is asked for.
+func showMetrics(registry *prometheus.Registry, logger *zap.Logger) http.Handler {
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: zap.NewStdLog(logger)})
 }
 
 // newAdmin returns the HTTP server for operators.
@@ -62,9 +82,38 @@ func (h *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/readyz":
 		answer(w, false, "draining")
 	case h.profiles && strings.HasPrefix(path, profilesPath):
-		profiles(w, r)
+		showProfile(w, r)
 	default:
 		http.NotFound(w, r)
+	}
+}
+
+// heapSampling is how many bytes are allocated between two samples, as Go has it
+// by default, in servers that show profiles. The others take no samples.
+const heapSampling = 512 << 10
+
+// maxProfile is how many seconds a profile may take.
+const maxProfile = 100
+
+// showProfile answers "go tool pprof" and "go tool trace".
+func showProfile(w http.ResponseWriter, r *http.Request) {
+	if text := r.FormValue("seconds"); text != "" {
+		if seconds, err := strconv.Atoi(text); err != nil || seconds < 1 || seconds > maxProfile {
+			http.Error(w, fmt.Sprintf("seconds=%s: want 1 to %d", text, maxProfile), http.StatusBadRequest)
+			return
+		}
+	}
+	switch strings.TrimPrefix(r.URL.Path, profilesPath) {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
 	}
 }
 

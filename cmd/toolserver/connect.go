@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -21,7 +22,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -112,7 +112,7 @@ func connectSupposed(c *config, offer *tools.Offer) (*client, error) {
 		return err != nil // what this user cannot read, its tools cannot show
 	})
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newServer(c, logger, new(metrics.Registry), nil)
+	server, err := newServer(c, logger, prometheus.NewRegistry(), nil)
 	if err != nil {
 		return nil, err
 	}

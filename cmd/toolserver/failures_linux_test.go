@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/txtar"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -80,7 +80,7 @@ printf 'x\n' > full/file
 	c.Sandbox.Helper = os.Getenv("TOOLSERVER_SANDBOX_HELPER")
 	c.Sandbox.Limits.Memory, c.Sandbox.Limits.Output, c.Sandbox.Limits.FileSize = 256<<20, 1<<20, 1<<20
 	c.Answers.Default = answerSize{Characters: 1000}
-	server, err := newServer(c, zap.NewNop(), new(metrics.Registry), nil)
+	server, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -211,7 +211,7 @@ func (t *policyTester) connect(by tested) (*client, error) {
 		return connectSupposed(&c, &offer)
 	}
 	c.TLS = tlsConfig{}
-	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), new(metrics.Registry), nil)
+	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 )
@@ -25,7 +26,7 @@ type policyFile struct {
 	path    string
 	server  *service.Server
 	logger  *zap.Logger
-	reloads *metrics.Counter // by result
+	reloads *prometheus.CounterVec // by result
 
 	text []byte // that was last read, valid or not; nil where it could not be
 }
@@ -33,10 +34,12 @@ type policyFile struct {
 // reloadInterval is how often the file is looked at.
 const reloadInterval = time.Second
 
-func newPolicyFile(path string, server *service.Server, registry *metrics.Registry, logger *zap.Logger) *policyFile {
+func newPolicyFile(path string, server *service.Server, registry prometheus.Registerer, logger *zap.Logger) *policyFile {
 	return &policyFile{
 		path: path, server: server, logger: logger,
-		reloads: registry.Counter("toolserver_policy_reloads_total", "Changes of the policy file by result.", "result"),
+		reloads: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+			Name: "toolserver_policy_reloads_total", Help: "Changes of the policy file by result.",
+		}, []string{"result"}),
 	}
 }
 
@@ -90,11 +93,11 @@ func (f *policyFile) reload() {
 		err = f.server.ReplacePolicy(next)
 	}
 	if err != nil {
-		f.reloads.Inc("failed")
+		f.reloads.WithLabelValues("failed").Inc()
 		f.logger.Error("the policy file is not valid: the policy stays as it was",
 			zap.String("policy", f.server.Policy()), zap.Error(err))
 		return
 	}
-	f.reloads.Inc("succeeded")
+	f.reloads.WithLabelValues("succeeded").Inc()
 	f.logger.Info("policy in force", zap.String("policy", next.Version()), zap.String("file", f.path))
 }

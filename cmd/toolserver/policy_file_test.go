@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -28,13 +29,13 @@ type reloading struct {
 	*policyFile
 	t       *testing.T
 	client  pb.ToolServiceClient
-	metrics *metrics.Registry
+	metrics *prometheus.Registry
 	logs    *observer.ObservedLogs
 }
 
 func newReloading(t *testing.T, path, text string) *reloading {
 	t.Helper()
-	r := &reloading{t: t, metrics: new(metrics.Registry)}
+	r := &reloading{t: t, metrics: prometheus.NewRegistry()}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestReloads(t *testing.T) {
 	if calls.Load() < 100 || versions != 2 {
 		t.Errorf("%d calls saw %d versions: the test proves nothing", calls.Load(), versions)
 	}
-	text := string(r.metrics.Text())
+	text := metricsText(t, r.metrics)
 	for _, line := range []string{
 		`toolserver_policy_reloads_total{result="failed"} 100`,
 		fmt.Sprintf(`toolserver_policy_reloads_total{result="succeeded"} %d`, valid),
@@ -211,7 +212,7 @@ func TestReloadOfAConfigMap(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "..data")); err != nil {
 		t.Fatal(err)
 	}
-	for !strings.Contains(string(r.metrics.Text()), `{result="failed"} 1`) {
+	for !strings.Contains(metricsText(t, r.metrics), `{result="failed"} 1`) {
 		if t.Context().Err() != nil {
 			t.Fatal("nobody noticed")
 		}
@@ -220,4 +221,20 @@ func TestReloadOfAConfigMap(t *testing.T) {
 	if got := r.verdict().GetRule(); got != "rule two" {
 		t.Errorf("%s is in force", got)
 	}
+}
+
+// metricsText returns metrics as Prometheus is told them.
+func metricsText(t testing.TB, metrics prometheus.Gatherer) string {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
 }

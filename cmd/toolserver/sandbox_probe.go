@@ -16,10 +16,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/sandbox"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // selfTest tries what commands must not be able to do, logs and exports what
 // holds, and fails if something required does not.
-func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry, tested func(failed []string)) error {
+func (c *sandboxConfig) selfTest(logger *zap.Logger, registry prometheus.Registerer, tested func(failed []string)) error {
 	checks, err := c.probeApart()
 	if err != nil {
 		logger.Warn("the sandbox could not be tried: toolserver sandbox probe tells more", zap.Error(err))
@@ -54,7 +54,7 @@ func (c *sandboxConfig) selfTest(logger *zap.Logger, registry *metrics.Registry,
 		}
 	}
 	tested(slices.Concat(failed, weak, untried))
-	registry.Facts("toolserver_sandbox_check", "What the self-test of the sandbox found; always 1.", []string{"check", "holds"}, values)
+	addFacts(registry, "toolserver_sandbox_check", "What the self-test of the sandbox found; always 1.", []string{"check", "holds"}, values)
 	fields := []zap.Field{zap.Int("checks", len(checks)), zap.Strings("failed", failed), zap.Strings("weak", weak), zap.Strings("not_tried", untried)}
 	err = verdictOn(checks)
 	if err == nil {

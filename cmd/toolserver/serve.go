@@ -102,7 +102,7 @@ func serve(c *config) error {
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
-	admin, err := serveAdmin(c.Admin, &adminHandler{metrics, server.Ready, c.Admin.Pprof}, logger)
+	admin, err := serveAdmin(c.Admin, &adminHandler{showMetrics(metrics, logger), server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -11,6 +12,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,6 +35,8 @@ import (
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -119,6 +124,64 @@ func get(t *testing.T, address, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// TestMetricsAreRead has Prometheus' own parser read the metrics, in each of the
+// formats that it asks for.
+func TestMetricsAreRead(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--admin", "127.0.0.1:0")
+	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
+	for accept, want := range map[string]string{
+		"": "text/plain",
+		"application/openmetrics-text;version=1.0.0":                                                 "application/openmetrics-text",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited": "application/vnd.google.protobuf",
+	} {
+		request, err := http.NewRequest(http.MethodGet, "http://"+server.admin+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", accept)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, want) {
+			t.Errorf("Content-Type %q, want %s", kind, want)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "application/openmetrics-text" {
+			if !bytes.HasSuffix(body, []byte("# EOF\n")) {
+				t.Errorf("OpenMetrics without its end")
+			}
+			// Of a gauge and a counter of Go's, whose names differ in _total alone, this
+			// parser reads one only.
+			body = regexp.MustCompile(`(?m)^.*go_memstats_alloc_bytes.*\n`).ReplaceAll(body, nil)
+		}
+		decoder := expfmt.NewDecoder(bytes.NewReader(body), expfmt.ResponseFormat(response.Header))
+		families := make(map[string]*dto.MetricFamily)
+		for {
+			family := new(dto.MetricFamily)
+			if err := decoder.Decode(family); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", want, err)
+			}
+			families[strings.TrimSuffix(family.GetName(), "_total")] = family
+		}
+		for _, name := range []string{
+			"toolserver_build_info", "toolserver_calls", "toolserver_call_duration_seconds", "toolserver_running",
+			"grpc_server_handled", "grpc_server_handling_seconds", "go_goroutines", "process_resident_memory_bytes",
+		} {
+			if len(families[name].GetMetric()) == 0 {
+				t.Errorf("%s has no %s", want, name)
+			}
+		}
+	}
+}
+
 func TestAdminPort(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--admin", "127.0.0.1:0", "--config", writeFile(t, "c.yaml", "shutdown_grace: 10m\nadmin: {pprof: true}\n"))
@@ -141,6 +204,7 @@ func TestAdminPort(t *testing.T) {
 		"/debug/pprof/profile?seconds=1":   200,
 		"/debug/pprof/profile?seconds=1h":  400,
 		"/debug/pprof/profile?seconds=999": 400,
+		"/debug/pprof/heap?seconds=0":      400,
 		"/debug/pprof/nothing":             404,
 		"/nothing":                         404,
 	} {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -20,7 +21,6 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
@@ -64,7 +64,7 @@ func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
 
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
-func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
+func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer *trace.Tracer) (*service.Server, error) {
 	authenticator, err := c.Authentication.authenticator()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func newServer(c *config, logger *zap.Logger, metrics *metrics.Registry, tracer 
 
 // newServerWith is newServer with other callers: the workspace of the
 // configuration is that of owner.
-func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics *metrics.Registry, tracer *trace.Tracer) (*service.Server, error) {
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer *trace.Tracer) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		return nil, err
 	}
 	has := jails.Capabilities()
-	metrics.Facts("toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
+	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})

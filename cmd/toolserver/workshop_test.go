@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -55,7 +55,7 @@ func serveWorkshop(dir string) (address string, stop func(), err error) {
 	}
 	server, err := service.New(service.Config{
 		Logger: zap.NewNop(), Registry: registry, Policy: policy.Builtin(), Authenticator: auth.None{},
-		Metrics: new(metrics.Registry), Artifacts: store,
+		Metrics: prometheus.NewRegistry(), Artifacts: store,
 		Sessions: session.NewStore(session.Config{
 			WorkspaceRoot: filepath.Join(dir, "workspaces"), MaxLevel: tools.ReadOnly,
 			Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},

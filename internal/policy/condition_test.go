@@ -76,6 +76,7 @@ func TestConditionExtensions(t *testing.T) {
 		`math.greatest(1, 2) == 2 && math.least([3, 1]) == 1 && math.abs(-1) == 1`,
 		`sets.contains(effect.argv, ["git"]) && sets.intersects([1, 2], [2]) && sets.equivalent([1, 1], [1])`,
 		`cidr("10.0.0.0/8").containsIP(ip("10.1.2.3")) && isIP(input.ip) && ip(input.ip).isLoopback()`,
+		`isIP(effect.host) && cidr("10.0.0.0/8").containsIP(effect.host) && !(isIP("") && cidr("10.0.0.0/8").containsIP(""))`,
 		`timestamp("2026-01-02T03:04:05Z").getFullYear() == 2026 && duration("90s") > duration("1m")`,
 		`timestamp(input.at) < timestamp("2027-01-01T00:00:00Z") && b"a" == bytes("a")`,
 	} {
@@ -85,7 +86,7 @@ func TestConditionExtensions(t *testing.T) {
 				t.Fatal(err)
 			}
 			call := Call{Input: json.RawMessage(`{"s":"TEXT","ip":"127.0.0.1","at":"2026-05-06T07:08:09Z"}`), Spec: new(tools.Spec)}
-			if holds, _, err := when.holds(new(facts), call, tools.Effect{Argv: []string{"git", "push"}}); !holds {
+			if holds, _, err := when.holds(new(facts), call, tools.Effect{Argv: []string{"git", "push"}, Host: "10.1.2.3"}); !holds {
 				t.Errorf("not true: %v", err)
 			}
 		})

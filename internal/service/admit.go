@@ -335,10 +335,10 @@ func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInp
 		return false
 	}
 	for _, shadow := range permit.Shadows() {
-		a.meters.shadowLimited.Inc(shadow.Rule, order.Tool)
+		countLimited(a.meters.shadowLimited, shadow.Rule, order.Tool)
 	}
 	if tooMany != nil {
-		a.meters.limited.Inc(tooMany.Rule, order.Tool)
+		countLimited(a.meters.limited, tooMany.Rule, order.Tool)
 		order.Refusal = refusal(executor.RateLimited, "rate_limited", tooMany.Message)
 		order.Refusal.Failure.Retryable, order.Refusal.Failure.RetryAfter = tooMany.RetryAfter > 0, tooMany.RetryAfter
 		order.Call, order.Ask = nil, nil

@@ -412,7 +412,7 @@ rules:
 		after <= 0 || after > time.Hour || !end.GetFailure().GetRetryable() || text(end) == "" {
 		t.Errorf("end %v", end)
 	}
-	metrics := string(s.metrics.Text())
+	metrics := metricsText(t, s.metrics)
 	for _, want := range []string{
 		`toolserver_limited_total{limit="few",tool="count"} 1`,
 		`toolserver_shadow_limited_total{limit="seen",tool="count"} 1`,

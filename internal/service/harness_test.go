@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -27,7 +29,6 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -46,7 +47,7 @@ type testServer struct {
 	address   string
 	workspace string
 	logs      *observer.ObservedLogs
-	metrics   *metrics.Registry
+	metrics   *prometheus.Registry
 }
 
 // tokens are the principals of a server with authentication.
@@ -69,7 +70,7 @@ func withTokens(c *service.Config) {
 // tools it has those of testTools.
 func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, workspace: t.TempDir(), metrics: new(metrics.Registry)}
+	s := &testServer{t: t, workspace: t.TempDir(), metrics: prometheus.NewRegistry()}
 	registry := new(tools.Registry)
 	if err := registry.Replace("builtin", slices.Concat(files.Tools(nil), turn.Tools(), testTools())...); err != nil {
 		t.Fatal(err)
@@ -278,4 +279,20 @@ func wantCode(t *testing.T, err error, code codes.Code, words ...string) {
 
 func withHeader(ctx context.Context, pairs ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
+}
+
+// metricsText returns metrics as Prometheus is told them.
+func metricsText(t testing.TB, metrics prometheus.Gatherer) string {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
 }

@@ -4,17 +4,24 @@
 package service
 
 import (
+	"context"
+	"strings"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/metrics"
 )
 
 // meters are what Prometheus sees of a server.
 type meters struct {
-	rpcs          *metrics.Counter
-	calls         *metrics.Counter
-	limited       *metrics.Counter
-	shadowLimited *metrics.Counter
-	durations     *metrics.Histogram
+	grpc          *grpcprom.ServerMetrics // grpc_server_*
+	rpcs          *prometheus.CounterVec
+	calls         *prometheus.CounterVec
+	limited       *prometheus.CounterVec
+	shadowLimited *prometheus.CounterVec
+	durations     *prometheus.HistogramVec
 }
 
 // unknownTool is the label of calls of tools that do not exist: their names
@@ -26,20 +33,28 @@ const unknownTool = "(unknown)"
 var durationBounds = []float64{0.0005, 0.002, 0.008, 0.032, 0.128, 0.512, 2.048, 8.192, 32.768, 131.072, 524.288, 2097.152}
 
 // newMeters registers the metrics of a server. stats is asked at each scrape.
-func newMeters(registry *metrics.Registry, stats func() executor.Stats) *meters {
+func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *meters {
+	add := promauto.With(registry)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return add.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	m := &meters{
-		rpcs:    registry.Counter("toolserver_rpcs_total", "RPCs by method and status code.", "method", "code"),
-		calls:   registry.Counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
-		limited: registry.Counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
-		shadowLimited: registry.Counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.",
-			"limit", "tool"),
-		durations: registry.Histogram("toolserver_call_duration_seconds", "Time tools ran.", durationBounds, "tool"),
+		grpc: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
+			grpcprom.WithHistogramBuckets(durationBounds))),
+		rpcs:          counter("toolserver_rpcs_total", "RPCs by method and status code.", "method", "code"),
+		calls:         counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
+		limited:       counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
+		shadowLimited: counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.", "limit", "tool"),
+		durations: add.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "toolserver_call_duration_seconds", Help: "Time tools ran.", Buckets: durationBounds,
+		}, []string{"tool"}),
 	}
+	registry.MustRegister(m.grpc)
 	gauge := func(name, help string, value func(executor.Stats) float64) {
-		registry.GaugeFunc(name, help, func() float64 { return value(stats()) })
+		add.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value(stats()) })
 	}
-	counter := func(name, help string, value func(executor.Stats) float64) {
-		registry.CounterFunc(name, help, func() float64 { return value(stats()) })
+	grows := func(name, help string, value func(executor.Stats) float64) {
+		add.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(stats()) })
 	}
 	gauge("toolserver_running", "Executions that run.",
 		func(s executor.Stats) float64 { return float64(s.Running) })
@@ -49,11 +64,17 @@ func newMeters(registry *metrics.Registry, stats func() executor.Stats) *meters 
 		func(s executor.Stats) float64 { return float64(s.Retained) })
 	gauge("toolserver_log_bytes", "Bytes of events kept.",
 		func(s executor.Stats) float64 { return float64(s.LogBytes) })
-	counter("toolserver_log_dropped_events_total", "Events dropped because a log was full.",
+	grows("toolserver_log_dropped_events_total", "Events dropped because a log was full.",
 		func(s executor.Stats) float64 { return float64(s.DroppedEvents) })
-	counter("toolserver_output_bytes_total", "Bytes of output tools wrote.",
+	grows("toolserver_output_bytes_total", "Bytes of output tools wrote.",
 		func(s executor.Stats) float64 { return float64(s.OutputBytes) })
 	return m
+}
+
+// link counts and times every call as dashboards for gRPC expect it.
+func (m *meters) link() link {
+	traced := grpcprom.WithExemplarFromContext(func(ctx context.Context) prometheus.Labels { return rpcOf(ctx).exemplar() })
+	return link{unary: m.grpc.UnaryServerInterceptor(traced), stream: m.grpc.StreamServerInterceptor(traced)}
 }
 
 // observe counts an execution that ends.
@@ -62,8 +83,18 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	if end.Outcome == executor.NoSuchTool {
 		tool = unknownTool
 	}
-	m.calls.Inc(tool, end.Outcome.String())
+	tool = label(tool)
+	m.calls.WithLabelValues(tool, end.Outcome.String()).Inc()
 	if x.Info().State == executor.Running { // a refused call never was
-		m.durations.Observe(end.Ran.Seconds(), tool)
+		m.durations.WithLabelValues(tool).Observe(end.Ran.Seconds())
 	}
 }
+
+// countLimited counts a call that is over a limit.
+func countLimited(counter *prometheus.CounterVec, limit, tool string) {
+	counter.WithLabelValues(label(limit), label(tool)).Inc()
+}
+
+// label returns a name that others gave as the value of a label: the library
+// panics at what is not UTF-8.
+func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -37,7 +39,7 @@ func TestMetrics(t *testing.T) {
 	c.run(asJSON("flood", `{"bytes":100000}`))
 	c.call(asJSON("", `{}`))
 	s.shutdown() // a call is counted after its last event was sent
-	text := string(s.metrics.Text())
+	text := metricsText(t, s.metrics)
 	families := strings.Split(text, "# HELP ")
 	for _, want := range []string{
 		`toolserver_calls_total Ended executions by tool and outcome.
@@ -50,6 +52,13 @@ toolserver_calls_total{outcome="succeeded",tool="flood"} 1
 # TYPE toolserver_rpcs_total counter
 toolserver_rpcs_total{code="InvalidArgument",method="/toolserver.v1.ToolService/ExecuteTool"} 1
 toolserver_rpcs_total{code="OK",method="/toolserver.v1.ToolService/ExecuteTool"} 5
+`, `grpc_server_started_total Total number of RPCs started on the server.
+# TYPE grpc_server_started_total counter
+grpc_server_started_total{grpc_method="ExecuteTool",grpc_service="toolserver.v1.ToolService",grpc_type="server_stream"} 6
+`, `grpc_server_handled_total Total number of RPCs completed on the server, regardless of success or failure.
+# TYPE grpc_server_handled_total counter
+grpc_server_handled_total{grpc_code="InvalidArgument",grpc_method="ExecuteTool",grpc_service="toolserver.v1.ToolService",grpc_type="server_stream"} 1
+grpc_server_handled_total{grpc_code="OK",grpc_method="ExecuteTool",grpc_service="toolserver.v1.ToolService",grpc_type="server_stream"} 5
 `, `toolserver_output_bytes_total Bytes of output tools wrote.
 # TYPE toolserver_output_bytes_total counter
 toolserver_output_bytes_total 100000
@@ -111,6 +120,11 @@ func TestTraces(t *testing.T) {
 	if line := s.logs.FilterMessage("call").All()[0].ContextMap(); line["trace"] != span.Trace() {
 		t.Errorf("the line in the log is %v, want that it names the trace", line)
 	}
+	for _, name := range []string{"grpc_server_handled_total", "grpc_server_handling_seconds", "toolserver_rpcs_total"} {
+		if id := exemplar(t, s.metrics, name); id != span.Trace() {
+			t.Errorf("%s has the trace %q as exemplar, want %q", name, id, span.Trace())
+		}
+	}
 	got := make(map[string]string)
 	for _, a := range span.Attributes {
 		got[a.Key] = a.Value
@@ -124,6 +138,34 @@ func TestTraces(t *testing.T) {
 			t.Errorf("attribute %s is %q, want %q", key, got[key], want)
 		}
 	}
+}
+
+// exemplar returns the trace that a metric names as an example.
+func exemplar(t *testing.T, metrics prometheus.Gatherer, name string) string {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			found := []*dto.Exemplar{metric.GetCounter().GetExemplar()}
+			for _, bucket := range metric.GetHistogram().GetBucket() {
+				found = append(found, bucket.GetExemplar())
+			}
+			for _, e := range found {
+				for _, label := range e.GetLabel() {
+					if label.GetName() == "trace_id" {
+						return label.GetValue()
+					}
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // TestHealthWhileDraining proves that load balancers learn of a shutdown while

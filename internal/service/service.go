@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
@@ -30,7 +31,6 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -45,7 +45,7 @@ type Config struct {
 	Sessions      *session.Store
 	Policy        *policy.Policy // that is in force first
 	Authenticator auth.Authenticator
-	Metrics       *metrics.Registry
+	Metrics       prometheus.Registerer
 
 	// Executor sets the limits of executions. What it tells, and whom it asks, is
 	// set by the server.
@@ -198,12 +198,14 @@ func (s *Server) admission() *admission {
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
 	return []link{
-		recoverPanics(s.config.Logger),                                     // outermost: a panic ends one call
-		telemetry(s.config.Logger, s.meters, s.config.Tracer, &s.underWay), // so that refusals are counted
-		authenticate(s.config.Authenticator),                               // who
-		onEntry(permit),                                                    // may they call this method at all
-		endKeptOpen(s.closing),                                             // what only waits ends with the server
-		onMessage(s.admission().look),                                      // may this call run
+		recoverPanics(s.config.Logger),                                 // outermost: a panic ends one call
+		begin(s.config.Logger, s.meters, s.config.Tracer, &s.underWay), // the span that what follows is part of
+		s.meters.link(),                      // around all that makes a status
+		telemetry(),                          // so that refusals are counted
+		authenticate(s.config.Authenticator), // who
+		onEntry(permit),                      // may they call this method at all
+		endKeptOpen(s.closing),               // what only waits ends with the server
+		onMessage(s.admission().look),        // may this call run
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -47,7 +47,7 @@ func BenchmarkExecuteTool(b *testing.B) {
 	})
 	s, err := New(Config{
 		Logger: logger, Registry: registry, Sessions: sessions, Policy: policy.Builtin(),
-		Authenticator: auth.None{}, Metrics: new(metrics.Registry),
+		Authenticator: auth.None{}, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -4,13 +4,13 @@
 package service_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,7 +59,7 @@ func TestSoak(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d calls", calls.Load())
 	s.shutdown()
-	if text := s.metrics.Text(); !bytes.Contains(text, []byte("\ntoolserver_running 0\n")) {
+	if text := metricsText(t, s.metrics); !strings.Contains(text, "\ntoolserver_running 0\n") {
 		t.Errorf("executions run after the shutdown:\n%s", text)
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -75,19 +73,13 @@ func toStatus(err error) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// withRetryInfo adds a google.rpc.RetryInfo. It is written here, since its package
-// brings nine more messages with it, which nobody sends.
+// withRetryInfo adds a google.rpc.RetryInfo.
 func withRetryInfo(s *status.Status, after time.Duration) *status.Status {
-	delay, err := proto.Marshal(durationpb.New(after))
+	detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
 	if err != nil {
-		return s // no duration is without an encoding
+		return s // that is OK, which has no details
 	}
-	detailed := s.Proto()
-	detailed.Details = append(detailed.Details, &anypb.Any{
-		TypeUrl: "type.googleapis.com/google.rpc.RetryInfo",
-		Value:   protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), delay),
-	})
-	return status.FromProto(detailed)
+	return detailed
 }
 
 // invalid is an error about a malformed request.

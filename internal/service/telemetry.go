@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
@@ -51,17 +52,24 @@ func recoverPanics(logger *zap.Logger) link {
 	}
 }
 
-// telemetry counts every call, writes one line about it to the log and makes a
-// span of it, if there is a tracer. What the links below return as errors becomes a status here, in one place.
+// begin gives every call what is known of it, and a span if there is a tracer.
 // underWay counts the calls that have begun and not ended.
-func telemetry(logger *zap.Logger, meters *meters, tracer *trace.Tracer, underWay *atomic.Int64) link {
+func begin(logger *zap.Logger, meters *meters, tracer *trace.Tracer, underWay *atomic.Int64) link {
 	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
 		underWay.Add(1)
 		r := &rpc{
 			logger: logger, meters: meters, underWay: underWay, method: method,
 			began: time.Now(), span: startSpan(ctx, tracer, method),
 		}
-		return context.WithValue(ctx, rpcKey{}, r), r.close
+		return context.WithValue(ctx, rpcKey{}, r), func(err error) error { return err }
+	})
+}
+
+// telemetry counts every call, writes one line about it to the log and ends its
+// span. What the links below return as errors becomes a status here, in one place.
+func telemetry() link {
+	return around(func(ctx context.Context, _ string) (context.Context, func(error) error) {
+		return ctx, rpcOf(ctx).close
 	})
 }
 
@@ -143,12 +151,20 @@ func (r *rpc) ended(outcome executor.Outcome) {
 	r.span.Set("toolserver.outcome", outcome.String())
 }
 
+// exemplar names the trace of the call, if it is exported.
+func (r *rpc) exemplar() prometheus.Labels {
+	if !r.span.Sampled() {
+		return nil
+	}
+	return prometheus.Labels{"trace_id": r.span.Trace()}
+}
+
 // close counts and logs the call, and returns the status it ends with.
 func (r *rpc) close(err error) error {
 	defer r.underWay.Add(-1)
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
-	r.meters.rpcs.Inc(r.method, r.code.String())
+	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())
 	if entry := r.logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}

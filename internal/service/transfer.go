@@ -160,10 +160,10 @@ func (t *transfer) admit(path string, effects effectsOf) error {
 			continue // the policy was replaced meanwhile
 		}
 		for _, shadow := range permit.Shadows() {
-			a.meters.shadowLimited.Inc(shadow.Rule, t.spec.Name)
+			countLimited(a.meters.shadowLimited, shadow.Rule, t.spec.Name)
 		}
 		if tooMany != nil {
-			a.meters.limited.Inc(tooMany.Rule, t.spec.Name)
+			countLimited(a.meters.limited, tooMany.Rule, t.spec.Name)
 			t.record.Action, t.record.Rule = policy.Deny.String(), tooMany.Rule
 			return withRetryInfo(status.New(codes.ResourceExhausted, tooMany.Message), tooMany.RetryAfter).Err()
 		}

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/metrics"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
@@ -64,7 +64,7 @@ func BenchmarkTree(b *testing.B) {
 // benchFiles is a client of a server in this process, in a session of mode allow.
 func benchFiles(b *testing.B) pb.WorkspaceServiceClient {
 	s, err := service.New(service.Config{
-		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.Builtin(), Authenticator: auth.None{}, Metrics: new(metrics.Registry),
+		Logger: zap.NewNop(), Registry: new(tools.Registry), Policy: policy.Builtin(), Authenticator: auth.None{}, Metrics: prometheus.NewRegistry(),
 		Sessions: session.NewStore(session.Config{
 			WorkspaceRoot: b.TempDir(), MaxLevel: tools.WorkspaceWrite,
 			Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAllow},

@@ -180,6 +180,9 @@ func (s *Span) Trace() string {
 	return hex.EncodeToString(s.TraceID[:])
 }
 
+// Sampled reports whether the span is exported.
+func (s *Span) Sampled() bool { return s != nil && s.sampled }
+
 // Set notes something about the call.
 func (s *Span) Set(key, value string) {
 	if s != nil && s.sampled {
