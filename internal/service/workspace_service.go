@@ -278,7 +278,7 @@ func digestFrom(text string) (digest *workspace.Hash, err error) {
 	return digest, nil
 }
 
-// cleanPath returns a path as the workspace wants it, or why it cannot be one.
+// checkPath returns why a path of a request cannot be one of a workspace.
 func checkPath(path string) error {
 	switch {
 	case path == "":
