@@ -173,7 +173,7 @@ func TestReadPDFAsImages(t *testing.T) {
 			images++
 		}
 	}
-	if text := toolstest.Text(result); images != 4 || !strings.HasSuffix(text, "(there is more: go on with pages 5-6)\n") {
+	if text := toolstest.Text(result); images != 4 || !strings.HasSuffix(text, `(there is more: go on with read_file {"path":"six.pdf","pages":"5-6","mode":"image"})`+"\n") {
 		t.Errorf("%d images, %s", images, text)
 	}
 }
