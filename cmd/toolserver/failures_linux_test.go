@@ -213,7 +213,7 @@ var failureCases = []failureCase{
 	{name: "exit status", tool: "bash", input: `{"command":"echo broken >&2; exit 3"}`},
 	{name: "grep without a hit", tool: "bash", input: `{"command":"grep -rn unicorn docs"}`},
 	{name: "syntax error", tool: "bash", input: `{"command":"echo \"unterminated"}`},
-	{name: "timed out", tool: "bash", input: `{"command":"echo begun; sleep 60","timeout_ms":300}`},
+	{name: "timed out", tool: "bash", input: `{"command":"echo begun; sleep 60","timeout_ms":3000}`},
 	{name: "timed out in silence", tool: "bash", input: `{"command":"sleep 60","timeout_ms":300}`},
 	{name: "too much memory", tool: "bash", input: `{"command":"x=$(head -c 400M /dev/zero | tr '\\0' a); echo ${#x}"}`},
 	{name: "too much output", tool: "bash", input: `{"command":"yes 'one more line of a log'"}`},
