@@ -467,9 +467,9 @@ explicit_only: [count]
 	if got := list(bob); strings.Contains(got, "read_file") {
 		t.Errorf("bob has%s", got)
 	}
-	hidden, unknown := bob.run(asJSON("read_file", `{}`)), bob.run(asJSON("reao_file", `{}`))
+	hidden, unknown := bob.run(asJSON("read_file", `{}`)), bob.run(asJSON("reax_file", `{}`))
 	if hidden.GetOutcome() != pb.Outcome_OUTCOME_NO_SUCH_TOOL ||
-		strings.ReplaceAll(text(hidden), "read_file", "X") != strings.ReplaceAll(text(unknown), "reao_file", "X") {
+		strings.ReplaceAll(text(hidden), "read_file", "X") != strings.ReplaceAll(text(unknown), "reax_file", "X") {
 		t.Errorf("%v\nand %v can be told apart", hidden, unknown)
 	}
 	created, err := alice.CreateSession(timeout(t), &pb.CreateSessionRequest{SessionId: "named", Tools: &pb.ToolSelection{Include: []string{"*", "count"}}})
