@@ -6,7 +6,6 @@ package pdf_test
 import (
 	"bytes"
 	"compress/flate"
-	"compress/zlib"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,16 +47,8 @@ func (f *file) table(trailer string) *file {
 	return f
 }
 
-func deflate(data string) string {
-	var b bytes.Buffer
-	w := zlib.NewWriter(&b)
-	_, _ = w.Write([]byte(data))
-	_ = w.Close()
-	return b.String()
-}
-
-// repeated returns what deflate would make of head and many times a part,
-// without compressing all of it.
+// repeated returns head and many times a part, compressed for /FlateDecode, without
+// compressing all of it.
 func repeated(head, part string, times int) string {
 	compress := func(data string) string {
 		var b bytes.Buffer
