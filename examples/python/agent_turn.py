@@ -70,7 +70,7 @@ def upload(agent):
     summary = agent.upload(REPOSITORY)
     left_out = [f"{entry.path}: {entry.reason}" for entry in summary.left_out]
     received(f"{summary.files} files, {summary.file_bytes} bytes; left out: {left_out}")
-    # Nothing can be uploaded into .git, which is protected. Commands can make one.
+    # The files have no .git of their own here; where one is uploaded, its data comes along.
     command = "git init --quiet && git add . && git commit --quiet --message uploaded"
     run(agent.call("bash", command=command))
 

@@ -39,6 +39,10 @@ type Call struct {
 	Input   json.RawMessage
 	Effects []tools.Effect
 
+	// Uploads says that the caller sends the files that are written, not a model: the
+	// data of a repository may come with them, but nothing that git runs.
+	Uploads bool
+
 	// Network is how far the commands of the session may reach, Offer what the
 	// sandbox can give and keep.
 	Network tools.Network

@@ -103,6 +103,9 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	if s.effect.Glob {
 		return p.guardsGlob(s)
 	}
+	if s.call.Uploads && isRepositoryData(s.effect.Path) {
+		return p.protectedBy(at), true
+	}
 	if place := p.protects(at); place != "" {
 		return place, true
 	}
@@ -125,6 +128,24 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 		return protectedNames[0] + "/", false
 	}
 	return "", false
+}
+
+// repositoryData is what git keeps in a repository and never runs, nor looks for
+// anything elsewhere because of it: files, and directories with a slash.
+var repositoryData = []string{"HEAD", "ORIG_HEAD", "packed-refs", "index", "shallow", "description", "logs/", "refs/", "objects/"}
+
+// isRepositoryData reports whether a path of the workspace is one of a repository's
+// data, by its exact name, and protected for nothing else.
+func isRepositoryData(path string) bool {
+	above, inside, ok := strings.Cut("/"+path, "/.git/")
+	if !ok || strings.HasPrefix(inside, "objects/info/") { // alternates: objects elsewhere
+		return false
+	}
+	var nobody *Policy
+	return !nobody.Protected(strings.TrimPrefix(above+"/", "/")+inside) &&
+		slices.ContainsFunc(repositoryData, func(name string) bool {
+			return inside == name || strings.HasSuffix(name, "/") && strings.HasPrefix(inside+"/", name)
+		})
 }
 
 // ownsBelow returns the pattern of the operator that protects something below a

@@ -187,6 +187,7 @@ func (t *transfer) refresh() *policy.Policy {
 	if j.call == nil || j.policy != p || j.settings != settings {
 		j.policy, j.settings = p, settings
 		j.call = a.subjectOf(t.session, t.entry)
+		j.call.Uploads = t.entry == writesFiles
 		t.env = a.envOf(t.session, p.Guard(j.call), "")
 	}
 	j.grants = a.desk.Grants(t.session)

@@ -433,6 +433,9 @@ func (a *arrival) make(header *tar.Header, content io.Reader, dir, name string) 
 	case tar.TypeReg:
 		return a.file(header, content, dir, path.Base(name))
 	case tar.TypeDir:
+		if path.Base(name) == ".git" {
+			return nil // it is made for what comes of it
+		}
 		dir, inside := a.resolve(name)
 		if !inside {
 			return reason("there is a link in its place that leads out of the workspace")
@@ -442,6 +445,9 @@ func (a *arrival) make(header *tar.Header, content io.Reader, dir, name string) 
 		}
 		return a.tree.Mkdir(dir, header.FileInfo().Mode().Perm()|0o700)
 	case tar.TypeSymlink:
+		if strings.Contains("/"+at, "/.git/") {
+			return reason("it is a link inside a repository")
+		}
 		if err := a.leadsOut(dir, header.Linkname); err != nil {
 			return err
 		}

@@ -161,6 +161,38 @@ func TestTreeThereAndBack(t *testing.T) {
 	}
 }
 
+// TestUploadRepository takes the data of a repository, and nothing of it that git runs.
+func TestUploadRepository(t *testing.T) {
+	f := serveFiles(t)
+	taken := []string{".git/HEAD", ".git/index", ".git/packed-refs", ".git/refs/heads/main", ".git/objects/ab/cdef", ".git/logs/HEAD", "sub/.git/HEAD"}
+	refused := []string{
+		".git/config", ".git/config.worktree", ".git/commondir", ".git/hooks/pre-commit", ".git/info/attributes", ".git/objects/info/alternates",
+		".git/modules/m/config", ".git/objects/.git/hooks/post-checkout", ".GIT/objects/x", "node_modules/m/.git/objects/x", "other/.git", ".git/HEAD.lock",
+	}
+	entries := []entry{dir(".git"), dir(".git/refs"), symlink(".git/logs/link", "../hooks")}
+	for _, name := range slices.Concat(taken, refused) {
+		entries = append(entries, file(name, "x"))
+	}
+	got, err := f.tree("", entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := leftOut(got.GetSummary())
+	for _, name := range refused {
+		if _, err := os.Lstat(filepath.Join(f.server.workspace, name)); err == nil || !strings.Contains(out, name+": ") {
+			t.Errorf("%s was taken; left out:\n%s", name, out)
+		}
+	}
+	for _, name := range taken {
+		if f.onDisk(name) != "x" {
+			t.Errorf("%s was left out:\n%s", name, out)
+		}
+	}
+	if n := got.GetSummary().GetLeftOutCount(); int(n) != len(refused)+1 {
+		t.Errorf("%d left out:\n%s", n, out)
+	}
+}
+
 func TestHostileArchives(t *testing.T) {
 	outside := t.TempDir()
 	f := serveFiles(t)

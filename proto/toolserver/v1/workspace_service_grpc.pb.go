@@ -71,9 +71,10 @@ type WorkspaceServiceClient interface {
 	// UploadTree takes a tar archive apart in a directory. Each file is there as a
 	// whole or not at all. An entry that may not be written is left out and
 	// listed: denied by the policy, an absolute name, a name with "..", a link
-	// that leads out of the workspace, a hard link, a device. An archive that is
-	// malformed or too large ends the call with a status that says so; what came
-	// before stays.
+	// that leads out of the workspace, a hard link, a device. Of a .git the data is
+	// taken (HEAD, index, refs, objects, logs) and nothing that git runs: hooks and
+	// configuration are left out. An archive that is malformed or too large ends the
+	// call with a status that says so; what came before stays.
 	UploadTree(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadTreeRequest, UploadTreeResponse], error)
 }
 
@@ -228,9 +229,10 @@ type WorkspaceServiceServer interface {
 	// UploadTree takes a tar archive apart in a directory. Each file is there as a
 	// whole or not at all. An entry that may not be written is left out and
 	// listed: denied by the policy, an absolute name, a name with "..", a link
-	// that leads out of the workspace, a hard link, a device. An archive that is
-	// malformed or too large ends the call with a status that says so; what came
-	// before stays.
+	// that leads out of the workspace, a hard link, a device. Of a .git the data is
+	// taken (HEAD, index, refs, objects, logs) and nothing that git runs: hooks and
+	// configuration are left out. An archive that is malformed or too large ends the
+	// call with a status that says so; what came before stays.
 	UploadTree(grpc.ClientStreamingServer[UploadTreeRequest, UploadTreeResponse]) error
 	mustEmbedUnimplementedWorkspaceServiceServer()
 }
