@@ -29,7 +29,7 @@ type grepInput struct {
 	Pattern    string   `json:"pattern" check:"min=1,max=10000" jsonschema:"RE2 regular expression"`
 	Path       string   `json:"path,omitempty" check:"max=4096" jsonschema:"file, directory or artifact:…; default the workspace"`
 	Glob       string   `json:"glob,omitempty" check:"max=4096" jsonschema:"files to search: *.go, src/**/*.{ts,tsx}, !*_test.go"`
-	Globs      []string `json:"globs,omitempty" check:"max=50" jsonschema:"more globs"`
+	Globs      []string `json:"globs,omitempty" check:"max=50"`
 	Type       string   `json:"type,omitempty" check:"max=100" jsonschema:"as of ripgrep: go, py, ts …"`
 	TypeNot    string   `json:"type_not,omitempty" check:"max=100"`
 	OutputMode string   `json:"output_mode,omitempty" check:"enum=content|files_with_matches|count" jsonschema:"default content: the lines that match"`
@@ -38,17 +38,17 @@ type grepInput struct {
 	SmartCase  bool     `json:"smart_case,omitempty"`
 	Word       bool     `json:"word,omitempty"`
 	WholeLine  bool     `json:"whole_line,omitempty"`
-	Invert     bool     `json:"invert,omitempty" jsonschema:"lines that do not match"`
+	Invert     bool     `json:"invert,omitempty"`
 	Multiline  bool     `json:"multiline,omitempty" jsonschema:"match over several lines"`
-	DotAll     bool     `json:"dot_all,omitempty" jsonschema:"a dot matches line ends"`
+	DotAll     bool     `json:"dot_all,omitempty"`
 	Context    int      `json:"context,omitempty" check:"min=0,max=100" jsonschema:"lines around each match"`
-	Before     int      `json:"before,omitempty" check:"min=0,max=100" jsonschema:"lines before each match"`
-	After      int      `json:"after,omitempty" check:"min=0,max=100" jsonschema:"lines after each match"`
+	Before     int      `json:"before,omitempty" check:"min=0,max=100"`
+	After      int      `json:"after,omitempty" check:"min=0,max=100"`
 	Limit      int      `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"matching lines or files; default 250"`
 	Offset     int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
 	MaxPerFile int      `json:"max_per_file,omitempty" check:"min=1,max=1000000" jsonschema:"default all"`
 	MaxColumns int      `json:"max_columns,omitempty" check:"min=20,max=2000" jsonschema:"bytes of a line to show; default 400"`
-	MaxDepth   int      `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"1: path alone"`
+	MaxDepth   int      `json:"max_depth,omitempty" check:"min=1,max=1000"`
 	Hidden     bool     `json:"hidden,omitempty" jsonschema:"also search dot files"`
 	NoIgnore   bool     `json:"no_ignore,omitempty" jsonschema:"also search what .gitignore names"`
 	Follow     bool     `json:"follow,omitempty" jsonschema:"follow links inside the workspace"`
