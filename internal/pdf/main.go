@@ -67,7 +67,7 @@ func answer(args []string, file *os.File, out io.Writer) error {
 	if err := send(out, opened{Pages: d.pages}); err != nil {
 		return err
 	}
-	for _, number := range d.chosen(request.Pages) {
+	for number := range request.numbers(d.pages) {
 		page, err := d.page(number, request)
 		if err != nil {
 			page.Cut = err.Error()
@@ -130,24 +130,6 @@ func open(library pdfium.Pdfium, file io.ReadSeeker, size int64) (*document, err
 		return nil, pdfiumerrors.ErrFormat
 	}
 	return &document{library, got.Document, count.PageCount}, nil
-}
-
-// chosen returns the numbers of the pages in ranges.
-func (d *document) chosen(ranges []Range) []int {
-	var numbers []int
-	for _, r := range ranges {
-		first, last := r.First, r.Last
-		if first < 0 {
-			first = max(1, d.pages+1+first)
-		}
-		if last == 0 || last > d.pages {
-			last = d.pages
-		}
-		for n := first; n <= last; n++ {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
 }
 
 func (d *document) page(number int, request Request) (Page, error) {

@@ -16,9 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -38,7 +39,8 @@ const (
 	maxFile   = 512 << 20
 	maxMemory = 768 << 20 // of the process; see maxWasmPages
 	maxTime   = 30 * time.Second
-	maxAnswer = 64 << 20 // bytes of one page's answer
+	maxAnswer = 64 << 20 // bytes of an answer
+	maxCut    = 10_000   // bytes of why a page is cut
 )
 
 // A Range is pages of a document, counted from 1. A negative first page counts
@@ -81,12 +83,14 @@ type Config struct {
 type Reader struct {
 	config Config
 
-	once  sync.Once // the cache is filled
-	ready error     // why it is not
+	compiling chan struct{} // has a token while somebody fills the cache
+	ready     atomic.Bool   // the cache is filled
 }
 
 // NewReader returns a reader. Nothing is started before the first document.
-func NewReader(config Config) *Reader { return &Reader{config: config} }
+func NewReader(config Config) *Reader {
+	return &Reader{config: config, compiling: make(chan struct{}, 1)}
+}
 
 // Read reads pages of a document and hands them over, in order, until yield
 // returns false. It returns how many pages the document has.
@@ -94,9 +98,8 @@ func (r *Reader) Read(ctx context.Context, file *os.File, request Request, yield
 	if err := check(file); err != nil {
 		return 0, err
 	}
-	r.once.Do(func() { r.ready = r.compile(context.WithoutCancel(ctx)) })
-	if r.ready != nil {
-		return 0, r.ready
+	if err := r.prepare(ctx); err != nil {
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("%w: reading took longer than %v", ErrLimit, maxTime))
 	defer cancel()
@@ -109,18 +112,79 @@ func (r *Reader) Read(ctx context.Context, file *os.File, request Request, yield
 			return err
 		}
 		pages = begin.Pages
-		for {
-			var page Page
-			err := receive(answer, &page)
-			if err == io.EOF {
-				return nil
-			}
-			if err != nil || !yield(page) {
-				return err
-			}
-		}
+		return request.each(pages, answer, yield)
 	})
 	return pages, err
+}
+
+// each hands over the pages of an answer. The process that sends it is in the hands
+// of the document: nothing is taken that was not asked for.
+func (request Request) each(count int, answer *bufio.Reader, yield func(Page) bool) error {
+	total := 0
+	for number := range request.numbers(count) {
+		var page Page
+		err := receive(answer, &page)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if request.Side == 0 {
+			page.Image = nil
+		}
+		total += len(page.Text) + len(page.Image)
+		switch {
+		case page.Number != number || len(page.Text) > maxAnswer || len(page.Cut) > maxCut:
+			return fmt.Errorf("%w: the process that read it did not answer what it was asked", ErrBroken)
+		case total > maxAnswer:
+			return fmt.Errorf("%w: its pages take more than %d bytes to tell", ErrLimit, maxAnswer)
+		}
+		if !yield(page) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// numbers are the pages of the request that a document of so many has.
+func (request Request) numbers(count int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, r := range request.Pages {
+			first, last := r.First, r.Last
+			if first < 0 {
+				first = max(1, count+1+first)
+			}
+			if last == 0 || last > count {
+				last = count
+			}
+			for n := first; n <= last; n++ {
+				if !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// prepare sees to it that the cache is filled. One caller does it, the others wait;
+// if it fails, the next one tries again.
+func (r *Reader) prepare(ctx context.Context) error {
+	if r.ready.Load() {
+		return nil
+	}
+	select {
+	case r.compiling <- struct{}{}:
+		defer func() { <-r.compiling }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if r.ready.Load() {
+		return nil
+	}
+	err := r.compile(ctx)
+	r.ready.Store(err == nil)
+	return err
 }
 
 // check refuses what is no document without starting a process.

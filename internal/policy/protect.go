@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -130,22 +131,35 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	return "", false
 }
 
-// repositoryData is what git keeps in a repository and never runs, nor looks for
-// anything elsewhere because of it: files, and directories with a slash.
-var repositoryData = []string{"HEAD", "ORIG_HEAD", "packed-refs", "index", "shallow", "description", "logs/", "refs/", "objects/"}
+// repositoryData matches what git keeps in a repository, inside of its directory, and
+// never runs because of it, nor looks for anything elsewhere: not the index, from which
+// git writes files at whatever paths it has, nor a directory that could be taken for
+// a repository, as one with a HEAD and a config could.
+var repositoryData = regexp.MustCompile(`^(HEAD|ORIG_HEAD|packed-refs|shallow|description|refs|logs|objects|logs/HEAD|` +
+	`(refs|logs/refs)(/[^/]+)*|` +
+	`objects/([0-9a-f]{2}(/[0-9a-f]{38,62})?|pack(/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes))?))$`)
 
 // isRepositoryData reports whether a path of the workspace is one of a repository's
 // data, by its exact name, and protected for nothing else.
 func isRepositoryData(path string) bool {
 	above, inside, ok := strings.Cut("/"+path, "/.git/")
-	if !ok || strings.HasPrefix(inside, "objects/info/") { // alternates: objects elsewhere
+	if !ok || !repositoryData.MatchString(inside) {
 		return false
 	}
+	if strings.HasPrefix(inside, "refs/") || strings.HasPrefix(inside, "logs/refs/") {
+		for name := range strings.SplitSeq(inside, "/") {
+			switch name {
+			case "HEAD": // of a remote alone, where there is nothing beside it but refs
+				if !strings.HasPrefix(inside, "refs/remotes/") && !strings.HasPrefix(inside, "logs/refs/remotes/") {
+					return false
+				}
+			case "config", "config.worktree", "commondir", "hooks", "objects", "gitdir":
+				return false
+			}
+		}
+	}
 	var nobody *Policy
-	return !nobody.Protected(strings.TrimPrefix(above+"/", "/")+inside) &&
-		slices.ContainsFunc(repositoryData, func(name string) bool {
-			return inside == name || strings.HasSuffix(name, "/") && strings.HasPrefix(inside+"/", name)
-		})
+	return !nobody.Protected(strings.TrimPrefix(above+"/", "/") + inside)
 }
 
 // ownsBelow returns the pattern of the operator that protects something below a

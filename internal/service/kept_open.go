@@ -7,12 +7,11 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
-	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/executor"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -26,8 +25,6 @@ var keptOpen = map[string]bool{
 	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      true,
 	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: true,
 }
-
-var errClosing = status.Error(codes.Unavailable, "the server is shutting down")
 
 // endKeptOpen is a link that ends the streams of keptOpen once closing ends.
 func endKeptOpen(closing context.Context) link {
@@ -44,7 +41,7 @@ func endKeptOpen(closing context.Context) link {
 			defer context.AfterFunc(closing, cancel)()
 			err := next(server, &closingStream{stream, ctx})
 			if err != nil && closing.Err() != nil {
-				return errClosing
+				return executor.ErrDraining
 			}
 			return err
 		},

@@ -109,6 +109,7 @@ type Server struct {
 	meters   *meters
 
 	artifacts *artifacts // nil where none are kept
+	files     *workspaceService
 
 	failedChecks atomic.Pointer[[]string] // of the self-test; nil before it has run
 	shown        shownTools
@@ -156,9 +157,9 @@ func New(config Config) (*Server, error) {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	limits := config.Files.withDefaults()
-	files := &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits)}
-	pb.RegisterWorkspaceServiceServer(s.grpc, files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: files.uploads})
+	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits)}
+	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
 	s.policies.admission = s.admission()
 	pb.RegisterPolicyServiceServer(s.grpc, &s.policies)
@@ -236,6 +237,7 @@ func (s *Server) Ready() bool { return !s.executor.Draining() }
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.executor.Drain(ctx, "the server is shutting down")
+	s.files.drain(ctx)
 	s.close()
 	s.desk.Close()
 	s.stop()
@@ -274,7 +276,7 @@ func (s *Server) stop() {
 				s.connections.closeQuiet()
 			}
 		case <-late:
-			s.config.Logger.Warn("clients that do not read what is left for them are cut off", zap.Duration("after", flushTime))
+			s.config.Logger.Warn("clients whose streams have not ended are cut off", zap.Duration("after", flushTime))
 			s.connections.closeAll()
 			s.grpc.Stop()
 			<-stopped

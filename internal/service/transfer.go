@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -132,7 +133,9 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 		Step: audit.Transfer, Principal: found.Owner, SessionID: found.ID, Tool: t.spec.Name, Path: path,
 		Trace: rpc.span.Trace(), Action: policy.Allow.String(),
 	}
+	s.underWay.Add(1)
 	if !found.Enter() {
+		s.underWay.Add(-1)
 		return nil, fmt.Errorf("%w: it was closed just now", session.ErrNotFound)
 	}
 	if err := t.admit(path, effects); err != nil {
@@ -147,7 +150,7 @@ func (t *transfer) admit(path string, effects effectsOf) error {
 	a := t.service.admission
 	for {
 		p := t.refresh()
-		t.judged.call.Effects = effects(t.env, path)
+		t.judged.call.Effects, t.judged.call.Input = effects(t.env, path), t.input(p, path)
 		if len(t.judged.call.Effects) == 0 {
 			return fmt.Errorf("%s: %w", output.VisibleText(path), workspace.ErrOutside)
 		}
@@ -209,15 +212,26 @@ func (t *transfer) decide(p *policy.Policy) error {
 func (t *transfer) may(kind tools.EffectKind, path string) error {
 	p := t.refresh()
 	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
+	t.judged.call.Input = t.input(p, path)
 	return refusedBy(t.spec, p.Decide(t.judged.call, t.judged.grants).Verdict)
 }
 
 // again judges the call once more, when what it brings has arrived.
 func (t *transfer) again(path string, effects effectsOf) error {
 	p := t.refresh()
-	t.judged.call.Effects = effects(t.env, path)
+	t.judged.call.Effects, t.judged.call.Input = effects(t.env, path), t.input(p, path)
 	t.path = t.judged.call.Effects[0].Path
 	return t.decide(p)
+}
+
+// input is what conditions of a policy see as the input of the call: the path that is
+// judged, as CheckCall is asked about it.
+func (t *transfer) input(p *policy.Policy, path string) json.RawMessage {
+	if !p.Conditional() {
+		return nil
+	}
+	input, _ := json.Marshal(transferInput{Path: valid(path)}) // of strings alone
+	return input
 }
 
 // refusedBy returns why a call is not made, or nil. What a person would have to
@@ -245,6 +259,7 @@ func (t *transfer) withheld() func(path string) bool { return t.env.Guard.Withhe
 func (t *transfer) end(err *error) {
 	t.permit.Release()
 	t.session.Leave()
+	t.service.underWay.Add(-1)
 	*err = fileStatus(*err)
 	if log := t.service.admission.auditor.log; log != nil {
 		t.record.DurationMs = float64(time.Since(t.began)) / 1e6

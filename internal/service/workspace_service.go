@@ -14,7 +14,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -31,6 +33,21 @@ type workspaceService struct {
 	admission *admission
 	limits    FileLimits
 	uploads   *uploads
+	underWay  atomic.Int64 // transfers
+}
+
+// drain waits for transfers that are under way, until ctx ends. New ones are refused
+// while the executor drains.
+func (s *workspaceService) drain(ctx context.Context) {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for s.underWay.Load() > 0 {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (s *workspaceService) StatFile(ctx context.Context, request *pb.StatFileRequest) (_ *pb.StatFileResponse, err error) {

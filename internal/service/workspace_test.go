@@ -17,8 +17,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -698,4 +700,68 @@ func TestNamesAndKinds(t *testing.T) {
 	}
 	_, _, _, err = f.read(&pb.ReadFileRequest{Path: "none\x1b[2J"})
 	wantCode(t, err, codes.NotFound, `none\u001b[2J`)
+}
+
+// TestFilesWhileShuttingDown: a file that is on its way when a shutdown begins arrives.
+func TestFilesWhileShuttingDown(t *testing.T) {
+	f := serveFiles(t)
+	stream, err := f.WriteFile(timeout(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.Send(&pb.WriteFileRequest{Part: &pb.WriteFileRequest_Header{Header: &pb.WriteFileHeader{Path: "late", UploadId: "u", Size: proto.Uint64(13)}}})
+	stream.Send(&pb.WriteFileRequest{Part: &pb.WriteFileRequest_Data{Data: []byte("half")}})
+	waitFor(t, func() bool { // the server has begun
+		got, err := f.GetUpload(timeout(t), &pb.GetUploadRequest{UploadId: "u"})
+		return err == nil && got.GetUpload().GetActive()
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.server.Shutdown(context.Background())
+	}()
+	waitFor(t, func() bool { // it refuses new ones
+		_, err := f.StatFile(timeout(t), &pb.StatFileRequest{Path: "."})
+		return status.Code(err) == codes.Unavailable
+	})
+	stream.Send(&pb.WriteFileRequest{Part: &pb.WriteFileRequest_Data{Data: []byte(" and half")}})
+	if _, err := stream.CloseAndRecv(); err != nil || f.onDisk("late") != "half and half" {
+		t.Errorf("%q, %v", f.onDisk("late"), err)
+	}
+	<-ended
+}
+
+// TestConditionsOfFiles: conditions see the path of a transfer as input, as CheckCall
+// tells.
+func TestConditionsOfFiles(t *testing.T) {
+	f := serveFiles(t, withPolicy(t, `
+rules:
+  - name: private
+    action: deny
+    when: has(input.path) && input.path.startsWith("private/")
+`))
+	if err := os.Mkdir(filepath.Join(f.server.workspace, "private"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.server.workspace, "private", "k"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := f.ReadFile(timeout(t), &pb.ReadFileRequest{Path: "private/k"})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	wantCode(t, err, codes.PermissionDenied, "private")
+	if _, err := f.write(&pb.WriteFileHeader{Path: "private/new"}, "x"); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("writing: %v", err)
+	}
+}
+
+// waitFor looks until something is so.
+func waitFor(t *testing.T, so func() bool) {
+	t.Helper()
+	for ctx := timeout(t); !so(); time.Sleep(5 * time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal(ctx.Err())
+		}
+	}
 }

@@ -362,6 +362,12 @@ func (a *arrival) entry(header *tar.Header, content io.Reader) error {
 	if name == "." {
 		return nil
 	}
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") { // a few bytes of an archive, and gigabytes on the disk
+			leaveOut(a.summary, header.Name, reason("it is a sparse file: send all of it"))
+			return nil
+		}
+	}
 	if header.Typeflag == tar.TypeReg {
 		limits := &a.service.limits
 		if header.Size > limits.MaxFileBytes {

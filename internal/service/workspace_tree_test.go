@@ -153,6 +153,9 @@ func TestTreeThereAndBack(t *testing.T) {
 	if f.onDisk("to/src/main.go") != "package other\n" {
 		t.Error("the file was not replaced")
 	}
+	if done := f.run(asJSON("undo", `{}`)); done.GetOutcome() != pb.Outcome_OUTCOME_FAILED {
+		t.Errorf("an upload was taken back unnamed: %v", done)
+	}
 	if done := f.run(asJSON("undo", `{"call":"`+got.GetChangeId()+`"}`)); done.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 		t.Fatalf("undo: %v", done)
 	}
@@ -164,8 +167,13 @@ func TestTreeThereAndBack(t *testing.T) {
 // TestUploadRepository takes the data of a repository, and nothing of it that git runs.
 func TestUploadRepository(t *testing.T) {
 	f := serveFiles(t)
-	taken := []string{".git/HEAD", ".git/index", ".git/packed-refs", ".git/refs/heads/main", ".git/objects/ab/cdef", ".git/logs/HEAD", "sub/.git/HEAD"}
+	object := strings.Repeat("0f", 19)
+	taken := []string{
+		".git/HEAD", ".git/packed-refs", ".git/refs/heads/main", ".git/refs/remotes/origin/HEAD", ".git/logs/HEAD", ".git/logs/refs/heads/a/b",
+		".git/objects/ab/" + object, ".git/objects/pack/pack-" + object + ".pack", "sub/.git/HEAD",
+	}
 	refused := []string{
+		".git/index", ".git/refs/b/HEAD", ".git/refs/b/config", ".git/refs/b/objects/x", ".git/refs/hooks/pre-commit", ".git/objects/b/HEAD", ".git/objects/ab/config",
 		".git/config", ".git/config.worktree", ".git/commondir", ".git/hooks/pre-commit", ".git/info/attributes", ".git/objects/info/alternates",
 		".git/modules/m/config", ".git/objects/.git/hooks/post-checkout", ".GIT/objects/x", "node_modules/m/.git/objects/x", "other/.git", ".git/HEAD.lock",
 	}

@@ -129,7 +129,7 @@ func (s *Store) restore(owner, id string) (dir string, err error) {
 
 func (s *Store) lastEnded(owner, id string) *tombstone {
 	for _, t := range slices.Backward(s.ended) {
-		if t.Owner == owner && t.ID == id && time.Since(t.At) < endedFor {
+		if t.Owner == owner && t.ID == id && (t.removal != nil || time.Since(t.At) < endedFor) {
 			return t
 		}
 	}

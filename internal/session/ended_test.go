@@ -106,6 +106,22 @@ func TestEndedIsBounded(t *testing.T) {
 	}
 }
 
+// TestKeptForDays restores a workspace that is kept for longer than ended sessions
+// are known.
+func TestKeptForDays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, session.Config{KeepWorkspace: 48 * time.Hour, MaxKept: 2})
+		dir := create(t, store, "alice", session.Request{ID: "a"}).Workspace.Dir()
+		if _, err := store.Remove("alice", "a"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Hour)
+		if restored := create(t, store, "alice", session.Request{ID: "a", Restore: true}); restored.Workspace.Dir() != dir {
+			t.Errorf("restored %s, want %s", restored.Workspace.Dir(), dir)
+		}
+	})
+}
+
 // TestKeptWorkspace: a workspace outlives its session for a while, and can be had
 // back.
 func TestKeptWorkspace(t *testing.T) {

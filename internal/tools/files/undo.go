@@ -81,22 +81,27 @@ func Undo() tools.Tool {
 // records returns what is to be taken back.
 func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
 	all := env.Changes.Records()
-	if len(all) == 0 {
+	calls := slices.DeleteFunc(slices.Clone(all), isTransfer)
+	id := in.Call + in.BackTo
+	if len(calls) == 0 && id == "" || len(all) == 0 {
 		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: git_diff shows it, and git takes it back.")
 	}
-	id := in.Call + in.BackTo
 	if id == "" {
-		return all[len(all)-1:], nil
+		return calls[len(calls)-1:], nil
 	}
 	i := slices.IndexFunc(all, func(r *workspace.Record) bool { return r.ID == id })
 	if i < 0 {
 		return nil, tools.Failf("unknown_call", "There is no call %q to take back. These have changed files: %s.", id, strings.Join(lastIDs(all), ", "))
 	}
 	if in.BackTo != "" {
-		return all[i:], nil
+		return slices.DeleteFunc(slices.Clone(all[i:]), func(r *workspace.Record) bool { return r.ID != id && isTransfer(r) }), nil
 	}
 	return all[i : i+1], nil
 }
+
+// isTransfer reports whether the caller brought or removed the files itself. What a
+// model takes back without naming it is its own work, never what it was given.
+func isTransfer(r *workspace.Record) bool { return strings.HasPrefix(r.Tool, "workspace_") }
 
 // lastIDs returns the ids of the last records, the last first.
 func lastIDs(records []*workspace.Record) []string {

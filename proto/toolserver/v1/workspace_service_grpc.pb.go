@@ -72,8 +72,8 @@ type WorkspaceServiceClient interface {
 	// whole or not at all. An entry that may not be written is left out and
 	// listed: denied by the policy, an absolute name, a name with "..", a link
 	// that leads out of the workspace, a hard link, a device. Of a .git the data is
-	// taken (HEAD, index, refs, objects, logs) and nothing that git runs: hooks and
-	// configuration are left out. An archive that is malformed or too large ends the
+	// taken (HEAD, refs, objects, logs) and nothing that git runs or writes files by:
+	// hooks, configuration and index are left out; "git reset" makes the index. An archive that is malformed or too large ends the
 	// call with a status that says so; what came before stays.
 	UploadTree(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadTreeRequest, UploadTreeResponse], error)
 }
@@ -230,8 +230,8 @@ type WorkspaceServiceServer interface {
 	// whole or not at all. An entry that may not be written is left out and
 	// listed: denied by the policy, an absolute name, a name with "..", a link
 	// that leads out of the workspace, a hard link, a device. Of a .git the data is
-	// taken (HEAD, index, refs, objects, logs) and nothing that git runs: hooks and
-	// configuration are left out. An archive that is malformed or too large ends the
+	// taken (HEAD, refs, objects, logs) and nothing that git runs or writes files by:
+	// hooks, configuration and index are left out; "git reset" makes the index. An archive that is malformed or too large ends the
 	// call with a status that says so; what came before stays.
 	UploadTree(grpc.ClientStreamingServer[UploadTreeRequest, UploadTreeResponse]) error
 	mustEmbedUnimplementedWorkspaceServiceServer()
