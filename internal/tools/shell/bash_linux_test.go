@@ -179,6 +179,27 @@ func TestBashReadOnly(t *testing.T) {
 	}
 }
 
+// TestBashDenied has a command be told what it may write: what its rights open.
+func TestBashDenied(t *testing.T) {
+	k := newKit(t)
+	for confinement, want := range map[tools.Confinement]string{
+		tools.Reading:     "this command was judged to read only, and writes to a temporary directory that goes with it, and to nothing else.",
+		tools.Named:       "this command writes to what it was judged to write, its home and $TMPDIR, and to nothing else.",
+		tools.SessionWide: "this command writes to the workspace, its home and $TMPDIR, and to nothing else.",
+		tools.Unconfined:  "The command ended with exit status 1.",
+	} {
+		c, err := k.tools["bash"].Decode(k.env, json.RawMessage(`{"command":"echo Permission denied; false"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Effects()
+		_, err = c.Run(t.Context(), tools.Rights{Confinement: confinement}, new(toolstest.Recorder))
+		if f, ok := errors.AsType[*tools.Failure](err); !ok || !strings.HasSuffix(f.Message, want) {
+			t.Errorf("%v: %v\nwant %s", confinement, err, want)
+		}
+	}
+}
+
 // TestBashLimits has commands that use too much.
 func TestBashLimits(t *testing.T) {
 	env := toolstest.Env(t, nil)
