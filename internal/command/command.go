@@ -50,7 +50,7 @@ type Command struct {
 	SharedTemp bool
 
 	// Finding, if set, is what exit status 1 means where nothing is written to
-	// standard error.
+	// standard error, and that is no terminal.
 	Finding Finding
 
 	// Deletes says that the command does nothing but delete, so that it may run

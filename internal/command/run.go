@@ -48,7 +48,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	if x.failed != nil {
 		return result, notExecuted(c, x.failed)
 	}
-	if e := x.outcome.Exit; c.Finding != "" && e.Reason == tools.Exited && e.Code == 1 && t.bytes[tools.Stderr] == 0 {
+	if e := x.outcome.Exit; c.Finding != "" && c.Terminal == nil && e.Reason == tools.Exited && e.Code == 1 && t.bytes[tools.Stderr] == 0 {
 		result.Content = append(result.Content, tools.Text("(Exit status 1: "+string(c.Finding)+".)"))
 		return result, nil
 	}

@@ -55,8 +55,8 @@ func (f *failure) hint() string {
 	if hint := f.network(); hint != "" {
 		return hint
 	}
-	if closed.MatchString(f.said) {
-		return " What was denied may be closed by the sandbox: commands write to the workspace, their home and $TMPDIR, and to nothing else."
+	if refused.MatchString(f.said) {
+		return f.closed()
 	}
 	if f.code > 128 && f.code < 128+65 {
 		if name := signalName(syscall.Signal(f.code - 128)); name != "" {
@@ -66,8 +66,22 @@ func (f *failure) hint() string {
 	return ""
 }
 
-// closed matches what programs say of what they may not do.
-var closed = regexp.MustCompile(`(?i)permission denied|operation not permitted|read-only file system|EACCES|EPERM|EROFS`)
+// closed tells what the command may write, where the sandbox keeps it from the rest.
+func (f *failure) closed() string {
+	may := "this command writes to the workspace, its home and $TMPDIR"
+	switch f.command.Rights.Confinement {
+	case tools.Reading:
+		may = "this command was judged to read only, and writes to a temporary directory that goes with it"
+	case tools.Named:
+		may = "this command writes to what it was judged to write, its home and $TMPDIR"
+	case tools.Unconfined:
+		return ""
+	}
+	return " What was denied may be closed by the sandbox: " + may + ", and to nothing else."
+}
+
+// refused matches what programs say of what they may not do.
+var refused = regexp.MustCompile(`(?i)permission denied|operation not permitted|read-only file system|EACCES|EPERM|EROFS`)
 
 // unreachable matches what programs say of hosts that cannot be reached.
 var unreachable = regexp.MustCompile(`(?i)could not resolve (host|proxy)|name resolution|name or service not known|network is unreachable|no route to host|` +
@@ -108,6 +122,8 @@ func (f *failure) notFound() string {
 		return fmt.Sprintf(" The program %s is not in $PATH, but the workspace has it: call it as %s.", name, strings.Join(places, " or "))
 	}
 	near := tools.Nearest(name, f.room.rooms.programs())
+	// Many machines have python and pip only as python3 and pip3: that is what was
+	// meant, however many names are as near.
 	if with := name + "3"; len(name) > 2 {
 		if _, ok := f.room.rooms.Find(with); ok && !slices.Contains(near, with) {
 			near = append([]string{with}, near[:min(len(near), 2)]...)

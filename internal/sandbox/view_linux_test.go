@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -81,14 +82,22 @@ func TestNestedBecomesALink(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(outside, "deep"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{nested, filepath.Join(nested, "deep")} {
+	plain := filepath.Dir(filepath.Dir(v.write("ws/plain/deep/x", "")))
+	for _, below := range []string{"", "deep"} {
+		path := filepath.Join(nested, below)
 		for name, change := range map[string]func(*sandbox.Profile){
 			"written": func(*sandbox.Profile) {},
 			"read":    func(p *sandbox.Profile) { p.Write = []string{home} },
 		} {
 			t.Run(filepath.Base(path)+" "+name, func(t *testing.T) {
+				if _, err := v.jail(change, home, filepath.Join(plain, below)); err != nil {
+					t.Fatalf("where there is no link: %v", err)
+				}
 				jail, err := v.jail(change, home, path)
 				if err != nil {
+					if !strings.Contains(err.Error(), syscall.ELOOP.Error()) {
+						t.Errorf("it is refused for something else: %v", err)
+					}
 					return // nothing runs there
 				}
 				out, _ := jail.run(t, "cd "+path+" && touch planted; cat "+nested+"/secret "+outside+"/secret; ls "+outside+" "+nested, sandbox.Limits{})

@@ -46,7 +46,11 @@ type inputRequest interface {
 // schema of its tool has.
 func (a *admission) inputOf(request inputRequest) toolInput {
 	input := plainInputOf(request)
-	if entry, ok := a.registry.Lookup(request.GetTool()); ok {
+	entry, ok := a.registry.Lookup(request.GetTool())
+	if !ok {
+		entry, ok = transferTools[request.GetTool()]
+	}
+	if ok {
 		input.json = entry.Spec.Rename(input.json)
 		if input.problem == nil {
 			input.json = tools.Settle(entry.Tool, input.json)

@@ -579,6 +579,9 @@ limits:
 		if err != nil || checked.GetVerdict().GetAction() != want {
 			t.Errorf("%s: %v, %v", tool, checked, err)
 		}
+		if _, err = f.CheckCall(timeout(t), &pb.CheckCallRequest{Tool: tool, InputJson: []byte(`{"path":"a","recursive":"true"}`)}); err != nil {
+			t.Errorf("%s with a boolean as text: %v", tool, err)
+		}
 	}
 }
 

@@ -8,8 +8,9 @@ import "strings"
 // Settle returns an input of a tool with numbers and booleans in place of texts
 // that spell them, where its schema allows nothing but a number or a boolean:
 // "10" where an integer is wanted, "true" where true or false is. Whoever looks at
-// the input after that sees one value: rules, digests, approvals, the tool. What
-// has another reading, or is no valid input, stays what it is.
+// the input after that sees one value: rules, digests, approvals, the tool. Of an
+// object or array that came as a string, what it holds is settled, and stands there
+// itself. What has another reading, or is no valid input, stays what it is.
 func Settle(tool Tool, input []byte) []byte {
 	t, ok := tool.(*typed)
 	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) {
@@ -28,6 +29,9 @@ func mayNeedSettling(input []byte) bool {
 	for i := 0; i+1 < len(input); i++ {
 		if input[i] != '"' || !strings.ContainsRune("-0123456789tfTF", rune(input[i+1])) {
 			continue
+		}
+		if i > 0 && input[i-1] == '\\' {
+			return true // in a string, which may hold an object or array
 		}
 		before := i - 1
 		for before >= 0 && strings.ContainsRune(" \t\r\n", rune(input[before])) {
@@ -56,12 +60,18 @@ func (s *settler) value(shape *shape) bool {
 			return s.settle(shape.kind)
 		}
 	case listKind:
-		if c == '[' {
+		switch c {
+		case '[':
 			return s.list(shape)
+		case '"':
+			return s.unwrap(shape, '[')
 		}
 	case mapKind, structKind:
-		if c == '{' {
+		switch c {
+		case '{':
 			return s.object(shape)
+		case '"':
+			return s.unwrap(shape, '{')
 		}
 	}
 	return s.skip()
@@ -106,6 +116,30 @@ func (s *settler) object(shape *shape) bool {
 			return false
 		}
 	}
+}
+
+// unwrap reads a string and writes the object or array, which begins with the byte
+// open, that it holds, if something in it was settled.
+func (s *settler) unwrap(shape *shape, open byte) bool {
+	start := s.pos
+	body, escaped, ok := s.scanString()
+	if !ok || !escaped { // what has no quotes has nothing to settle
+		return ok
+	}
+	inner := settler{decoder: newDecoder(unescape(body))}
+	inner.depth = s.depth
+	if inner.peek() != open {
+		return true
+	}
+	read := inner.object
+	if open == '[' {
+		read = inner.list
+	}
+	if read(shape) && inner.end() && inner.out != nil {
+		s.out = append(append(append(s.out, s.text[s.copied:start]...), inner.out...), inner.text[inner.copied:]...)
+		s.copied = s.pos
+	}
+	return true
 }
 
 // settle reads a text and writes what it spells.

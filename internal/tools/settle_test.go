@@ -43,6 +43,13 @@ func TestSettle(t *testing.T) {
 		{`{"n":"1e3","list":["1",2,"3"],"map":{"a":"0.5"}}`, `{"n":1e3,"list":[1,2,3],"map":{"a":0.5}}`},
 		{`{"inner":[{"on":"true","name":"true"},{"name":"10"}]}`, `{"inner":[{"on":true,"name":"true"},{"name":"10"}]}`},
 		{`{"n":"99999999999999999999"}`, `{"n":99999999999999999999}`}, // for the decoder to refuse
+		// What was quoted once too often.
+		{`"{\"n\":\"10\",\"text\":\"a\"}"`, `{"n":10,"text":"a"}`},
+		{` "{\"n\": \"10\"}" `, ` {"n": 10} `},
+		{`{"inner":"[{\"on\":\"true\",\"name\":\"true\"}]"}`, `{"inner":[{"on":true,"name":"true"}]}`},
+		{`"{\"list\":\"[\\n\\\"1\\\"]\",\"b\":true}"`, "{\"list\":[\n1],\"b\":true}"},
+		{`{"text":"{\"n\":\"10\"}"}`, ""}, {`{"list":"{\"n\":\"10\"}"}`, ""}, {`"{\"n\":10}"`, ""}, {`"\"{\\\"n\\\":\\\"10\\\"}\""`, ""},
+		{`"{\"n\":\"10\""`, ""}, {`"{\"n\":\"10\"}]"`, ""}, {`"{\"n\":\"10\"}`, ""},
 		// More than one reading, or none.
 		{`{"text":"10","inner":[{"name":"true"}]}`, ""},
 		{`{"n":"","b":""}`, ""}, {`{"n":"010"}`, ""}, {`{"n":"+1"}`, ""}, {`{"n":"0x10"}`, ""}, {`{"n":"10 "}`, ""}, {`{"n":"1,000"}`, ""},
@@ -65,7 +72,7 @@ func TestSettle(t *testing.T) {
 // FuzzSettle finds inputs that the schema refuses less for being settled, or that
 // are settled twice.
 func FuzzSettle(f *testing.F) {
-	for _, seed := range []string{`{"n":"10"}`, `{"b":"true","list":["1"]}`, `{"map":{"a":"1"}}`, `{"n":"1"`, `{"n":"10","n":"2"}`} {
+	for _, seed := range []string{`{"n":"10"}`, `{"b":"true","list":["1"]}`, `{"map":{"a":"1"}}`, `{"n":"1"`, `{"n":"10","n":"2"}`, `"{\"n\":\"1\"}"`, `{"inner":"[{\"on\":\"true\"}]"}`} {
 		f.Add([]byte(seed))
 	}
 	tool := settledTool()

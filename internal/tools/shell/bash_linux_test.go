@@ -98,6 +98,9 @@ func TestBash(t *testing.T) {
 		{m{"command": "cat " + outside + " 2>/dev/null || echo closed"}, "closed\n", ""},
 		{m{"command": "printf 'a\\x1b[31mred\\x1b[0m\\xff\\n10%%\\r20%%\\n'"}, "ared\uFFFD\n20%\n", ""},
 		{m{"command": "tty >/dev/null && stty size", "interactive": true, "rows": 40, "columns": 100}, "40 100\n", ""},
+		{m{"command": "grep unicorn sub/b.txt"}, "(Exit status 1: nothing was found.)", ""},
+		{m{"command": "cd no 2>/dev/null && grep hello sub/b.txt"}, "", "exit_status"},
+		{m{"command": "cd no && grep hello sub/b.txt", "interactive": true}, "bash: line 1: cd: no: No such file or directory\n", "exit_status"},
 		{m{"command": "sleep 300 & setsid sleep 300 & echo started"}, "started\n(Still running when the command ended, and ended with it: sleep 300; sleep 300. To keep something running, call again with run_in_background.)", ""},
 		{m{"command": "sleep 300", "quiet_timeout_ms": 50}, "", "quiet"},
 		{m{"command": strings.Repeat("#", 300_000) + "\necho long"}, "long\n", ""},
@@ -173,6 +176,27 @@ func TestBashReadOnly(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(filepath.Join(env.Workspace.Dir(), "f")); string(text) != "old" {
 		t.Errorf("f is %q", text)
+	}
+}
+
+// TestBashDenied has a command be told what it may write: what its rights open.
+func TestBashDenied(t *testing.T) {
+	k := newKit(t)
+	for confinement, want := range map[tools.Confinement]string{
+		tools.Reading:     "this command was judged to read only, and writes to a temporary directory that goes with it, and to nothing else.",
+		tools.Named:       "this command writes to what it was judged to write, its home and $TMPDIR, and to nothing else.",
+		tools.SessionWide: "this command writes to the workspace, its home and $TMPDIR, and to nothing else.",
+		tools.Unconfined:  "The command ended with exit status 1.",
+	} {
+		c, err := k.tools["bash"].Decode(k.env, json.RawMessage(`{"command":"echo Permission denied; false"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Effects()
+		_, err = c.Run(t.Context(), tools.Rights{Confinement: confinement}, new(toolstest.Recorder))
+		if f, ok := errors.AsType[*tools.Failure](err); !ok || !strings.HasSuffix(f.Message, want) {
+			t.Errorf("%v: %v\nwant %s", confinement, err, want)
+		}
 	}
 }
 
