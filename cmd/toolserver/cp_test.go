@@ -5,13 +5,18 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/iotest"
 )
 
 // cutter is a proxy whose first connection ends after some bytes. It counts what
@@ -88,5 +93,57 @@ func TestCopyGoesOn(t *testing.T) {
 	// What was on its way when the connection ended is sent again.
 	if sent := proxy.sent.Load(); sent > size+size/4 {
 		t.Errorf("%d bytes were sent for a file of %d", sent, size)
+	}
+}
+
+// TestPutFile: a file has the mode it had in the workspace, whatever way it takes.
+func TestPutFile(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, test := range []struct {
+		what, name string
+		mode       fs.FileMode
+		size       int
+	}{
+		{"new", "small", 0o400, 10},
+		{"replaces another", "small", 0o500, 20},
+		{"large", "large", 0o400, smallFile + 1},
+		{"large, replaces another", "large", 0o600, smallFile + 2},
+	} {
+		content := bytes.Repeat([]byte("x"), test.size)
+		if err := putFile(root, test.name, test.mode, int64(test.size), bytes.NewReader(content)); err != nil {
+			t.Fatalf("%s: %v", test.what, err)
+		}
+		info, err := os.Stat(filepath.Join(dir, test.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != test.mode || info.Size() != int64(test.size) {
+			t.Errorf("%s: %s, %d bytes; want %s, %d", test.what, info.Mode(), info.Size(), test.mode, test.size)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".toolserver*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// full is a file on a disk that is full.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestFill: the archive is to blame where it cannot be read, and only there.
+func TestFill(t *testing.T) {
+	err := fill(full{}, strings.NewReader("x"))
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, errContent) {
+		t.Errorf("a full disk: %v", err)
+	}
+	err = fill(io.Discard, iotest.ErrReader(io.ErrUnexpectedEOF))
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, errContent) {
+		t.Errorf("an archive that is cut: %v", err)
 	}
 }
