@@ -17,6 +17,12 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // cutter is a proxy whose first connection ends after some bytes. It counts what
@@ -145,5 +151,28 @@ func TestFill(t *testing.T) {
 	err = fill(io.Discard, iotest.ErrReader(io.ErrUnexpectedEOF))
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, errContent) {
 		t.Errorf("an archive that is cut: %v", err)
+	}
+}
+
+// TestCopyExits: what can be tried again in a while is told from what is too large.
+func TestCopyExits(t *testing.T) {
+	later, err := status.New(codes.ResourceExhausted, "too many").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{later.Err(), exitRateLimited},
+		{status.Error(codes.ResourceExhausted, "no space left on device"), exitRefused},
+		{status.Error(codes.PermissionDenied, "no"), exitDenied},
+		{status.Error(codes.InvalidArgument, "no"), exitInvalidInput},
+		{io.ErrUnexpectedEOF, exitFailed},
+		{nil, exitSucceeded},
+	} {
+		if got := exitCodeOf(new(copier).explain(t.Context(), test.err)); got != test.code {
+			t.Errorf("%v: exit code %d, want %d", test.err, got, test.code)
+		}
 	}
 }
