@@ -233,11 +233,11 @@ func completeCopies(to *target) completer {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		ids := ask(to, cmd, func(ctx context.Context, client *client) (list []string) {
-			response, err := client.ListSessions(ctx, new(pb.ListSessionsRequest))
+			sessions, err := client.allSessions(ctx)
 			if err != nil {
 				return nil
 			}
-			for _, session := range response.GetSessions() {
+			for _, session := range sessions {
 				if id := session.GetSessionId() + ":"; strings.HasPrefix(id, prefix) {
 					list = append(list, id)
 				}

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -23,6 +24,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // cutter is a proxy whose first connection ends after some bytes. It counts what
@@ -174,5 +177,21 @@ func TestCopyExits(t *testing.T) {
 		if got := exitCodeOf(new(copier).explain(t.Context(), test.err)); got != test.code {
 			t.Errorf("%v: exit code %d, want %d", test.err, got, test.code)
 		}
+	}
+}
+
+// TestCopyCompletes: all sessions are offered, also those beyond the first page.
+func TestCopyCompletes(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	sessions := pb.NewSessionServiceClient(server.conn(t))
+	for i := range 101 {
+		if _, err := sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: fmt.Sprintf("s%03d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command("toolserver", "__complete", "--address", server.address, "cp", "s10").Output()
+	if err != nil || !strings.HasPrefix(string(out), "s100:\n") {
+		t.Errorf("%q, %v", out, err)
 	}
 }

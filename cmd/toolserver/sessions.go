@@ -217,10 +217,6 @@ func sessionTable(out *stream, list []*pb.Session, now time.Time) error {
 	return t.flush()
 }
 
-func networkWord(n pb.Network) string {
-	return strings.ToLower(strings.TrimPrefix(n.String(), "NETWORK_"))
-}
-
 func newSessionsShow() *cobra.Command {
 	var (
 		to     target
