@@ -147,11 +147,8 @@ func byteCount(n float64) string {
 	return plainNumber(n) + "B"
 }
 
-// oneLine makes text harmless and fit for a line.
-func oneLine(text string) string {
-	safe, _ := harmless([]byte(text))
-	return strings.Join(strings.Fields(string(safe)), " ")
-}
+// oneLine is visible for text of several lines, which it joins.
+func oneLine(text string) string { return visible(strings.Join(strings.Fields(text), " ")) }
 
 // columns returns how wide text is on a terminal. It knows of wide characters
 // what bars and tables need.

@@ -78,3 +78,16 @@ func TestHarmless(t *testing.T) {
 		}
 	}
 }
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"  two\r\nlines\tand  more ": "two lines and more",
+		"a\u202eb\u200b\x1b[2J":      "a<U+202E>b<U+200B>^[[2J",
+		"a\u009b\xff":                "a<U+009B><0xFF>",
+		"漢字 é":                       "漢字 é",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -11,11 +11,13 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -128,10 +130,17 @@ func (c *copier) explain(ctx context.Context, err error) error {
 		return &exitError{exitDenied, errors.New(s.Message())}
 	case codes.InvalidArgument:
 		return &exitError{exitInvalidInput, errors.New(s.Message())}
-	case codes.ResourceExhausted:
-		return &exitError{exitRateLimited, errors.New(s.Message())}
+	case codes.ResourceExhausted: // also a file that is too large, or a full disk
+		if slices.ContainsFunc(s.Details(), isRetryInfo) {
+			return &exitError{exitRateLimited, errors.New(s.Message())}
+		}
 	}
 	return err
+}
+
+func isRetryInfo(detail any) bool {
+	_, ok := detail.(*errdetails.RetryInfo)
+	return ok
 }
 
 // tell names what was left out.
@@ -224,11 +233,11 @@ func completeCopies(to *target) completer {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		ids := ask(to, cmd, func(ctx context.Context, client *client) (list []string) {
-			response, err := client.ListSessions(ctx, new(pb.ListSessionsRequest))
+			sessions, err := client.allSessions(ctx)
 			if err != nil {
 				return nil
 			}
-			for _, session := range response.GetSessions() {
+			for _, session := range sessions {
 				if id := session.GetSessionId() + ":"; strings.HasPrefix(id, prefix) {
 					list = append(list, id)
 				}

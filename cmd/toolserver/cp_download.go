@@ -293,14 +293,12 @@ func putFile(dir *os.Root, name string, mode fs.FileMode, size int64, content io
 		content = bytes.NewReader(data)
 	}
 	temp := ".toolserver-cp-" + fmt.Sprint(os.Getpid())
-	file, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode|0o200)
+	dir.Remove(temp) // of a run that was killed; it may be read-only
+	file, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, content)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", errContent, err)
-	}
+	err = fill(file, content)
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = dir.Rename(temp, name)
 	}
@@ -308,4 +306,22 @@ func putFile(dir *os.Root, name string, mode fs.FileMode, size int64, content io
 		dir.Remove(temp)
 	}
 	return err
+}
+
+// fill copies content to a file. Errors of the archive wrap errContent, those of the
+// disk do not.
+func fill(file io.Writer, content io.Reader) error {
+	_, err := io.Copy(file, archived{content})
+	return err
+}
+
+// archived reads the content of a file in an archive.
+type archived struct{ content io.Reader }
+
+func (a archived) Read(p []byte) (int, error) {
+	n, err := a.content.Read(p)
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", errContent, err)
+	}
+	return n, err
 }

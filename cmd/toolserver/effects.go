@@ -116,9 +116,14 @@ func jailText(r *pb.Rights) string {
 	return "writes: " + strings.Join(writes, ", ") + "; reads: " + strings.Join(reads, ", ") + "; network: " + networkText(r)
 }
 
-// networkText is the word for how far commands reach, and the hosts beside it.
+// networkWord is the word for how far commands reach.
+func networkWord(n pb.Network) string {
+	return strings.ToLower(strings.TrimPrefix(n.String(), "NETWORK_"))
+}
+
+// networkText is networkWord, and the hosts beside it.
 func networkText(r *pb.Rights) string {
-	parts := []string{strings.ToLower(strings.TrimPrefix(r.GetNetwork().String(), "NETWORK_"))}
+	parts := []string{networkWord(r.GetNetwork())}
 	if len(r.GetHosts()) > 0 && r.GetNetwork() <= pb.Network_NETWORK_NONE {
 		parts = nil
 	}

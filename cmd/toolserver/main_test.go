@@ -235,12 +235,17 @@ func startServer(t *testing.T, flags ...string) *running {
 // client returns a connection to the server.
 func (s *running) client(t *testing.T) pb.ToolServiceClient {
 	t.Helper()
+	return pb.NewToolServiceClient(s.conn(t))
+}
+
+func (s *running) conn(t *testing.T) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return pb.NewToolServiceClient(conn)
+	return conn
 }
 
 // wait waits for the process to end and returns its exit code.

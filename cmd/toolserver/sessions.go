@@ -83,19 +83,21 @@ func words(prefix string, values map[string]int32) []string {
 
 func newSessionsCreate() *cobra.Command {
 	var (
-		to                   target
-		mode, level, network string
-		idle                 time.Duration
-		asJSON               bool
+		to                                  target
+		mode, level, network, order, answer string
+		idle                                time.Duration
+		asJSON                              bool
 	)
 	request := &pb.CreateSessionRequest{Tools: new(pb.ToolSelection)}
 	cmd := &cobra.Command{
 		Use:   "create [ID]",
 		Short: "Open a session and print its id",
 		Long: `create opens a session. Without ID the server chooses one; without --workspace it
-makes an empty directory that goes with the session. What no flag says is as the
+makes an empty directory, which it keeps for a while after the session ended: with
+--restore a new session of the same ID works on in it. What no flag says is as the
 server has it by default, and no flag goes beyond what its operator allows.`,
 		Example: `  toolserver sessions create --workspace . --mode accept_edits
+  toolserver sessions create --restore mine
   S=$(toolserver sessions create) && toolserver call --session $S bash command=pwd`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -107,13 +109,17 @@ server has it by default, and no flag goes beyond what its operator allows.`,
 	flags.StringSliceVar(&request.Tools.Exclude, "without", nil, "tools it does not have, also if --tools names them")
 	flags.StringToStringVar(&request.Labels, "label", nil, "free words for rules, logs and people, such as team=infra")
 	flags.DurationVar(&idle, "idle-ttl", 0, "how long to keep it unused; 0: for ever (default: as the server has it)")
+	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
+	flags.StringVar(&answer, "answer", "", `how much text an answer has at most: characters, such as 50000, or tokens, such as "12000 tokens"`)
+	flags.BoolVar(&request.Restore, "restore", false, "work on in the workspace of your last session ID, which ended; nothing else of it comes back")
 	flags.BoolVar(&asJSON, "json", false, "print the session, as JSON")
+	complete(cmd, "call-order", words("CALL_ORDER_", pb.CallOrder_value)...)
 	complete(cmd, "mode", words("MODE_", pb.Mode_value)...)
 	complete(cmd, "level", words("LEVEL_", pb.Level_value)...)
 	complete(cmd, "network", words("NETWORK_", pb.Network_value)...)
 	to.addFlags(cmd)
 	workspace := flags.Lookup("workspace") // here it is that of the session
-	workspace.Usage = "directory of the server to work in (default: a new one that goes with the session)"
+	workspace.Usage = "directory of the server to work in (default: a new one, which is kept for a while after the session ended)"
 	cmd.PreRun = func(*cobra.Command, []string) { workspace.Changed = false }
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, args []string) error {
 		var err error
@@ -128,6 +134,15 @@ server has it by default, and no flag goes beyond what its operator allows.`,
 		}
 		if request.Network, err = word[pb.Network]("--network", network, "NETWORK_", pb.Network_value); err != nil {
 			return err
+		}
+		if request.CallOrder, err = word[pb.CallOrder]("--call-order", order, "CALL_ORDER_", pb.CallOrder_value); err != nil {
+			return err
+		}
+		if request.Answer, err = budgetFrom(answer); err != nil {
+			return fmt.Errorf("--answer: %w", err)
+		}
+		if request.GetRestore() && request.GetSessionId() == "" {
+			return errors.New("--restore: name the session that ended; 'toolserver sessions list --ended' lists them")
 		}
 		if flags.Changed("idle-ttl") {
 			request.IdleTtl = durationpb.New(idle)
@@ -149,6 +164,29 @@ server has it by default, and no flag goes beyond what its operator allows.`,
 	return cmd
 }
 
+// budgetFrom reads how much text an answer has at most; nothing says nothing.
+func budgetFrom(text string) (*pb.AnswerBudget, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var size answerSize
+	if err := size.UnmarshalText([]byte(text)); err != nil {
+		return nil, err
+	}
+	if size.Tokens > 0 {
+		return &pb.AnswerBudget{Size: &pb.AnswerBudget_Tokens{Tokens: uint32(size.Tokens)}}, nil
+	}
+	return &pb.AnswerBudget{Size: &pb.AnswerBudget_Characters{Characters: uint32(size.Characters)}}, nil
+}
+
+// budgetText is the words for it.
+func budgetText(b *pb.AnswerBudget) string {
+	if n := b.GetTokens(); n > 0 {
+		return fmt.Sprintf("at most %d tokens", n)
+	}
+	return fmt.Sprintf("at most %d characters", b.GetCharacters())
+}
+
 // serverPath returns a path of the server's machine. One that is relative is
 // taken to be one of this machine, where the server is here.
 func (t *target) serverPath(flag, path string) (string, error) {
@@ -163,49 +201,84 @@ func (t *target) serverPath(flag, path string) (string, error) {
 
 func newSessionsList() *cobra.Command {
 	var (
-		to     target
-		asJSON bool
+		to            target
+		ended, asJSON bool
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List your sessions, the oldest first",
-		Args:  cobra.NoArgs,
+		Long: `list lists your sessions, the oldest first; with --ended those that ended and that
+the server still knows of: when and why, and until when the workspace that was made
+for one is kept. 'toolserver sessions create --restore' works on in that.`,
+		Args: cobra.NoArgs,
 	}
+	cmd.Flags().BoolVar(&ended, "ended", false, "list the sessions that ended, and no others")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one session a line, as JSON")
 	to.addFlags(cmd)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, _ []string) error {
-		list, err := c.allSessions(ctx)
+		list, gone, err := c.sessionsAnd(ctx, ended)
 		if err != nil {
 			return err
 		}
+		if ended {
+			list = gone
+		}
 		out := newStream(os.Stdout)
-		if !asJSON {
-			return sessionTable(out, list, time.Now())
-		}
-		for _, s := range list {
-			if err := writeJSON(out, s); err != nil {
-				return err
+		if asJSON {
+			for _, s := range list {
+				if err := writeJSON(out, s); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
-		return nil
+		if ended {
+			return endedTable(out, list)
+		}
+		return sessionTable(out, list, time.Now())
 	})
 	return cmd
 }
 
 // allSessions returns the sessions of the caller.
 func (c *client) allSessions(ctx context.Context) ([]*pb.Session, error) {
-	var list []*pb.Session
-	request := &pb.ListSessionsRequest{PageSize: 1000}
+	list, _, err := c.sessionsAnd(ctx, false)
+	return list, err
+}
+
+// sessionsAnd returns the sessions of the caller and, where they are wanted, those
+// that ended.
+func (c *client) sessionsAnd(ctx context.Context, wanted bool) (list, ended []*pb.Session, err error) {
+	request := &pb.ListSessionsRequest{PageSize: 1000, IncludeEnded: wanted}
 	for {
 		page, err := c.ListSessions(ctx, request)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		list = append(list, page.GetSessions()...)
+		for _, s := range page.GetSessions() {
+			if s.GetEndTime() != nil {
+				ended = append(ended, s)
+			} else {
+				list = append(list, s)
+			}
+		}
 		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
-			return list, nil
+			return list, ended, nil
 		}
 	}
+}
+
+func endedTable(out *stream, list []*pb.Session) error {
+	t := newTable(out, "SESSION", "ENDED", "KEPT UNTIL", "WHY", "WORKSPACE")
+	for _, s := range list {
+		kept := "not kept"
+		if at := s.GetWorkspaceExpireTime(); at != nil {
+			kept = at.AsTime().Local().Format(time.DateTime)
+		}
+		t.row(visible(s.GetSessionId()), s.GetEndTime().AsTime().Local().Format(time.DateTime), kept,
+			visible(s.GetEndReason()), visible(s.GetWorkspace()))
+	}
+	return t.flush()
 }
 
 func sessionTable(out *stream, list []*pb.Session, now time.Time) error {
@@ -215,10 +288,6 @@ func sessionTable(out *stream, list []*pb.Session, now time.Time) error {
 			ageText(now.Sub(s.GetLastUsedTime().AsTime())), visible(s.GetWorkspace()))
 	}
 	return t.flush()
-}
-
-func networkWord(n pb.Network) string {
-	return strings.ToLower(strings.TrimPrefix(n.String(), "NETWORK_"))
 }
 
 func newSessionsShow() *cobra.Command {
@@ -261,7 +330,10 @@ func (c *client) unknownSession(ctx context.Context, err error, id string) error
 		return err
 	}
 	var ids []string
-	if list, err := c.allSessions(ctx); err == nil {
+	if list, ended, failed := c.sessionsAnd(ctx, true); failed == nil {
+		if slices.ContainsFunc(ended, func(s *pb.Session) bool { return s.GetSessionId() == id }) {
+			return err // which says when and why
+		}
 		for _, s := range list {
 			ids = append(ids, s.GetSessionId())
 		}
@@ -310,6 +382,8 @@ func (c *client) showSession(ctx context.Context, out *stream, s *pb.Session) er
 	t.row("level", levelText(s.GetLevel()))
 	t.row("network", networkWord(s.GetNetwork()))
 	t.row("tools", selectionText(s.GetTools()))
+	t.row("call order", strings.ToLower(strings.TrimPrefix(s.GetCallOrder().String(), "CALL_ORDER_")))
+	t.row("answers", budgetText(s.GetAnswer()))
 	for _, key := range slices.Sorted(maps.Keys(s.GetLabels())) {
 		t.row("label", visible(key)+"="+visible(s.GetLabels()[key]))
 	}
@@ -317,6 +391,9 @@ func (c *client) showSession(ctx context.Context, out *stream, s *pb.Session) er
 	t.row("last used", timeText(s.GetLastUsedTime(), now))
 	t.row("idle", idle)
 	t.row("executions", calls)
+	if n := s.GetForgottenCalls(); n > 0 {
+		t.row("forgotten", fmt.Sprintf("%d call ids: calls with them would run again", n))
+	}
 	return t.flush()
 }
 
@@ -387,8 +464,10 @@ func newSessionsClose() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "close SESSION...",
 		Short: "Close sessions, and end what runs in them",
-		Long: `close cancels what runs in a session, waits for its end, and forgets the session.
-A workspace that the server made for it is removed.`,
+		Long: `close cancels what runs in a session, waits for its end, and ends the session. A
+workspace that the server made for it is kept for a while, as its operator says:
+'toolserver sessions create --restore' works on in it, and 'toolserver sessions list
+--ended' says until when.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the session to close; 'toolserver sessions list' lists them")

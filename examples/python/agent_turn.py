@@ -213,7 +213,7 @@ def download(agent):
 
 
 def close_session(agent):
-    title("The session ends, and its workspace with it")
+    title("The session ends, and its workspace is kept for a while")
     agent.close_session()
 
 
