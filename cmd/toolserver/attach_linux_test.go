@@ -168,19 +168,3 @@ func TestRestoresWhenItBreaksDown(t *testing.T) {
 		t.Error("the terminal is not given back")
 	}
 }
-
-// TestHistoryAsksNothing proves that what a terminal would answer is not asked a
-// second time.
-func TestHistoryAsksNothing(t *testing.T) {
-	t.Parallel()
-	for _, query := range []string{"\x1b[6n", "\x1b[?6n", "\x1b[c", "\x1b[>0c", "\x1b[0x", "\x1b[18t", "\x1b[?2026$p", "\x1bZ", "\x05", "\x1bP$qm\x1b\\", "\x1b]11;?\x07", "\x1b]4;1;?\x1b\\"} {
-		if got := queries.ReplaceAll([]byte("a"+query+"b"), nil); string(got) != "ab" {
-			t.Errorf("%q: %q is left", query, got)
-		}
-	}
-	for _, text := range []string{"\x1b[31m", "\x1b[2J", "\x1b[10;5H", "\x1b]0;title\x07", "what?", "\x1b[?1049h", "\x1b[3 q"} {
-		if got := queries.ReplaceAll([]byte(text), nil); string(got) != text {
-			t.Errorf("%q became %q", text, got)
-		}
-	}
-}

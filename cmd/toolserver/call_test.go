@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -113,12 +115,62 @@ func TestSecondInterruptLeaves(t *testing.T) {
 	if _, ok := stderr.until("cancelling"); !ok {
 		t.Fatalf("it does not cancel: %s", stderr)
 	}
-	interrupt(t, cmd)
-	stdout.rest()
-	stderr.rest()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		stdout.rest()
+		stderr.rest()
+	}()
+	for ended := false; !ended; {
+		interrupt(t, cmd) // the first ones may be too early to be a second wish
+		select {
+		case <-left:
+			ended = true
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 	if code := wait(t, cmd); code != exitCancelled {
 		t.Errorf("exit code %d, want %d", code, exitCancelled)
 	}
+}
+
+// TestTimeoutCancels ends a call as timeout(1) does, with a signal to the process
+// and one to its group. They differ here, so that both arrive.
+func TestTimeoutCancels(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	cmd, stdout, stderr := startCall(t, "--address", server.address, "--json", "sleep", "duration_ms=600000")
+	if _, ok := stdout.until(`"started"`); !ok {
+		t.Fatalf("it does not start: %s", stderr)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	interrupt(t, cmd)
+	rest := stdout.rest()
+	stderr.rest()
+	if code := wait(t, cmd); code != exitCancelled {
+		t.Errorf("exit code %d, want %d: %s", code, exitCancelled, stderr)
+	}
+	if len(rest) == 0 || !strings.Contains(rest[len(rest)-1], "OUTCOME_CANCELLED") {
+		t.Errorf("it left before the end: %q", rest)
+	}
+}
+
+func TestInterruptsThatAreOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var i interrupts
+		for _, test := range []struct {
+			after time.Duration
+			again bool
+		}{{time.Hour, false}, {0, false}, {time.Millisecond, false}, {498 * time.Millisecond, false}, {time.Millisecond, true}, {0, true}, {time.Hour, true}} {
+			time.Sleep(test.after)
+			if got := i.again(); got != test.again {
+				t.Errorf("%s later: %v, want %v", test.after, got, test.again)
+			}
+		}
+	})
 }
 
 // A breakingProxy passes connections on until it is told to break them.

@@ -102,9 +102,24 @@ func (c *client) events(ctx context.Context, open opener, after uint64) iter.Seq
 	}
 }
 
+// oneInterrupt is how long signals after the first are the same wish: timeout(1)
+// signals its child and then the group that this is in.
+const oneInterrupt = 500 * time.Millisecond
+
+// interrupts are the signals that ask to end.
+type interrupts struct{ first time.Time }
+
+// again takes a signal and reports whether it repeats the wish of the first.
+func (i *interrupts) again() bool {
+	if i.first.IsZero() {
+		i.first = time.Now()
+	}
+	return time.Since(i.first) >= oneInterrupt
+}
+
 // follow shows events until the execution has ended, and returns what to exit
 // with. What the execution waits for is passed to asker, if there is one. The
-// first Ctrl-C is passed to interrupt, with the id of the execution; the second
+// first Ctrl-C is passed to interrupt, with the id of the execution; a later one
 // leaves at once, as does the first where interrupt is nil. Whoever leaves a
 // terminal that the execution has ends it with the reason of that.
 func (c *client) follow(v view, asker *asker, open opener, after uint64, interrupt func(ctx context.Context, id string) error) error {
@@ -143,6 +158,7 @@ func (c *client) follow(v view, asker *asker, open opener, after uint64, interru
 		left = t.left
 	}
 	var id string
+	var asked interrupts
 	var wanted, told bool // to interrupt
 	answers := make(chan error, 1)
 	for {
@@ -178,9 +194,12 @@ func (c *client) follow(v view, asker *asker, open opener, after uint64, interru
 				v.note("cannot cancel: " + statusText(status.Convert(err)))
 			}
 		case <-signals:
-			if wanted || interrupt == nil {
+			if asked.again() || interrupt == nil {
 				v.close()
 				os.Exit(exitCancelled) // at once, whatever is unfinished
+			}
+			if wanted {
+				continue
 			}
 			wanted = true
 			v.note("cancelling; Ctrl-C again leaves at once")

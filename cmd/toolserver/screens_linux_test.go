@@ -196,6 +196,24 @@ func TestScreensOfAttach(t *testing.T) {
 	p.is("attach-5-ended", `^as before\n+\$`, id)
 }
 
+// TestScreensOfReplay leaves a shell that has asked the terminal something, once
+// in two parts, and comes back: the answer is not typed into it.
+func TestScreensOfReplay(t *testing.T) {
+	t.Parallel()
+	server, newest := allowing(t)
+	p := openPane(t, 160, 16, server.address)
+	p.line(`clear; toolserver call bash interactive=true 'command=PS1="in: " exec bash --norc -i'`)
+	p.until(`^in:`)
+	p.line(`read -s -t 60 -d R -p $'\e[6n' x; printf '\e['; sleep 0.3; read -s -t 60 -d R -p 6n y; echo as''ked ${#x} ${#y}`)
+	p.until(`^asked [1-9] [1-9]\n+in:`)
+	p.keys("C-]")
+	p.until(`(?s)^detached.*^\$`)
+	p.line("clear; toolserver attach " + newest())
+	p.until(`(?s)detaches.*^asked \d \d\n+in:`)
+	p.line("echo no''thing typed")
+	p.until(`^in: echo no''thing typed\nnothing typed$`)
+}
+
 // TestScreensOfApprovals answers a call on the screen of approvals.
 func TestScreensOfApprovals(t *testing.T) {
 	t.Parallel()

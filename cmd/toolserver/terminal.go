@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,6 +95,7 @@ type terminalView struct {
 	keys    *keyboard
 	detach  detachKeys
 	history uint64     // events up to this one happened before
+	replay  replay     // of those
 	left    chan error // why the showing ends before the execution
 
 	ctx     context.Context // ends with the showing
@@ -280,17 +280,15 @@ func (v *terminalView) leave(why error) {
 	}
 }
 
-// queries are the sequences that a terminal answers. In what was written before
-// somebody looks, they had their answer.
-var queries = regexp.MustCompile("\x1b\\[[?>=]?[0-9;]*[cnx]|\x1b\\[[0-9;]*t|\x1b\\[[?]?[0-9;]*[$]p|\x1bZ|\x05|" +
-	"\x1bP[$+]q[^\x1b\x07]*(?:\x1b\\\\|\x07)|\x1b\\][^\x1b\x07]*[?](?:\x1b\\\\|\x07)")
-
 const screenOn, screenOff = "\x1b[?1049h", "\x1b[?1049l"
 
 // output shows what the program wrote.
 func (v *terminalView) output(data []byte, history bool) error {
 	if history {
-		data = queries.ReplaceAll(data, nil)
+		data = v.replay.filter(data)
+	} else if len(v.replay.held) > 0 { // what begins there was not answered yet
+		data = append(v.replay.held, data...)
+		v.replay.held = nil
 	}
 	if len(data) == 0 {
 		return nil
