@@ -702,7 +702,7 @@ func TestNamesAndKinds(t *testing.T) {
 		t.Errorf("%q, %v", paths(list), err)
 	}
 	_, _, _, err = f.read(&pb.ReadFileRequest{Path: "none\x1b[2J"})
-	wantCode(t, err, codes.NotFound, `none\u001b[2J`)
+	wantCode(t, err, codes.NotFound, "none^[[2J")
 }
 
 // TestFilesWhileShuttingDown: a file that is on its way when a shutdown begins arrives.

@@ -34,12 +34,12 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	var result tools.Result
 	var all []any
 	var first error
-	failed, room := 0, env.Shown()
+	failed, room := 0, env.Shown()-toldOf(in.all())
 	for i, op := range in.all() {
 		if ctx.Err() != nil {
 			return result, context.Cause(ctx)
 		}
-		head := fmt.Sprintf("== %d: %s ==\n", i+1, plain(op.Path))
+		head := opHead(i, op)
 		content, details, err := r.read(ctx, env, op, in.Hash, room)
 		if room < leastRead && err == nil {
 			err = answerFull(op)
@@ -71,6 +71,18 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	joined, err := detailed("", map[string]any{"operations": all})
 	result.Details = joined.Details
 	return result, err
+}
+
+func opHead(i int, op readOp) string { return fmt.Sprintf("== %d: %s ==\n", i+1, plain(op.Path)) }
+
+// toldOf is the room that is kept for what is told of each thing, also if nothing
+// more of it can be shown.
+func toldOf(all []readOp) int {
+	told := 0
+	for i, op := range all {
+		told += len(opHead(i, op)) + len("! answer_full: \n") + len(answerFull(op).Error())
+	}
+	return told
 }
 
 // leastRead is the room in an answer, in bytes, with which another thing is read.

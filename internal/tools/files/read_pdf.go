@@ -160,7 +160,7 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 	var pages []pdf.Page
 	size, full := 0, false
 	count, err := r.documents.Read(ctx, shared, request, func(page pdf.Page) bool {
-		size += len(page.Text)
+		size += len(pageHead(page.Number, page.Number)) + len(page.Text)
 		if full = size > room && len(pages) > 0 || images && len(pages) == maxPageImages; full {
 			return false
 		}
@@ -209,11 +209,13 @@ func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pageRange, imag
 	return content
 }
 
+func pageHead(number, count int) string { return fmt.Sprintf("--- page %d of %d ---\n", number, count) }
+
 // show writes a page for a model.
 func (d *pdfDetails) show(b *strings.Builder, page pdf.Page) {
 	d.Shown++
 	d.Unknown += page.Unknown
-	fmt.Fprintf(b, "--- page %d of %d ---\n%s", page.Number, d.Pages, page.Text)
+	b.WriteString(pageHead(page.Number, d.Pages) + page.Text)
 	switch {
 	case page.Text != "" || len(page.Image) > 0:
 	case page.Images > 0:

@@ -287,9 +287,9 @@ func TestBashDescription(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		{"nothing configured", func(*command.Config) {}, []string{"Network: Loopback of this session only", "Temporary files: `$TMPDIR`", "system: "}, "{"},
+		{"nothing configured", func(*command.Config) {}, []string{"Network: Loopback of this session only", "temporary files (`$TMPDIR`", "beside the usual ones: "}, "{"},
 		{"an open network", func(c *command.Config) { c.Network = tools.NetworkOpen }, []string{"Network: Open.\n"}, "None"},
-		{"no programs", func(c *command.Config) { c.Path = []string{t.TempDir()} }, []string{"Programs beside the usual ones of the system: none."}, "git"},
+		{"no programs", func(c *command.Config) { c.Path = []string{t.TempDir()} }, []string{"Programs beside the usual ones: none."}, "git"},
 	} {
 		text := shell.Bash(rooms(t, test.change)).Spec().Description
 		for _, want := range test.want {
