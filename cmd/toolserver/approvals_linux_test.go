@@ -21,20 +21,17 @@ func TestTwoTerminals(t *testing.T) {
 	call := func() *terminal {
 		return onTerminal(t, 80, "call", "--address", server.address, "--purpose", "to know", "read_file", "path=notes.txt")
 	}
-	watch := onTerminal(t, 80, "approvals", "watch", "--address", server.address)
-	watch.expect(t, screenBegin)
-	watch.expect(t, "nothing waits")
+	watch := openPane(t, 80, 24, server.address)
+	watch.line("toolserver approvals watch; echo code $?")
+	watch.until("nothing waits")
 
 	first := call()
 	first.expect(t, allowPrompt)
-	watch.expect(t, "1 waiting")
-	watch.expect(t, "needs approval by rule look")
-	watch.expect(t, "to know")
-	watch.expect(t, `{"path":"notes.txt"}`)
-	watch.typeIn(t, "a")
-	watch.expect(t, "Always allow")
-	watch.typeIn(t, "2")
-	watch.expect(t, "always allowed (reading notes.txt) by local")
+	watch.until(`(?s)1 waiting.*needs approval by rule look.*to know.*{"path":"notes.txt"}`)
+	watch.keys("a")
+	watch.until("^Always allow")
+	watch.keys("2")
+	watch.until(`always allowed \(reading notes.txt\) by local`)
 	first.expect(t, "always allowed (reading notes.txt) by local")
 	if code, shown := first.end(t); code != 0 || !strings.HasSuffix(shown, "1\tthe notes\n") {
 		t.Fatalf("exit code %d: %q", code, shown)
@@ -55,21 +52,18 @@ func TestTwoTerminals(t *testing.T) {
 
 	third := call()
 	third.expect(t, allowPrompt)
-	watch.expect(t, "needs approval by rule look")
-	watch.typeIn(t, "cnot again\rn")
-	watch.expect(t, "not again")
-	watch.typeIn(t, "n")
+	watch.until("needs approval by rule look")
+	watch.keys("c", "not again", "Enter", "n")
+	watch.until(`(?s)^  comment  not again.*^y yes`)
+	watch.keys("n")
 	third.expect(t, "denied by local: not again")
 	if code, shown := third.end(t); code != exitDenied {
 		t.Errorf("the third call: exit code %d: %q", code, shown)
 	}
 
-	watch.expect(t, "nothing waits")
-	watch.typeIn(t, "q")
-	code, shown := watch.end(t)
-	if code != 0 || !strings.HasSuffix(shown, screenEnd) {
-		t.Errorf("exit code %d: %q", code, shown)
-	}
+	watch.until("nothing waits")
+	watch.keys("q")
+	watch.until(`^code 0$`)
 }
 
 // TestWatchGivesTheTerminalBack leaves the screen in every way there is.
@@ -94,7 +88,7 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 			}
 			test.leave(x)
 			code, shown := x.end(t)
-			if code != test.code || !strings.HasSuffix(shown, screenEnd) {
+			if code != test.code || !strings.Contains(shown, screenOff) {
 				t.Errorf("exit code %d, want %d: %q", code, test.code, shown)
 			}
 			const usual = syscall.ICANON | syscall.ECHO | syscall.ISIG
@@ -104,7 +98,7 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 		})
 	}
 	code, shown := onTerminal(t, 80, "approvals", "watch", "--address", "127.0.0.1:1").end(t)
-	if code != exitRefused || !strings.Contains(shown, screenEnd+"toolserver: the server cannot be reached") {
+	if code != exitRefused || !strings.Contains(shown[strings.LastIndex(shown, screenOff)+1:], "toolserver: the server cannot be reached") {
 		t.Errorf("no server: exit code %d: %q", code, shown)
 	}
 }
@@ -112,17 +106,21 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 func TestWatchFollowsTheSize(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, askingRoom(t)...)
-	x := onTerminal(t, 80, "approvals", "watch", "--address", server.address)
-	x.expect(t, "nothing waits")
+	p := openPane(t, 80, 24, server.address)
+	p.line("toolserver approvals watch")
+	p.until("nothing waits")
 	cmd, _, _ := startCall(t, "--address", server.address, "read_file", "path=notes.txt")
-	x.expect(t, "reads notes.txt")
-	for _, size := range [][2]uint16{{30, 10}, {10, 3}, {1, 1}, {200, 50}} {
-		x.resize(t, size[0], size[1])
-		x.expect(t, "\x1b[2J")
-	}
-	x.expect(t, "d never")
-	x.typeIn(t, "y")
-	x.expect(t, "nothing waits")
+	p.until("reads notes.txt")
+	p.resize(30, 10)
+	p.until(`(?s)1 wait….* MORE LINES.*^y yes  a always  n no  d neve…`)
+	p.resize(10, 3)
+	p.until(`(?s)^ toolserv….*^y yes  a …`)
+	p.resize(2, 1)
+	p.until(`^y…`)
+	p.resize(200, 50)
+	p.until(`d never .* quit`)
+	p.keys("y")
+	p.until("nothing waits")
 	if code := wait(t, cmd); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

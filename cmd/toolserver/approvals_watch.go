@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"google.golang.org/grpc/codes"
@@ -58,7 +59,7 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 				log := changeLog{to: newStream(os.Stdout), known: make(map[string]bool)}
 				return printChanges(changes, log.print)
 			}
-			return client.watchBoard(changes)
+			return client.watchBoard(cmd.Context(), changes)
 		},
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only what this session waits for")
@@ -161,70 +162,33 @@ func (l *changeLog) ended(at time.Time, id, how string) error {
 }
 
 // watchBoard shows changes on the screen and sends what is answered there.
-func (c *client) watchBoard(changes iter.Seq2[*pb.WatchApprovalsResponse, error]) error {
-	ctx, leave := context.WithCancel(context.Background())
+func (c *client) watchBoard(ctx context.Context, changes iter.Seq2[*pb.WatchApprovalsResponse, error]) error {
+	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	s, err := openScreen(os.Stdin, os.Stdout)
-	if err != nil {
+	b := newBoard(func(request *pb.ResolveApprovalRequest) error {
+		_, err := c.ResolveApproval(ctx, request)
+		return err
+	})
+	program := tea.NewProgram(b, tea.WithoutSignalHandler())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			program.Send(boardEnd{&exitError{code: exitCancelled}})
+		case <-ctx.Done():
+		}
+	}()
+	go func() {
+		err := printChanges(changes, func(change *pb.WatchApprovalsResponse) error {
+			program.Send(change)
+			return ctx.Err()
+		})
+		program.Send(boardEnd{err})
+	}()
+	if _, err := program.Run(); err != nil {
 		return err
 	}
-	defer s.close()
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGWINCH)
-	defer signal.Stop(signals)
-	seconds := time.NewTicker(time.Second)
-	defer seconds.Stop()
-
-	news, end := make(chan *pb.WatchApprovalsResponse), make(chan error, 1)
-	go func() {
-		end <- printChanges(changes, func(change *pb.WatchApprovalsResponse) error {
-			select {
-			case news <- change:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	}()
-	type refusal struct {
-		id  string
-		err error
-	}
-	refusals := make(chan refusal)
-	answer := func(request *pb.ResolveApprovalRequest) {
-		if _, err := c.ResolveApproval(ctx, request); err != nil {
-			select {
-			case refusals <- refusal{request.GetApprovalId(), err}:
-			case <-ctx.Done():
-			}
-		}
-	}
-	var b board
-	pressed := s.keys()
-	for {
-		if err := s.draw(b.rows(s.width, s.height, time.Now())); err != nil {
-			return err
-		}
-		select {
-		case change := <-news:
-			b.change(change)
-		case err := <-end:
-			return err
-		case r := <-refusals:
-			b.failed(r.id, r.err)
-		case <-seconds.C:
-		case got := <-signals:
-			if got != syscall.SIGWINCH {
-				return &exitError{code: exitCancelled}
-			}
-			s.resize()
-		case keys, there := <-pressed:
-			if !there {
-				return &exitError{code: exitCancelled} // the terminal is gone
-			}
-			if done, err := b.pressAll(keys, func(request *pb.ResolveApprovalRequest) { go answer(request) }); done {
-				return err
-			}
-		}
-	}
+	return b.end
 }

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/progress"
+	"charm.land/bubbles/v2/spinner"
+	"github.com/charmbracelet/x/ansi"
+
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -53,37 +57,22 @@ func barLine(p *pb.Progress, elapsed time.Duration, width int) string {
 	}
 	tail += " " + elapsed.Round(100*time.Millisecond).String()
 
-	const least, most = 10, 40 // columns of the bar itself
 	message := oneLine(p.GetMessage())
+	if p.GetTotal() <= 0 { // nobody knows how far it is: something moves
+		frames := spinner.Line.Frames
+		return fit(strings.TrimSpace(frames[int(elapsed/(100*time.Millisecond))%len(frames)]+" "+message)+tail, width)
+	}
+	const least, most = 10, 40 // columns of the bar itself
 	room := width - columns(tail) - least - len("[] ")
 	if room < 1 {
 		return fit(strings.TrimSpace(tail), width)
 	}
-	message = fit(message, room)
-	if message != "" {
+	if message = fit(message, room); message != "" {
 		message += " "
 	}
-	cells := min(most, width-columns(message)-columns(tail)-len("[]"))
-	return message + "[" + gauge(p, elapsed, cells) + "]" + tail
-}
-
-// gauge returns the inside of a bar: filled as far as the call is or, where
-// that is not known, with something that moves.
-func gauge(p *pb.Progress, elapsed time.Duration, cells int) string {
-	if p.GetTotal() > 0 {
-		full := int(fraction(p.GetDone(), p.GetTotal()) * float64(cells))
-		if full == cells {
-			return strings.Repeat("=", cells)
-		}
-		return strings.Repeat("=", full) + ">" + strings.Repeat(" ", cells-full-1)
-	}
-	const mark = "<=>"
-	way := max(1, cells-len(mark))
-	step := int(elapsed/(100*time.Millisecond)) % (2 * way)
-	if step > way {
-		step = 2*way - step
-	}
-	return strings.Repeat(" ", step) + mark + strings.Repeat(" ", way-step)
+	gauge := progress.New(progress.WithoutPercentage(), progress.WithFillCharacters('=', ' '),
+		progress.WithWidth(min(most, width-columns(message)-columns(tail)-len("[]"))))
+	return message + "[" + ansi.Strip(gauge.ViewAs(fraction(p.GetDone(), p.GetTotal()))) + "]" + tail
 }
 
 // fraction returns done/total as a number from 0 to 1, whatever they are.
@@ -149,39 +138,3 @@ func byteCount(n float64) string {
 
 // oneLine is visible for text of several lines, which it joins.
 func oneLine(text string) string { return visible(strings.Join(strings.Fields(text), " ")) }
-
-// columns returns how wide text is on a terminal. It knows of wide characters
-// what bars and tables need.
-func columns(text string) int {
-	n := 0
-	for _, r := range text {
-		n += columnsOf(r)
-	}
-	return n
-}
-
-func columnsOf(r rune) int {
-	switch {
-	case r >= 0x0300 && r <= 0x036f || r >= 0x200b && r <= 0x200f || r >= 0xfe00 && r <= 0xfe0f:
-		return 0 // combines with the one before
-	case r >= 0x1100 && r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
-		r >= 0xf900 && r <= 0xfaff || r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 ||
-		r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd:
-		return 2
-	}
-	return 1
-}
-
-// fit cuts text to at most width columns.
-func fit(text string, width int) string {
-	if columns(text) <= width {
-		return text
-	}
-	n := 0
-	for i, r := range text {
-		if n += columnsOf(r); n > width-1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}

@@ -6,42 +6,144 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/textinput"
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // A board is what "approvals watch" shows: what waits, and one of it in full.
-// It knows no terminal.
 //
 // What is shown in full changes only when the person moves, or has answered it:
 // a key never answers something that came up under the finger.
 type board struct {
+	resolve func(*pb.ResolveApprovalRequest) error // sends an answer
+
 	waiting []*pb.Approval
 	shown   *pb.Approval // nil where there is none
 	at      int          // its place in waiting, or the place it had
 	over    string       // how it ended, if it did
 	sent    bool         // it was answered here
-	scroll  int          // lines of its card above the first that is seen
 	status  string       // what happened last
 	comment string       // for the model, with the answer
 
 	asking  asking
-	allow   bool   // what is said always
-	tier    int    // that is pointed at
-	input   []rune // that is typed
+	allow   bool // what is said always
+	tier    int  // that is pointed at
 	answers []*pb.QuestionAnswer
+	deaf    bool // what is pressed now was typed ahead
 
-	page  int // lines of the card that can be seen
-	lines int // of the card
-	card  []row
-	drawn struct { // what card was made for
-		approval *pb.Approval
-		width    int
+	width, height int
+	now           time.Time
+	card          viewport.Model // what is shown in full
+	drawn         *pb.Approval   // what it was made for
+	line          textinput.Model
+	end           error // why it ended
+}
+
+// maxTyped is how long a line may be that is typed.
+const maxTyped = 1000
+
+func newBoard(resolve func(*pb.ResolveApprovalRequest) error) *board {
+	b := &board{resolve: resolve, now: time.Now(), width: 80, height: 24, card: viewport.New(), line: textinput.New()}
+	b.line.CharLimit = maxTyped
+	b.line.SetVirtualCursor(true)
+	looks := b.line.Styles()
+	looks.Focused.Prompt, looks.Cursor.Blink = cyan, false
+	b.line.SetStyles(looks)
+	return b
+}
+
+// What a board is told, beside keys and its size.
+type (
+	boardTime  time.Time
+	boardAwake struct{}
+	boardEnd   struct{ err error }
+	refusal    struct {
+		id  string
+		err error
 	}
+)
+
+func everySecond() tea.Cmd {
+	return tea.Every(time.Second, func(now time.Time) tea.Msg { return boardTime(now) })
+}
+
+func (b *board) Init() tea.Cmd { return everySecond() }
+
+func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := message.(type) {
+	case tea.WindowSizeMsg:
+		b.width, b.height, b.drawn = m.Width, m.Height, nil
+	case boardTime:
+		b.now = time.Time(m)
+		return b, everySecond()
+	case *pb.WatchApprovalsResponse:
+		b.change(m)
+	case refusal:
+		b.failed(m.id, m.err)
+	case boardAwake:
+		b.deaf = false
+	case boardEnd:
+		b.end = m.err
+		return b, tea.Quit
+	case tea.PasteMsg:
+		if b.types() {
+			b.line, _ = b.line.Update(m)
+		}
+	case tea.KeyPressMsg:
+		return b, b.pressed(m)
+	}
+	return b, nil
+}
+
+// typeAhead is how long keys mean nothing after a line was entered: pasted text goes
+// on behind the end of a line, where a terminal does not tell it from keys.
+const typeAhead = 200 * time.Millisecond
+
+// pressed takes a key, and returns what is to be done.
+func (b *board) pressed(k tea.KeyPressMsg) tea.Cmd {
+	switch key := k.String(); {
+	case key == "ctrl+c":
+		b.end = &exitError{code: exitCancelled}
+		return tea.Quit
+	case b.deaf:
+		return nil
+	case key == "q" && b.asking == forNothing:
+		return tea.Quit
+	}
+	typed := b.types()
+	request := b.press(k)
+	var todo []tea.Cmd
+	if request != nil {
+		todo = append(todo, func() tea.Msg {
+			if err := b.resolve(request); err != nil {
+				return refusal{request.GetApprovalId(), err}
+			}
+			return nil
+		})
+	}
+	if b.deaf = typed && !b.types(); b.deaf {
+		todo = append(todo, tea.Tick(typeAhead, func(time.Time) tea.Msg { return boardAwake{} }))
+	}
+	return tea.Batch(todo...)
+}
+
+// types reports whether a line is typed.
+func (b *board) types() bool { return b.asking == forComment || b.asking == forAnswer }
+
+// edit has a line typed, which begins with a text.
+func (b *board) edit(asking asking, text string) {
+	b.asking = asking
+	b.line.SetValue(text)
+	b.line.CursorEnd()
+	b.line.Focus()
 }
 
 // asking is what keys are for.
@@ -106,58 +208,38 @@ func (b *board) index() int {
 // show shows what waits at a place, or near it.
 func (b *board) show(at int) {
 	b.at = min(max(at, 0), max(len(b.waiting)-1, 0))
-	b.shown, b.over, b.sent, b.scroll, b.comment, b.asking = nil, "", false, 0, "", forNothing
+	b.shown, b.over, b.sent, b.comment, b.asking = nil, "", false, "", forNothing
+	b.card.GotoTop()
 	if len(b.waiting) > 0 {
 		b.shown = b.waiting[b.at]
 	}
 }
 
-// pressAll takes keys that came together, and reports whether to leave. What
-// came with the end of a line that was typed is not meant for what is next.
-func (b *board) pressAll(keys []key, answer func(*pb.ResolveApprovalRequest)) (done bool, err error) {
-	for _, k := range keys {
-		before := b.asking
-		switch {
-		case k.code == keyInterrupt:
-			return true, &exitError{code: exitCancelled}
-		case k.code == 'q' && before == forNothing:
-			return true, nil
-		}
-		if request := b.press(k); request != nil {
-			answer(request)
-		}
-		if before != forNothing && b.asking == forNothing {
-			break
-		}
-	}
-	return false, nil
-}
-
 // press takes a key, and returns what to answer, if it was one that answers.
-func (b *board) press(k key) *pb.ResolveApprovalRequest {
+func (b *board) press(k tea.KeyPressMsg) *pb.ResolveApprovalRequest {
 	switch b.asking {
 	case forTier:
-		return b.pressTier(k)
+		return b.pressTier(k.String())
 	case forComment, forAnswer:
 		return b.pressInput(k)
 	}
-	step := max(b.page-1, 1)
-	switch k.code {
-	case 'j', keyDown:
+	step := max(b.card.Height()-1, 1)
+	switch key := k.String(); key {
+	case "j", "down":
 		b.move(1)
-	case 'k', keyUp:
+	case "k", "up":
 		b.move(-1)
-	case ' ', keyEnter, '\n', keyPageDown:
-		b.scroll += step
-	case 'b', keyPageUp:
-		b.scroll = max(b.scroll-step, 0)
-	case 'g', keyHome:
-		b.scroll = 0
-	case 'G', keyEnd:
-		b.scroll = b.lines
-	case 'y', 'n', 'a', 'd', 'c':
+	case "space", "enter", "pgdown":
+		b.card.ScrollDown(step)
+	case "b", "pgup":
+		b.card.ScrollUp(step)
+	case "g", "home":
+		b.card.GotoTop()
+	case "G", "end":
+		b.card.GotoBottom()
+	case "y", "n", "a", "d", "c":
 		if b.shown != nil && b.over == "" && !b.sent {
-			return b.decide(k.code)
+			return b.decide(key)
 		}
 	}
 	return nil
@@ -172,22 +254,23 @@ func (b *board) move(by int) {
 }
 
 // decide takes a key that is about what is shown.
-func (b *board) decide(code rune) *pb.ResolveApprovalRequest {
+func (b *board) decide(key string) *pb.ResolveApprovalRequest {
 	b.status = ""
 	questions := len(b.shown.GetQuestions()) > 0
 	switch {
-	case code == 'c':
-		b.asking, b.input = forComment, []rune(b.comment)
-	case code == 'n':
+	case key == "c":
+		b.edit(forComment, b.comment)
+	case key == "n":
 		return b.send(answerTo(b.shown, once(false)))
-	case questions && code != 'd':
-		b.asking, b.input, b.answers = forAnswer, nil, nil
-	case code == 'y':
+	case questions && key != "d":
+		b.answers = nil
+		b.edit(forAnswer, "")
+	case key == "y":
 		return b.send(answerTo(b.shown, once(true)))
 	case len(b.shown.GetTiers()) == 0:
 		b.status = "this can be answered for one time only"
 	default:
-		b.asking, b.allow, b.tier = forTier, code == 'a', 0
+		b.asking, b.allow, b.tier = forTier, key == "a", 0
 	}
 	return nil
 }
@@ -198,44 +281,37 @@ func (b *board) send(request *pb.ResolveApprovalRequest) *pb.ResolveApprovalRequ
 	return request
 }
 
-func (b *board) pressTier(k key) *pb.ResolveApprovalRequest {
+func (b *board) pressTier(key string) *pb.ResolveApprovalRequest {
 	tiers := b.shown.GetTiers()
+	number, err := strconv.Atoi(key)
 	switch {
-	case k.code == 'j', k.code == keyDown:
+	case key == "j", key == "down":
 		b.tier = min(b.tier+1, len(tiers)-1)
-	case k.code == 'k', k.code == keyUp:
+	case key == "k", key == "up":
 		b.tier = max(b.tier-1, 0)
-	case k.code >= '1' && k.code <= '9' && int(k.code-'1') < len(tiers):
-		b.tier = int(k.code - '1')
+	case err == nil && number >= 1 && number <= len(tiers):
+		b.tier = number - 1
 		fallthrough
-	case k.code == keyEnter:
+	case key == "enter":
 		request := answerTo(b.shown, always(b.allow))
 		request.TierId = tiers[b.tier].GetTierId()
 		return b.send(request)
-	case k.code == keyEscape, k.code == 'q', k.code == 'n':
+	case key == "esc", key == "q", key == "n":
 		b.asking = forNothing
 	}
 	return nil
 }
 
-// pressInput edits a line; it does not grow without end.
-func (b *board) pressInput(k key) *pb.ResolveApprovalRequest {
-	const most = 1000
-	switch {
-	case k.code == keyEscape:
+// pressInput edits the line that is typed.
+func (b *board) pressInput(k tea.KeyPressMsg) *pb.ResolveApprovalRequest {
+	switch k.String() {
+	case "esc":
 		b.asking = forNothing
-	case k.code == keyEnter:
-		return b.entered(string(b.input))
-	case k.code == keyBackspace || k.code == '\b':
-		b.input = b.input[:max(len(b.input)-1, 0)]
-	case k.code == keyClear:
-		b.input = nil
-	case k.code == keyPaste:
-		b.input = append(b.input, []rune(strings.Join(strings.Fields(k.text), " "))...)
-	case k.code >= ' ':
-		b.input = append(b.input, k.code)
+	case "enter":
+		return b.entered(b.line.Value())
+	default:
+		b.line, _ = b.line.Update(k)
 	}
-	b.input = b.input[:min(len(b.input), most)]
 	return nil
 }
 
@@ -251,7 +327,8 @@ func (b *board) entered(text string) *pb.ResolveApprovalRequest {
 		b.status = err.Error()
 		return nil
 	}
-	b.input, b.status = nil, ""
+	b.line.Reset()
+	b.status = ""
 	if b.answers = append(b.answers, answer); len(b.answers) < len(questions) {
 		return nil
 	}
@@ -260,46 +337,46 @@ func (b *board) entered(text string) *pb.ResolveApprovalRequest {
 	return b.send(request)
 }
 
-// rows draws the board.
-func (b *board) rows(width, height int, now time.Time) []row {
-	list := min(max(len(b.waiting), 1), max((height-4)/4, 1))
-	b.page = max(height-4-list, 0)
-	rows := []row{b.title(width)}
-	rows = append(rows, b.list(list, now)...)
-	detail := b.detail(width)
-	b.lines = len(detail)
-	b.scroll = min(b.scroll, max(b.lines-b.page, 0))
-	seen := detail[b.scroll:min(b.scroll+b.page, b.lines)]
-	rows = append(rows, b.divider(width))
-	rows = append(rows, seen...)
-	for range b.page - len(seen) {
-		rows = append(rows, row{})
-	}
-	rows = append(rows, b.last(b.lines-b.scroll-len(seen)), b.foot(width))
-	if len(rows) > height {
-		rows = append(rows[:max(height-1, 0)], rows[len(rows)-1])
-	}
-	for i := range rows {
-		rows[i] = rows[i].fit(width)
-	}
-	return rows
+// View draws the board.
+func (b *board) View() tea.View {
+	view := tea.NewView(strings.Join(b.lines(), "\n"))
+	view.AltScreen = true
+	return view
 }
 
-func (b *board) title(width int) row {
+func (b *board) lines() []string {
+	list := min(max(len(b.waiting), 1), max((b.height-4)/4, 1))
+	b.fill(max(b.height-4-list, 0))
+	lines := append([]string{b.title()}, b.list(list)...)
+	lines = append(lines, b.divider())
+	if b.card.Height() > 0 {
+		lines = append(lines, strings.Split(b.card.View(), "\n")...)
+	}
+	lines = append(lines, b.last(), b.foot())
+	if len(lines) > b.height {
+		lines = append(lines[:max(b.height-1, 0)], lines[len(lines)-1])
+	}
+	for i := range lines {
+		lines[i] = fit(lines[i], b.width)
+	}
+	return lines
+}
+
+func (b *board) title() string {
 	text := fmt.Sprintf(" toolserver approvals: %d waiting", len(b.waiting))
-	return rowOf(marked, text+strings.Repeat(" ", max(width-columns(text), 0)))
+	return marked.Render(text + strings.Repeat(" ", max(b.width-columns(text), 0)))
 }
 
 // list draws n of those that wait, what is shown among them.
-func (b *board) list(n int, now time.Time) []row {
+func (b *board) list(n int) []string {
 	if len(b.waiting) == 0 {
-		return []row{rowOf(dim, "  nothing waits for an answer")}
+		return []string{dim.Render("  nothing waits for an answer")}
 	}
 	first := min(max(b.at-n/2, 0), len(b.waiting)-n)
-	var rows []row
+	var lines []string
 	for i := first; i < first+n; i++ {
 		a := b.waiting[i]
-		left := a.GetExpireTime().AsTime().Sub(now)
+		left := a.GetExpireTime().AsTime().Sub(b.now)
 		pointer, look, hurry := "  ", plain, plain
 		if b.shown != nil && a.GetApprovalId() == b.shown.GetApprovalId() {
 			pointer, look = "> ", bold
@@ -307,23 +384,23 @@ func (b *board) list(n int, now time.Time) []row {
 		if left < 30*time.Second {
 			hurry = red
 		}
-		rows = append(rows, row{spans: []span{
-			{fmt.Sprintf("%s%s %5s old ", pointer, shortID(a.GetApprovalId()), ageText(now.Sub(a.GetCreateTime().AsTime()))), look},
-			{fmt.Sprintf("%6s left ", ageText(left)), hurry},
-			{" " + approvalText(a), look},
-			{"  " + visible(a.GetPrincipal()+"/"+a.GetSessionId()), dim},
-		}})
+		lines = append(lines, look.Render(fmt.Sprintf("%s%s %5s old ", pointer, shortID(a.GetApprovalId()), ageText(b.now.Sub(a.GetCreateTime().AsTime()))))+
+			hurry.Render(fmt.Sprintf("%6s left ", ageText(left)))+
+			look.Render(" "+approvalText(a))+
+			dim.Render("  "+visible(a.GetPrincipal()+"/"+a.GetSessionId())))
 	}
-	return rows
+	return lines
 }
 
-// detail draws what is shown in full.
-func (b *board) detail(width int) []row {
-	if b.shown == nil {
-		return nil
-	}
-	if b.asking == forTier {
-		var rows []row
+// fill has the card show what is shown in full, in so many lines.
+func (b *board) fill(height int) {
+	b.card.SetWidth(b.width)
+	b.card.SetHeight(height)
+	b.card.FillHeight = true
+	var rows []row
+	switch {
+	case b.shown == nil:
+	case b.asking == forTier:
 		for i, tier := range b.shown.GetTiers() {
 			r := tierRow(tier)
 			if i == b.tier {
@@ -331,73 +408,73 @@ func (b *board) detail(width int) []row {
 			}
 			rows = append(rows, r)
 		}
-		return wrapAll(rows, width)
+	case b.drawn == b.shown && b.over == "" && b.comment == "":
+		return // as it was: it may be long
+	default:
+		if b.over != "" {
+			rows = append(rows, rowOf(alarm, "! "+b.over))
+		}
+		if b.comment != "" {
+			rows = append(rows, row{head: cyan.Render("  comment  "), text: visible(b.comment), hang: "           "})
+		}
+		rows = append(rows, newCard(b.shown).rows()...)
 	}
-	if b.drawn.approval != b.shown || b.drawn.width != width {
-		b.drawn.approval, b.drawn.width = b.shown, width
-		b.card = wrapAll(newCard(b.shown).rows(), width)
+	b.drawn = nil
+	if b.asking != forTier && b.over == "" && b.comment == "" {
+		b.drawn = b.shown
 	}
-	var rows []row
-	if b.over != "" {
-		rows = append(rows, rowOf(alarm, "! "+b.over))
-	}
-	if b.comment != "" {
-		rows = append(rows, rowOf(cyan, "  comment  "+visible(b.comment)).wrap(width)...)
-	}
-	return append(rows, b.card...)
+	b.card.SetContentLines(wrapAll(rows, b.width))
 }
 
 // divider says what was never sent.
-func (b *board) divider(width int) row {
-	r := rowOf(dim, "──")
+func (b *board) divider() string {
+	line := dim.Render("──")
 	if hidden := hiddenText(b.shown); hidden != "" {
-		r.spans = append(r.spans, span{" ! " + hidden + " ", alarm})
+		line += alarm.Render(" ! " + hidden + " ")
 	}
-	r.spans = append(r.spans, span{strings.Repeat("─", max(width-r.columns(), 0)), dim})
-	return r
+	return line + dim.Render(strings.Repeat("─", max(b.width-columns(line), 0)))
 }
 
 // last says what is below, and what happened last.
-func (b *board) last(below int) row {
-	var r row
-	if below > 0 {
-		r.spans = append(r.spans, span{fmt.Sprintf(" %d MORE LINES: space ", below), alarm}, span{" ", plain})
+func (b *board) last() string {
+	line := ""
+	if below := b.card.TotalLineCount() - b.card.YOffset() - b.card.Height(); below > 0 {
+		line = alarm.Render(fmt.Sprintf(" %d MORE LINES: space ", below)) + " "
 	}
-	r.spans = append(r.spans, span{visible(b.status), bold})
-	return r
+	return line + bold.Render(visible(b.status))
 }
 
 // foot says which keys there are, or shows what is typed.
-func (b *board) foot(width int) row {
+func (b *board) foot() string {
 	switch b.asking {
 	case forTier:
 		word := "Never allow"
 		if b.allow {
 			word = "Always allow"
 		}
-		return rowOf(bold, word+", for the rest of the session: number, or arrows and enter; esc back")
+		return bold.Render(word + ", for the rest of the session: number, or arrows and enter; esc back")
 	case forComment:
-		return b.editor("comment", width)
+		return b.editor("comment: ")
 	case forAnswer:
-		return b.editor(fmt.Sprintf("answer %d of %d", len(b.answers)+1, len(b.shown.GetQuestions())), width)
+		return b.editor(fmt.Sprintf("answer %d of %d: ", len(b.answers)+1, len(b.shown.GetQuestions())))
 	}
+	keys := "y yes  a always  n no  d never  c comment  space more  j/k select  q quit"
 	switch {
+	case b.deaf:
+		keys = "…"
 	case b.shown == nil:
-		return rowOf(dim, "q quit")
+		keys = "q quit"
 	case b.over != "":
-		return rowOf(dim, "j/k go on  space more  q quit")
+		keys = "j/k go on  space more  q quit"
 	case len(b.shown.GetQuestions()) > 0:
-		return rowOf(dim, "y answer  n decline  c comment  space more  j/k select  q quit")
+		keys = "y answer  n decline  c comment  space more  j/k select  q quit"
 	}
-	return rowOf(dim, "y yes  a always  n no  d never  c comment  space more  j/k select  q quit")
+	return dim.Render(keys)
 }
 
-// editor shows the end of the line that is typed.
-func (b *board) editor(name string, width int) row {
-	name += ": "
-	text := visible(string(b.input))
-	for columns(text) > max(width-columns(name)-1, 0) {
-		text = strings.TrimLeftFunc(text[1:], func(r rune) bool { return r == '\uFFFD' })
-	}
-	return row{spans: []span{{name, cyan}, {text, plain}, {" ", marked}}}
+// editor shows the line that is typed.
+func (b *board) editor(name string) string {
+	b.line.Prompt = name
+	b.line.SetWidth(max(b.width-columns(name)-1, 1))
+	return b.line.View()
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,7 +18,41 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-var boardTime = time.Unix(1_700_000_000, 0)
+var boardNow = time.Unix(1_700_000_000, 0)
+
+// testBoard returns a board that was told changes, and the answers it sends.
+func testBoard(t *testing.T, waiting ...*pb.Approval) (b *board, answers *[]string) {
+	t.Helper()
+	answers = new([]string)
+	b = newBoard(func(request *pb.ResolveApprovalRequest) error {
+		*answers = append(*answers, requestText(t, request))
+		return nil
+	})
+	b.now = boardNow
+	b.Update(snapshot(waiting...))
+	return b, answers
+}
+
+// keyNames are keys that are no characters.
+var keyNames = map[rune]rune{'↵': tea.KeyEnter, '⎋': tea.KeyEscape, '↓': tea.KeyDown, '↑': tea.KeyUp, '⌫': tea.KeyBackspace}
+
+func keyOf(r rune) tea.KeyPressMsg {
+	if code, special := keyNames[r]; special {
+		return tea.KeyPressMsg{Code: code}
+	}
+	return tea.KeyPressMsg{Code: r, Text: string(r)}
+}
+
+// typeKeys presses keys one by one, and sends what they answer. A person is slower
+// than the board.
+func (b *board) typeKeys(keys string) {
+	for _, r := range keys {
+		b.Update(boardAwake{})
+		if request := b.press(keyOf(r)); request != nil {
+			b.resolve(request)
+		}
+	}
+}
 
 // callApproval is an approval of a call that would read a file.
 func callApproval(id, path string) *pb.Approval {
@@ -27,8 +63,8 @@ func callApproval(id, path string) *pb.Approval {
 		Preview: &pb.Preview{Kind: pb.PreviewKind_PREVIEW_KIND_TEXT, Text: path},
 		Tiers:   []*pb.TrustTier{{TierId: "1", Label: "this exact call"}, {TierId: "2", Label: "reading " + path}},
 
-		CreateTime: timestamppb.New(boardTime.Add(-5 * time.Second)),
-		ExpireTime: timestamppb.New(boardTime.Add(115 * time.Second)),
+		CreateTime: timestamppb.New(boardNow.Add(-5 * time.Second)),
+		ExpireTime: timestamppb.New(boardNow.Add(115 * time.Second)),
 	}
 }
 
@@ -55,22 +91,21 @@ func ended(id string) *pb.WatchApprovalsResponse {
 // screenOf returns the board as text.
 func screenOf(t *testing.T, b *board, width, height int) string {
 	t.Helper()
-	rows := b.rows(width, height, boardTime)
-	if len(rows) > height {
-		t.Errorf("%d rows, at most %d", len(rows), height)
+	b.Update(tea.WindowSizeMsg{Width: width, Height: height})
+	lines := b.lines()
+	if len(lines) > height {
+		t.Errorf("%d lines, at most %d", len(lines), height)
 	}
-	checkRows(t, rows, width)
-	var lines []string
-	for _, r := range rows {
-		lines = append(lines, strings.TrimRight(r.String(), " "))
+	checkLines(t, lines, width)
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(ansi.Strip(line), " ")
 	}
 	return strings.Join(lines, "\n")
 }
 
 func TestBoardLooks(t *testing.T) {
-	var b board
-	b.change(snapshot(callApproval("aaaaaaaaaa", "notes.txt"), questionApproval("bbbbbbbbbb")))
-	got := screenOf(t, &b, 80, 24)
+	b, _ := testBoard(t, callApproval("aaaaaaaaaa", "notes.txt"), questionApproval("bbbbbbbbbb"))
+	got := screenOf(t, b, 80, 24)
 	want := ` toolserver approvals: 2 waiting
 > aaaaaaaa    5s old  1m55s left  read_file reads notes.txt  ann/default
   bbbbbbbb`
@@ -86,7 +121,7 @@ func TestBoardLooks(t *testing.T) {
 			t.Errorf("it does not show %q:\n%s", want, got)
 		}
 	}
-	if b := new(board); !strings.Contains(screenOf(t, b, 80, 24), "nothing waits") {
+	if b, _ := testBoard(t); !strings.Contains(screenOf(t, b, 80, 24), "nothing waits") {
 		t.Error("an empty board does not say so")
 	}
 }
@@ -119,21 +154,15 @@ func TestBoardKeys(t *testing.T) {
 		"other keys":           {"xz1⎋", "", "y yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var b board
-			b.change(snapshot(callApproval("aaaaaaaaaa", "notes.txt"), questionApproval("bbbbbbbbbb")))
-			var answers []string
-			codes := map[rune]rune{'↵': keyEnter, '⎋': keyEscape, '↓': keyDown, '↑': keyUp, '⌫': keyBackspace}
+			b, answers := testBoard(t, callApproval("aaaaaaaaaa", "notes.txt"), questionApproval("bbbbbbbbbb"))
 			for _, r := range test.keys {
-				screenOf(t, &b, 80, 24)
-				if code, special := codes[r]; special {
-					r = code
-				}
-				b.pressAll([]key{{code: r}}, func(request *pb.ResolveApprovalRequest) { answers = append(answers, requestText(t, request)) })
+				screenOf(t, b, 80, 24)
+				b.typeKeys(string(r))
 			}
-			if got := strings.Join(answers, "; "); got != test.want {
+			if got := strings.Join(*answers, "; "); got != test.want {
 				t.Errorf("answered %q, want %q", got, test.want)
 			}
-			if got := screenOf(t, &b, 80, 24); !strings.Contains(got, test.then) {
+			if got := screenOf(t, b, 80, 24); !strings.Contains(got, test.then) {
 				t.Errorf("it does not show %q:\n%s", test.then, got)
 			}
 		})
@@ -164,24 +193,23 @@ func requestText(t *testing.T, r *pb.ResolveApprovalRequest) string {
 // TestBoardStays proves that a key never answers something that came up under
 // the finger: what others answered stays until the person moves on.
 func TestBoardStays(t *testing.T) {
-	var b board
-	b.change(snapshot(callApproval("aaaaaaaaaa", "first"), callApproval("bbbbbbbbbb", "second"), callApproval("cccccccccc", "third")))
-	b.press(key{code: 'a'})
+	b, _ := testBoard(t, callApproval("aaaaaaaaaa", "first"), callApproval("bbbbbbbbbb", "second"), callApproval("cccccccccc", "third"))
+	b.press(keyOf('a'))
 	b.change(ended("aaaaaaaaaa"))
-	for _, code := range []rune{'y', 'n', 'a', 'd', '1', keyEnter} {
-		if request := b.press(key{code: code}); request != nil {
+	for _, code := range "ynad1↵" {
+		if request := b.press(keyOf(code)); request != nil {
 			t.Fatalf("%c answers %v", code, request)
 		}
 	}
-	if got := screenOf(t, &b, 80, 24); !strings.Contains(got, "! allowed by bob") || !strings.Contains(got, "reads first") {
+	if got := screenOf(t, b, 80, 24); !strings.Contains(got, "! allowed by bob") || !strings.Contains(got, "reads first") {
 		t.Errorf("it does not say what happened:\n%s", got)
 	}
-	b.press(key{code: 'j'})
+	b.press(keyOf('j'))
 	if b.shown.GetApprovalId() != "bbbbbbbbbb" {
 		t.Errorf("then comes %s", b.shown.GetApprovalId())
 	}
 	// What was answered here gives way to the next.
-	if b.press(key{code: 'y'}) == nil {
+	if b.press(keyOf('y')) == nil {
 		t.Fatal("it is not answered")
 	}
 	b.change(ended("bbbbbbbbbb"))
@@ -189,12 +217,12 @@ func TestBoardStays(t *testing.T) {
 		t.Errorf("then comes %s", b.shown.GetApprovalId())
 	}
 	// A refusal leaves it, to be answered again.
-	b.press(key{code: 'y'})
+	b.press(keyOf('y'))
 	b.failed("cccccccccc", status.Error(codes.PermissionDenied, "not you\x1b"))
-	if got := screenOf(t, &b, 80, 24); !strings.Contains(got, "cccccccc: not you^[") {
+	if got := screenOf(t, b, 80, 24); !strings.Contains(got, "cccccccc: not you^[") {
 		t.Errorf("it does not say why:\n%s", got)
 	}
-	if b.press(key{code: 'n'}) == nil {
+	if b.press(keyOf('n')) == nil {
 		t.Error("it cannot be answered again")
 	}
 	b.change(snapshot())
@@ -206,13 +234,20 @@ func TestBoardStays(t *testing.T) {
 // TestBoardPaste proves that text which is pasted into a comment answers nothing,
 // whether the terminal marks it or not.
 func TestBoardPaste(t *testing.T) {
-	for _, keys := range []string{"cone\ry", "c" + pasteBegin + "one\ry\n" + pasteEnd + "\r", pasteBegin + "y" + pasteEnd} {
-		var b board
-		var parser keyParser
-		b.change(snapshot(callApproval("aaaaaaaaaa", "notes.txt")))
-		b.pressAll(parser.keys([]byte(keys)), func(request *pb.ResolveApprovalRequest) { t.Errorf("%q answers %v", keys, request) })
-		if b.shown.GetApprovalId() != "aaaaaaaaaa" || b.asking != forNothing {
-			t.Errorf("%q: %+v", keys, b)
+	for name, messages := range map[string][]tea.Msg{
+		"not marked": {keyOf('c'), keyOf('o'), keyOf('↵'), keyOf('y'), keyOf('a'), keyOf('1')},
+		"marked":     {keyOf('c'), tea.PasteMsg{Content: "one\ry\n"}, keyOf('↵')},
+		"no line":    {tea.PasteMsg{Content: "y"}},
+	} {
+		b, _ := testBoard(t, callApproval("aaaaaaaaaa", "notes.txt"))
+		for _, m := range messages {
+			b.Update(m)
+		}
+		if b.shown.GetApprovalId() != "aaaaaaaaaa" || b.sent || b.asking != forNothing {
+			t.Errorf("%s: %+v", name, b)
+		}
+		if b.Update(boardAwake{}); b.press(keyOf('y')) == nil {
+			t.Errorf("%s: later it cannot be answered", name)
 		}
 	}
 }
@@ -224,18 +259,17 @@ func TestBoardScrolls(t *testing.T) {
 	a.Preview.Text = strings.Repeat("harmless\n", 500) + strings.Repeat("wide ", 100) + "\nrm -rf /"
 	a.Preview.HiddenBytes, a.MoreEffects = 4096, 7
 	for _, size := range [][2]int{{80, 24}, {40, 12}, {200, 60}} {
-		var b board
-		b.change(snapshot(a))
+		b, _ := testBoard(t, a)
 		seen := false
 		for range 200 {
-			got := screenOf(t, &b, size[0], size[1])
+			got := screenOf(t, b, size[0], size[1])
 			if !strings.Contains(got, " ! NOT SHOWN: 7 effects and 4.0KiB") {
 				t.Fatalf("it does not say that something is hidden:\n%s", got)
 			}
 			if strings.Contains(got, "│ rm -rf /") {
 				seen = true
 			}
-			if b.scroll+b.page >= b.lines {
+			if b.card.AtBottom() {
 				if strings.Contains(got, "MORE LINES") {
 					t.Errorf("there is no more:\n%s", got)
 				}
@@ -244,14 +278,14 @@ func TestBoardScrolls(t *testing.T) {
 			if !strings.Contains(got, "MORE LINES: space") {
 				t.Fatalf("it does not say that there is more:\n%s", got)
 			}
-			b.press(key{code: ' '})
+			b.press(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
 		}
 		if !seen {
 			t.Errorf("%v: the end was never seen", size)
 		}
-		b.press(key{code: keyHome})
-		if b.press(key{code: keyPageUp}); b.scroll != 0 {
-			t.Errorf("the top is at line %d", b.scroll)
+		b.press(tea.KeyPressMsg{Code: tea.KeyHome})
+		if b.press(tea.KeyPressMsg{Code: tea.KeyPgUp}); !b.card.AtTop() {
+			t.Errorf("the top is at line %d", b.card.YOffset())
 		}
 	}
 }
@@ -259,23 +293,20 @@ func TestBoardScrolls(t *testing.T) {
 // TestBoardFits draws hostile approvals on screens of all sizes.
 func TestBoardFits(t *testing.T) {
 	for _, keys := range []string{"", "a", "c" + strings.Repeat("漢", 50), "j", "jy", "jytyped"} {
-		var b board
-		b.change(snapshot(hostileApproval(), hostileQuestion(), callApproval("aaaa", "x")))
-		b.waiting[1].ApprovalId += "2"
-		for _, r := range keys {
-			b.rows(80, 24, boardTime)
-			b.press(key{code: r})
-		}
+		other := hostileQuestion()
+		other.ApprovalId += "2"
+		b, _ := testBoard(t, hostileApproval(), other, callApproval("aaaa", "x"))
+		b.typeKeys(keys)
 		for width := 2; width < 100; width += 7 {
 			for height := 1; height < 30; height++ {
-				screenOf(t, &b, width, height)
+				screenOf(t, b, width, height)
 			}
 		}
 	}
 }
 
 func FuzzBoard(f *testing.F) {
-	f.Add("text\x1b[2J", "jya1c\r\x1bq", 80, 24)
+	f.Add("text\x1b[2J", "jya1c↵⎋q", 80, 24)
 	f.Fuzz(func(t *testing.T, text, keys string, width, height int) {
 		if width < 2 || width > 300 || height < 1 || height > 100 {
 			t.Skip()
@@ -284,13 +315,11 @@ func FuzzBoard(f *testing.F) {
 		a.Purpose, a.Preview.Text, a.Tool = text, text, text
 		q := questionApproval("bbbbbbbbbb")
 		q.Questions[0].Text, q.Questions[0].Options[0].Label = text, text
-		var b board
-		b.change(snapshot(a, q))
-		screenOf(t, &b, width, height)
-		var parser keyParser
-		b.pressAll(parser.keys([]byte(keys)), func(*pb.ResolveApprovalRequest) {})
-		screenOf(t, &b, width, height)
-		b.change(ended("aaaaaaaaaa"))
-		screenOf(t, &b, width, height)
+		b, _ := testBoard(t, a, q)
+		screenOf(t, b, width, height)
+		b.typeKeys(keys)
+		screenOf(t, b, width, height)
+		b.Update(ended("aaaaaaaaaa"))
+		screenOf(t, b, width, height)
 	})
 }

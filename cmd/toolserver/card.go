@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"charm.land/lipgloss/v2"
+
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -27,7 +29,7 @@ func (c *card) rows() []row {
 func newCard(a *pb.Approval) *card {
 	c := new(card)
 	if questions := a.GetQuestions(); len(questions) > 0 {
-		c.say(span{visible(a.GetTool()), bold}, span{" wants to know", plain})
+		c.say(bold.Render(visible(a.GetTool())) + " wants to know")
 		c.origin(a)
 		for i, q := range questions {
 			c.question(i, len(questions), q)
@@ -35,11 +37,11 @@ func newCard(a *pb.Approval) *card {
 		return c
 	}
 	verdict := a.GetVerdict()
-	c.say(span{visible(a.GetTool()), bold}, span{" needs approval by " + visible(verdict.GetRule()), plain})
+	c.say(bold.Render(visible(a.GetTool())) + " needs approval by " + visible(verdict.GetRule()))
 	c.field("reason", verdict.GetReason())
 	c.origin(a)
 	if hidden := hiddenText(a); hidden != "" {
-		c.say(span{"! " + hidden, alarm})
+		c.say(alarm.Render("! " + hidden))
 	}
 	for _, judged := range a.GetEffects() {
 		c.effect(judged)
@@ -57,15 +59,21 @@ func newCard(a *pb.Approval) *card {
 	return c
 }
 
-func (c *card) say(spans ...span) { c.about = append(c.about, row{spans, "  "}) }
+func (c *card) say(text string) { c.about = append(c.about, row{text: text}) }
 
-// field shows a text under a name.
+// named shows a text under a name.
+func (c *card) named(name, text string) {
+	const width = len("  approval ")
+	c.about = append(c.about, row{head: fmt.Sprintf("  %s ", name+strings.Repeat(" ", max(width-3-columns(name), 0))), text: text, hang: strings.Repeat(" ", width)})
+}
+
+// field is named for a text of several lines, which may be empty.
 func (c *card) field(name, text string) {
 	if text == "" {
 		return
 	}
 	for _, line := range visibleLines(text) {
-		c.about = append(c.about, row{[]span{{fmt.Sprintf("  %-8s ", name), dim}, {line, plain}}, "           "})
+		c.named(dim.Render(name), line)
 		name = ""
 	}
 }
@@ -77,7 +85,7 @@ func (c *card) origin(a *pb.Approval) {
 	c.field("approval", a.GetApprovalId())
 }
 
-var actionLooks = map[pb.Action]look{
+var actionLooks = map[pb.Action]lipgloss.Style{
 	pb.Action_ACTION_ALLOW: green,
 	pb.Action_ACTION_ASK:   yellow,
 	pb.Action_ACTION_DENY:  red,
@@ -85,11 +93,8 @@ var actionLooks = map[pb.Action]look{
 
 func (c *card) effect(judged *pb.JudgedEffect) {
 	verdict := judged.GetVerdict()
-	c.about = append(c.about, row{[]span{
-		{fmt.Sprintf("  %-8s ", actionText(verdict.GetAction())), actionLooks[verdict.GetAction()]},
-		{effectText(judged.GetEffect()), plain},
-		{" (" + visible(verdict.GetRule()) + ")", dim},
-	}, "           "})
+	c.named(actionLooks[verdict.GetAction()].Render(actionText(verdict.GetAction())),
+		effectText(judged.GetEffect())+dim.Render(" ("+visible(verdict.GetRule())+")"))
 }
 
 func (c *card) question(i, n int, q *pb.Question) {
@@ -101,15 +106,15 @@ func (c *card) question(i, n int, q *pb.Question) {
 		number += visible(q.GetHeader()) + ": "
 	}
 	for _, line := range visibleLines(q.GetText()) {
-		c.say(span{number, cyan}, span{line, bold})
+		c.about = append(c.about, row{head: cyan.Render(number), text: bold.Render(line), hang: strings.Repeat(" ", columns(number))})
 		number = "   "
 	}
 	for j, option := range q.GetOptions() {
-		spans := []span{{fmt.Sprintf("  %2d  ", j+1), cyan}, {visible(option.GetLabel()), plain}}
+		label := visible(option.GetLabel())
 		if option.GetDescription() != "" {
-			spans = append(spans, span{"  " + visible(option.GetDescription()), dim})
+			label += dim.Render("  " + visible(option.GetDescription()))
 		}
-		c.about = append(c.about, row{spans, "      "})
+		c.about = append(c.about, row{head: cyan.Render(fmt.Sprintf("  %2d  ", j+1)), text: label, hang: "      "})
 	}
 	c.about = append(c.about, rowOf(dim, "      "+howToAnswer(q)))
 }
@@ -130,7 +135,8 @@ func howToAnswer(q *pb.Question) string {
 }
 
 func tierRow(t *pb.TrustTier) row {
-	return row{[]span{{"  " + visible(t.GetTierId()) + "  ", cyan}, {visible(t.GetLabel()), plain}}, "     "}
+	head := "  " + visible(t.GetTierId()) + "  "
+	return row{head: cyan.Render(head), text: visible(t.GetLabel()), hang: strings.Repeat(" ", columns(head))}
 }
 
 // hiddenText says what the server left out; nothing where that is nothing.
@@ -148,8 +154,6 @@ func hiddenText(a *pb.Approval) string {
 	return "NOT SHOWN: " + strings.Join(parts, " and ")
 }
 
-const margin = "│ "
-
 // previewRows shows a preview to its end, and says what is missing behind it.
 func previewRows(p *pb.Preview) []row {
 	if p.GetText() == "" && p.GetHiddenBytes() == 0 {
@@ -157,7 +161,7 @@ func previewRows(p *pb.Preview) []row {
 	}
 	var rows []row
 	for _, line := range visibleLines(p.GetText()) {
-		rows = append(rows, row{[]span{{margin, dim}, {line, lookOf(p.GetKind(), line)}}, "┆ "})
+		rows = append(rows, row{head: dim.Render("│ "), text: lookOf(p.GetKind(), line).Render(line), hang: dim.Render("┆ "), exact: true})
 	}
 	if n := p.GetHiddenBytes(); n > 0 {
 		rows = append(rows, rowOf(alarm, "! NOT SHOWN: "+byteCount(float64(n))+" more"))
@@ -166,7 +170,7 @@ func previewRows(p *pb.Preview) []row {
 }
 
 // lookOf colours a diff.
-func lookOf(kind pb.PreviewKind, line string) look {
+func lookOf(kind pb.PreviewKind, line string) lipgloss.Style {
 	if kind != pb.PreviewKind_PREVIEW_KIND_DIFF {
 		return plain
 	}

@@ -4,9 +4,12 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -46,21 +49,23 @@ func hostileQuestion() *pb.Approval {
 	}
 }
 
-// checkRows fails if rows are too wide, or have anything a terminal would obey.
-func checkRows(t *testing.T, rows []row, width int) {
+// checkLines fails if lines are too wide, or have anything a terminal would obey but
+// looks of ours.
+func checkLines(t *testing.T, lines []string, width int) {
 	t.Helper()
-	for _, r := range rows {
-		text := r.String()
-		if columns(text) > width {
-			t.Errorf("%d columns, at most %d: %q", columns(text), width, text)
+	for _, line := range lines {
+		if columns(line) > width {
+			t.Errorf("%d columns, at most %d: %q", columns(line), width, line)
 		}
-		for _, c := range text {
+		for _, c := range ourLooks.ReplaceAllString(line, "") {
 			if c != ' ' && !unicode.IsPrint(c) {
-				t.Errorf("%U in %q", c, text)
+				t.Errorf("%U in %q", c, line)
 			}
 		}
 	}
 }
+
+var ourLooks = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func TestJailText(t *testing.T) {
 	for _, test := range []struct {
@@ -86,9 +91,9 @@ func TestJailText(t *testing.T) {
 func TestCardsAreSafe(t *testing.T) {
 	for name, a := range map[string]*pb.Approval{"call": hostileApproval(), "question": hostileQuestion(), "empty": {}} {
 		for _, width := range []int{2, 10, 20, 80, 1000} {
-			checkRows(t, wrapAll(newCard(a).rows(), width), width)
+			checkLines(t, wrapAll(newCard(a).rows(), width), width)
 		}
-		checkRows(t, []row{rowOf(plain, approvalText(a)), rowOf(plain, name)}, 1<<20)
+		checkLines(t, []string{approvalText(a), name}, 1<<20)
 	}
 }
 
@@ -113,8 +118,8 @@ func TestCardSaysWhatIsHidden(t *testing.T) {
 func TestCardMargin(t *testing.T) {
 	fake := "  allow    reads nothing (harmless)\n" + strings.Repeat("long ", 100)
 	c := newCard(&pb.Approval{Preview: &pb.Preview{Text: fake}})
-	for _, r := range wrapAll(c.preview, 40) {
-		if text := r.String(); !strings.HasPrefix(text, "│ ") && !strings.HasPrefix(text, "┆ ") {
+	for _, line := range wrapAll(c.preview, 40) {
+		if text := ansi.Strip(line); !strings.HasPrefix(text, "│ ") && !strings.HasPrefix(text, "┆ ") {
 			t.Errorf("no margin: %q", text)
 		}
 	}
@@ -124,9 +129,9 @@ func TestDiffColours(t *testing.T) {
 	c := newCard(&pb.Approval{Preview: &pb.Preview{Kind: pb.PreviewKind_PREVIEW_KIND_DIFF, Text: "@@ -1 +1 @@\n-a\n+b\n c\n"}})
 	var got []string
 	for _, r := range c.preview {
-		got = append(got, r.ansi())
+		got = append(got, r.text)
 	}
-	want := "\x1b[2m│ \x1b[0m\x1b[36m@@ -1 +1 @@\x1b[0m|\x1b[2m│ \x1b[0m\x1b[31m-a\x1b[0m|\x1b[2m│ \x1b[0m\x1b[32m+b\x1b[0m|\x1b[2m│ \x1b[0m c"
+	want := "\x1b[36m@@ -1 +1 @@\x1b[m|\x1b[31m-a\x1b[m|\x1b[32m+b\x1b[m| c"
 	if strings.Join(got, "|") != want {
 		t.Errorf("got  %q\nwant %q", strings.Join(got, "|"), want)
 	}
@@ -134,30 +139,26 @@ func TestDiffColours(t *testing.T) {
 
 func TestWrap(t *testing.T) {
 	for _, test := range []struct {
-		text, hang string
-		width      int
-		want       string
+		row   row
+		width int
+		want  string
 	}{
-		{"short", "", 10, "short"},
-		{"one two three four", "", 9, "one two |three |four"},
-		{"one two three four", "> ", 9, "one two |> three |> four"},
-		{"abcdefghij", "", 4, "abcd|efgh|ij"},
-		{"a bcdefghij", "", 6, "a bcde|fghij"},
-		{"漢字漢字", "", 3, "漢|字|漢|字"},
-		{"ab", "", 0, "a|b"},
-		{"漢字", ">", 1, "漢|字"},
-		{"", "", 5, ""},
+		{row{text: "short"}, 10, "short"},
+		{row{text: "one two three four"}, 9, "one two|three|four"},
+		{row{head: "- ", text: "one two three four", hang: "> "}, 9, "- one two|> three|> four"},
+		{row{text: "abcdefghij"}, 4, "abcd|efgh|ij"},
+		{row{text: "one  two three", exact: true}, 5, "one  |two t|hree"},
+		{row{text: "漢字漢字"}, 3, "漢|字|漢|字"},
+		{row{head: "long head: ", text: "ab", hang: "           "}, 14, "long head: ab"},
+		{row{}, 5, ""},
 	} {
-		var got []string
-		for _, r := range (row{[]span{{test.text, plain}}, test.hang}).wrap(test.width) {
-			got = append(got, r.String())
-		}
-		if strings.Join(got, "|") != test.want {
-			t.Errorf("%q in %d columns: %q, want %q", test.text, test.width, strings.Join(got, "|"), test.want)
+		if got := strings.Join(test.row.wrap(test.width), "|"); got != test.want {
+			t.Errorf("%q in %d columns: %q, want %q", test.row.text, test.width, got, test.want)
 		}
 	}
 }
 
+// FuzzWrap: nothing is lost of what counts exactly, and of anything else only spaces.
 func FuzzWrap(f *testing.F) {
 	f.Add("one two three", "  ", 7)
 	f.Add("漢字 漢字", "┆ ", 3)
@@ -166,20 +167,24 @@ func FuzzWrap(f *testing.F) {
 			t.Skip()
 		}
 		text, hang = visible(text), visible(hang)
-		half := strings.IndexFunc(text, unicode.IsSpace) + 1
-		var joined strings.Builder
-		for i, r := range (row{[]span{{text[:half], bold}, {text[half:], plain}}, hang}).wrap(width) {
-			if r.columns() > width {
-				t.Errorf("%d columns, at most %d: %q", r.columns(), width, r)
+		for _, exact := range []bool{true, false} {
+			r := row{text: bold.Render(text), hang: hang, exact: exact}
+			joined := ""
+			for i, line := range r.wrap(width) {
+				checkLines(t, []string{line}, width)
+				line = ansi.Strip(line)
+				if i > 0 && 2*columns(hang) <= width {
+					line = strings.TrimPrefix(line, hang)
+				}
+				joined += line
 			}
-			line := r.String()
-			if i > 0 && r.spans[0].look == dim {
-				line = strings.TrimPrefix(line, r.spans[0].text)
+			want := text
+			if !exact {
+				want, joined = strings.ReplaceAll(want, " ", ""), strings.ReplaceAll(joined, " ", "")
 			}
-			joined.WriteString(line)
-		}
-		if joined.String() != text {
-			t.Errorf("%q became %q", text, joined.String())
+			if joined != want {
+				t.Errorf("%q became %q", want, joined)
+			}
 		}
 	})
 }

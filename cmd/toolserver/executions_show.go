@@ -56,7 +56,7 @@ what it wrote.`,
 // executionRows tells all about an execution but for its content.
 func executionRows(x *pb.Execution, now time.Time) []row {
 	c := new(card)
-	c.say(span{visible(x.GetTool()), bold}, span{" " + stateText(x), plain})
+	c.say(bold.Render(visible(x.GetTool())) + " " + stateText(x))
 	c.field("id", x.GetExecutionId())
 	c.field("session", x.GetSessionId()+" of "+x.GetPrincipal())
 	c.field("call", x.GetCallId())
@@ -68,7 +68,7 @@ func executionRows(x *pb.Execution, now time.Time) []row {
 			c.effect(judged)
 		}
 		if n := x.GetMoreEffects(); n > 0 {
-			c.say(span{fmt.Sprintf("! NOT SHOWN: %d more effects", n), alarm})
+			c.say(alarm.Render(fmt.Sprintf("! NOT SHOWN: %d more effects", n)))
 		}
 		c.field("jail", jailText(x.GetVerdict().GetRights()))
 	}

@@ -20,7 +20,7 @@ func wrote(stream pb.OutputStream, data string) *pb.Event {
 	return &pb.Event{Kind: &pb.Event_Output{Output: &pb.Output{Stream: stream, Data: []byte(data)}}}
 }
 
-func progress(second int, p *pb.Progress) *pb.Event {
+func progressEvent(second int, p *pb.Progress) *pb.Event {
 	return &pb.Event{Time: timestamppb.New(time.Unix(int64(second), 0)), Kind: &pb.Event_Progress{Progress: p}}
 }
 
@@ -62,9 +62,9 @@ func TestPlainView(t *testing.T) {
 		},
 		"progress is a line a second": {
 			events: []*pb.Event{
-				progress(1, &pb.Progress{Message: "copying", Done: 512, Total: 2048, Unit: "bytes"}),
-				progress(1, &pb.Progress{Message: "too soon"}),
-				progress(2, &pb.Progress{Message: "copying\x1b", Done: 3, Unit: "files"}),
+				progressEvent(1, &pb.Progress{Message: "copying", Done: 512, Total: 2048, Unit: "bytes"}),
+				progressEvent(1, &pb.Progress{Message: "too soon"}),
+				progressEvent(2, &pb.Progress{Message: "copying\x1b", Done: 3, Unit: "files"}),
 			},
 			err: "copying 25% (512B of 2.0KiB)\ncopying^[ 3 files\n",
 		},

@@ -94,7 +94,7 @@ func (p *pane) until(pattern string) string {
 
 var (
 	anyDuration = regexp.MustCompile(`( *)\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?(?:ms|s)\b( *)`)
-	anyGauge    = regexp.MustCompile(`\[=+> *\]`)
+	anyGauge    = regexp.MustCompile(`\[=+ *\]`)
 )
 
 // normalised returns a screen without what differs from run to run: ids, which
@@ -108,7 +108,7 @@ func normalised(screen string, ids ...string) string {
 		spaces := anyDuration.FindStringSubmatch(text)
 		return spaces[1][:min(len(spaces[1]), 1)] + "TIME" + spaces[2][:min(len(spaces[2]), 1)]
 	})
-	screen = anyGauge.ReplaceAllString(screen, "[===>      ]") // it leaves room for a duration
+	screen = anyGauge.ReplaceAllString(screen, "[===       ]") // it leaves room for a duration
 	var lines []string
 	for line := range strings.Lines(screen) {
 		lines = append(lines, strings.TrimRight(line, " \n"))
@@ -249,7 +249,7 @@ func TestScreensOfACall(t *testing.T) {
 	t.Cleanup(stop)
 	p := openPane(t, 80, 10, address)
 	p.line("clear; toolserver call works")
-	p.is("call-1-bar", `^reading \[=+> *\]`)
+	p.is("call-1-bar", `^reading \[=+ *\]`)
 	p.keys("C-c")
 	p.until(`(?s)^cancelled.*^\$`)
 	p.line("echo code $?")
@@ -257,5 +257,5 @@ func TestScreensOfACall(t *testing.T) {
 
 	p = openPane(t, 40, 10, address)
 	p.line("clear; toolserver call works")
-	p.is("call-3-narrow", `^reading \[=+> *\]`)
+	p.is("call-3-narrow", `^reading \[=+ *\]`)
 }

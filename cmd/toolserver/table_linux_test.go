@@ -42,10 +42,7 @@ func TestTablesFit(t *testing.T) {
 			}
 			for line := range strings.Lines(shown) {
 				line = strings.TrimSuffix(line, "\n")
-				for _, look := range []look{bold, dim, red, green, yellow, cyan} {
-					line = strings.ReplaceAll(line, "\x1b["+string(look)+"m", "")
-				}
-				if line = strings.ReplaceAll(line, "\x1b[0m", ""); columns(line) > int(width) {
+				if line = ourLooks.ReplaceAllString(line, ""); columns(line) > int(width) {
 					t.Errorf("%v on %d columns: %q", test.args, width, line)
 				}
 			}

@@ -126,12 +126,6 @@ func (x *terminal) expect(t *testing.T, text string) {
 	}
 }
 
-// resize changes the size of the terminal.
-func (x *terminal) resize(t *testing.T, width, height uint16) {
-	t.Helper()
-	ioctl(t, x.user, syscall.TIOCSWINSZ, unsafe.Pointer(&[4]uint16{height, width, 0, 0}))
-}
-
 // settings returns how the terminal treats what is typed and written.
 func (x *terminal) settings(t *testing.T) syscall.Termios {
 	t.Helper()
