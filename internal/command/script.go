@@ -69,7 +69,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	r.rooms.mu.Lock()
 	r.scripts = true
 	r.rooms.mu.Unlock()
-	result, err := r.follow(ctx, env, c, out, func(take Taker) (*Running, error) {
+	result, err := r.follow(ctx, env, c, out, func(ctx context.Context, take Taker) (*Running, error) {
 		if readyFits(s) {
 			if x, ok := r.beginReady(s, take); ok {
 				return x, nil
