@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -167,23 +168,30 @@ func (c *spanCollector) HandleRPC(_ context.Context, event stats.RPCStats) {
 	}
 }
 
-// spans returns all that has come, by name. The server has ended.
-func (c *spanCollector) spans() map[string]*tracepb.Span {
-	all := make(map[string]*tracepb.Span)
+// all returns every span that has come. The server has ended.
+func (c *spanCollector) all() []*tracepb.Span {
+	var all []*tracepb.Span
 	for {
 		select {
 		case request := <-c.requests:
 			for _, resource := range request.GetResourceSpans() {
 				for _, scope := range resource.GetScopeSpans() {
-					for _, span := range scope.GetSpans() {
-						all[span.GetName()] = span
-					}
+					all = append(all, scope.GetSpans()...)
 				}
 			}
 		default:
 			return all
 		}
 	}
+}
+
+// spans is all by name.
+func (c *spanCollector) spans() map[string]*tracepb.Span {
+	named := make(map[string]*tracepb.Span)
+	for _, span := range c.all() {
+		named[span.GetName()] = span
+	}
+	return named
 }
 
 // wantCall fails unless the spans of one call of sleep have come.
@@ -333,6 +341,67 @@ func TestTraceOfAnApprovedCommand(t *testing.T) {
 		}
 		t.Errorf("the exit status is missing: %v", got["command"])
 	})
+}
+
+// TestCommandsKnowTheirTrace proves that a command finds its own span in its
+// environment, where that is asked for; also one that a shell runs which was there
+// before, and one that goes on when its call has ended.
+func TestCommandsKnowTheirTrace(t *testing.T) {
+	t.Parallel()
+	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	for _, test := range []struct {
+		name, config, flags, want string
+	}{
+		{"asked for", "sandbox: {traceparent: true}", "01", "^00-" + trace + "-([0-9a-f]{16})-01 a=1$"},
+		{"not exported", "sandbox: {traceparent: true}", "00", "^00-" + trace + "-([0-9a-f]{16})-00 a=1$"},
+		{"not asked for", "", "01", "^none none$"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(t *testing.T, spans *spanCollector) {
+				spans.serve(t, listenTCP(t), nil)
+				server := startTraced(t, []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + spans.address},
+					"--config", writeFile(t, "c.yaml", test.config+"\n"))
+				client := server.client(t)
+				call := func(input string) string {
+					ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-"+span+"-"+test.flags, "tracestate", "a=1")
+					stream, err := client.ExecuteTool(ctx, &pb.ExecuteToolRequest{Tool: "bash", InputJson: []byte(input)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					end := lastEvent(t, stream).GetFinished()
+					if end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+						t.Fatalf("%v", end)
+					}
+					return strings.TrimSpace(end.GetContent()[0].GetText())
+				}
+				told := make(map[string]bool) // ids of spans
+				for range 3 {
+					text := call(`{"command":"echo ${TRACEPARENT:-none} ${TRACESTATE:-none}"}`)
+					found := regexp.MustCompile(test.want).FindStringSubmatch(text)
+					if found == nil {
+						t.Fatalf("a command finds %q, want %s", text, test.want)
+					}
+					told[found[len(found)-1]] = true
+				}
+				call(`{"command":"sleep 600","run_in_background":true}`)
+				log := server.end(t)
+				commands := 0
+				for _, s := range spans.all() {
+					if s.GetName() == "command" {
+						commands++
+						delete(told, hex.EncodeToString(s.GetSpanId()))
+					}
+				}
+				if want := map[string]int{"01": 4}[test.flags]; commands != want {
+					t.Errorf("%d spans of commands, want %d\n%s", commands, want, log)
+				}
+				if test.name == "asked for" && len(told) > 0 {
+					t.Errorf("spans %v are not there", told)
+				}
+			})
+		})
+	}
 }
 
 func TestTracesWithHeadersAndGzip(t *testing.T) {

@@ -244,8 +244,10 @@ func (x *Running) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	around := x.surroundings()
+	around.more = append(r.traceEnv(ctx), around.more...)
 	start := sandbox.Command{
-		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(x.surroundings()), Dir: dir,
+		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(around), Dir: dir,
 		Grace: r.rooms.config.Grace, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {

@@ -6,6 +6,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -100,7 +102,8 @@ const executeTool = "toolserver.v1.ToolService/ExecuteTool"
 // execution it was, in the trace of its caller, with what was decided and what ran
 // below it; and that log, audit and metrics name that trace.
 func TestTraces(t *testing.T) {
-	s := serveTraced(t)
+	audited, records := withAudit(t, nil)
+	s := serveTraced(t, audited)
 	ctx := withHeader(timeout(t), "traceparent", theirs, "tracestate", "a=1,b=2")
 	stream, err := s.dial("").ExecuteTool(ctx, asJSON("count", `{}`))
 	if err != nil {
@@ -129,6 +132,9 @@ func TestTraces(t *testing.T) {
 	has(t, run, map[string]string{"toolserver.tool": "count", "toolserver.session": "default", "toolserver.execution": execution, "toolserver.outcome": "succeeded"})
 	if line := s.logs.FilterMessage("call").All()[0].ContextMap(); line["trace"] != theirTrace {
 		t.Errorf("the line in the log is %v, want that it names the trace", line)
+	}
+	if first := records()[1]; first.Step != audit.Proposed || first.Trace != theirTrace {
+		t.Errorf("the first record of the call is %v, want that it names the trace", first)
 	}
 	for _, name := range []string{
 		"grpc_server_handled_total", "grpc_server_handling_seconds", "toolserver_rpcs_total", "toolserver_calls_total", "toolserver_call_duration_seconds",
@@ -189,6 +195,31 @@ func TestTracesOfRefusals(t *testing.T) {
 			t.Errorf("status %v", run.Status())
 		}
 	})
+}
+
+// TestTracesOfTransfers proves that files in and out are decided about in a span, too.
+func TestTracesOfTransfers(t *testing.T) {
+	s := serveTraced(t, withPolicy(t, "rules: [{name: never, action: deny, reads: ['a.txt']}]\n"))
+	s.write("a.txt", "hello")
+	s.write("b.txt", "hello")
+	files := pb.NewWorkspaceServiceClient(s.dial("").conn)
+	read := func(path string) error {
+		stream, err := files.ReadFile(timeout(t), &pb.ReadFileRequest{Path: path})
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	wantCode(t, read("a.txt"), codes.PermissionDenied)
+	if err := read("b.txt"); err != io.EOF {
+		t.Fatal(err)
+	}
+	decides := s.ended()["decide"]
+	if len(decides) != 2 {
+		t.Fatalf("%d decisions, want 2", len(decides))
+	}
+	has(t, decides[0], map[string]string{"toolserver.action": "deny", "toolserver.rule": "rule never", "toolserver.tool": "workspace_read"})
+	has(t, decides[1], map[string]string{"toolserver.action": "allow"})
 }
 
 // TestTracesOfReplays proves that a call that comes again is seen as one, and runs
