@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"internal/command", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/output", "internal/sandbox/helper", "internal/stack", "internal/trace", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/output", "internal/sandbox/helper", "internal/span", "internal/stack", "internal/trace", "internal/workspace"},
 	{"internal/lease", "proto/toolserver/v1"},
 }
 
@@ -37,7 +37,8 @@ var reserved = map[string][]string{
 	"google.golang.org/protobuf":      {"cmd/toolserver", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
 	module + "proto/toolserver/v1":    {"cmd/toolserver", "internal/service", "bench", "bench/bare", "bench/work"},
 	"github.com/prometheus":           {"cmd/toolserver", "internal/service"},
-	"go.opentelemetry.io":             {}, // tests alone
+	"go.opentelemetry.io":             {"cmd/toolserver", "internal/service", "internal/span", "internal/trace"},
+	"go.opentelemetry.io/otel/sdk":    {"cmd/toolserver", "internal/trace"},
 	"github.com/grpc-ecosystem":       {"internal/service"},
 	"github.com/spf13/cobra":          {"cmd/toolserver"},
 	"github.com/goccy/go-yaml":        {"internal/strictyaml"},

@@ -138,6 +138,7 @@ type sandboxConfig struct {
 	Proxy      string        `yaml:"proxy"`
 	Path       []string      `yaml:"path"`
 	Env        []string      `yaml:"env"`
+	Trace      bool          `yaml:"traceparent"`
 	Limits     commandLimits `yaml:"limits"`
 	Caches     cachesConfig  `yaml:"caches"`
 	Kept       keptConfig    `yaml:"kept"`

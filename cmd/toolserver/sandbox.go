@@ -108,6 +108,7 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		Sockets:  sockets,
 		Path:     programs.Path,
 		Env:      append(programs.Env, c.environ()...),
+		Trace:    c.Trace,
 		Limits: sandbox.Limits{
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
@@ -75,12 +77,14 @@ func serve(c *config) error {
 		return err
 	}
 	defer listener.Close()
-	var tracer *trace.Tracer
-	if tracingWanted() {
-		if tracer, err = startTracing(logger); err != nil {
+	var tracer oteltrace.TracerProvider // nil where nobody wants traces
+	if trace.Wanted() {
+		provider, err := trace.Start(logger, versionText())
+		if err != nil {
 			return fmt.Errorf("tracing: %w", err)
 		}
-		defer stopTracing(tracer, logger)
+		defer stopTracing(provider, logger)
+		tracer = provider
 	}
 	metrics := newMetrics()
 	var weak []string
@@ -154,10 +158,10 @@ func shutDown(server *service.Server, grace time.Duration) {
 }
 
 // stopTracing sends the last spans, and tells the log if it could not.
-func stopTracing(tracer *trace.Tracer, logger *zap.Logger) {
+func stopTracing(provider *sdk.TracerProvider, logger *zap.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := tracer.Shutdown(ctx); err != nil {
+	if err := provider.Shutdown(ctx); err != nil {
 		logger.Warn("tracing: the last spans may be lost", zap.Error(err))
 	}
 }

@@ -40,6 +40,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -124,12 +125,23 @@ func get(t *testing.T, address, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// exemplarText is an exemplar as OpenMetrics writes it, behind a sample.
+var exemplarText = regexp.MustCompile(`(?m)^(\w+)(\{.*\} [0-9.e+-]+) # \{trace_id="([0-9a-f]{32})"\} [0-9.e+-]+ [0-9]+\.[0-9e+]+$`)
+
 // TestMetricsAreRead has Prometheus' own parser read the metrics, in each of the
-// formats that it asks for.
+// formats that it asks for. Where there can be exemplars, they name the trace of the
+// call.
 func TestMetricsAreRead(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, "--admin", "127.0.0.1:0")
-	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
+	server := startTraced(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=unix:" + t.TempDir() + "/nobody"}, "--admin", "127.0.0.1:0")
+	client := server.client(t)
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+	stream, err := client.ExecuteTool(ctx, &pb.ExecuteToolRequest{Tool: "sleep", InputJson: []byte(`{"duration_ms":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lastEvent(t, stream) // and its status, which is counted before it is sent
 	for accept, want := range map[string]string{
 		"": "text/plain",
 		"application/openmetrics-text;version=1.0.0":                                                 "application/openmetrics-text",
@@ -152,6 +164,7 @@ func TestMetricsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		exemplars := make(map[string]string) // traces by metric
 		if want == "application/openmetrics-text" {
 			if !bytes.HasSuffix(body, []byte("# EOF\n")) {
 				t.Errorf("OpenMetrics without its end")
@@ -159,6 +172,11 @@ func TestMetricsAreRead(t *testing.T) {
 			// Of a gauge and a counter of Go's, whose names differ in _total alone, this
 			// parser reads one only.
 			body = regexp.MustCompile(`(?m)^.*go_memstats_alloc_bytes.*\n`).ReplaceAll(body, nil)
+			// And of exemplars it knows nothing.
+			for _, found := range exemplarText.FindAllSubmatch(body, -1) {
+				exemplars[strings.TrimSuffix(string(found[1]), "_bucket")] = string(found[3])
+			}
+			body = exemplarText.ReplaceAll(body, []byte("$1$2"))
 		}
 		decoder := expfmt.NewDecoder(bytes.NewReader(body), expfmt.ResponseFormat(response.Header))
 		families := make(map[string]*dto.MetricFamily)
@@ -170,6 +188,13 @@ func TestMetricsAreRead(t *testing.T) {
 				t.Fatalf("%s: %v", want, err)
 			}
 			families[strings.TrimSuffix(family.GetName(), "_total")] = family
+			for _, metric := range family.GetMetric() {
+				for _, bucket := range metric.GetHistogram().GetBucket() {
+					for _, label := range bucket.GetExemplar().GetLabel() {
+						exemplars[family.GetName()] = label.GetValue()
+					}
+				}
+			}
 		}
 		for _, name := range []string{
 			"toolserver_build_info", "toolserver_calls", "toolserver_call_duration_seconds", "toolserver_running",
@@ -177,6 +202,11 @@ func TestMetricsAreRead(t *testing.T) {
 		} {
 			if len(families[name].GetMetric()) == 0 {
 				t.Errorf("%s has no %s", want, name)
+			}
+		}
+		for _, name := range []string{"toolserver_call_duration_seconds", "grpc_server_handling_seconds"} {
+			if got := exemplars[name]; got != trace && want != "text/plain" || got != "" && want == "text/plain" {
+				t.Errorf("%s: the exemplar of %s is %q, want %q", want, name, got, trace)
 			}
 		}
 	}

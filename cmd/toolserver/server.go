@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
@@ -32,7 +33,6 @@ import (
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/turn"
-	"github.com/toolserver/toolserver/internal/trace"
 )
 
 // builtin returns the tools that are part of the server.
@@ -64,7 +64,7 @@ func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
 
 // newServer makes the server that a configuration describes. Shut it down
 // after use.
-func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer *trace.Tracer) (*service.Server, error) {
+func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
 	authenticator, err := c.Authentication.authenticator()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tra
 
 // newServerWith is newServer with other callers: the workspace of the
 // configuration is that of owner.
-func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer *trace.Tracer) (*service.Server, error) {
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}

@@ -4,147 +4,213 @@
 package main
 
 import (
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
-	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
-	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/toolserver/toolserver/internal/trace"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// TestTracesAreSent proves that a call of a real server arrives at a collector
-// as one span.
-func TestTracesAreSent(t *testing.T) {
-	t.Parallel()
-	spans := collect(t, nil)
-	traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+spans.address, "OTEL_RESOURCE_ATTRIBUTES=service.name=x, place = a%2Cb ,")
+// spanCollector takes spans as OpenTelemetry's own collector would, over gRPC or
+// HTTP. It is a stats handler as well, which sees what handlers do not.
+type spanCollector struct {
+	collector.UnimplementedTraceServiceServer
+	http     bool
+	address  string
+	requests chan *collector.ExportTraceServiceRequest
+	headers  chan metadata.MD
+	encoding chan string
+	answer   func() (*collector.ExportTraceServiceResponse, error) // nil: thanks
+}
 
-	about := (<-spans.requests).GetResourceSpans()[0]
-	got := attributes(about.GetResource().GetAttributes())
-	if got["service.name"] != "x" || got["place"] != "a,b" || got["service.version"] == "" {
-		t.Errorf("resource %v", got)
-	}
-	span := about.GetScopeSpans()[0].GetSpans()[0]
-	got = attributes(span.GetAttributes())
-	if span.GetName() != "toolserver.v1.ToolService/ExecuteTool" || got["toolserver.tool"] != "sleep" ||
-		got["toolserver.session"] != "default" || got["toolserver.execution"] == "" {
-		t.Errorf("span %s with %v", span.GetName(), got)
+// overBoth runs a test with a collector that is not served yet, for gRPC and for
+// HTTP.
+func overBoth(t *testing.T, test func(*testing.T, *spanCollector)) {
+	for name, overHTTP := range map[string]bool{"grpc": false, "http": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, &spanCollector{
+				http:     overHTTP,
+				requests: make(chan *collector.ExportTraceServiceRequest, 10_000),
+				headers:  make(chan metadata.MD, 10_000),
+				encoding: make(chan string, 10_000),
+			})
+		})
 	}
 }
 
-// TestSpansOnTheWire proves that a collector reads what was written.
-func TestSpansOnTheWire(t *testing.T) {
-	begin := time.Unix(1, 2)
-	wire := appendRequest(nil, appendResource(nil, []trace.Attribute{{Key: "service.name", Value: "x"}}), []*trace.Span{
-		{
-			TraceID: [16]byte{1}, ID: [8]byte{2}, Parent: [8]byte{3}, State: "a=b", Name: "one", Begin: begin, End: begin.Add(1),
-			Attributes: []trace.Attribute{{Key: "key", Value: "val\xffue"}}, Error: "no",
-		},
-		{TraceID: [16]byte{4}, ID: [8]byte{5}, Name: "two", Begin: begin, End: begin},
-	})
-	text := func(s string) *common.AnyValue {
-		return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: s}}
+// protocol is the variable that has spans sent as the collector takes them.
+func (c *spanCollector) protocol() string {
+	if c.http {
+		return "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
 	}
-	id := func(size int, first byte) []byte { return append([]byte{first}, make([]byte, size-1)...) }
-	want := &collector.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{
-		Resource: &resource.Resource{Attributes: []*common.KeyValue{{Key: "service.name", Value: text("x")}}},
-		ScopeSpans: []*tracepb.ScopeSpans{{
-			Scope: &common.InstrumentationScope{Name: "toolserver", Version: versionText()},
-			Spans: []*tracepb.Span{
-				{
-					TraceId: id(16, 1), SpanId: id(8, 2), ParentSpanId: id(8, 3), TraceState: "a=b", Name: "one", Flags: 0x301,
-					Kind: tracepb.Span_SPAN_KIND_SERVER, StartTimeUnixNano: 1_000_000_002, EndTimeUnixNano: 1_000_000_003,
-					Attributes: []*common.KeyValue{{Key: "key", Value: text("val\uFFFDue")}},
-					Status:     &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: "no"},
-				},
-				{
-					TraceId: id(16, 4), SpanId: id(8, 5), Name: "two", Flags: 0x101,
-					Kind: tracepb.Span_SPAN_KIND_SERVER, StartTimeUnixNano: 1_000_000_002, EndTimeUnixNano: 1_000_000_002,
-				},
-			},
-		}},
-	}}}
-	got := new(collector.ExportTraceServiceRequest)
-	if err := proto.Unmarshal(wire, got); err != nil {
+	return "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"
+}
+
+func listenTCP(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !proto.Equal(got, want) {
-		t.Errorf("%v\nwant %v", got, want)
-	}
+	t.Cleanup(func() { listener.Close() })
+	return listener
 }
 
-func TestTracingVariables(t *testing.T) {
-	for _, test := range []struct {
-		variable, value string
-		want            trace.Config
-		wrong           string // part of the error, if there is one
-	}{
-		{"OTEL_TRACES_SAMPLER", "", trace.Config{}, ""},
-		{"OTEL_TRACES_SAMPLER", "parentbased_always_off", trace.Config{Sampler: trace.Sampler{Skip: 1}}, ""},
-		{"OTEL_TRACES_SAMPLER", "always_on", trace.Config{Sampler: trace.Sampler{IgnoreCaller: true}}, ""},
-		{"OTEL_TRACES_SAMPLER", "traceidratio", trace.Config{Sampler: trace.Sampler{Skip: 0.75, IgnoreCaller: true}}, ""},
-		{"OTEL_TRACES_SAMPLER", "parentbased_traceidratio", trace.Config{Sampler: trace.Sampler{Skip: 0.75}}, ""},
-		{"OTEL_TRACES_SAMPLER", "sometimes", trace.Config{}, "want always_on"},
-		{"OTEL_BSP_SCHEDULE_DELAY", "100", trace.Config{Delay: 100 * time.Millisecond}, ""},
-		{"OTEL_BSP_EXPORT_TIMEOUT", "200", trace.Config{Timeout: 200 * time.Millisecond}, ""},
-		{"OTEL_BSP_MAX_QUEUE_SIZE", "10", trace.Config{Queue: 10}, ""},
-		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5", trace.Config{Batch: 5}, ""},
-		{"OTEL_BSP_MAX_QUEUE_SIZE", "0", trace.Config{}, "want a number"},
-		{"OTEL_BSP_SCHEDULE_DELAY", "5s", trace.Config{}, "want a number"},
-	} {
-		t.Run(test.variable+"="+test.value, func(t *testing.T) {
-			t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
-			t.Setenv(test.variable, test.value)
-			got, err := tracingFromEnv()
-			if test.wrong != "" {
-				if err == nil || !strings.Contains(err.Error(), test.variable) || !strings.Contains(err.Error(), test.wrong) {
-					t.Errorf("%v, want the variable and %q", err, test.wrong)
-				}
-				return
-			}
-			if err != nil || !reflect.DeepEqual(got, test.want) {
-				t.Errorf("%+v, %v, want %+v", got, err, test.want)
-			}
-		})
-	}
-	for variable, value := range map[string]string{
-		"OTEL_TRACES_SAMPLER_ARG": "NaN", "OTEL_RESOURCE_ATTRIBUTES": "a",
-	} {
-		t.Run(variable+"="+value, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
-			t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
-			t.Setenv(variable, value)
-			if _, err := startTracing(zap.NewNop()); err == nil || !strings.Contains(err.Error(), variable) {
-				t.Errorf("%v, want that it names the variable", err)
-			}
-		})
-	}
-	t.Run("the name of the service wins", func(t *testing.T) {
-		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=x")
-		t.Setenv("OTEL_SERVICE_NAME", "y")
-		about, err := resourceFromEnv()
-		if err != nil || !slices.Contains(about, trace.Attribute{Key: "service.name", Value: "y"}) {
-			t.Errorf("%v, %v", about, err)
+// serve serves the collector, with TLS if config is set.
+func (c *spanCollector) serve(t *testing.T, listener net.Listener, config *tls.Config) *spanCollector {
+	c.address = listener.Addr().String()
+	if c.http {
+		if config != nil {
+			listener = tls.NewListener(listener, config)
 		}
-	})
+		server := &http.Server{Handler: c}
+		go server.Serve(listener)
+		t.Cleanup(func() { server.Close() })
+		return c
+	}
+	options := []grpc.ServerOption{grpc.StatsHandler(c)}
+	if config != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	}
+	server := grpc.NewServer(options...)
+	collector.RegisterTraceServiceServer(server, c)
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	return c
 }
 
-// traceCall runs a server with variables, calls it once, and ends it, so that
-// it sends what it has. It returns the log.
-func traceCall(t *testing.T, variables ...string) string {
+func (c *spanCollector) Export(ctx context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	if c.answer != nil {
+		if response, err := c.answer(); response != nil || err != nil {
+			return response, err
+		}
+	}
+	headers, _ := metadata.FromIncomingContext(ctx)
+	c.headers <- headers
+	c.requests <- request
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// ServeHTTP is Export over HTTP.
+func (c *spanCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body := io.Reader(r.Body)
+	c.encoding <- r.Header.Get("Content-Encoding")
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		var err error
+		if body, err = gzip.NewReader(body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	text, err := io.ReadAll(body)
+	request := new(collector.ExportTraceServiceRequest)
+	if err != nil || proto.Unmarshal(text, request) != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
+		http.Error(w, "no spans", http.StatusBadRequest)
+		return
+	}
+	headers := make(metadata.MD)
+	for key, values := range r.Header {
+		headers.Set(key, values...)
+	}
+	response, err := c.Export(metadata.NewIncomingContext(r.Context(), headers), request)
+	if err != nil {
+		code := http.StatusForbidden
+		if status.Code(err) == codes.Unavailable {
+			code = http.StatusServiceUnavailable
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	answer, _ := proto.Marshal(response)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	w.Write(answer)
+}
+
+// TagRPC adds nothing.
+func (*spanCollector) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn adds nothing.
+func (*spanCollector) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn does nothing.
+func (*spanCollector) HandleConn(context.Context, stats.ConnStats) {}
+
+// HandleRPC notes how a request is compressed.
+func (c *spanCollector) HandleRPC(_ context.Context, event stats.RPCStats) {
+	if header, ok := event.(*stats.InHeader); ok {
+		c.encoding <- header.Compression
+	}
+}
+
+// all returns every span that has come. The server has ended.
+func (c *spanCollector) all() []*tracepb.Span {
+	var all []*tracepb.Span
+	for {
+		select {
+		case request := <-c.requests:
+			for _, resource := range request.GetResourceSpans() {
+				for _, scope := range resource.GetScopeSpans() {
+					all = append(all, scope.GetSpans()...)
+				}
+			}
+		default:
+			return all
+		}
+	}
+}
+
+// spans is all by name.
+func (c *spanCollector) spans() map[string]*tracepb.Span {
+	named := make(map[string]*tracepb.Span)
+	for _, span := range c.all() {
+		named[span.GetName()] = span
+	}
+	return named
+}
+
+// wantCall fails unless the spans of one call of sleep have come.
+func (c *spanCollector) wantCall(t *testing.T, log string) {
 	t.Helper()
-	cmd := exec.Command("toolserver", "serve", "--listen", "127.0.0.1:0", "--admin", "off")
+	spans := c.spans()
+	for _, name := range []string{executeTool, "decide", "run"} {
+		if spans[name] == nil {
+			t.Errorf("no span %q: %v\n%s", name, spans, log)
+		}
+	}
+}
+
+const executeTool = "toolserver.v1.ToolService/ExecuteTool"
+
+// startTraced starts a server with variables, and flags behind an empty one.
+func startTraced(t *testing.T, variables []string, flags ...string) *running {
+	t.Helper()
+	cmd := exec.Command("toolserver", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, flags...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), variables...)
 	server, err := start(cmd)
@@ -152,13 +218,27 @@ func traceCall(t *testing.T, variables ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
-	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
-	cmd.Process.Signal(syscall.SIGTERM)
-	server.log.rest()
-	if code := wait(t, cmd); code != 0 {
-		t.Fatalf("exit code %d: %s", code, server.log)
+	return server
+}
+
+// end ends a server, so that it sends what it has, and returns its log.
+func (s *running) end(t *testing.T) string {
+	t.Helper()
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	s.log.rest()
+	if code := wait(t, s.cmd); code != 0 {
+		t.Fatalf("exit code %d: %s", code, s.log)
 	}
-	return server.log.String()
+	return s.log.String()
+}
+
+// traceCall runs a server with variables, calls it once, and ends it. It returns
+// the log.
+func traceCall(t *testing.T, variables ...string) string {
+	t.Helper()
+	server := startTraced(t, variables)
+	lastEvent(t, execute(t, server.client(t), "sleep", `{"duration_ms":1}`))
+	return server.end(t)
 }
 
 func attributes(list []*common.KeyValue) map[string]string {
@@ -169,45 +249,380 @@ func attributes(list []*common.KeyValue) map[string]string {
 	return m
 }
 
-func TestTracingIsAskedFor(t *testing.T) {
+// TestTracesAreSent proves that a call of a real server arrives at a collector,
+// and what that is told of the server.
+func TestTracesAreSent(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, spans *spanCollector) {
+		spans.serve(t, listenTCP(t), nil)
+		traceCall(t, spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+spans.address, "OTEL_RESOURCE_ATTRIBUTES=service.name=x, place = a%2Cb ,", "OTEL_SERVICE_NAME=y")
+		first := <-spans.requests
+		got := attributes(first.GetResourceSpans()[0].GetResource().GetAttributes())
+		if got["service.name"] != "y" || got["place"] != "a,b" || got["service.version"] == "" || got["telemetry.sdk.language"] != "go" {
+			t.Errorf("resource %v", got)
+		}
+		spans.requests <- first
+		call := spans.spans()[executeTool]
+		got = attributes(call.GetAttributes())
+		if call.GetKind() != tracepb.Span_SPAN_KIND_SERVER || got["toolserver.tool"] != "sleep" ||
+			got["toolserver.session"] != "default" || got["toolserver.execution"] == "" {
+			t.Errorf("span %v", call)
+		}
+	})
+}
+
+// TestTraceOfAnApprovedCommand proves that a collector sees one call of bash that a
+// person allowed as one trace, below the span of its caller: what was decided, how
+// long it waited, the run and the command, of which the words are not told.
+func TestTraceOfAnApprovedCommand(t *testing.T) {
+	t.Parallel()
+	policy := writeFile(t, "policy.yaml", "version: 1\nrules: [{name: look, action: ask, tools: [bash]}]\n")
+	overBoth(t, func(t *testing.T, spans *spanCollector) {
+		spans.serve(t, listenTCP(t), nil)
+		server := startTraced(t, []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + spans.address}, "--policy", policy)
+		conn := server.conn(t)
+		const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-"+span+"-01")
+		stream, err := pb.NewToolServiceClient(conn).ExecuteTool(ctx, &pb.ExecuteToolRequest{Tool: "bash", InputJson: []byte(`{"command":"echo words; exit 3"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		approvals := pb.NewApprovalServiceClient(conn)
+		approval, err := nextApproval(approvals, "bash")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := approvals.ResolveApproval(t.Context(), &pb.ResolveApprovalRequest{
+			ApprovalId: approval.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		lastEvent(t, stream)
+		log := server.end(t)
+		got := make(map[string]*tracepb.Span) // of the trace
+		for name, s := range spans.spans() {
+			if hex.EncodeToString(s.GetTraceId()) == trace {
+				got[name] = s
+			}
+		}
+		for _, test := range []struct {
+			name, parent string
+			want         map[string]string
+		}{
+			{executeTool, "", map[string]string{"toolserver.outcome": "failed", "toolserver.tool": "bash"}},
+			{"decide", executeTool, map[string]string{"toolserver.action": "ask", "toolserver.rule": "rule look"}},
+			{"approval.wait", executeTool, map[string]string{"toolserver.answer": "allow_once"}},
+			{"run", executeTool, map[string]string{"toolserver.tool": "bash", "toolserver.outcome": "failed"}},
+			{"command", "run", map[string]string{"process.executable.name": "bash", "toolserver.exit": "exited"}},
+		} {
+			s := got[test.name]
+			parent := hex.EncodeToString(got[test.parent].GetSpanId())
+			if test.parent == "" {
+				parent = span
+			}
+			if s == nil || hex.EncodeToString(s.GetParentSpanId()) != parent {
+				t.Errorf("%s is not there, or not below %q: %v\n%s", test.name, test.parent, got, log)
+				continue
+			}
+			has := attributes(s.GetAttributes())
+			for key, value := range test.want {
+				if has[key] != value {
+					t.Errorf("%s: %s is %q, want %q", test.name, key, has[key], value)
+				}
+			}
+			if strings.Contains(s.String(), "words") {
+				t.Errorf("%s tells the words of the command: %v", test.name, s)
+			}
+		}
+		for _, a := range got["command"].GetAttributes() {
+			if a.GetKey() == "process.exit.code" && a.GetValue().GetIntValue() == 3 {
+				return
+			}
+		}
+		t.Errorf("the exit status is missing: %v", got["command"])
+	})
+}
+
+// TestCommandsKnowTheirTrace proves that a command finds its own span in its
+// environment, where that is asked for; also one that a shell runs which was there
+// before, and one that goes on when its call has ended.
+func TestCommandsKnowTheirTrace(t *testing.T) {
+	t.Parallel()
+	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for _, test := range []struct {
-		env  []string
-		want bool
+		name, config, flags, want string
 	}{
-		{nil, false},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x"}, true},
-		{[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://x"}, true},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_SDK_DISABLED", "true"}, false},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "none"}, false},
-		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "otlp"}, true},
+		{"asked for", "sandbox: {traceparent: true}", "01", "^00-" + trace + "-([0-9a-f]{16})-01 a=1$"},
+		{"not exported", "sandbox: {traceparent: true}", "00", "^00-" + trace + "-([0-9a-f]{16})-00 a=1$"},
+		{"not asked for", "", "01", "^none none$"},
 	} {
-		t.Run("", func(t *testing.T) {
-			for pair := range slices.Chunk(test.env, 2) {
-				t.Setenv(pair[0], pair[1])
-			}
-			if got := tracingWanted(); got != test.want {
-				t.Errorf("%v: %v, want %v", test.env, got, test.want)
-			}
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(t *testing.T, spans *spanCollector) {
+				spans.serve(t, listenTCP(t), nil)
+				server := startTraced(t, []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + spans.address},
+					"--config", writeFile(t, "c.yaml", test.config+"\n"))
+				client := server.client(t)
+				call := func(input string) string {
+					ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-"+span+"-"+test.flags, "tracestate", "a=1")
+					stream, err := client.ExecuteTool(ctx, &pb.ExecuteToolRequest{Tool: "bash", InputJson: []byte(input)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					end := lastEvent(t, stream).GetFinished()
+					if end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+						t.Fatalf("%v", end)
+					}
+					return strings.TrimSpace(end.GetContent()[0].GetText())
+				}
+				told := make(map[string]bool) // ids of spans
+				for range 3 {
+					text := call(`{"command":"echo ${TRACEPARENT:-none} ${TRACESTATE:-none}"}`)
+					found := regexp.MustCompile(test.want).FindStringSubmatch(text)
+					if found == nil {
+						t.Fatalf("a command finds %q, want %s", text, test.want)
+					}
+					told[found[len(found)-1]] = true
+				}
+				call(`{"command":"sleep 600","run_in_background":true}`)
+				log := server.end(t)
+				commands := 0
+				for _, s := range spans.all() {
+					if s.GetName() == "command" {
+						commands++
+						delete(told, hex.EncodeToString(s.GetSpanId()))
+					}
+				}
+				if want := map[string]int{"01": 4}[test.flags]; commands != want {
+					t.Errorf("%d spans of commands, want %d\n%s", commands, want, log)
+				}
+				if test.name == "asked for" && len(told) > 0 {
+					t.Errorf("spans %v are not there", told)
+				}
+			})
 		})
 	}
 }
 
-func TestTracingThatIsNotSpoken(t *testing.T) {
-	for name, value := range map[string]string{
-		"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv(name, value)
-			if err := checkTracing(); err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("%v, want that it names the variable", err)
-			}
-		})
-	}
-	t.Run("the one for traces wins", func(t *testing.T) {
-		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
-		if err := checkTracing(); err != nil {
-			t.Error(err)
+func TestTracesWithHeadersAndGzip(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, spans *spanCollector) {
+		spans.serve(t, listenTCP(t), nil)
+		log := traceCall(t, spans.protocol(),
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://"+spans.address+map[bool]string{true: "/v1/traces"}[spans.http],
+			"OTEL_EXPORTER_OTLP_HEADERS=Api-Key=a%2Cb%3D, tenant = one ,",
+			"OTEL_EXPORTER_OTLP_COMPRESSION=gzip")
+		spans.wantCall(t, log)
+		headers := <-spans.headers
+		if key, tenant := headers.Get("api-key"), headers.Get("tenant"); !slices.Equal(key, []string{"a,b="}) || !slices.Equal(tenant, []string{"one"}) {
+			t.Errorf("headers %v\n%s", headers, log)
+		}
+		if got := <-spans.encoding; got != "gzip" {
+			t.Errorf("compressed with %q, want gzip", got)
 		}
 	})
+}
+
+// TestTracesWithTLS proves that the collector must show a certificate that is
+// trusted, and gets ours when it asks.
+func TestTracesWithTLS(t *testing.T) {
+	t.Parallel()
+	certificate, key := writeCertificate(t)
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(text)
+	for _, test := range []struct {
+		name      string
+		config    *tls.Config
+		variables []string
+		arrive    bool
+	}{
+		{"trusted", &tls.Config{}, []string{"CERTIFICATE=" + certificate}, true},
+		{"not trusted", &tls.Config{}, []string{"TIMEOUT=300"}, false},
+		{"insecure means nothing to https", &tls.Config{}, []string{"CERTIFICATE=" + certificate, "INSECURE=true"}, true},
+		{"from both sides", &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted},
+			[]string{"CERTIFICATE=" + certificate, "CLIENT_CERTIFICATE=" + certificate, "CLIENT_KEY=" + key}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(t *testing.T, spans *spanCollector) {
+				config := test.config.Clone()
+				config.Certificates = []tls.Certificate{pair}
+				spans.serve(t, listenTCP(t), config)
+				variables := []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=https://" + spans.address}
+				for _, v := range test.variables {
+					variables = append(variables, "OTEL_EXPORTER_OTLP_"+v)
+				}
+				log := traceCall(t, variables...)
+				if test.arrive {
+					spans.wantCall(t, log)
+				} else if len(spans.requests) > 0 || !strings.Contains(log, `"tracing","error":"traces export: `) {
+					t.Errorf("%d requests, and the log is\n%s", len(spans.requests), log)
+				}
+			})
+		})
+	}
+	t.Run("without a scheme", func(t *testing.T) { // TLS is the default
+		t.Parallel()
+		spans := &spanCollector{requests: make(chan *collector.ExportTraceServiceRequest, 10), headers: make(chan metadata.MD, 10), encoding: make(chan string, 10)}
+		spans.serve(t, listenTCP(t), &tls.Config{Certificates: []tls.Certificate{pair}})
+		spans.wantCall(t, traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.address, "OTEL_EXPORTER_OTLP_CERTIFICATE="+certificate))
+	})
+}
+
+// moody is a listener that hangs up on those who come first.
+type moody struct {
+	net.Listener
+	rude atomic.Int32
+}
+
+func (m *moody) Accept() (net.Conn, error) {
+	conn, err := m.Listener.Accept()
+	if err == nil && m.rude.Add(-1) >= 0 {
+		conn.Close()
+	}
+	return conn, err
+}
+
+// TestTracesWaitForTheCollector proves that spans survive a collector that
+// is busy at first and, over gRPC, one that cannot be reached.
+func TestTracesWaitForTheCollector(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, spans *spanCollector) {
+		listener := &moody{Listener: listenTCP(t)}
+		if !spans.http {
+			listener.rude.Store(1)
+		}
+		var busy atomic.Int32
+		busy.Store(1)
+		spans.answer = func() (*collector.ExportTraceServiceResponse, error) {
+			if busy.Add(-1) >= 0 {
+				return nil, status.Error(codes.Unavailable, "busy")
+			}
+			return nil, nil
+		}
+		spans.serve(t, listener, nil)
+		log := traceCall(t, spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+spans.address)
+		spans.wantCall(t, log)
+		if listener.rude.Load() >= 0 || busy.Load() >= 0 {
+			t.Error("the collector was never out of reach, or never busy")
+		}
+	})
+}
+
+// TestTracesThatAreLost proves that a collector that is not there, or hangs, slows
+// no call and does not keep the server from ending, however long it may take; and
+// that the log tells what was lost.
+func TestTracesThatAreLost(t *testing.T) {
+	t.Parallel()
+	patient := []string{"OTEL_EXPORTER_OTLP_TIMEOUT=3600000", "OTEL_BSP_EXPORT_TIMEOUT=3600000", "OTEL_BSP_SCHEDULE_DELAY=1"}
+	for name, begin := range map[string]func(*testing.T, *spanCollector) (address, want string){
+		"not there": func(t *testing.T, c *spanCollector) (string, string) {
+			listener := listenTCP(t)
+			listener.Close()
+			if c.http {
+				return listener.Addr().String(), "connection refused"
+			}
+			return listener.Addr().String(), "the last spans may be lost"
+		},
+		"takes no connection": func(t *testing.T, c *spanCollector) (string, string) {
+			return listenTCP(t).Addr().String(), "the last spans may be lost"
+		},
+		"does not answer": func(t *testing.T, c *spanCollector) (string, string) {
+			ctx := t.Context()
+			c.answer = func() (*collector.ExportTraceServiceResponse, error) {
+				<-ctx.Done()
+				return nil, errors.New("too late")
+			}
+			return c.serve(t, listenTCP(t), nil).address, "the last spans may be lost"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(t *testing.T, spans *spanCollector) {
+				address, want := begin(t, spans)
+				server := startTraced(t, append(patient, spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+address))
+				client := server.client(t)
+				for range 100 { // none of which waits for the hour
+					lastEvent(t, execute(t, client, "sleep", `{"duration_ms":1}`))
+				}
+				if log := server.end(t); !strings.Contains(log, want) {
+					t.Errorf("no %q in the log:\n%s", want, log)
+				}
+			})
+		})
+	}
+	t.Run("no socket", func(t *testing.T) {
+		t.Parallel()
+		log := traceCall(t, "OTEL_EXPORTER_OTLP_ENDPOINT=unix:"+t.TempDir()+"/nobody")
+		if want := "the last spans may be lost"; !strings.Contains(log, want) {
+			t.Errorf("no %q in the log:\n%s", want, log)
+		}
+	})
+}
+
+// TestSpansThatAreDropped proves that the log tells of spans for which there was no
+// room.
+func TestSpansThatAreDropped(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, spans *spanCollector) {
+		ctx := t.Context()
+		spans.answer = func() (*collector.ExportTraceServiceResponse, error) {
+			<-ctx.Done()
+			return nil, errors.New("too late")
+		}
+		spans.serve(t, listenTCP(t), nil)
+		server := startTraced(t, []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + spans.address,
+			"OTEL_EXPORTER_OTLP_TIMEOUT=200", "OTEL_BSP_MAX_QUEUE_SIZE=1", "OTEL_BSP_SCHEDULE_DELAY=1"})
+		client := server.client(t)
+		for range 20 {
+			lastEvent(t, execute(t, client, "sleep", `{"duration_ms":1}`))
+		}
+		if line, ok := server.log.until("spans were dropped"); !ok {
+			t.Errorf("the log does not tell it: %s\n%s", line, server.log)
+		}
+	})
+}
+
+// TestTracesThatAreNotTaken proves that the log tells of spans that a collector
+// does not want, and that it is not asked again.
+func TestTracesThatAreNotTaken(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		response *collector.ExportTraceServiceResponse
+		err      error
+		want     string
+	}{
+		{"some", &collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{
+			RejectedSpans: 1, ErrorMessage: "no room",
+		}}, nil, "no room (1 spans rejected)"},
+		{"advice", &collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{
+			ErrorMessage: "use less",
+		}}, nil, "use less (0 spans rejected)"},
+		{"not allowed", nil, status.Error(codes.PermissionDenied, "who are you"), "who are you"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(t *testing.T, spans *spanCollector) {
+				var asked atomic.Int32
+				spans.answer = func() (*collector.ExportTraceServiceResponse, error) {
+					asked.Add(1)
+					return test.response, test.err
+				}
+				spans.serve(t, listenTCP(t), nil)
+				log := traceCall(t, spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+spans.address)
+				if !strings.Contains(log, test.want) || asked.Load() != 1 {
+					t.Errorf("asked %d times, and no %q in the log:\n%s", asked.Load(), test.want, log)
+				}
+			})
+		})
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -129,11 +130,45 @@ type Running struct {
 // Start starts a command, unless ctx ends before. Its output goes to take until it
 // has ended.
 func (r *Room) Start(ctx context.Context, c Command, take Taker) (*Running, error) {
+	ctx, ran := traced(ctx, &c)
 	x, err := r.begin(ctx, c, take)
-	if err == nil {
-		go x.attend()
+	if err != nil {
+		ran(nil)
+		return nil, err
 	}
-	return x, err
+	go func() {
+		x.attend()
+		ran(x)
+	}()
+	return x, nil
+}
+
+// traced begins the span of a command, which names its program and nothing of its
+// words. What it returns ends it: with nil for one that was not started.
+func traced(ctx context.Context, c *Command) (context.Context, func(*Running)) {
+	ctx, s := span.Start(ctx, "command")
+	if !s.Sampled() {
+		return ctx, func(*Running) {}
+	}
+	s.Set("process.executable.name", filepath.Base(c.Path))
+	return ctx, func(x *Running) {
+		defer s.End()
+		if x == nil || x.failed != nil {
+			s.Fail("not_started")
+			return
+		}
+		exit := &x.outcome.Exit
+		s.Set("toolserver.exit", exit.Reason.String())
+		switch {
+		case exit.Reason == tools.Exited:
+			s.SetInt("process.exit.code", exit.Code)
+		case exit.Signal != "":
+			s.Set("toolserver.signal", exit.Signal)
+		}
+		if exit.Reason != tools.Exited || exit.Code != 0 {
+			s.Fail(exit.Reason.String())
+		}
+	}
 }
 
 // begin is Start for whoever attends to the command.
@@ -209,8 +244,10 @@ func (x *Running) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	around := x.surroundings()
+	around.more = append(r.traceEnv(ctx), around.more...)
 	start := sandbox.Command{
-		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(x.surroundings()), Dir: dir,
+		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(around), Dir: dir,
 		Grace: r.rooms.config.Grace, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -60,6 +62,14 @@ func (x *Running) surroundings() surroundings {
 		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.room.seen(temp),
 		terminal: c.Terminal != nil, more: c.Env, hosts: x.jail.hosts,
 	}
+}
+
+// traceEnv returns what tells a command which trace it is part of.
+func (r *Room) traceEnv(ctx context.Context) []string {
+	if !r.rooms.config.Trace {
+		return nil
+	}
+	return span.Environ(ctx)
 }
 
 // seen returns a path below the temporary directory as commands know it.

@@ -52,6 +52,10 @@ type Config struct {
 	Path []string
 	Env  []string
 
+	// Trace has commands find in their environment which trace they are part of,
+	// where they are part of one.
+	Trace bool
+
 	// Limits are those of one command; MaxOutput is how many bytes it may write.
 	// MaxRunning is how many a session may have at a time, MaxRunningAll how many
 	// there may be. 0 means no limit.

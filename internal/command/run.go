@@ -24,22 +24,25 @@ import (
 // command runs it takes signals, and input if it has one. A command that is
 // stopped with ctx returns what there is by then.
 func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
-	return r.follow(ctx, env, c, out, func(take Taker) (*Running, error) { return r.begin(ctx, c, take) })
+	return r.follow(ctx, env, c, out, func(ctx context.Context, take Taker) (*Running, error) { return r.begin(ctx, c, take) })
 }
 
 // follow is Run for a command that start begins.
-func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(Taker) (*Running, error)) (tools.Result, error) {
+func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(context.Context, Taker) (*Running, error)) (tools.Result, error) {
 	t := newTranscript(env, env.Shown())
-	x, err := start(func(stream tools.Stream, data []byte) {
+	traced, ran := traced(ctx, &c)
+	x, err := start(traced, func(stream tools.Stream, data []byte) {
 		t.write(stream, data)
 		out.Emit(tools.Output{Stream: stream, Data: data})
 	})
 	if err != nil {
+		ran(nil)
 		return tools.Result{}, err
 	}
 	defer out.Listen(ctx, x.hear)()
 	defer context.AfterFunc(ctx, func() { x.Stop(context.Cause(ctx)) })()
 	x.attend()
+	ran(x)
 	result := t.result(x.outcome)
 	r.warn(&result, x.found)
 	if len(x.refused) > 0 {

@@ -69,8 +69,8 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	r.rooms.mu.Lock()
 	r.scripts = true
 	r.rooms.mu.Unlock()
-	result, err := r.follow(ctx, env, c, out, func(take Taker) (*Running, error) {
-		if readyFits(s) {
+	result, err := r.follow(ctx, env, c, out, func(ctx context.Context, take Taker) (*Running, error) {
+		if readyFits(s) && r.traceEnv(ctx) == nil { // which is in no environment yet
 			if x, ok := r.beginReady(s, take); ok {
 				return x, nil
 			}

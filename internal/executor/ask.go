@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -42,6 +43,7 @@ func (x *Execution) ask(ctx context.Context, question approval.Question, call to
 		return
 	}
 	x.ticket = ticket
+	_, x.waits = span.Start(ctx, "approval.wait")
 	x.executor.waiting.Add(1)
 	x.log.append(ApprovalRequested{ticket.Question}, ticket.Question.Created, nil)
 	x.mu.Unlock()
@@ -67,7 +69,7 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 		return
 	}
 	question := x.ticket.Question
-	x.stopWaiting()
+	x.stopWaiting(answer.Kind)
 	x.log.append(ApprovalResolved{question.ID, answer}, answer.At, nil)
 	if x.told || !answer.Allows() || now.Verdict.Action == policy.Deny {
 		told := x.told
@@ -117,10 +119,12 @@ func (x *Execution) recheck() (now Rechecked) {
 	return x.Order.Recheck()
 }
 
-// stopWaiting notes that nobody is asked about the call any more.
-func (x *Execution) stopWaiting() {
+// stopWaiting notes that nobody is asked about the call any more, and why.
+func (x *Execution) stopWaiting(answer approval.Kind) {
 	if x.ticket != nil {
 		x.ticket = nil
+		x.waits.Set("toolserver.answer", answer.String())
+		x.waits.End()
 		x.executor.waiting.Add(-1)
 	}
 }
@@ -199,7 +203,10 @@ func (s *sink) Ask(ctx context.Context, questions []tools.Question) ([]tools.Ans
 		return nil, &tools.Failure{Code: "unanswered", Message: "Nobody was asked: " + err.Error() + ".", Retryable: true}
 	}
 	x.emitInOrder(ApprovalRequested{ticket.Question})
+	_, waits := span.Start(ctx, "answer.wait")
 	answer := x.await(ctx, ticket, answers)
+	waits.Set("toolserver.answer", answer.Kind.String())
+	waits.End()
 	x.emitInOrder(ApprovalResolved{ticket.Question.ID, answer})
 	switch answer.Kind {
 	case approval.Answered:

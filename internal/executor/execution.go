@@ -21,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -147,6 +148,7 @@ type Execution struct {
 	ID      string
 	Order   Order // without what only its beginning needs
 	Created time.Time
+	Trace   string // that the call which began it is part of, if that is exported
 
 	executor *Executor
 	number   uint64
@@ -166,6 +168,8 @@ type Execution struct {
 	ticket    *approval.Ticket        // nil but while the call waits for an answer
 	queued    bool                    // the call waits for its turn
 	remark    string                  // what an approver said to the model
+	waits     span.Span               // while somebody is asked
+	runs      span.Span               // from when the tool begins to the end
 
 	timeout  *time.Timer
 	deadline time.Time     // when timeout is due
@@ -196,8 +200,29 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 			return
 		}
 	}
+	ctx = x.traced(ctx)
 	result, err := call.Run(ctx, x.Order.Rights, (*sink)(x))
 	x.finish(x.conclude(ctx, result, err))
+}
+
+// traced begins the span of the tool, which ends with the execution: a tool that
+// does not stop when told to has no say in that.
+func (x *Execution) traced(ctx context.Context) context.Context {
+	ctx, runs := span.Start(ctx, "run")
+	if !runs.Sampled() {
+		return ctx
+	}
+	runs.Set("toolserver.tool", x.Order.Tool)
+	runs.Set("toolserver.session", x.Order.Session.ID)
+	runs.Set("toolserver.execution", x.ID)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.cancel == nil { // it has ended
+		runs.End()
+		return ctx
+	}
+	x.runs = runs
+	return ctx
 }
 
 // accepted notes that the call may run, or that a person is asked.
@@ -367,7 +392,12 @@ func (x *Execution) finish(finished Finished) {
 	}
 	x.cancel(nil)
 	x.cancel = nil
-	x.stopWaiting()
+	x.stopWaiting(approval.Withdrawn)
+	x.runs.Set("toolserver.outcome", finished.Outcome.String())
+	if finished.Failure != nil {
+		x.runs.Fail(finished.Failure.Code)
+	}
+	x.runs.End()
 	if x.timeout != nil {
 		x.timeout.Stop()
 	}

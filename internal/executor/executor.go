@@ -25,6 +25,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/span"
 )
 
 var (
@@ -161,6 +162,9 @@ func (e *Executor) Config() Config { return e.config }
 func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	x := e.newExecution(order, cancel)
+	if of := span.Of(ctx); of.Sampled() {
+		x.Trace = of.Trace()
+	}
 	if existing, err := e.register(x, order.Call != nil || order.Refusal != nil); existing != nil || err != nil {
 		cancel(nil)
 		order.release()

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -49,12 +50,36 @@ func (a *admission) look(ctx context.Context, message any) error {
 	if !ok {
 		return nil
 	}
+	ctx, decide := span.Start(ctx, "decide")
+	defer decide.End()
 	order, err := a.admit(ctx, request)
 	if err != nil {
 		return err
 	}
+	describe(decide, order)
 	rpcOf(ctx).order = order
 	return nil
+}
+
+// describe notes what was decided about a call. The reason is not told: it may name
+// what is in the input.
+func describe(decide span.Span, order *executor.Order) {
+	if !decide.Sampled() {
+		return
+	}
+	decide.Set("toolserver.tool", order.Tool)
+	if order.Call == nil && order.Refusal == nil {
+		decide.Set("toolserver.replayed", "true") // decided when it first came
+		return
+	}
+	action := order.Verdict.Action.String()
+	if order.Refusal != nil {
+		action = policy.Deny.String()
+		decide.Set("toolserver.outcome", order.Refusal.Outcome.String())
+	}
+	decide.Set("toolserver.action", action)
+	decide.Set("toolserver.rule", order.Verdict.Rule)
+	decide.Set("toolserver.policy", order.Policy)
 }
 
 // admit decides whether one call may run. What the caller did wrong is an

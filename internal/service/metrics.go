@@ -84,9 +84,10 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 		tool = unknownTool
 	}
 	tool = label(tool)
-	m.calls.WithLabelValues(tool, end.Outcome.String()).Inc()
+	example := exemplarOf(x.Trace)
+	m.calls.WithLabelValues(tool, end.Outcome.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, example)
 	if x.Info().State == executor.Running { // a refused call never was
-		m.durations.WithLabelValues(tool).Observe(end.Ran.Seconds())
+		m.durations.WithLabelValues(tool).(prometheus.ExemplarObserver).ObserveWithExemplar(end.Ran.Seconds(), example)
 	}
 }
 

@@ -5,7 +5,6 @@ package service_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -17,15 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/service"
-	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -86,86 +82,6 @@ toolserver_queue 0
 	if t.Failed() {
 		t.Log(text)
 	}
-}
-
-// TestTraces proves that a call is one span that says which tool, session and
-// execution it was, in the trace of its caller.
-func TestTraces(t *testing.T) {
-	var spans []*trace.Span
-	tracer := trace.New(trace.Config{Export: func(_ context.Context, batch []*trace.Span) error {
-		spans = append(spans, batch...)
-		return nil
-	}})
-	s := serve(t, func(c *service.Config) { c.Tracer = tracer })
-	ctx := withHeader(timeout(t), "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	stream, err := s.dial("").ExecuteTool(ctx, asJSON("count", `{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := rest(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.shutdown() // a span ends after the last event was sent
-	if err := tracer.Shutdown(timeout(t)); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(spans); n != 1 {
-		t.Fatalf("%d spans, want 1", n)
-	}
-	span := spans[0]
-	if id := span.Trace(); id != "0af7651916cd43dd8448eb211c80319c" || fmt.Sprintf("%x", span.Parent) != "b7ad6b7169203331" {
-		t.Errorf("trace %s below %x, want the caller's", id, span.Parent)
-	}
-	if line := s.logs.FilterMessage("call").All()[0].ContextMap(); line["trace"] != span.Trace() {
-		t.Errorf("the line in the log is %v, want that it names the trace", line)
-	}
-	for _, name := range []string{"grpc_server_handled_total", "grpc_server_handling_seconds", "toolserver_rpcs_total"} {
-		if id := exemplar(t, s.metrics, name); id != span.Trace() {
-			t.Errorf("%s has the trace %q as exemplar, want %q", name, id, span.Trace())
-		}
-	}
-	got := make(map[string]string)
-	for _, a := range span.Attributes {
-		got[a.Key] = a.Value
-	}
-	for key, want := range map[string]string{
-		"toolserver.tool": "count", "toolserver.session": "default",
-		"toolserver.execution": events[0].GetExecutionId(), "toolserver.outcome": "succeeded",
-		"rpc.system.name": "grpc", "rpc.method": "toolserver.v1.ToolService/ExecuteTool", "rpc.response.status_code": "OK",
-	} {
-		if got[key] != want {
-			t.Errorf("attribute %s is %q, want %q", key, got[key], want)
-		}
-	}
-}
-
-// exemplar returns the trace that a metric names as an example.
-func exemplar(t *testing.T, metrics prometheus.Gatherer, name string) string {
-	t.Helper()
-	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.GetMetric() {
-			found := []*dto.Exemplar{metric.GetCounter().GetExemplar()}
-			for _, bucket := range metric.GetHistogram().GetBucket() {
-				found = append(found, bucket.GetExemplar())
-			}
-			for _, e := range found {
-				for _, label := range e.GetLabel() {
-					if label.GetName() == "trace_id" {
-						return label.GetValue()
-					}
-				}
-			}
-		}
-	}
-	return ""
 }
 
 // TestHealthWhileDraining proves that load balancers learn of a shutdown while

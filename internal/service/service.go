@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
@@ -34,7 +36,6 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -86,8 +87,8 @@ type Config struct {
 	// Version is what the server tells about itself.
 	Version string
 
-	// Tracer, if set, makes a span of every call.
-	Tracer *trace.Tracer
+	// Tracer, if set, makes spans of every call and of what happens below it.
+	Tracer trace.TracerProvider
 
 	// Reflection lets clients ask for the schema of the services; Channelz lets
 	// operators look at connections.
@@ -151,6 +152,9 @@ func New(config Config) (*Server, error) {
 
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec(&s.shown))...)
+	if config.Tracer != nil {
+		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(tracing(config.Tracer)...)))
+	}
 	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
 
 	pb.RegisterToolServiceServer(s.grpc, &toolService{
@@ -199,14 +203,14 @@ func (s *Server) admission() *admission {
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
 	return []link{
-		recoverPanics(s.config.Logger),                                 // outermost: a panic ends one call
-		begin(s.config.Logger, s.meters, s.config.Tracer, &s.underWay), // the span that what follows is part of
-		s.meters.link(),                      // around all that makes a status
-		telemetry(),                          // so that refusals are counted
-		authenticate(s.config.Authenticator), // who
-		onEntry(permit),                      // may they call this method at all
-		endKeptOpen(s.closing),               // what only waits ends with the server
-		onMessage(s.admission().look),        // may this call run
+		recoverPanics(s.config.Logger),                // outermost: a panic ends one call
+		begin(s.config.Logger, s.meters, &s.underWay), // what is known of the call
+		s.meters.link(),                               // around all that makes a status
+		telemetry(),                                   // so that refusals are counted
+		authenticate(s.config.Authenticator),          // who
+		onEntry(permit),                               // may they call this method at all
+		endKeptOpen(s.closing),                        // what only waits ends with the server
+		onMessage(s.admission().look),                 // may this call run
 	}
 }
 
@@ -221,11 +225,17 @@ func (s *Server) Serve(listener net.Listener) error {
 }
 
 // Connect returns a connection for callers inside the process. It goes through
-// the same chain as every other. Close it after use.
+// the same chain as every other, and what is called is part of the trace of its
+// caller. Close it after use.
 func (s *Server) Connect() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:local",
+	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.local.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	}
+	if s.config.Tracer != nil {
+		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(tracing(s.config.Tracer)...)))
+	}
+	return grpc.NewClient("passthrough:local", options...)
 }
 
 // Ready reports whether the server takes new calls.

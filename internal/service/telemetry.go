@@ -4,7 +4,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -15,17 +14,21 @@ import (
 
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/stack"
-	"github.com/toolserver/toolserver/internal/trace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -52,43 +55,40 @@ func recoverPanics(logger *zap.Logger) link {
 	}
 }
 
-// begin gives every call what is known of it, and a span if there is a tracer.
-// underWay counts the calls that have begun and not ended.
-func begin(logger *zap.Logger, meters *meters, tracer *trace.Tracer, underWay *atomic.Int64) link {
+// begin gives every call what is known of it. underWay counts the calls that have
+// begun and not ended.
+func begin(logger *zap.Logger, meters *meters, underWay *atomic.Int64) link {
 	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
 		underWay.Add(1)
 		r := &rpc{
 			logger: logger, meters: meters, underWay: underWay, method: method,
-			began: time.Now(), span: startSpan(ctx, tracer, method),
+			began: time.Now(), span: span.Of(ctx),
 		}
 		return context.WithValue(ctx, rpcKey{}, r), func(err error) error { return err }
 	})
 }
 
-// telemetry counts every call, writes one line about it to the log and ends its
-// span. What the links below return as errors becomes a status here, in one place.
+// telemetry counts every call and writes one line about it to the log. What the links below return as errors becomes a status here, in one place.
 func telemetry() link {
 	return around(func(ctx context.Context, _ string) (context.Context, func(error) error) {
 		return ctx, rpcOf(ctx).close
 	})
 }
 
-// startSpan begins the span of a call, in the trace of its caller.
-func startSpan(ctx context.Context, tracer *trace.Tracer, method string) *trace.Span {
-	if tracer == nil {
-		return nil
+// tracing says how calls are traced: all but probes, each in the trace of its
+// caller.
+func tracing(provider trace.TracerProvider) []otelgrpc.Option {
+	return []otelgrpc.Option{
+		otelgrpc.WithTracerProvider(provider),
+		otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
+		otelgrpc.WithPropagators(propagation.TraceContext{}),
+		otelgrpc.WithFilter(func(call *stats.RPCTagInfo) bool {
+			// Of a method that does not exist nobody is told the end, and its name may be
+			// one for which a collector would refuse all spans.
+			_, known := methods[call.FullMethodName]
+			return known && !isProbe(call.FullMethodName)
+		}),
 	}
-	first := func(header string) string {
-		if values := metadata.ValueFromIncomingContext(ctx, header); len(values) > 0 {
-			return values[0]
-		}
-		return ""
-	}
-	name := strings.TrimPrefix(method, "/")
-	span := tracer.Start(name, first("traceparent"), first("tracestate"))
-	span.Set("rpc.system.name", "grpc")
-	span.Set("rpc.method", name)
-	return span
 }
 
 type rpcKey struct{}
@@ -100,7 +100,7 @@ type rpc struct {
 	logger   *zap.Logger
 	meters   *meters
 	underWay *atomic.Int64
-	span     *trace.Span
+	span     span.Span // that tracing began, if it is on
 	began    time.Time
 
 	method     string
@@ -156,7 +156,15 @@ func (r *rpc) exemplar() prometheus.Labels {
 	if !r.span.Sampled() {
 		return nil
 	}
-	return prometheus.Labels{"trace_id": r.span.Trace()}
+	return exemplarOf(r.span.Trace())
+}
+
+// exemplarOf is the exemplar that names a trace; nil without one.
+func exemplarOf(trace string) prometheus.Labels {
+	if trace == "" {
+		return nil
+	}
+	return prometheus.Labels{"trace_id": trace}
 }
 
 // close counts and logs the call, and returns the status it ends with.
@@ -168,8 +176,6 @@ func (r *rpc) close(err error) error {
 	if entry := r.logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}
-	r.span.Set("rpc.response.status_code", r.code.String())
-	r.span.Finish(failureOf(s))
 	return s.Err()
 }
 
@@ -189,16 +195,6 @@ func (r *rpc) level() zapcore.Level {
 // using it: health and reflection.
 func isProbe(method string) bool {
 	return strings.HasPrefix(method, "/grpc.health.") || strings.HasPrefix(method, "/grpc.reflection.")
-}
-
-// failureOf returns what a span says of a status: nothing, if it tells of no
-// failure of the server.
-func failureOf(s *status.Status) string {
-	switch s.Code() {
-	case codes.Unknown, codes.DeadlineExceeded, codes.Unimplemented, codes.Internal, codes.Unavailable, codes.DataLoss:
-		return cmp.Or(s.Message(), s.Code().String())
-	}
-	return ""
 }
 
 // MarshalLogObject writes the line about the call.

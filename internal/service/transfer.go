@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -138,7 +139,14 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 		s.underWay.Add(-1)
 		return nil, fmt.Errorf("%w: it was closed just now", session.ErrNotFound)
 	}
-	if err := t.admit(path, effects); err != nil {
+	_, decide := span.Start(ctx, "decide")
+	err = t.admit(path, effects)
+	decide.Set("toolserver.tool", t.spec.Name)
+	decide.Set("toolserver.action", t.record.Action)
+	decide.Set("toolserver.rule", t.record.Rule)
+	decide.Set("toolserver.policy", t.record.Policy)
+	decide.End()
+	if err != nil {
 		t.end(&err)
 		return nil, err
 	}

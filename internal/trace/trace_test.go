@@ -1,244 +1,292 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package trace_test
+package trace
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/toolserver/toolserver/internal/trace"
+	"go.opentelemetry.io/otel"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
-const (
-	theirTrace = "0af7651916cd43dd8448eb211c80319c"
-	theirSpan  = "b7ad6b7169203331"
-	sampled    = "00-" + theirTrace + "-" + theirSpan + "-01"
-	notSampled = "00-" + theirTrace + "-" + theirSpan + "-00"
-)
-
-// kept keeps what a tracer exports.
-type kept struct {
-	mu      sync.Mutex
-	batches [][]string // names of spans
-	spans   []*trace.Span
-	lost    []string
-	err     error         // of every export
-	takes   time.Duration // an export
+// writeCertificate writes a certificate and its key.
+func writeCertificate(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: public}))),
+		writeFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 }
 
-func (k *kept) config() trace.Config {
-	return trace.Config{
-		Export: func(ctx context.Context, spans []*trace.Span) error {
-			select {
-			case <-time.After(k.takes):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			var names []string
-			for _, s := range spans {
-				names = append(names, s.Name)
-			}
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			k.batches, k.spans = append(k.batches, names), append(k.spans, spans...)
-			return k.err
-		},
-		Lost: func(err error) { k.lost = append(k.lost, err.Error()) },
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// setOTLP sets variables, without OTEL_EXPORTER_OTLP_ before their names.
+func setOTLP(t *testing.T, variables map[string]string) {
+	t.Helper()
+	for name, value := range variables {
+		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
 }
 
-// count returns how many batches have been exported.
-func (k *kept) count() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.batches)
+func TestTracingIsAskedFor(t *testing.T) {
+	for _, test := range []struct {
+		env  []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x"}, true},
+		{[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://x"}, true},
+		{[]string{"OTEL_TRACES_EXPORTER", "otlp"}, true},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_SDK_DISABLED", "true"}, false},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "none"}, false},
+		{[]string{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_TRACES_EXPORTER", "otlp"}, true},
+	} {
+		t.Run("", func(t *testing.T) {
+			for pair := range slices.Chunk(test.env, 2) {
+				t.Setenv(pair[0], pair[1])
+			}
+			if got := Wanted(); got != test.want {
+				t.Errorf("%v: %v, want %v", test.env, got, test.want)
+			}
+		})
+	}
 }
 
-func TestParents(t *testing.T) {
-	for _, test := range []struct {
-		name, header string
-		follows      bool
-		exported     bool
+func TestOTLPVariables(t *testing.T) {
+	certificate, key := writeCertificate(t)
+	for name, test := range map[string]struct {
+		variables map[string]string
+		want      endpoint
 	}{
-		{"none", "", false, true},
-		{"sampled", sampled, true, true},
-		{"not sampled", notSampled, true, false},
-		{"other flags", "00-" + theirTrace + "-" + theirSpan + "-03", true, true},
-		{"a later version", "01-" + theirTrace + "-" + theirSpan + "-01-more", true, true},
-		{"a later version without more", "cc-" + theirTrace + "-" + theirSpan + "-00", true, false},
-		{"too long", sampled + "-more", false, true},
-		{"too long without a dash", "01-" + theirTrace + "-" + theirSpan + "-01more", false, true},
-		{"too short", sampled[:54], false, true},
-		{"no version", "ff-" + theirTrace + "-" + theirSpan + "-01", false, true},
-		{"capitals", strings.ToUpper(sampled), false, true},
-		{"not hexadecimal", "00-" + strings.Repeat("g", 32) + "-" + theirSpan + "-01", false, true},
-		{"no trace", "00-" + strings.Repeat("0", 32) + "-" + theirSpan + "-01", false, true},
-		{"no span", "00-" + theirTrace + "-" + strings.Repeat("0", 16) + "-01", false, true},
-		{"no dashes", strings.ReplaceAll(sampled, "-", "0"), false, true},
+		"nothing":                {nil, endpoint{target: "localhost:4317", plain: true}},
+		"http":                   {map[string]string{"ENDPOINT": "http://c:1/"}, endpoint{target: "c:1", plain: true}},
+		"http and not insecure":  {map[string]string{"ENDPOINT": "HTTP://c", "INSECURE": "false"}, endpoint{target: "c:4317", plain: true}},
+		"https":                  {map[string]string{"ENDPOINT": "https://c"}, endpoint{target: "c:443"}},
+		"https and insecure":     {map[string]string{"ENDPOINT": "https://c:2", "INSECURE": "true"}, endpoint{target: "c:2"}},
+		"no scheme":              {map[string]string{"ENDPOINT": "c"}, endpoint{target: "c:4317"}},
+		"no scheme, insecure":    {map[string]string{"ENDPOINT": "[::1]:3", "INSECURE": "True"}, endpoint{target: "[::1]:3", plain: true}},
+		"socket":                 {map[string]string{"ENDPOINT": "unix:///run/c"}, endpoint{target: "unix:/run/c", plain: true}},
+		"the ones for traces":    {map[string]string{"TIMEOUT": "soon", "TRACES_TIMEOUT": "5", "COMPRESSION": "x", "TRACES_COMPRESSION": "none"}, endpoint{target: "localhost:4317", plain: true}},
+		"spaces around":          {map[string]string{"COMPRESSION": " gzip ", "TRACES_ENDPOINT": " "}, endpoint{target: "localhost:4317", plain: true}},
+		"certificates of no use": {map[string]string{"CERTIFICATE": certificate, "CLIENT_CERTIFICATE": certificate, "CLIENT_KEY": key}, endpoint{target: "localhost:4317", plain: true}},
+
+		"nothing but HTTP":         {map[string]string{"PROTOCOL": "http/protobuf"}, endpoint{true, "http://localhost:4318/v1/traces", true}},
+		"gRPC for traces":          {map[string]string{"PROTOCOL": "http/json", "TRACES_PROTOCOL": "grpc"}, endpoint{target: "localhost:4317", plain: true}},
+		"HTTP below a path":        {map[string]string{"PROTOCOL": "http/protobuf", "ENDPOINT": "https://c/otel/"}, endpoint{true, "https://c/otel/v1/traces", false}},
+		"HTTP as it is":            {map[string]string{"PROTOCOL": "http/protobuf", "TRACES_ENDPOINT": "https://c:1/x"}, endpoint{true, "https://c:1/x", false}},
+		"HTTP and not insecure":    {map[string]string{"PROTOCOL": "http/protobuf", "ENDPOINT": "http://c:1", "INSECURE": "false"}, endpoint{true, "http://c:1/v1/traces", true}},
+		"HTTPS, not made insecure": {map[string]string{"PROTOCOL": "http/protobuf", "ENDPOINT": "https://c:1", "INSECURE": "true"}, endpoint{true, "https://c:1/v1/traces", false}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			var k kept
-			tracer := trace.New(k.config())
-			span := tracer.Start("call", test.header, "a=1,b=2")
-			span.Set("key", "value")
-			id := span.Trace()
-			span.Finish("")
-			if err := tracer.Shutdown(t.Context()); err != nil {
+		t.Run(name, func(t *testing.T) {
+			setOTLP(t, test.variables)
+			got, err := check()
+			if err != nil || got != test.want {
+				t.Fatalf("%+v, %v, want %+v", got, err, test.want)
+			}
+			provider, err := Start(zap.NewNop(), "test") // the exporters take what was read
+			if err != nil {
 				t.Fatal(err)
 			}
-			if (id == theirTrace) != test.follows || len(id) != 32 || id == strings.Repeat("0", 32) {
-				t.Errorf("trace %s", id)
-			}
-			if got := len(k.spans) == 1; got != test.exported {
-				t.Fatalf("exported: %v, want %v", got, test.exported)
-			}
-			if !test.exported {
-				return
-			}
-			got := k.spans[0]
-			if (got.Parent != [8]byte{}) != test.follows || (got.State == "a=1,b=2") != test.follows {
-				t.Errorf("parent %x, state %q", got.Parent, got.State)
-			}
-			if !slices.Equal(got.Attributes, []trace.Attribute{{Key: "key", Value: "value"}}) || got.ID == [8]byte{} || got.End.Before(got.Begin) {
-				t.Errorf("%+v", got)
+			if err := provider.Shutdown(t.Context()); err != nil {
+				t.Error(err)
 			}
 		})
 	}
 }
 
-func TestStatesThatCannotBePassedOn(t *testing.T) {
-	var k kept
-	tracer := trace.New(k.config())
-	for _, state := range []string{strings.Repeat("x", 513), "a=\n", "a=é"} {
-		tracer.Start("call", sampled, state).Finish("")
-	}
-	tracer.Shutdown(t.Context())
-	if len(k.spans) != 3 {
-		t.Fatalf("%d spans, want 3", len(k.spans))
-	}
-	for _, span := range k.spans {
-		if span.State != "" {
-			t.Errorf("state %q", span.State)
+func TestVariablesThatAreWrong(t *testing.T) {
+	certificate, key := writeCertificate(t)
+	empty := writeFile(t, "")
+	for _, test := range []struct{ name, value, want string }{
+		{"PROTOCOL", "http/json", "want grpc or http/protobuf"},
+		{"ENDPOINT", "ftp://c:1", "want http://host:port"},
+		{"ENDPOINT", "dns:///c:1", "want http://host:port"},
+		{"ENDPOINT", "http://", "want a host"},
+		{"ENDPOINT", ":4317", "want a host"},
+		{"ENDPOINT", "http://c:x", "want a host"},
+		{"ENDPOINT", "http://c:70000", "is not a port"},
+		{"ENDPOINT", "http://c:4318/v1/traces", "there is no path"},
+		{"ENDPOINT", "http://user:secret@c:4318", "secrets are headers"},
+		{"ENDPOINT", "unix:", "path of a socket"},
+		{"INSECURE", "yes", "want true or false"},
+		{"HEADERS", "secret", "header 1: want key=value"},
+		{"HEADERS", "a=b,c d=secret", "header 2: its key"},
+		{"HEADERS", "=secret", "header 1: its key"},
+		{"HEADERS", "grpc-timeout=secret", "header 1: its key"},
+		{"HEADERS", "a=secret%", "percent-encoded"},
+		{"HEADERS", "a=secret%0A", "printable"},
+		{"TIMEOUT", "10s", "want milliseconds"},
+		{"TIMEOUT", "-1", "want milliseconds"},
+		{"TIMEOUT", "99999999999", "want milliseconds"},
+		{"COMPRESSION", "zstd", "want gzip or none"},
+		{"CERTIFICATE", empty, "has no certificate"},
+		{"CERTIFICATE", empty + "/nowhere", "not a directory"},
+		{"CLIENT_CERTIFICATE", certificate, "belong together"},
+		{"CLIENT_KEY", key, "belong together"},
+	} {
+		for _, prefix := range []string{"", "TRACES_"} {
+			t.Run(prefix+test.name+"="+test.value, func(t *testing.T) {
+				setOTLP(t, map[string]string{prefix + test.name: test.value})
+				_, err := Start(zap.NewNop(), "test")
+				if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_"+prefix+test.name) || !strings.Contains(err.Error(), test.want) {
+					t.Fatalf("%v, want the variable and %q", err, test.want)
+				}
+				if strings.Contains(err.Error(), "secret@") || test.name == "HEADERS" && strings.Contains(err.Error(), "secret") {
+					t.Errorf("%v tells a secret", err)
+				}
+			})
 		}
 	}
+	for _, test := range []struct{ name, value, want string }{
+		{"OTEL_TRACES_EXPORTER", "zipkin", "want otlp or none"},
+		{"OTEL_TRACES_SAMPLER", "sometimes", "want always_on"},
+		{"OTEL_TRACES_SAMPLER_ARG", "NaN", "want a share"},
+		{"OTEL_TRACES_SAMPLER_ARG", "2", "want a share"},
+		{"OTEL_BSP_MAX_QUEUE_SIZE", "0", "want a number"},
+		{"OTEL_BSP_SCHEDULE_DELAY", "5s", "want a number"},
+		{"OTEL_BSP_EXPORT_TIMEOUT", "-1", "want a number"},
+		{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999999999", "want a number"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "a", "want key=value"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "a=b,=c", "want key=value"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "a=%zz", "percent-encoded"},
+		{"OTEL_RESOURCE_ATTRIBUTES", "a=%ff", "percent-encoded"},
+		{"OTEL_SERVICE_NAME", "\xff", "not UTF-8"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318", "want http://host:port or https"}, // over HTTP
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "unix:/run/c", "want http://host:port or https"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c?key=secret", "secrets are headers"},
+	} {
+		t.Run(test.name+"="+test.value, func(t *testing.T) {
+			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+			if test.name == "OTEL_TRACES_SAMPLER_ARG" {
+				t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+			}
+			t.Setenv(test.name, test.value)
+			_, err := Start(zap.NewNop(), "test")
+			if err == nil || !strings.Contains(err.Error(), test.name) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want the variable and %q", err, test.want)
+			}
+		})
+	}
+	t.Run("a key that is none", func(t *testing.T) {
+		setOTLP(t, map[string]string{"CLIENT_CERTIFICATE": certificate, "CLIENT_KEY": empty})
+		if _, err := Start(zap.NewNop(), "test"); err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_CLIENT_KEY") {
+			t.Errorf("%v, want that it names the variable", err)
+		}
+	})
+	t.Run("all at once", func(t *testing.T) {
+		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
+		t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
+		if _, err := Start(zap.NewNop(), "test"); err == nil || !strings.Contains(err.Error(), "QUEUE") || !strings.Contains(err.Error(), "TIMEOUT") {
+			t.Errorf("%v, want both", err)
+		}
+	})
 }
 
+// TestSamplers proves that the variable chooses which traces are exported.
 func TestSamplers(t *testing.T) {
 	for _, test := range []struct {
-		name             string
-		sampler          trace.Sampler
-		own, on, off     bool
-		ownMore, ownLess int // of 1,000 traces that begin here
+		sampler    string
+		on, off    bool // a trace that its caller exports, or does not
+		more, less int  // of 1,000 traces that begin here
 	}{
-		{"as the caller says", trace.Sampler{}, true, true, false, 1000, 1000},
-		{"as the caller says, or not", trace.Sampler{Skip: 1}, false, true, false, 0, 0},
-		{"all", trace.Sampler{IgnoreCaller: true}, true, true, true, 1000, 1000},
-		{"none", trace.Sampler{Skip: 1, IgnoreCaller: true}, false, false, false, 0, 0},
-		{"some", trace.Sampler{Skip: 0.75}, true, true, false, 100, 400},
+		{"", true, false, 1000, 1000},
+		{"parentbased_always_on", true, false, 1000, 1000},
+		{"parentbased_always_off", true, false, 0, 0},
+		{"always_on", true, true, 1000, 1000},
+		{"always_off", false, false, 0, 0},
+		{"parentbased_traceidratio", true, false, 100, 400},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			var k kept
-			config := k.config()
-			config.Sampler = test.sampler
-			tracer := trace.New(config)
+		t.Run(test.sampler, func(t *testing.T) {
+			t.Setenv("OTEL_TRACES_SAMPLER", test.sampler)
+			t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
+			provider, err := Start(zap.NewNop(), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			defer provider.Shutdown(ended)
+			tracer := provider.Tracer("test")
+			sampled := func(parent context.Context) bool {
+				_, span := tracer.Start(parent, "call")
+				return span.SpanContext().IsSampled()
+			}
+			called := func(flags oteltrace.TraceFlags) context.Context {
+				return oteltrace.ContextWithRemoteSpanContext(t.Context(), oteltrace.NewSpanContext(oteltrace.SpanContextConfig{
+					TraceID: [16]byte{0: 1, 8: 0xff}, SpanID: [8]byte{1}, TraceFlags: flags,
+				}))
+			}
+			if on, off := sampled(called(oteltrace.FlagsSampled)), sampled(called(0)); on != test.on || off != test.off {
+				t.Errorf("of callers' traces %v and %v", on, off)
+			}
+			own := 0
 			for range 1000 {
-				tracer.Start("own", "", "").Finish("")
+				if sampled(t.Context()) {
+					own++
+				}
 			}
-			tracer.Start("on", sampled, "").Finish("")
-			tracer.Start("off", notSampled, "").Finish("")
-			tracer.Shutdown(t.Context())
-			count := make(map[string]int)
-			for _, span := range k.spans {
-				count[span.Name]++
-			}
-			if n := count["own"]; n < test.ownMore || n > test.ownLess {
-				t.Errorf("%d of 1,000 traces, want %d to %d", n, test.ownMore, test.ownLess)
-			}
-			if count["on"] == 1 != test.on || count["off"] == 1 != test.off {
-				t.Errorf("of callers' traces %v", count)
+			if own < test.more || own > test.less {
+				t.Errorf("%d of 1,000 traces, want %d to %d", own, test.more, test.less)
 			}
 		})
 	}
 }
 
-func TestBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var k kept
-		config := k.config()
-		config.Batch, config.Delay = 2, time.Second
-		tracer := trace.New(config)
-		for _, name := range []string{"a", "b", "c"} {
-			tracer.Start(name, "", "").Finish("")
+// TestWhatGoesWrongIsTold proves that the log has what OpenTelemetry complains
+// about, and nothing that may be secret.
+func TestWhatGoesWrongIsTold(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "secret") // of which the one for traces makes nothing
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b")
+	provider, err := Start(zap.New(core), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Shutdown(t.Context())
+	otel.Handle(errors.New("a span got lost"))
+	var told []string
+	for _, line := range logs.All() {
+		text := line.Message
+		for _, field := range line.ContextMap() {
+			text += " " + field.(string)
 		}
-		synctest.Wait()
-		if got := k.count(); got != 1 {
-			t.Errorf("%d batches at once, want the full one", got)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if got := k.count(); got != 2 {
-			t.Errorf("%d batches after the delay, want 2", got)
-		}
-		for _, name := range []string{"d", "e", "f"} {
-			tracer.Start(name, "", "").Finish("")
-		}
-		if err := tracer.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
-		want := [][]string{{"a", "b"}, {"c"}, {"d", "e"}, {"f"}}
-		if !slices.EqualFunc(k.batches, want, slices.Equal[[]string]) || len(k.lost) > 0 {
-			t.Errorf("%v, lost %v, want %v", k.batches, k.lost, want)
-		}
-		tracer.Start("late", "", "").Finish("")
-		if err := tracer.Shutdown(t.Context()); err != nil || len(k.spans) != 6 {
-			t.Errorf("a second shutdown: %v, with %d spans", err, len(k.spans))
-		}
-	})
-}
-
-// TestSlowCollector proves that calls never wait for who takes their spans, and
-// that it is told what was lost.
-func TestSlowCollector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := kept{takes: time.Hour}
-		config := k.config()
-		config.Batch, config.Queue, config.Timeout = 1, 3, time.Minute
-		tracer := trace.New(config)
-		begin := time.Now()
-		tracer.Start("first", "", "").Finish("")
-		synctest.Wait() // it is being exported
-		for range 10 {
-			tracer.Start("more", "", "").Finish("")
-		}
-		if time.Since(begin) > 0 {
-			t.Error("a call has waited")
-		}
-		time.Sleep(time.Minute + time.Second)
-		synctest.Wait()
-		if want := []string{"context deadline exceeded", "7 spans were dropped, for more than 3 waited"}; !slices.Equal(k.lost, want) {
-			t.Errorf("lost %q, want %q", k.lost, want)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := tracer.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("shut down with %v", err)
-		}
-	})
-}
-
-func TestNoTracer(t *testing.T) {
-	var tracer *trace.Tracer
-	span := tracer.Start("call", sampled, "")
-	span.Set("key", "value")
-	span.Finish("failed")
-	if span != nil || span.Trace() != "" {
-		t.Errorf("%v", span)
+		told = append(told, text)
+	}
+	if all := strings.Join(told, "\n"); len(told) != 2 || !strings.Contains(all, "a span got lost") || strings.Contains(all, "secret") {
+		t.Errorf("the log has %q", told)
 	}
 }
