@@ -416,3 +416,43 @@ func TestAuditOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestChangesOfClients: what the client brought is where the changes of calls begin.
+func TestChangesOfClients(t *testing.T) {
+	f := serveFiles(t)
+	if _, err := f.tree("", file("a", "one\n"), file("b", "b\n")); err != nil {
+		t.Fatal(err)
+	}
+	list := func() string { return f.run(asJSON("list_changes", `{}`)).GetContent()[0].GetText() }
+	if got := list(); !strings.HasPrefix(got, "No file differs") || !strings.Contains(got, "\nchange-1 (by the client, no call): created a, created b\n") {
+		t.Errorf("after an upload:\n%s", got)
+	}
+	f.run(asJSON("write_file", `{"path":"a","content":"one\ntwo\n"}`))
+	if got := list(); !strings.HasPrefix(got, "changed  a (+1 -0 lines)\n\n") {
+		t.Errorf("after an edit:\n%s", got)
+	}
+	if _, err := f.tree("", file("a", "three\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(); !strings.HasPrefix(got, "No file differs") {
+		t.Errorf("after another upload:\n%s", got)
+	}
+	f.run(asJSON("write_file", `{"path":"a","content":"three\nfour\n"}`))
+	if got := list(); !strings.HasPrefix(got, "changed  a (+1 -0 lines)\n\n") {
+		t.Errorf("after another edit:\n%s", got)
+	}
+}
+
+// TestNothingToUndo: what changes nothing asks nobody.
+func TestNothingToUndo(t *testing.T) {
+	for _, mode := range []pb.Mode{pb.Mode_MODE_ACCEPT_EDITS, pb.Mode_MODE_ASK, pb.Mode_MODE_PLAN} {
+		f := serveFiles(t)
+		f.mode(mode)
+		for _, input := range []string{`{}`, `{"call":"x"}`, `{"back_to":"x"}`} {
+			done := f.run(asJSON("undo", input))
+			if done.GetOutcome() != pb.Outcome_OUTCOME_FAILED || done.GetFailure().GetCode() != "nothing_to_undo" {
+				t.Errorf("%s: undo %s: %v", mode, input, done)
+			}
+		}
+	}
+}
