@@ -94,9 +94,11 @@ func newSessionsCreate() *cobra.Command {
 		Short: "Open a session and print its id",
 		Long: `create opens a session. Without ID the server chooses one; without --workspace it
 makes an empty directory, which it keeps for a while after the session ended: with
---restore a new session of the same ID works on in it. What no flag says is as the
-server has it by default, and no flag goes beyond what its operator allows.`,
-		Example: `  toolserver sessions create --workspace . --mode accept_edits
+--restore a new session of the same ID works on in it. A directory that is there
+already can be chosen at or below those that sessions.allowed_workspaces of the server's
+configuration lists, which is none by default. What no flag says is as the server has it
+by default, and no flag goes beyond what its operator allows.`,
+		Example: `  toolserver sessions create --mode accept_edits mine && toolserver cp . mine:
   toolserver sessions create --restore mine
   S=$(toolserver sessions create) && toolserver call --session $S bash command=pwd`,
 		Args: cobra.MaximumNArgs(1),
