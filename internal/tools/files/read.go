@@ -126,7 +126,9 @@ func Read(documents Documents) tools.Tool {
 			}
 			return effects
 		},
-		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
+		func(ctx context.Context, env tools.Env, in readInput, sink tools.Sink) (tools.Result, error) {
+			r := r
+			r.sink = sink
 			if len(in.Operations) > 0 {
 				return r.several(ctx, env, in)
 			}
