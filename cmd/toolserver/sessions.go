@@ -340,13 +340,13 @@ func (c *client) unknownSession(ctx context.Context, err error, id string) error
 			ids = append(ids, s.GetSessionId())
 		}
 	}
-	return withNearest(err, id, ids, "sessions list")
+	return c.withNearest(err, id, ids, "sessions list")
 }
 
 // withNearest adds to a refusal the names that are like the one given, or else the
 // command that lists them.
-func withNearest(err error, name string, known []string, list string) error {
-	hint := fmt.Sprintf("'toolserver %s' lists them", list)
+func (c *client) withNearest(err error, name string, known []string, list string) error {
+	hint := c.command(list) + " lists them"
 	if near := tools.Nearest(name, known); len(near) > 0 {
 		hint = "did you mean " + near[0] + "?" // ids are often like each other
 	}

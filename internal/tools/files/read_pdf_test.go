@@ -197,3 +197,16 @@ func TestReadPDFPreparing(t *testing.T) {
 		t.Errorf("told %v, %v", reports, err)
 	}
 }
+
+// TestPageAsNumber: a page is a page, written as a number or as a string.
+func TestPageAsNumber(t *testing.T) {
+	for input, want := range map[string]string{
+		`{"path":"a.pdf","pages":3}`:                    `{"path":"a.pdf","pages":"3"}`,
+		`{"operations":[{"path":"a.pdf","pages": 12}]}`: `{"operations":[{"path":"a.pdf","pages": "12"}]}`,
+		`{"path":"a.pdf","pages":1.5}`:                  `{"path":"a.pdf","pages":1.5}`,
+	} {
+		if got := string(tools.Settle(files.Read(nil), []byte(input))); got != want {
+			t.Errorf("%s becomes %s", input, got)
+		}
+	}
+}
