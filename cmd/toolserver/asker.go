@@ -110,7 +110,7 @@ func (k *asker) begin(ctx context.Context) {
 		k.view.note("nobody can be asked: this is no terminal, and no server that others could answer; see --approve")
 		k.decline(ctx, "Nobody could be asked.")
 	default:
-		k.view.note("waiting: 'toolserver approvals' shows and answers it, as " + visible(a.GetApprovalId()))
+		k.view.note("waiting: " + k.client.command("approvals") + " shows and answers it, as " + visible(a.GetApprovalId()))
 	}
 }
 
@@ -265,7 +265,7 @@ func (k *asker) failed(err error) {
 	case codes.OK, codes.FailedPrecondition, codes.NotFound, codes.Canceled:
 		return // somebody else was first, and the events tell
 	case codes.PermissionDenied:
-		k.view.note(visible(statusText(status.Convert(err))) + "; waiting for somebody else: 'toolserver approvals' shows and answers it")
+		k.view.note(visible(statusText(status.Convert(err))) + "; waiting for somebody else: " + k.client.command("approvals") + " shows and answers it")
 		k.how = approveWait
 		return
 	}

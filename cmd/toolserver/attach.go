@@ -64,7 +64,7 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 			defer client.close()
 			response, err := client.GetExecution(cmd.Context(), &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 			if err != nil {
-				return client.unknownExecution(cmd.Context(), err, id)
+				return client.unknownExecution(cmd.Context(), err, id, which)
 			}
 			return client.attach(cmd.Context(), response.GetExecution(), detach)
 		},
@@ -85,7 +85,7 @@ func (c *client) attach(ctx context.Context, x *pb.Execution, detach []byte) err
 	id := x.GetExecutionId()
 	switch x.GetState() {
 	case pb.ExecutionState_EXECUTION_STATE_FINISHED:
-		return status.Errorf(codes.FailedPrecondition, "execution %s has ended: 'toolserver watch %s' shows what it wrote, 'toolserver executions show %s' how it ended", id, id, id)
+		return status.Errorf(codes.FailedPrecondition, "execution %s has ended: %s shows what it wrote, %s how it ended", id, c.command("watch "+id), c.command("executions show "+id))
 	case pb.ExecutionState_EXECUTION_STATE_RUNNING:
 		if err := c.hasTerminal(ctx, id); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (v *terminalView) detached(id string) {
 	if v.stderr.midline {
 		v.stderr.endLine()
 	}
-	fmt.Fprintf(v.stderr, "detached: it goes on; 'toolserver attach %s' comes back\n", id)
+	fmt.Fprintf(v.stderr, "detached: it goes on; %s comes back\n", v.client.command("attach "+id))
 }
 
 // hasTerminal gives the terminal of an execution the size of this one, and so
@@ -137,7 +137,7 @@ func (c *client) hasTerminal(ctx context.Context, id string) error {
 			return ctx.Err()
 		}
 	}
-	return status.Errorf(codes.FailedPrecondition, "execution %s has no terminal to attach to (%s): 'toolserver watch %s' shows it", id, status.Convert(err).Message(), id)
+	return status.Errorf(codes.FailedPrecondition, "execution %s has no terminal to attach to (%s): %s shows it", id, status.Convert(err).Message(), c.command("watch "+id))
 }
 
 // terminalCall is what a call says about a terminal.

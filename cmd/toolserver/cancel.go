@@ -39,7 +39,7 @@ what has ended changes nothing and succeeds.`,
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, Reason: reason,
 			})
 			if err != nil {
-				return client.unknownExecution(cmd.Context(), err, id)
+				return client.unknownExecution(cmd.Context(), err, id, which)
 			}
 			x := response.GetExecution()
 			fmt.Fprintln(newStream(os.Stdout), x.GetExecutionId(), outcomeText(x.GetOutcome()))

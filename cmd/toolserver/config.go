@@ -33,6 +33,7 @@ type config struct {
 	Answers        answersConfig        `yaml:"answers"`
 	Search         searchConfig         `yaml:"search"`
 	Artifacts      artifactsConfig      `yaml:"artifacts"`
+	Files          filesConfig          `yaml:"files"`
 	Secrets        []secretConfig       `yaml:"secrets"`
 	Wire           wireConfig           `yaml:"wire"`
 	Reflection     bool                 `yaml:"reflection"`
@@ -208,6 +209,17 @@ type artifactsConfig struct {
 	TTL             time.Duration `yaml:"ttl"`
 }
 
+// filesConfig bounds the files that clients bring and fetch.
+type filesConfig struct {
+	MaxFileBytes   size          `yaml:"max_file_bytes"`
+	MaxTreeBytes   size          `yaml:"max_tree_bytes"`
+	MaxTreeEntries int           `yaml:"max_tree_entries"`
+	MaxUploads     int           `yaml:"max_uploads"`
+	MaxUploadBytes size          `yaml:"max_upload_bytes"`
+	UploadTTL      time.Duration `yaml:"upload_ttl"`
+	StreamIdle     time.Duration `yaml:"stream_idle"`
+}
+
 // secretConfig is where a value is that must not leave the server.
 type secretConfig struct {
 	File string `yaml:"file"`
@@ -303,6 +315,15 @@ func defaultConfig() *config {
 			MaxSessionBytes: 1 << 30,
 			MaxTotalBytes:   4 << 30,
 			TTL:             time.Hour,
+		},
+		Files: filesConfig{
+			MaxFileBytes:   1 << 30,
+			MaxTreeBytes:   4 << 30,
+			MaxTreeEntries: 200_000,
+			MaxUploads:     16,
+			MaxUploadBytes: 2 << 30,
+			UploadTTL:      15 * time.Minute,
+			StreamIdle:     2 * time.Minute,
 		},
 		Wire: wireConfig{
 			MaxMessageBytes:    4 << 20,

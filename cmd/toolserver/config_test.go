@@ -160,7 +160,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.fillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.store("local"), c.Search.engines()} {
+	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.store("local"), c.Search.engines(), c.Files.limits()} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -213,6 +213,7 @@ func TestBadConfigurations(t *testing.T) {
 		"a value as a list":   {"sessions:\n  modes: ask\n", nil, []string{"c.yaml:2: sessions.modes: want a list"}},
 		"a value as a group":  {"admin: off\n", nil, []string{"c.yaml:1: admin: want keys with values"}},
 		"no value":            {"listen:\n", nil, []string{"c.yaml:1: listen: has no value"}},
+		"files":               {"files:\n  max_file_bytes: 8GiB\n  max_uploads: 0\n", nil, []string{"c.yaml:2: files.max_file_bytes: 8GiB is above files.max_tree_bytes, 4GiB", "c.yaml:3: files.max_uploads: 0 is out of bounds"}},
 		"a fraction":          {"wire:\n  max_streams: 1.5\n", nil, []string{`c.yaml:2: wire.max_streams: "1.5" is not a whole number`}},
 		"a truth":             {"channelz: yes\n", nil, []string{`c.yaml:1: channelz: "yes" is neither true nor false`}},
 		"seconds":             {"shutdown_grace: 10\n", nil, []string{`c.yaml:1: shutdown_grace: "10" is not a duration`}},

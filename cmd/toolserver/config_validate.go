@@ -416,6 +416,21 @@ func (c *config) validateLimits(fault faultFunc) {
 		fault("artifacts.max_session_bytes", "%s is above artifacts.max_total_bytes, %s", a.MaxSessionBytes, a.MaxTotalBytes)
 	}
 
+	f := &c.Files
+	within(fault, "files.max_file_bytes", f.MaxFileBytes, 1<<10, 1<<50)
+	within(fault, "files.max_tree_bytes", f.MaxTreeBytes, 1<<10, 1<<50)
+	within(fault, "files.max_tree_entries", f.MaxTreeEntries, 1, 100_000_000)
+	within(fault, "files.max_uploads", f.MaxUploads, 1, 100_000)
+	within(fault, "files.max_upload_bytes", f.MaxUploadBytes, 1<<10, 1<<50)
+	within(fault, "files.upload_ttl", f.UploadTTL, time.Second, 30*day)
+	within(fault, "files.stream_idle", f.StreamIdle, time.Second, day)
+	if f.MaxFileBytes > f.MaxTreeBytes {
+		fault("files.max_file_bytes", "%s is above files.max_tree_bytes, %s", f.MaxFileBytes, f.MaxTreeBytes)
+	}
+	if f.MaxFileBytes > f.MaxUploadBytes {
+		fault("files.max_file_bytes", "%s is above files.max_upload_bytes, %s: such a file could not arrive", f.MaxFileBytes, f.MaxUploadBytes)
+	}
+
 	w := &c.Wire
 	within(fault, "wire.max_message_bytes", w.MaxMessageBytes, 64<<10, 1<<30)
 	within(fault, "wire.max_streams", w.MaxStreams, 1, 10_000_000)

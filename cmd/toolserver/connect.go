@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,13 +66,43 @@ type client struct {
 	pb.WorkspaceServiceClient
 	inProcess bool
 	close     func()
+	flags     string // that other commands need to reach the same server
 }
 
 func newClient(conn *grpc.ClientConn, inProcess bool, end func()) *client {
 	return &client{
 		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), inProcess, end,
+		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), inProcess, end, "",
 	}
+}
+
+// command spells a command of this program that talks to the same server.
+func (c *client) command(words string) string { return "'toolserver " + words + c.flags + "'" }
+
+// quotedWhereNeeded is shellQuote for a word that mostly needs none.
+func quotedWhereNeeded(word string) string {
+	special := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("./:_-", r))
+	}
+	if word != "" && strings.IndexFunc(word, special) < 0 {
+		return word
+	}
+	return shellQuote(word)
+}
+
+// flags spells what was given by flags and not by the environment. The token is left
+// out: nobody should see it.
+func (t *target) flags() string {
+	text := ""
+	if t.address != os.Getenv("TOOLSERVER_ADDRESS") {
+		text += " --address " + quotedWhereNeeded(visible(t.address))
+	}
+	if t.ca != "" {
+		text += " --ca " + quotedWhereNeeded(visible(t.ca))
+	} else if t.tls {
+		text += " --tls"
+	}
+	return text
 }
 
 // connect returns a client of the target.
@@ -160,7 +191,9 @@ func (t *target) dial() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
-	return newClient(conn, false, func() { conn.Close() }), nil
+	c := newClient(conn, false, func() { conn.Close() })
+	c.flags = t.flags()
+	return c, nil
 }
 
 func (t *target) encrypted() bool { return t.tls || t.ca != "" }

@@ -51,10 +51,20 @@ policy withholds is left out and told, and the command exits with 1. A file is t
 as a whole or not at all; where the connection is lost, or the command is stopped, the
 upload of a file is continued.
 
+Of a repository its data is copied (HEAD, refs, objects, logs), in both directions,
+and nothing that git would run: no hooks, no index ("git reset" makes it), and no
+configuration where there is one already; where there is none it gets the keys that run
+nothing, with format, remotes and branches. A session is filled by programs that need not
+be trusted here: --all fetches everything. An upload leaves out node_modules and .husky,
+too. One line tells of that, -v of each file, and the command exits with 0.
+
 ` + exitHelp(),
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, destination := placeFrom(args[0]), placeFrom(args[1])
+			if c.all && !source.remote {
+				return errors.New("--all is for what comes from a session: what an upload may bring is up to the server")
+			}
 			if source.remote == destination.remote {
 				return fmt.Errorf("one of %s and %s must be SESSION:PATH, and the other a file of this machine", visible(args[0]), visible(args[1]))
 			}
@@ -64,7 +74,7 @@ upload of a file is continued.
 			}
 			defer client.close()
 			c.client, c.stderr = client, newStream(os.Stderr)
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			if source.remote {
 				err = c.download(ctx, source, destination.path)
@@ -72,12 +82,15 @@ upload of a file is continued.
 				err = c.upload(ctx, source.path, destination)
 			}
 			c.progress.clear()
+			c.tellSpared()
 			return c.explain(ctx, err)
 		},
 	}
 	cmd.Flags().BoolVar(&c.tar, "tar", false, "the local side, -, is a tar archive of a directory")
 	cmd.Flags().StringArrayVar(&c.exclude, "exclude", nil, "pattern of what to leave out of a directory, such as node_modules; may be repeated")
 	cmd.Flags().BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
+	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "name each file that is always left out, and why")
+	cmd.Flags().BoolVar(&c.all, "all", false, "of a session, fetch what git would run as well: configuration, hooks, index")
 	to.addFlags(cmd)
 	cmd.ValidArgsFunction = completeCopies(&to)
 	return cmd
@@ -106,8 +119,11 @@ type copier struct {
 	stderr   *stream
 	tar      bool
 	quiet    bool
+	verbose  bool
+	all      bool
 	exclude  []string
-	leftOut  uint64
+	leftOut  uint64 // what should have been copied and was not
+	spared   spared
 	progress progressLine
 }
 
@@ -115,7 +131,7 @@ type copier struct {
 func (c *copier) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil && c.leftOut > 0:
-		return &exitError{exitFailed, fmt.Errorf("%d entries were left out", c.leftOut)}
+		return &exitError{exitFailed, fmt.Errorf("%s left out", counted(c.leftOut, "entry was", "entries were"))}
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
@@ -152,10 +168,18 @@ func (c *copier) tell(path, reason string) {
 
 // summarize names what the server left out.
 func (c *copier) summarize(summary *pb.TreeSummary) {
+	told, always := uint64(0), uint64(0)
 	for _, l := range summary.GetLeftOut() {
+		if l.GetAlways() {
+			always++
+			c.spare(l.GetPath(), l.GetReason())
+			continue
+		}
+		told++
 		c.tell(l.GetPath(), l.GetReason())
 	}
-	if more := summary.GetLeftOutCount() - uint64(len(summary.GetLeftOut())); more > 0 {
+	c.spared.more += summary.GetAlwaysLeftOutCount() - always
+	if more := summary.GetLeftOutCount() - summary.GetAlwaysLeftOutCount() - told; more > 0 {
 		c.leftOut += more
 		fmt.Fprintf(c.stderr, "toolserver: and %d more\n", more)
 	}

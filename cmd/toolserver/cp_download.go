@@ -43,7 +43,7 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 	case isDir && local == "-":
 		return fmt.Errorf("%s is a directory: with --tar it is written as an archive", visible(from.path))
 	case isDir:
-		return c.fetchTree(ctx, from, func(r io.Reader) error { return c.extract(r, local) })
+		return c.fetchTree(ctx, from, func(r io.Reader) error { return c.extract(r, from.path, local) })
 	case local == "-":
 		return c.fetch(ctx, from, os.Stdout, nil)
 	}
@@ -53,7 +53,7 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 	// The file takes its place when it is complete.
 	temp, err := os.CreateTemp(filepath.Dir(local), ".toolserver-cp-")
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", visible(local), cause(err))
 	}
 	defer os.Remove(temp.Name())
 	defer temp.Close()
@@ -65,10 +65,25 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 	if err == nil {
 		err = temp.Close()
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.Rename(temp.Name(), local)
 	}
-	return os.Rename(temp.Name(), local)
+	if _, ours := status.FromError(err); err != nil && !ours {
+		err = fmt.Errorf("%s: %w", visible(local), cause(err))
+	}
+	return err
+}
+
+// cause returns what is wrong without the names that the system was given, which may
+// be those of temporary files.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // fetch reads a file, and goes on where the connection is lost: with the same
@@ -176,7 +191,7 @@ func (r *treeReader) Read(p []byte) (int, error) {
 
 // extract takes an archive apart in a local directory, which nothing in it leaves:
 // who fills the workspace need not be trusted.
-func (c *copier) extract(r io.Reader, local string) error {
+func (c *copier) extract(r io.Reader, from, local string) error {
 	if err := os.MkdirAll(local, 0o777); err != nil {
 		return err
 	}
@@ -185,7 +200,13 @@ func (c *copier) extract(r io.Reader, local string) error {
 		return err
 	}
 	defer root.Close()
-	x := &extraction{root: root}
+	x := &extraction{root: root, all: c.all, from: from, local: local}
+	if x.real, err = filepath.EvalSymlinks(local); err == nil {
+		x.real, err = filepath.Abs(x.real)
+	}
+	if err != nil {
+		return err
+	}
 	defer x.leave()
 	for in := tar.NewReader(r); ; {
 		header, err := in.Next()
@@ -199,7 +220,12 @@ func (c *copier) extract(r io.Reader, local string) error {
 			if errors.Is(err, errContent) {
 				return err
 			}
-			c.tell(filepath.Join(local, header.Name), err.Error())
+			at := filepath.Join(local, header.Name)
+			if run, ok := errors.AsType[runByGit](err); ok {
+				c.spare(at, run.Error())
+				continue
+			}
+			c.tell(at, cause(err).Error())
 		}
 	}
 }
@@ -212,6 +238,12 @@ type extraction struct {
 	root *os.Root
 	dir  string   // the directory of the last file
 	in   *os.Root // that, open; nil where there is none
+
+	all         bool   // also what git runs
+	from, local string // what is copied, and where to
+	real        string // that, without links
+	parent      string // the last directory that was looked at
+	leads       string // where that leads, from real on
 }
 
 // leave closes the directory of the last file.
@@ -248,6 +280,10 @@ func (x *extraction) put(header *tar.Header, content io.Reader) error {
 	mode := fs.FileMode(header.Mode).Perm()
 	if header.Typeflag != tar.TypeReg {
 		x.leave() // what it is may become something else
+		x.parent = ""
+	}
+	if handled, err := x.repository(header, name, content); handled || err != nil {
+		return err
 	}
 	switch header.Typeflag {
 	case tar.TypeDir:

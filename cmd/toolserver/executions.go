@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -127,15 +128,20 @@ func executionTable(out *stream, list []*pb.Execution, now time.Time) error {
 
 // unknownExecution adds to an error about an execution that there is not what may
 // have been meant.
-func (c *client) unknownExecution(ctx context.Context, err error, id string) error {
-	if status.Code(err) != codes.NotFound || id == "" {
+func (c *client) unknownExecution(ctx context.Context, err error, id string, which executionFlags) error {
+	if status.Code(err) != codes.NotFound {
 		return err
 	}
 	var ids []string
 	if list, _, err := c.list(ctx, &pb.ListExecutionsRequest{}, 1000); err == nil {
 		for _, x := range list {
-			ids = append(ids, x.GetExecutionId())
+			switch {
+			case which.callID == "":
+				ids = append(ids, x.GetExecutionId())
+			case x.GetSessionId() == cmp.Or(which.session, "default"):
+				ids = append(ids, x.GetCallId())
+			}
 		}
 	}
-	return withNearest(err, id, ids, "executions")
+	return c.withNearest(err, id+which.callID, ids, "executions")
 }

@@ -41,7 +41,7 @@ what it wrote.`,
 		return onServer(&to, func(ctx context.Context, c *client, _ []string) error {
 			response, err := c.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID})
 			if err != nil {
-				return c.unknownExecution(ctx, err, id)
+				return c.unknownExecution(ctx, err, id, which)
 			}
 			out := newStream(os.Stdout)
 			if asJSON {

@@ -190,6 +190,7 @@ var failureCases = []failureCase{
 	{name: "hook of git", tool: "write_file", input: `{"path":".git/hooks/pre-commit","content":"x"}`},
 	{name: "denied by a rule", tool: "read_file", input: `{"path":".env"}`},
 	{name: "denied to a command", tool: "bash", input: `{"command":"cat .env"}`},
+	{name: "denied in a list of commands", tool: "bash", input: `{"command":"ls && cat .env && git status"}`},
 	{name: "above the level", tool: "write_file", input: `{"path":"a.txt","content":"x"}`, session: &pb.CreateSessionRequest{Level: pb.Level_LEVEL_READ_ONLY}},
 	{name: "plan mode", tool: "edit_file", input: `{"path":"notes.txt","old_string":"one","new_string":"1"}`, session: &pb.CreateSessionRequest{Mode: pb.Mode_MODE_PLAN}},
 	{name: "tool misspelt", tool: "read_fle", input: `{"path":"main.go"}`},

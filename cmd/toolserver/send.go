@@ -59,7 +59,7 @@ the program does not read, and tells how many bytes were taken in all.`,
 			send.client = client
 			send.request = &pb.WriteInputRequest{ExecutionId: id, SessionId: which.session, CallId: which.callID}
 			if err := send.all(cmd.Context(), args[len(named):], size); err != nil {
-				return client.unknownExecution(cmd.Context(), err, id)
+				return client.unknownExecution(cmd.Context(), err, id, which)
 			}
 			fmt.Fprintln(os.Stdout, send.taken)
 			return nil

@@ -130,6 +130,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Metrics:       metrics,
 		Executor:      executions,
 		Wire:          c.Wire.wire(),
+		Files:         c.Files.limits(),
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
@@ -229,6 +230,18 @@ func (c artifactsConfig) store() artifact.Config {
 		MaxSessionBytes: int64(c.MaxSessionBytes),
 		MaxTotalBytes:   int64(c.MaxTotalBytes),
 		TTL:             c.TTL,
+	}
+}
+
+func (c filesConfig) limits() service.FileLimits {
+	return service.FileLimits{
+		MaxFileBytes:   int64(c.MaxFileBytes),
+		MaxTreeBytes:   int64(c.MaxTreeBytes),
+		MaxTreeEntries: c.MaxTreeEntries,
+		MaxUploads:     c.MaxUploads,
+		MaxUploadBytes: int64(c.MaxUploadBytes),
+		UploadTTL:      c.UploadTTL,
+		Idle:           c.StreamIdle,
 	}
 }
 

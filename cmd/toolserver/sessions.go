@@ -94,9 +94,11 @@ func newSessionsCreate() *cobra.Command {
 		Short: "Open a session and print its id",
 		Long: `create opens a session. Without ID the server chooses one; without --workspace it
 makes an empty directory, which it keeps for a while after the session ended: with
---restore a new session of the same ID works on in it. What no flag says is as the
-server has it by default, and no flag goes beyond what its operator allows.`,
-		Example: `  toolserver sessions create --workspace . --mode accept_edits
+--restore a new session of the same ID works on in it. A directory that is there
+already can be chosen at or below those that sessions.allowed_workspaces of the server's
+configuration lists, which is none by default. What no flag says is as the server has it
+by default, and no flag goes beyond what its operator allows.`,
+		Example: `  toolserver sessions create --mode accept_edits mine && toolserver cp . mine:
   toolserver sessions create --restore mine
   S=$(toolserver sessions create) && toolserver call --session $S bash command=pwd`,
 		Args: cobra.MaximumNArgs(1),
@@ -338,13 +340,13 @@ func (c *client) unknownSession(ctx context.Context, err error, id string) error
 			ids = append(ids, s.GetSessionId())
 		}
 	}
-	return withNearest(err, id, ids, "sessions list")
+	return c.withNearest(err, id, ids, "sessions list")
 }
 
 // withNearest adds to a refusal the names that are like the one given, or else the
 // command that lists them.
-func withNearest(err error, name string, known []string, list string) error {
-	hint := fmt.Sprintf("'toolserver %s' lists them", list)
+func (c *client) withNearest(err error, name string, known []string, list string) error {
+	hint := c.command(list) + " lists them"
 	if near := tools.Nearest(name, known); len(near) > 0 {
 		hint = "did you mean " + near[0] + "?" // ids are often like each other
 	}

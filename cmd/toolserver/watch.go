@@ -63,7 +63,7 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 			err = client.follow(newView(newStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
 				ExecutionId: id, SessionId: which.session, CallId: which.callID, AfterSequence: after,
 			}), after, nil)
-			return client.unknownExecution(cmd.Context(), err, id)
+			return client.unknownExecution(cmd.Context(), err, id, which)
 		},
 	}
 	flags := cmd.Flags()

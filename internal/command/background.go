@@ -160,6 +160,7 @@ func (r *Room) stopBackgrounds() {
 	r.mu.Unlock()
 	for _, b := range list {
 		b.x.Stop(errSessionEnds)
+		b.x.CloseInput() // for what waits for input alone, and does not mind being asked to end
 	}
 	for _, b := range list {
 		<-b.x.Done()

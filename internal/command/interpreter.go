@@ -197,6 +197,7 @@ func (s *slot) stop(cause error) {
 	}
 	s.it.expiry.Stop()
 	s.it.x.Stop(cause)
+	s.it.x.CloseInput() // an interactive shell does not mind being asked to end, but ends here
 	<-s.it.x.Done()
 	s.it = nil
 }

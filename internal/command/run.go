@@ -171,7 +171,7 @@ func (r *Room) verdict(ctx context.Context, o Outcome, why *failure) error {
 		return tools.Failf("signal", "The command was ended by signal %s.", o.Exit.Signal)
 	case tools.TimedOut, tools.Cancelled:
 		if ctx.Err() != nil && o.Exit.Reason == tools.TimedOut {
-			return tools.Failf(tools.TimedOutCode, "The command was ended after %s, when its time was over. %s Ask for more time with timeout_ms, or do less at once%s.", o.Ran.Round(time.Second/10), wrote(why.said), background(why.command))
+			return tools.Failf(tools.TimedOutCode, "The command was ended after %s, when its time was over. %s Ask for more time with timeout_ms, in milliseconds, or do less at once%s.", briefly(o.Ran), wrote(why.said), background(why.command))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -322,3 +322,12 @@ func signalNumber(name string) (syscall.Signal, bool) {
 
 // patience is how long what the kernel could not kill may hold the output.
 const patience = time.Second
+
+// briefly rounds how long something took. What took less than a second is told in
+// milliseconds, so that one who meant seconds sees it.
+func briefly(d time.Duration) time.Duration {
+	if d < time.Second {
+		return max(d.Round(time.Millisecond), time.Millisecond)
+	}
+	return d.Round(time.Second / 10)
+}

@@ -313,7 +313,7 @@ func (e *Executor) Find(owner, id string) (*Execution, error) {
 			return x, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept; a call id of yours is known for longer", ErrNotFound, id)
+	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept. Every event of a call has the id of its execution; a call id of yours is known for longer", ErrNotFound, id)
 }
 
 // FindCall returns the execution of owner with a call id.
@@ -332,7 +332,7 @@ func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error)
 	if x, err := e.Find(owner, callID); err == nil && x.Order.CallID == callID && x.Order.Session.ID == sessionID {
 		return x, nil
 	}
-	return nil, fmt.Errorf("%w: session %.64q has no call %.64q", ErrNotFound, sessionID, callID)
+	return nil, fmt.Errorf("%w: session %.64q has no call %.64q: a call id is the one that the call was made with, and counts in the session it was made in", ErrNotFound, sessionID, callID)
 }
 
 // List returns the executions of owner that match, newest first, at most limit

@@ -56,3 +56,45 @@ func TestForeignCache(t *testing.T) {
 		})
 	}
 }
+
+// TestPreparing: who waits for machine code to be made is told so, and nobody else.
+func TestPreparing(t *testing.T) {
+	jails, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "document.pdf")
+	if err := os.WriteFile(path, document(hello("x")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, entry string
+		want        int
+	}{{"new", "", 2}, {"filled", "wazero", 0}} {
+		t.Run(test.name, func(t *testing.T) {
+			cache := filepath.Join(t.TempDir(), "cache")
+			if test.entry != "" {
+				if err := os.MkdirAll(filepath.Join(cache, test.entry), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The program makes nothing, so that the second document waits as the first did.
+			reader := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: cache, Program: "/bin/false"})
+			told := 0
+			for range 2 {
+				file, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer file.Close()
+				_, err = reader.Read(t.Context(), file, pdf.Request{Preparing: func() { told++ }}, func(pdf.Page) bool { return true })
+				if err == nil {
+					t.Fatal("/bin/false reads documents")
+				}
+			}
+			if told != test.want {
+				t.Errorf("told %d times, want %d", told, test.want)
+			}
+		})
+	}
+}

@@ -53,6 +53,10 @@ type Request struct {
 	Pages   []Range // in the order of the answer; beyond the end there are none
 	MaxText int     // bytes of one page's text
 	Side    int     // pages are images whose longer side has so many pixels; 0: text
+
+	// Preparing, if not nil, is called before the reading waits for machine code to be
+	// made, which takes seconds, once on each machine.
+	Preparing func() `json:"-"`
 }
 
 // A Page is what a document has on one page.
@@ -86,6 +90,7 @@ type Reader struct {
 
 	compiling chan struct{} // has a token while somebody fills the cache
 	ready     atomic.Bool   // the cache is filled
+	empty     atomic.Bool   // it had nothing when somebody began to fill it
 }
 
 // NewReader returns a reader. Nothing is started before the first document.
@@ -99,7 +104,7 @@ func (r *Reader) Read(ctx context.Context, file *os.File, request Request, yield
 	if err := check(file); err != nil {
 		return 0, err
 	}
-	if err := r.prepare(ctx); err != nil {
+	if err := r.prepare(ctx, request.Preparing); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("%w: reading took longer than %v", ErrLimit, maxTime))
@@ -169,10 +174,17 @@ func (request Request) numbers(count int) iter.Seq[int] {
 }
 
 // prepare sees to it that the cache is filled. One caller does it, the others wait;
-// if it fails, the next one tries again.
-func (r *Reader) prepare(ctx context.Context) error {
+// if it fails, the next one tries again. Who has to wait for machine code to be made is
+// told so.
+func (r *Reader) prepare(ctx context.Context, preparing func()) error {
 	if r.ready.Load() {
 		return nil
+	}
+	if preparing == nil {
+		preparing = func() {}
+	}
+	if r.empty.Load() {
+		preparing()
 	}
 	select {
 	case r.compiling <- struct{}{}:
@@ -182,6 +194,9 @@ func (r *Reader) prepare(ctx context.Context) error {
 	}
 	if r.ready.Load() {
 		return nil
+	}
+	if entries, _ := os.ReadDir(r.config.Cache); len(entries) == 0 && !r.empty.Swap(true) {
+		preparing()
 	}
 	err := r.compile(ctx)
 	r.ready.Store(err == nil)

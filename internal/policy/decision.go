@@ -43,6 +43,10 @@ type Call struct {
 	// data of a repository may come with them, but nothing that git runs.
 	Uploads bool
 
+	// MakesConfig says of an upload that what is written is the configuration of a
+	// repository as the server makes it, with keys that run nothing.
+	MakesConfig bool
+
 	// Network is how far the commands of the session may reach, Offer what the
 	// sandbox can give and keep.
 	Network tools.Network

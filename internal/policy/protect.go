@@ -104,7 +104,7 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	if s.effect.Glob {
 		return p.guardsGlob(s)
 	}
-	if s.call.Uploads && isRepositoryData(s.effect.Path) {
+	if s.call.Uploads && (isRepositoryData(s.effect.Path) || s.call.MakesConfig && IsRepositoryConfig(s.effect.Path)) {
 		return p.protectedBy(at), true
 	}
 	if place := p.protects(at); place != "" {
@@ -138,6 +138,37 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 var repositoryData = regexp.MustCompile(`^(HEAD|ORIG_HEAD|packed-refs|shallow|description|refs|logs|objects|logs/HEAD|` +
 	`(refs|logs/refs)(/[^/]+)*|` +
 	`objects/([0-9a-f]{2}(/[0-9a-f]{38,62})?|pack(/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes))?))$`)
+
+// IsRepositoryConfig reports whether a path of the workspace is that of the
+// configuration of a repository, by its exact name, and protected for nothing else.
+func IsRepositoryConfig(path string) bool {
+	above, found := strings.CutSuffix("/"+path, "/.git/config")
+	var nobody *Policy
+	return found && !nobody.Protected(strings.TrimPrefix(above+"/x", "/"))
+}
+
+// NeverUploaded reports whether a path of the workspace is taken from no upload,
+// whatever the policy says: what is there is run by other programs later, and is not
+// the data of a repository.
+func NeverUploaded(path string) bool {
+	var nobody *Policy
+	return nobody.Protected(path) && !isRepositoryData(path)
+}
+
+// RunByGit reports whether a path is that of a repository, or lies in one, and is
+// not its data: git runs what is there, or is led elsewhere by it. The path is clean.
+func RunByGit(path string) bool {
+	at := place{}.sightAt(path, nil)
+	return (at.inRepository() || !at.same && at.folded().inRepository()) && !isRepositoryData(path)
+}
+
+// inRepository reports whether a name on the way to the spot is that of a repository.
+func (s *spot) inRepository() bool {
+	return slices.ContainsFunc(s.names, func(name string) bool {
+		i := protectedName(name)
+		return i >= 0 && isRepository(i)
+	})
+}
 
 // isRepositoryData reports whether a path of the workspace is one of a repository's
 // data, by its exact name, and protected for nothing else.

@@ -172,7 +172,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	order.Verdict, order.Rights, order.RunsPrograms = decision.Verdict, decision.Rights, decision.RunsPrograms()
 	order.Effects = executor.KeptEffects(&decision)
 	if decision.Action == policy.Deny {
-		order.Refusal = refused(order)
+		order.Refusal = refused(order, &decision)
 		return
 	}
 	order.Call, order.Spec = call, &entry.Spec
@@ -526,10 +526,13 @@ func refusedInput(tool string, wrong *tools.InputError) *executor.Finished {
 }
 
 // refused returns how a call ends that the policy denies.
-func refused(order *executor.Order) *executor.Finished {
+func refused(order *executor.Order, decision *policy.Decision) *executor.Finished {
 	reason := order.Verdict.Reason
 	if rule, ok := strings.CutPrefix(order.Verdict.Rule, "rule "); ok {
 		reason = fmt.Sprintf("Denied by the rule %s of this server: %s", rule, reason)
+	}
+	if parts := deniedParts(decision); parts != "" {
+		reason += " Of the command, this was denied: " + parts + ". Nothing of it ran."
 	}
 	end := refusal(executor.Denied, "denied", reason)
 	verdict := order.Verdict

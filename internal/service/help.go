@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -22,13 +23,12 @@ func (a *admission) helpOf(s *session.Session) func(name string) (string, error)
 	}
 }
 
-// helpPage is all there is to say of a tool but its schema.
+// helpPage is all there is to say of a tool but its schema. The help says all that the
+// description does, which its reader has.
 func helpPage(spec *tools.Spec) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s\n", spec.Name, strings.TrimSpace(spec.Description))
-	if help := strings.TrimSpace(spec.Help); help != "" {
-		b.WriteString("\n" + help + "\n")
-	}
+	text := cmp.Or(strings.TrimSpace(spec.Help), strings.TrimSpace(spec.Description))
+	fmt.Fprintf(&b, "# %s\n\n%s\n", spec.Name, text)
 	if len(spec.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nOther names: %s.\n", strings.Join(spec.Aliases, ", "))
 	}

@@ -374,7 +374,17 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Principal:      principalOf(ctx).Name,
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config()),
+		Files:          fileLimits(config.Files.withDefaults()),
 	}, nil
+}
+
+// fileLimits tells what files may be brought.
+func fileLimits(l FileLimits) *pb.FileLimits {
+	return &pb.FileLimits{
+		MaxFileBytes: uint64(l.MaxFileBytes), MaxTreeBytes: uint64(l.MaxTreeBytes), MaxTreeEntries: uint32(l.MaxTreeEntries),
+		MaxUploads: uint32(l.MaxUploads), MaxUploadBytes: uint64(l.MaxUploadBytes),
+		UploadTtl: durationpb.New(l.UploadTTL), StreamIdle: durationpb.New(l.Idle),
+	}
 }
 
 // sessionOffer tells what sessions may be.

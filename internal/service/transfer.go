@@ -105,7 +105,8 @@ type transfer struct {
 		grants   []policy.Grant
 		call     *policy.Call
 	}
-	env tools.Env
+	env         tools.Env
+	makesConfig bool // what is written next is the configuration of a repository as the server makes it
 }
 
 // effectsOf tells what a call would touch, by the names of a request.
@@ -221,6 +222,7 @@ func (t *transfer) may(kind tools.EffectKind, path string) error {
 	p := t.refresh()
 	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
 	t.judged.call.Input = t.input(p, path)
+	t.judged.call.MakesConfig = t.makesConfig
 	return refusedBy(t.spec, p.Decide(t.judged.call, t.judged.grants).Verdict)
 }
 

@@ -102,3 +102,18 @@ func TestFilesAtOnce(t *testing.T) {
 	done.Wait()
 	f.untouched("own0", "own1", "own2", "own3", "shared")
 }
+
+// TestFileLimitsAreTold: a client learns what it may bring, by default and as configured.
+func TestFileLimitsAreTold(t *testing.T) {
+	f := serveFiles(t, func(c *service.Config) { c.Files.MaxFileBytes, c.Files.UploadTTL = 20_000, time.Minute })
+	info, err := f.GetServerInfo(timeout(t), &pb.GetServerInfoRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := info.GetFiles()
+	if got.GetMaxFileBytes() != 20_000 || got.GetUploadTtl().AsDuration() != time.Minute ||
+		got.GetMaxTreeBytes() != 4<<30 || got.GetMaxTreeEntries() != 200_000 || got.GetMaxUploads() != 16 ||
+		got.GetMaxUploadBytes() != 2<<30 || got.GetStreamIdle().AsDuration() != 2*time.Minute {
+		t.Errorf("%v", got)
+	}
+}

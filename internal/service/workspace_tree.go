@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -36,17 +37,22 @@ type reason string
 
 func (r reason) Error() string { return string(r) }
 
-// leaveOut notes an entry that a tree is without.
+// leaveOut notes an entry that a tree is without. Those that are left out always
+// take at most half of the list, so that the others are seen.
 func leaveOut(summary *pb.TreeSummary, path string, why error) {
 	summary.LeftOutCount++
-	if len(summary.LeftOut) == maxLeftOut {
+	_, always := errors.AsType[always](why)
+	if always {
+		summary.AlwaysLeftOutCount++
+	}
+	if len(summary.LeftOut) == maxLeftOut || always && summary.AlwaysLeftOutCount > maxLeftOut/2 {
 		return
 	}
 	reason := output.VisibleText(why.Error())
 	if s, ok := status.FromError(why); ok {
 		reason = s.Message()
 	}
-	summary.LeftOut = append(summary.LeftOut, &pb.LeftOut{Path: valid(path), Reason: reason})
+	summary.LeftOut = append(summary.LeftOut, &pb.LeftOut{Path: valid(path), Reason: reason, Always: always})
 }
 
 // noted puts what a tree was into the record of the call.
@@ -54,8 +60,12 @@ func (t *transfer) noted(summary *pb.TreeSummary, sum []byte) {
 	summary.Sha256 = workspace.Hash(sum).String()
 	t.record.Count, t.record.Bytes, t.record.Digest = summary.Files, summary.FileBytes, [32]byte(sum)
 	if summary.LeftOutCount > 0 {
-		t.record.Comment = fmt.Sprintf("%d entries were left out, the first: %s: %s",
-			summary.LeftOutCount, summary.LeftOut[0].Path, summary.LeftOut[0].Reason)
+		were := "entries were"
+		if summary.LeftOutCount == 1 {
+			were = "entry was"
+		}
+		t.record.Comment = fmt.Sprintf("%d %s left out, the first: %s: %s",
+			summary.LeftOutCount, were, summary.LeftOut[0].Path, summary.LeftOut[0].Reason)
 	}
 }
 
@@ -389,7 +399,11 @@ func (a *arrival) entry(header *tar.Header, content io.Reader) error {
 	if a.in.failed != nil || fatal(why) {
 		return a.in.explain(why)
 	}
-	leaveOut(a.summary, filepath.Join(dir, path.Base(name)), why)
+	at := filepath.Join(dir, path.Base(name))
+	if policy.NeverUploaded(at) {
+		why = neverTaken(at, why)
+	}
+	leaveOut(a.summary, at, why)
 	return nil
 }
 
@@ -446,6 +460,9 @@ func (a *arrival) make(header *tar.Header, content io.Reader, dir, name string) 
 		if !inside {
 			return reason("there is a link in its place that leads out of the workspace")
 		}
+		if policy.NeverUploaded(dir) {
+			return nil // what comes of it is told
+		}
 		if err := a.may(tools.WritesPath, dir); err != nil {
 			return err
 		}
@@ -492,6 +509,9 @@ func (a *arrival) file(header *tar.Header, content io.Reader, dir, name string) 
 	if err != nil {
 		return err
 	}
+	if policy.IsRepositoryConfig(at) {
+		return a.config(at, header.Size, content, old)
+	}
 	if old.Mode&fs.ModeSymlink != 0 {
 		var inside bool
 		if at, inside = a.session.Workspace.Resolve(at); !inside {
@@ -515,6 +535,9 @@ func (a *arrival) file(header *tar.Header, content io.Reader, dir, name string) 
 // fatal reports whether an error is about more than one entry.
 func fatal(err error) bool {
 	if _, ok := errors.AsType[reason](err); ok {
+		return false
+	}
+	if _, ok := errors.AsType[always](err); ok {
 		return false
 	}
 	code := status.Code(fileStatus(err))

@@ -196,8 +196,65 @@ func TestUploadRepository(t *testing.T) {
 			t.Errorf("%s was left out:\n%s", name, out)
 		}
 	}
-	if n := got.GetSummary().GetLeftOutCount(); int(n) != len(refused)+1 {
-		t.Errorf("%d left out:\n%s", n, out)
+	s := got.GetSummary()
+	if n := s.GetLeftOutCount(); int(n) != len(refused)+1 || s.GetAlwaysLeftOutCount() != n {
+		t.Errorf("%d left out, %d always:\n%s", n, s.GetAlwaysLeftOutCount(), out)
+	}
+	for _, l := range s.GetLeftOut() {
+		if !l.GetAlways() {
+			t.Errorf("%s is not always left out: %s", l.GetPath(), l.GetReason())
+		}
+	}
+}
+
+// TestUploadRepositoryConfig makes a configuration of what runs nothing, once.
+func TestUploadRepositoryConfig(t *testing.T) {
+	f := serveFiles(t)
+	const config = "[core]\n\trepositoryformatversion = 1\n\tfsmonitor = evil\n[extensions]\n\tobjectFormat = sha256\n"
+	got, err := f.tree("", dir("r/.git"), dir("r/.git/hooks"), file("r/.git/HEAD", "ref: refs/heads/main\n"), file("r/.git/config", config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const made = "[core]\n\trepositoryformatversion = \"1\"\n[extensions]\n\tobjectformat = \"sha256\"\n"
+	if on := f.onDisk("r/.git/config"); on != made {
+		t.Errorf("made: %q", on)
+	}
+	if out := leftOut(got.GetSummary()); !strings.HasPrefix(out, "r/.git/config: it was taken without core.fsmonitor: ") || strings.Count(out, "\n") != 1 || got.GetSummary().GetFiles() != 2 {
+		t.Errorf("left out: %s; %v", out, got)
+	}
+	// One that is there stays, also where a link leads to it, and no single file takes its place.
+	got, err = f.tree("", file("r/.git/config", "[core]\n\tbare = false\n"), symlink("l", "r/.git"), file("l/config", "[core]\n\tbare = false\n"))
+	if err != nil || f.onDisk("r/.git/config") != made || got.GetSummary().GetAlwaysLeftOutCount() != 2 {
+		t.Errorf("again: %v, %v", got, err)
+	}
+	if _, err := f.write(&pb.WriteFileHeader{Path: "other/.git/config"}, "[core]\n\tbare = false\n"); err == nil {
+		t.Error("a single file was taken")
+	}
+	// What the operator protects stays protected, and that is no matter of course.
+	f = serveFiles(t, withPolicy(t, "protected: ['**/.git/config']\n"))
+	got, err = f.tree("", file(".git/config", config))
+	if err != nil || got.GetSummary().GetLeftOutCount() != 1 || got.GetSummary().GetFiles() != 0 {
+		t.Errorf("protected: %v, %v", got, err)
+	}
+}
+
+// TestAlwaysLeftOut: what is always left out hides nothing else.
+func TestAlwaysLeftOut(t *testing.T) {
+	f := serveFiles(t)
+	var entries []entry
+	for i := range 1200 {
+		entries = append(entries, file(fmt.Sprintf("node_modules/m%d", i), "x"))
+	}
+	got, err := f.tree("", append(entries, file("/absolute", "x"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := got.GetSummary()
+	if s.GetLeftOutCount() != 1201 || s.GetAlwaysLeftOutCount() != 1200 || len(s.GetLeftOut()) != 501 {
+		t.Errorf("%d left out, %d always, %d told", s.GetLeftOutCount(), s.GetAlwaysLeftOutCount(), len(s.GetLeftOut()))
+	}
+	if last := s.GetLeftOut()[len(s.GetLeftOut())-1]; last.GetPath() != "/absolute" || last.GetAlways() {
+		t.Errorf("the last: %v", last)
 	}
 }
 
@@ -346,7 +403,7 @@ func TestAuditOfFiles(t *testing.T) {
 		{`"tool":"workspace_write"`, `"action":"allow"`, `"outcome":"succeeded"`, `"path":"x"`, `"bytes":5`, `"digest":"` + sha("hello"), `"count":1`},
 		{`"tool":"workspace_write"`, `"action":"deny"`, `"outcome":"permissiondenied"`, `"path":"../x"`, "outside"},
 		{`"tool":"workspace_read"`, `"outcome":"succeeded"`, `"bytes":5`, `"digest":"` + sha("hello")},
-		{`"tool":"workspace_write"`, `"path":"."`, `"bytes":4`, `"count":1`, "1 entries were left out"},
+		{`"tool":"workspace_write"`, `"path":"."`, `"bytes":4`, `"count":1`, "1 entry was left out"},
 	}
 	if len(lines) != len(wants) {
 		t.Fatalf("%d records: %q", len(lines), lines)
@@ -355,6 +412,46 @@ func TestAuditOfFiles(t *testing.T) {
 		for _, word := range want {
 			if !strings.Contains(lines[i], word) {
 				t.Errorf("record %d is %s, want %s", i, lines[i], word)
+			}
+		}
+	}
+}
+
+// TestChangesOfClients: what the client brought is where the changes of calls begin.
+func TestChangesOfClients(t *testing.T) {
+	f := serveFiles(t)
+	if _, err := f.tree("", file("a", "one\n"), file("b", "b\n")); err != nil {
+		t.Fatal(err)
+	}
+	list := func() string { return f.run(asJSON("list_changes", `{}`)).GetContent()[0].GetText() }
+	if got := list(); !strings.HasPrefix(got, "No file differs") || !strings.Contains(got, "\nchange-1 (by the client, no call): created a, created b\n") {
+		t.Errorf("after an upload:\n%s", got)
+	}
+	f.run(asJSON("write_file", `{"path":"a","content":"one\ntwo\n"}`))
+	if got := list(); !strings.HasPrefix(got, "changed  a (+1 -0 lines)\n\n") {
+		t.Errorf("after an edit:\n%s", got)
+	}
+	if _, err := f.tree("", file("a", "three\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(); !strings.HasPrefix(got, "No file differs") {
+		t.Errorf("after another upload:\n%s", got)
+	}
+	f.run(asJSON("write_file", `{"path":"a","content":"three\nfour\n"}`))
+	if got := list(); !strings.HasPrefix(got, "changed  a (+1 -0 lines)\n\n") {
+		t.Errorf("after another edit:\n%s", got)
+	}
+}
+
+// TestNothingToUndo: what changes nothing asks nobody.
+func TestNothingToUndo(t *testing.T) {
+	for _, mode := range []pb.Mode{pb.Mode_MODE_ACCEPT_EDITS, pb.Mode_MODE_ASK, pb.Mode_MODE_PLAN} {
+		f := serveFiles(t)
+		f.mode(mode)
+		for _, input := range []string{`{}`, `{"call":"x"}`, `{"back_to":"x"}`} {
+			done := f.run(asJSON("undo", input))
+			if done.GetOutcome() != pb.Outcome_OUTCOME_FAILED || done.GetFailure().GetCode() != "nothing_to_undo" {
+				t.Errorf("%s: undo %s: %v", mode, input, done)
 			}
 		}
 	}

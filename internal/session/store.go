@@ -431,7 +431,7 @@ func (s *Store) chosen(owner, dir string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil || !s.allowed(resolved) {
 		// The same answer for both: a caller does not learn what exists elsewhere.
-		return "", fmt.Errorf("%w: workspace %.256q is not an existing directory below those the operator allows", ErrForbidden, dir)
+		return "", fmt.Errorf("%w: workspace %.256q %s", ErrForbidden, dir, s.choices())
 	}
 	for k, other := range s.byKey {
 		if k.owner != owner && (within(resolved, other.Workspace.Dir()) || within(other.Workspace.Dir(), resolved)) {
@@ -439,6 +439,21 @@ func (s *Store) chosen(owner, dir string) (string, error) {
 		}
 	}
 	return resolved, nil
+}
+
+// choices says which workspaces a caller may choose, and what to do where that is none.
+func (s *Store) choices() string {
+	if len(s.config.AllowedWorkspaces) == 0 {
+		return "cannot be chosen: no directory may, for sessions.allowed_workspaces of the server's configuration is empty. " +
+			"Its operator lists there the directories at or below which sessions may work. Without a workspace the session gets an empty one, " +
+			"which uploads fill (toolserver cp DIR SESSION:)"
+	}
+	const shown = 5
+	list := strings.Join(s.config.AllowedWorkspaces[:min(shown, len(s.config.AllowedWorkspaces))], ", ")
+	if more := len(s.config.AllowedWorkspaces) - shown; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return "is not an existing directory below those that sessions.allowed_workspaces of the server's configuration allows: " + list
 }
 
 // allowed reports whether a caller may choose dir. Below the WorkspaceRoot, or

@@ -10,10 +10,11 @@ import "strings"
 // "10" where an integer is wanted, "true" where true or false is. Whoever looks at
 // the input after that sees one value: rules, digests, approvals, the tool. Of an
 // object or array that came as a string, what it holds is settled, and stands there
-// itself. What has another reading, or is no valid input, stays what it is.
+// itself. A whole number is the string that spells it, where the tool says so. What has
+// another reading, or is no valid input, stays what it is.
 func Settle(tool Tool, input []byte) []byte {
 	t, ok := tool.(*typed)
-	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) {
+	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) && !(t.shape().numeral && hasNumber(input)) {
 		return input
 	}
 	s := settler{decoder: newDecoder(string(input))}
@@ -44,6 +45,22 @@ func mayNeedSettling(input []byte) bool {
 	return false
 }
 
+// hasNumber reports whether something in the input begins as a number does.
+func hasNumber(input []byte) bool {
+	colon := false
+	for _, c := range input {
+		switch {
+		case c == ':':
+			colon = true
+		case colon && (c == '-' || c >= '0' && c <= '9'):
+			return true
+		case !strings.ContainsRune(" \t\r\n", rune(c)):
+			colon = false
+		}
+	}
+	return false
+}
+
 // A settler copies an input, with what it settles.
 type settler struct {
 	decoder
@@ -58,6 +75,10 @@ func (s *settler) value(shape *shape) bool {
 	case boolKind, intKind, uintKind, floatKind:
 		if c == '"' {
 			return s.settle(shape.kind)
+		}
+	case stringKind:
+		if shape.numeral && (c == '-' || c >= '0' && c <= '9') {
+			return s.spell()
 		}
 	case listKind:
 		switch c {
@@ -140,6 +161,17 @@ func (s *settler) unwrap(shape *shape, open byte) bool {
 		s.copied = s.pos
 	}
 	return true
+}
+
+// spell reads a number and writes a whole one as a string.
+func (s *settler) spell() bool {
+	start := s.pos
+	token, ok := s.scanNumber()
+	if ok && !strings.ContainsAny(token, ".eE") {
+		s.out = append(append(append(append(s.out, s.text[s.copied:start]...), '"'), token...), '"')
+		s.copied = s.pos
+	}
+	return ok
 }
 
 // settle reads a text and writes what it spells.

@@ -12,6 +12,7 @@ import (
 )
 
 type settled struct {
+	Pages string             `json:"pages,omitempty" check:"max=20,numeral"`
 	Text  string             `json:"text,omitempty"`
 	N     int                `json:"n,omitempty"`
 	U     *uint              `json:"u,omitempty"`
@@ -43,6 +44,10 @@ func TestSettle(t *testing.T) {
 		{`{"n":"1e3","list":["1",2,"3"],"map":{"a":"0.5"}}`, `{"n":1e3,"list":[1,2,3],"map":{"a":0.5}}`},
 		{`{"inner":[{"on":"true","name":"true"},{"name":"10"}]}`, `{"inner":[{"on":true,"name":"true"},{"name":"10"}]}`},
 		{`{"n":"99999999999999999999"}`, `{"n":99999999999999999999}`}, // for the decoder to refuse
+		// Whole numbers for a string that says so.
+		{`{"pages":1}`, `{"pages":"1"}`}, {`{"pages" : 12 ,"n":3}`, `{"pages" : "12" ,"n":3}`}, {`{"pages":1.5}`, ""}, {`{"pages":1e3}`, ""},
+		{`{"pages":"3"}`, ""}, {`{"text":1}`, ""}, {`{"pages":true}`, ""}, {`{"pages":01}`, ""}, {`{"pages":-}`, ""}, {`{"pages":1`, ""}, {`{"pages":[1]}`, ""},
+		{`{"pages":99999999999999999999}`, `{"pages":"99999999999999999999"}`},
 		// What was quoted once too often.
 		{`"{\"n\":\"10\",\"text\":\"a\"}"`, `{"n":10,"text":"a"}`},
 		{` "{\"n\": \"10\"}" `, ` {"n": 10} `},
@@ -72,7 +77,7 @@ func TestSettle(t *testing.T) {
 // FuzzSettle finds inputs that the schema refuses less for being settled, or that
 // are settled twice.
 func FuzzSettle(f *testing.F) {
-	for _, seed := range []string{`{"n":"10"}`, `{"b":"true","list":["1"]}`, `{"map":{"a":"1"}}`, `{"n":"1"`, `{"n":"10","n":"2"}`, `"{\"n\":\"1\"}"`, `{"inner":"[{\"on\":\"true\"}]"}`} {
+	for _, seed := range []string{`{"n":"10"}`, `{"pages":1}`, `{"b":"true","list":["1"]}`, `{"map":{"a":"1"}}`, `{"n":"1"`, `{"n":"10","n":"2"}`, `"{\"n\":\"1\"}"`, `{"inner":"[{\"on\":\"true\"}]"}`} {
 		f.Add([]byte(seed))
 	}
 	tool := settledTool()

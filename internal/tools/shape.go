@@ -34,6 +34,10 @@ type shape struct {
 	// enum lists the strings allowed, or is nil.
 	enum []string
 
+	// numeral says that a number is taken for the string that spells it; of the root,
+	// that some string of the input is such a one.
+	numeral bool
+
 	// item is the shape of the items of a list or the values of a map.
 	item *shape
 
@@ -99,7 +103,13 @@ func newShape(t reflect.Type) *shape {
 		panic(fmt.Sprintf("tools: input type %s is neither a struct nor a map", t))
 	}
 	s.writeSchema()
+	s.numeral = s.hasNumeral()
 	return s
+}
+
+// hasNumeral reports whether a string is one that a number is taken for.
+func (s *shape) hasNumeral() bool {
+	return s.numeral || s.item != nil && s.item.hasNumeral() || slices.ContainsFunc(s.fields, func(f field) bool { return f.shape.hasNumeral() })
 }
 
 func (s *shape) writeSchema() {
@@ -281,8 +291,13 @@ func (s *shape) limit(check, path string) {
 				refuse(path, "enum= limits strings, not %s", s.typ)
 			}
 			limited.enum = splitEnum(value, path)
+		case "numeral":
+			if s.kind != stringKind {
+				refuse(path, "numeral is for strings, not for %s", s.typ)
+			}
+			s.numeral = true
 		default:
-			refuse(path, "the check tag has %q: want min=N, max=N or enum=a|b", part)
+			refuse(path, "the check tag has %q: want min=N, max=N, enum=a|b or numeral", part)
 		}
 	}
 	if s.min > s.max {

@@ -68,7 +68,7 @@ func TestShapeRefuses(t *testing.T) {
 		}], `the option "string"`},
 		{"check word", shapeOf[struct {
 			X int `json:"x" check:"default=1"`
-		}], `the check tag has "default=1": want min=N, max=N or enum=a|b`},
+		}], `the check tag has "default=1": want min=N, max=N, enum=a|b or numeral`},
 		{"empty check", shapeOf[struct {
 			X int `json:"x" check:""`
 		}], `the check tag has ""`},

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -108,6 +109,10 @@ type Record struct {
 	top      string // a directory that had more in it than was noted; mostly empty
 }
 
+// Transfer reports whether the client brought or removed the files itself, by a call of
+// WorkspaceService, and no tool.
+func (r *Record) Transfer() bool { return strings.HasPrefix(r.Tool, "workspace_") }
+
 // maxTold is how many changes are told of a record that cannot be undone.
 const maxTold = 100
 
@@ -188,7 +193,8 @@ func (c *Changes) Records() []*Record {
 	return slices.Clone(c.records)
 }
 
-// An Origin is what an entry was before calls of the session changed it.
+// An Origin is what an entry was before calls of the session changed it: as the client
+// brought it, where it did.
 type Origin struct {
 	State
 	broken bool // not every change since is known
@@ -207,7 +213,7 @@ func (c *Changes) Origins() (origins map[string]Origin, all bool) {
 
 // Older goes back from the content a file has now, from change to change, and
 // hands every older one to visit until it returns false. It reports whether it
-// came to the first that the session has seen.
+// came to the origin.
 func (c *Changes) Older(path string, now []byte, visit func(old []byte, exists bool) bool) bool {
 	if c == nil {
 		return false
@@ -220,6 +226,8 @@ func (c *Changes) Older(path string, now []byte, visit func(old []byte, exists b
 				return false
 			case change.Path != path:
 				continue
+			case r.Transfer():
+				return c.whole(path)
 			case exists != (change.After.Kind == Regular) || exists && HashOf(now) != change.After.Hash:
 				return false
 			}
@@ -232,6 +240,11 @@ func (c *Changes) Older(path string, now []byte, visit func(old []byte, exists b
 			}
 		}
 	}
+	return c.whole(path)
+}
+
+// whole reports whether every change of an entry since its origin is known.
+func (c *Changes) whole(path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.first[path].broken
@@ -244,6 +257,10 @@ func (c *Changes) add(r *Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, change := range r.Changes {
+		if r.Transfer() {
+			delete(c.first, change.Path) // what the client brings is where calls begin
+			continue
+		}
 		if change.MovedFrom != "" {
 			c.remember(change.MovedFrom, change.After)
 		}
@@ -278,6 +295,9 @@ func (c *Changes) shorten(r *Record) {
 
 // forget notes that what a record did to entries will not be known any more.
 func (c *Changes) forget(r *Record) {
+	if r.Transfer() {
+		return
+	}
 	for _, change := range r.Changes {
 		if origin, ok := c.first[change.Path]; ok {
 			origin.broken = true

@@ -64,6 +64,7 @@ type changeRecord struct {
 	Time     string   `json:"time"`
 	Changes  []string `json:"changes"`
 	Undoable bool     `json:"undoable"`
+	Client   bool     `json:"by_client,omitempty"` // which brought or removed the files itself
 }
 
 func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ tools.Sink) (tools.Result, error) {
@@ -112,7 +113,7 @@ func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ t
 			break
 		}
 		b.WriteString(describe(r))
-		c := changeRecord{Call: r.ID, Tool: r.Tool, Time: r.Time.UTC().Format(time.RFC3339), Undoable: r.Lost == ""}
+		c := changeRecord{Call: r.ID, Tool: r.Tool, Time: r.Time.UTC().Format(time.RFC3339), Undoable: r.Lost == "", Client: r.Transfer()}
 		for _, change := range r.Changes[:min(len(r.Changes), 100)] {
 			c.Changes = append(c.Changes, visible(sayChange(change)))
 		}

@@ -39,7 +39,7 @@ type readOp struct {
 	Offset  int       `json:"offset,omitempty" jsonschema:"first line, from 1; negative: from the end"`
 	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000" jsonschema:"of the first line, to go on in one that was cut"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000" jsonschema:"lines; default 2000"`
-	Pages   string    `json:"pages,omitempty" check:"min=1,max=200" jsonschema:"of a PDF, such as 1-5,9 or 20-"`
+	Pages   string    `json:"pages,omitempty" check:"min=1,max=200,numeral" jsonschema:"of a PDF, such as 1-5,9 or 20-"`
 	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory" jsonschema:"default auto, by what the file is"`
 	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"of a directory; default 1"`
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"names to leave out of a directory"`
@@ -51,7 +51,7 @@ type readOperation struct {
 	Offset  int       `json:"offset,omitempty"`
 	Column  int       `json:"column,omitempty" check:"min=1,max=1000000000"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=100000"`
-	Pages   string    `json:"pages,omitempty" check:"min=1,max=200"`
+	Pages   string    `json:"pages,omitempty" check:"min=1,max=200,numeral"`
 	Mode    string    `json:"mode,omitempty" check:"enum=auto|lines|outline|image|notebook|pdf|directory"`
 	Depth   int       `json:"depth,omitempty" check:"min=1,max=20"`
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100"`
@@ -126,7 +126,9 @@ func Read(documents Documents) tools.Tool {
 			}
 			return effects
 		},
-		func(ctx context.Context, env tools.Env, in readInput, _ tools.Sink) (tools.Result, error) {
+		func(ctx context.Context, env tools.Env, in readInput, sink tools.Sink) (tools.Result, error) {
+			r := r
+			r.sink = sink
 			if len(in.Operations) > 0 {
 				return r.several(ctx, env, in)
 			}

@@ -26,6 +26,7 @@ import (
 type reader struct {
 	documents Documents     // nil: there is nobody to read them
 	decoding  chan struct{} // images and PDF documents that are decoded now
+	sink      tools.Sink    // of the call
 }
 
 // several reads one thing after the other. What cannot be read is told in its

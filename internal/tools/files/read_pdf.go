@@ -150,7 +150,9 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 		return nil, nil, err
 	}
 	defer shared.Close()
-	request := pdf.Request{MaxText: maxPDFPage}
+	request := pdf.Request{MaxText: maxPDFPage, Preparing: func() {
+		r.sink.Emit(tools.Progress{Message: "preparing the PDF reader, once on this machine"})
+	}}
 	for _, p := range wantedPages(op) {
 		request.Pages = append(request.Pages, pdf.Range{First: p.first, Last: p.last})
 	}

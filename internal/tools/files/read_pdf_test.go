@@ -6,6 +6,7 @@ package files_test
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/pdf/pdftest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/files"
@@ -175,5 +177,36 @@ func TestReadPDFAsImages(t *testing.T) {
 	}
 	if text := toolstest.Text(result); images != 4 || !strings.HasSuffix(text, `(there is more: go on with read_file {"path":"six.pdf","pages":"5-6","mode":"image"})`+"\n") {
 		t.Errorf("%d images, %s", images, text)
+	}
+}
+
+// newMachine reads documents as on a machine that has read none.
+type newMachine struct{ pdftest.Documents }
+
+func (n newMachine) Read(ctx context.Context, file *os.File, request pdf.Request, yield func(pdf.Page) bool) (int, error) {
+	request.Preparing()
+	request.Preparing = nil
+	return n.Documents.Read(ctx, file, request, yield)
+}
+
+// TestReadPDFPreparing: the first document of a machine takes seconds, and says so.
+func TestReadPDFPreparing(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"one.pdf": pdfOf(pdfLine("one"))})
+	_, reports, err := toolstest.Run(t, files.Read(newMachine{}), env, `{"path":"one.pdf"}`)
+	if err != nil || len(reports) != 1 || !strings.Contains(reports[0].(tools.Progress).Message, "preparing the PDF reader") {
+		t.Errorf("told %v, %v", reports, err)
+	}
+}
+
+// TestPageAsNumber: a page is a page, written as a number or as a string.
+func TestPageAsNumber(t *testing.T) {
+	for input, want := range map[string]string{
+		`{"path":"a.pdf","pages":3}`:                    `{"path":"a.pdf","pages":"3"}`,
+		`{"operations":[{"path":"a.pdf","pages": 12}]}`: `{"operations":[{"path":"a.pdf","pages": "12"}]}`,
+		`{"path":"a.pdf","pages":1.5}`:                  `{"path":"a.pdf","pages":1.5}`,
+	} {
+		if got := string(tools.Settle(files.Read(nil), []byte(input))); got != want {
+			t.Errorf("%s becomes %s", input, got)
+		}
 	}
 }

@@ -58,7 +58,7 @@ func Undo() tools.Tool {
 		func(env tools.Env, in undoInput) []tools.Effect {
 			records, err := in.records(env)
 			if err != nil {
-				return nil // and Run says why
+				return env.ReadsEntries(".") // nothing is changed, and Run says why
 			}
 			env.Pin("undo", idsOf(records))
 			return undoEffects(env, records)
@@ -78,10 +78,11 @@ func Undo() tools.Tool {
 	})
 }
 
-// records returns what is to be taken back.
+// records returns what is to be taken back. What a model takes back without naming it
+// is its own work, never what the client brought.
 func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
 	all := env.Changes.Records()
-	calls := slices.DeleteFunc(slices.Clone(all), isTransfer)
+	calls := slices.DeleteFunc(slices.Clone(all), (*workspace.Record).Transfer)
 	id := in.Call + in.BackTo
 	if len(calls) == 0 && id == "" || len(all) == 0 {
 		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: git_diff shows it, and git takes it back.")
@@ -94,14 +95,10 @@ func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
 		return nil, tools.Failf("unknown_call", "There is no call %q to take back. These have changed files: %s.", id, strings.Join(lastIDs(all), ", "))
 	}
 	if in.BackTo != "" {
-		return slices.DeleteFunc(slices.Clone(all[i:]), func(r *workspace.Record) bool { return r.ID != id && isTransfer(r) }), nil
+		return slices.DeleteFunc(slices.Clone(all[i:]), func(r *workspace.Record) bool { return r.ID != id && r.Transfer() }), nil
 	}
 	return all[i : i+1], nil
 }
-
-// isTransfer reports whether the caller brought or removed the files itself. What a
-// model takes back without naming it is its own work, never what it was given.
-func isTransfer(r *workspace.Record) bool { return strings.HasPrefix(r.Tool, "workspace_") }
 
 // lastIDs returns the ids of the last records, the last first.
 func lastIDs(records []*workspace.Record) []string {
@@ -184,7 +181,11 @@ func describe(r *workspace.Record) string {
 	if len(folders) == 0 {
 		more, below = more+below, 0
 	}
-	text := fmt.Sprintf("%s (%s): %s", plain(r.ID), r.Tool, strings.Join(said, ", "))
+	by := r.Tool
+	if r.Transfer() {
+		by = "by the client, no call"
+	}
+	text := fmt.Sprintf("%s (%s): %s", plain(r.ID), by, strings.Join(said, ", "))
 	if below > 0 {
 		text += fmt.Sprintf(", with %d below", below)
 	}

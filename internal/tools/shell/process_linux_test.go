@@ -170,6 +170,28 @@ func TestBackgroundEnds(t *testing.T) {
 	noneLeft(t, k.env)
 }
 
+// TestIdleEnds: what only waits for input is gone at once when its session ends, also
+// interactive shells, which do not mind SIGTERM: nobody waits for the grace, which would
+// take longer than this test may.
+func TestIdleEnds(t *testing.T) {
+	k := newKit(t, func(c *command.Config) { c.Grace = time.Hour })
+	k.call("repl", m{"language": "bash", "code": "true"})
+	k.start("echo started; bash -i", nil)
+	k.call("process_output", m{"id": "p1", "until": "started"})
+	k.start("cat", nil)
+	ended := make(chan struct{})
+	go func() {
+		k.env.Session.(*toolstest.Session).Close()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the session does not end")
+	}
+	noneLeft(t, k.env)
+}
+
 // TestBackgroundOutput has a process write more than is kept, with nobody
 // reading.
 func TestBackgroundOutput(t *testing.T) {

@@ -1596,7 +1596,9 @@ type GetServerInfoResponse struct {
 	// How commands are confined.
 	Sandbox *Sandbox `protobuf:"bytes,9,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// What sessions may be here.
-	Sessions      *SessionOffer `protobuf:"bytes,20,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Sessions *SessionOffer `protobuf:"bytes,20,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// How much files may be that WorkspaceService takes.
+	Files         *FileLimits `protobuf:"bytes,30,opt,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1701,6 +1703,114 @@ func (x *GetServerInfoResponse) GetSessions() *SessionOffer {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetFiles() *FileLimits {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// FileLimits bound what WorkspaceService takes.
+type FileLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest file, in bytes.
+	MaxFileBytes uint64 `protobuf:"varint,1,opt,name=max_file_bytes,json=maxFileBytes,proto3" json:"max_file_bytes,omitempty"`
+	// The most bytes that the files of a tree have together.
+	MaxTreeBytes uint64 `protobuf:"varint,2,opt,name=max_tree_bytes,json=maxTreeBytes,proto3" json:"max_tree_bytes,omitempty"`
+	// The most entries that the archive of a tree has.
+	MaxTreeEntries uint32 `protobuf:"varint,3,opt,name=max_tree_entries,json=maxTreeEntries,proto3" json:"max_tree_entries,omitempty"`
+	// How many unfinished uploads a session has at most. With more, the one that has
+	// waited longest is given up.
+	MaxUploads uint32 `protobuf:"varint,4,opt,name=max_uploads,json=maxUploads,proto3" json:"max_uploads,omitempty"`
+	// The most bytes that those have together.
+	MaxUploadBytes uint64 `protobuf:"varint,5,opt,name=max_upload_bytes,json=maxUploadBytes,proto3" json:"max_upload_bytes,omitempty"`
+	// How long an upload waits to be continued.
+	UploadTtl *durationpb.Duration `protobuf:"bytes,6,opt,name=upload_ttl,json=uploadTtl,proto3" json:"upload_ttl,omitempty"`
+	// How long a stream may bring nothing before it is ended.
+	StreamIdle    *durationpb.Duration `protobuf:"bytes,7,opt,name=stream_idle,json=streamIdle,proto3" json:"stream_idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileLimits) Reset() {
+	*x = FileLimits{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileLimits) ProtoMessage() {}
+
+func (x *FileLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileLimits.ProtoReflect.Descriptor instead.
+func (*FileLimits) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *FileLimits) GetMaxFileBytes() uint64 {
+	if x != nil {
+		return x.MaxFileBytes
+	}
+	return 0
+}
+
+func (x *FileLimits) GetMaxTreeBytes() uint64 {
+	if x != nil {
+		return x.MaxTreeBytes
+	}
+	return 0
+}
+
+func (x *FileLimits) GetMaxTreeEntries() uint32 {
+	if x != nil {
+		return x.MaxTreeEntries
+	}
+	return 0
+}
+
+func (x *FileLimits) GetMaxUploads() uint32 {
+	if x != nil {
+		return x.MaxUploads
+	}
+	return 0
+}
+
+func (x *FileLimits) GetMaxUploadBytes() uint64 {
+	if x != nil {
+		return x.MaxUploadBytes
+	}
+	return 0
+}
+
+func (x *FileLimits) GetUploadTtl() *durationpb.Duration {
+	if x != nil {
+		return x.UploadTtl
+	}
+	return nil
+}
+
+func (x *FileLimits) GetStreamIdle() *durationpb.Duration {
+	if x != nil {
+		return x.StreamIdle
+	}
+	return nil
+}
+
 // SessionOffer tells what the sessions of a server have, and may ask for.
 type SessionOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1731,7 +1841,7 @@ type SessionOffer struct {
 
 func (x *SessionOffer) Reset() {
 	*x = SessionOffer{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1853,7 @@ func (x *SessionOffer) String() string {
 func (*SessionOffer) ProtoMessage() {}
 
 func (x *SessionOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1866,7 @@ func (x *SessionOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOffer.ProtoReflect.Descriptor instead.
 func (*SessionOffer) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{23}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionOffer) GetDefaultMode() Mode {
@@ -1851,7 +1961,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1973,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +1986,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{24}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Sandbox) GetHolds() bool {
@@ -1960,7 +2070,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2082,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2095,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{25}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Limits) GetMaxInputBytes() uint64 {
@@ -2204,7 +2314,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\x9c\x04\n" +
+	"\x14GetServerInfoRequest\"\xcd\x04\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2217,10 +2327,23 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x0eauthentication\x18\a \x01(\tR\x0eauthentication\x12\x1c\n" +
 	"\tprincipal\x18\b \x01(\tR\tprincipal\x120\n" +
 	"\asandbox\x18\t \x01(\v2\x16.toolserver.v1.SandboxR\asandbox\x127\n" +
-	"\bsessions\x18\x14 \x01(\v2\x1b.toolserver.v1.SessionOfferR\bsessions\x1a;\n" +
+	"\bsessions\x18\x14 \x01(\v2\x1b.toolserver.v1.SessionOfferR\bsessions\x12/\n" +
+	"\x05files\x18\x1e \x01(\v2\x19.toolserver.v1.FileLimitsR\x05files\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xb2\x04\n" +
+	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +
+	"\n" +
+	"FileLimits\x12$\n" +
+	"\x0emax_file_bytes\x18\x01 \x01(\x04R\fmaxFileBytes\x12$\n" +
+	"\x0emax_tree_bytes\x18\x02 \x01(\x04R\fmaxTreeBytes\x12(\n" +
+	"\x10max_tree_entries\x18\x03 \x01(\rR\x0emaxTreeEntries\x12\x1f\n" +
+	"\vmax_uploads\x18\x04 \x01(\rR\n" +
+	"maxUploads\x12(\n" +
+	"\x10max_upload_bytes\x18\x05 \x01(\x04R\x0emaxUploadBytes\x128\n" +
+	"\n" +
+	"upload_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tuploadTtl\x12:\n" +
+	"\vstream_idle\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"streamIdle\"\xb2\x04\n" +
 	"\fSessionOffer\x126\n" +
 	"\fdefault_mode\x18\x01 \x01(\x0e2\x13.toolserver.v1.ModeR\vdefaultMode\x12)\n" +
 	"\x05modes\x18\x02 \x03(\x0e2\x13.toolserver.v1.ModeR\x05modes\x129\n" +
@@ -2293,7 +2416,7 @@ func file_toolserver_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(ToolView)(0),                  // 0: toolserver.v1.ToolView
 	(*ListToolsRequest)(nil),       // 1: toolserver.v1.ListToolsRequest
@@ -2319,84 +2442,88 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*ArtifactInfo)(nil),           // 21: toolserver.v1.ArtifactInfo
 	(*GetServerInfoRequest)(nil),   // 22: toolserver.v1.GetServerInfoRequest
 	(*GetServerInfoResponse)(nil),  // 23: toolserver.v1.GetServerInfoResponse
-	(*SessionOffer)(nil),           // 24: toolserver.v1.SessionOffer
-	(*Sandbox)(nil),                // 25: toolserver.v1.Sandbox
-	(*Limits)(nil),                 // 26: toolserver.v1.Limits
-	nil,                            // 27: toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	(ToolKind)(0),                  // 28: toolserver.v1.ToolKind
-	(*Tool)(nil),                   // 29: toolserver.v1.Tool
-	(*structpb.Struct)(nil),        // 30: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
-	(OnDisconnect)(0),              // 32: toolserver.v1.OnDisconnect
-	(*AnswerBudget)(nil),           // 33: toolserver.v1.AnswerBudget
-	(*Event)(nil),                  // 34: toolserver.v1.Event
-	(*Execution)(nil),              // 35: toolserver.v1.Execution
-	(ExecutionState)(0),            // 36: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
-	(Mode)(0),                      // 38: toolserver.v1.Mode
-	(Level)(0),                     // 39: toolserver.v1.Level
-	(Network)(0),                   // 40: toolserver.v1.Network
+	(*FileLimits)(nil),             // 24: toolserver.v1.FileLimits
+	(*SessionOffer)(nil),           // 25: toolserver.v1.SessionOffer
+	(*Sandbox)(nil),                // 26: toolserver.v1.Sandbox
+	(*Limits)(nil),                 // 27: toolserver.v1.Limits
+	nil,                            // 28: toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	(ToolKind)(0),                  // 29: toolserver.v1.ToolKind
+	(*Tool)(nil),                   // 30: toolserver.v1.Tool
+	(*structpb.Struct)(nil),        // 31: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 32: google.protobuf.Duration
+	(OnDisconnect)(0),              // 33: toolserver.v1.OnDisconnect
+	(*AnswerBudget)(nil),           // 34: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 35: toolserver.v1.Event
+	(*Execution)(nil),              // 36: toolserver.v1.Execution
+	(ExecutionState)(0),            // 37: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 38: google.protobuf.Timestamp
+	(Mode)(0),                      // 39: toolserver.v1.Mode
+	(Level)(0),                     // 40: toolserver.v1.Level
+	(Network)(0),                   // 41: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
-	28, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
-	29, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	30, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	31, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	32, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	33, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	34, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	35, // 8: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	34, // 9: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	35, // 10: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	36, // 11: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	35, // 12: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	29, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
+	30, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
+	31, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	32, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	33, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	34, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	35, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	36, // 8: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	35, // 9: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	36, // 10: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	37, // 11: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	36, // 12: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
 	16, // 13: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
 	17, // 14: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
 	21, // 15: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	37, // 16: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	37, // 17: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	26, // 18: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	27, // 19: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	25, // 20: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	24, // 21: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
-	38, // 22: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
-	38, // 23: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
-	39, // 24: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
-	39, // 25: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
-	40, // 26: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
-	40, // 27: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
-	31, // 28: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
-	31, // 29: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
-	40, // 30: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	31, // 31: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	31, // 32: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	31, // 33: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 34: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	5,  // 35: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	7,  // 36: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	9,  // 37: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	11, // 38: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	13, // 39: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	15, // 40: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	19, // 41: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	3,  // 42: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
-	22, // 43: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 44: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	6,  // 45: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	8,  // 46: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	10, // 47: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	12, // 48: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	14, // 49: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	18, // 50: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	20, // 51: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	4,  // 52: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
-	23, // 53: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	44, // [44:54] is the sub-list for method output_type
-	34, // [34:44] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	38, // 16: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	38, // 17: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	27, // 18: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	28, // 19: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	26, // 20: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	25, // 21: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
+	24, // 22: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
+	32, // 23: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
+	32, // 24: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
+	39, // 25: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
+	39, // 26: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
+	40, // 27: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
+	40, // 28: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
+	41, // 29: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
+	41, // 30: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
+	32, // 31: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
+	32, // 32: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
+	41, // 33: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	32, // 34: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	32, // 35: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	32, // 36: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 37: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	5,  // 38: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	7,  // 39: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	9,  // 40: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	11, // 41: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	13, // 42: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	15, // 43: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	19, // 44: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	3,  // 45: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
+	22, // 46: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 47: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	6,  // 48: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	8,  // 49: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	10, // 50: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	12, // 51: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	14, // 52: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	18, // 53: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	20, // 54: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	4,  // 55: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
+	23, // 56: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	47, // [47:57] is the sub-list for method output_type
+	37, // [37:47] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
@@ -2421,7 +2548,7 @@ func file_toolserver_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_service_proto_rawDesc), len(file_toolserver_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

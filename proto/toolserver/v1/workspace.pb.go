@@ -287,7 +287,10 @@ type LeftOut struct {
 	// the archive has. Bytes that are no UTF-8 are shown as U+FFFD.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Why, in a sentence.
-	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Whether it is taken from no upload, whatever the policy says: what is at its
+	// place is run by git, npm and the like. Nobody did anything wrong.
+	Always        bool `protobuf:"varint,3,opt,name=always,proto3" json:"always,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +339,13 @@ func (x *LeftOut) GetReason() string {
 	return ""
 }
 
+func (x *LeftOut) GetAlways() bool {
+	if x != nil {
+		return x.Always
+	}
+	return false
+}
+
 // TreeSummary tells what a tree was.
 type TreeSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -354,9 +364,11 @@ type TreeSummary struct {
 	// What was left out: at most 1000 entries.
 	LeftOut []*LeftOut `protobuf:"bytes,7,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	// How many entries were left out.
-	LeftOutCount  uint64 `protobuf:"varint,8,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LeftOutCount uint64 `protobuf:"varint,8,opt,name=left_out_count,json=leftOutCount,proto3" json:"left_out_count,omitempty"`
+	// How many of those are always left out. At most 500 of them are in left_out.
+	AlwaysLeftOutCount uint64 `protobuf:"varint,9,opt,name=always_left_out_count,json=alwaysLeftOutCount,proto3" json:"always_left_out_count,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *TreeSummary) Reset() {
@@ -445,6 +457,13 @@ func (x *TreeSummary) GetLeftOutCount() uint64 {
 	return 0
 }
 
+func (x *TreeSummary) GetAlwaysLeftOutCount() uint64 {
+	if x != nil {
+		return x.AlwaysLeftOutCount
+	}
+	return 0
+}
+
 var File_toolserver_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_workspace_proto_rawDesc = "" +
@@ -467,10 +486,11 @@ const file_toolserver_v1_workspace_proto_rawDesc = "" +
 	"\x0ereceived_bytes\x18\x03 \x01(\x04R\rreceivedBytes\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x16\n" +
-	"\x06active\x18\x05 \x01(\bR\x06active\"5\n" +
+	"\x06active\x18\x05 \x01(\bR\x06active\"M\n" +
 	"\aLeftOut\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x90\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06always\x18\x03 \x01(\bR\x06always\"\xc3\x02\n" +
 	"\vTreeSummary\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12 \n" +
 	"\vdirectories\x18\x02 \x01(\x04R\vdirectories\x12\x14\n" +
@@ -480,7 +500,8 @@ const file_toolserver_v1_workspace_proto_rawDesc = "" +
 	"\rarchive_bytes\x18\x05 \x01(\x04R\farchiveBytes\x12\x16\n" +
 	"\x06sha256\x18\x06 \x01(\tR\x06sha256\x121\n" +
 	"\bleft_out\x18\a \x03(\v2\x16.toolserver.v1.LeftOutR\aleftOut\x12$\n" +
-	"\x0eleft_out_count\x18\b \x01(\x04R\fleftOutCount*\x81\x01\n" +
+	"\x0eleft_out_count\x18\b \x01(\x04R\fleftOutCount\x121\n" +
+	"\x15always_left_out_count\x18\t \x01(\x04R\x12alwaysLeftOutCount*\x81\x01\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +

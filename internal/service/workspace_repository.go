@@ -1,0 +1,96 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/integrity"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// always is why an entry is left out of every upload.
+type always string
+
+func (a always) Error() string { return string(a) }
+
+// config makes the configuration of a repository that has none, with the keys of
+// the one that arrived that have git run nothing.
+func (a *arrival) config(at string, size int64, content io.Reader, old workspace.Info) error {
+	switch {
+	case old.Exists():
+		return always("the repository has a configuration already, which stays: change it with git config")
+	case size > integrity.MaxConfig:
+		return always(fmt.Sprintf("it has more than %d bytes: the repository has no configuration", integrity.MaxConfig))
+	}
+	data, err := io.ReadAll(content)
+	if err != nil {
+		return err
+	}
+	config, dropped := integrity.SafeConfig(data)
+	if len(config) == 0 {
+		return always("git would not read it, or it has no key that is taken: the repository has no configuration")
+	}
+	a.makesConfig = true
+	err = a.may(tools.WritesPath, at)
+	a.makesConfig = false
+	if err != nil {
+		return err
+	}
+	if err := a.tree.Write(at, strings.NewReader(string(config)), 0o644, old); err != nil {
+		return err
+	}
+	a.summary.Files++
+	a.summary.FileBytes += uint64(len(config))
+	if len(dropped) == 0 {
+		return nil
+	}
+	const shown = 8
+	names := strings.Join(dropped[:min(len(dropped), shown)], ", ")
+	if more := len(dropped) - shown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return always("it was taken without " + names + ": only keys that git needs to read the repository, and that run nothing, come along")
+}
+
+// neverTaken says why a protected entry is left out, and what to do instead.
+func neverTaken(at string, why error) error {
+	if _, told := errors.AsType[always](why); told {
+		return why
+	}
+	if path.Base(at) == ".git" {
+		return always(`it leads to a repository elsewhere, as in a submodule or a worktree: send a clone instead, or "git submodule update --init" makes it again`)
+	}
+	_, inside, found := strings.Cut("/"+at, "/.git/")
+	if !found {
+		if strings.Contains("/"+at, "/node_modules/") {
+			return always(`programs there are run later: "npm ci" installs them`)
+		}
+		return always("it is protected: other programs run what is there")
+	}
+	if policy.IsRepositoryConfig(at) {
+		return why
+	}
+	switch top, _, _ := strings.Cut(inside, "/"); {
+	case top == "hooks":
+		return always("git would run it")
+	case top == "index":
+		return always(`git writes files at whatever paths it has: "git reset" makes it again`)
+	case top == "modules":
+		return always(`it is of the repository of a submodule: "git submodule update --init" makes it again`)
+	case top == "worktrees":
+		return always("it is of another worktree")
+	case top == "reftable":
+		return always(`references are taken as files alone: "git refs migrate --ref-format=files" makes them before`)
+	case strings.HasPrefix(inside, "objects/info/alternates"):
+		return always(`it leads to the objects of another repository: "git repack -a -d" brings them into this one before`)
+	}
+	return always("git makes it by itself, or reads it to run something: only HEAD, refs, objects and logs are taken")
+}
