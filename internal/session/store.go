@@ -74,8 +74,8 @@ type Config struct {
 
 	// KeepWorkspace is how long a workspace that was made for a session is kept after
 	// its end, in case somebody wants it back; 0: it is removed with the session.
-	// MaxKept is how many are kept, those that ended last; 0 means 100. None outlives
-	// the store.
+	// MaxKept is how many are kept; 0 means 100. Where they are more, the oldest of the
+	// principal who has the most goes. None outlives the store.
 	KeepWorkspace time.Duration
 	MaxKept       int
 
@@ -203,6 +203,11 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	ws, err := config.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
+	}
+	if request.Restore { // not before: where it cannot be opened it stays kept
+		if t, err := s.kept(owner, request.ID); err == nil {
+			t.take()
+		}
 	}
 	now := time.Now()
 	session := &Session{
@@ -362,8 +367,11 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 		return dir, false, err
 	}
 	if request.Restore {
-		dir, err := s.restore(owner, request.ID)
-		return dir, true, err
+		t, err := s.kept(owner, request.ID)
+		if err != nil {
+			return "", false, err
+		}
+		return t.Workspace, true, nil
 	}
 	if request.ID == DefaultID { // the same directory after a restart
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
