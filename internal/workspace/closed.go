@@ -14,14 +14,17 @@ import (
 // server's own. It is an [ErrOutside].
 var ErrServers = fmt.Errorf("%w: it belongs to the server", ErrOutside)
 
-// close closes what lies below the workspace, by absolute paths. The workspace
+// close closes those of paths that lie below the workspace. The workspace
 // itself may lie below one of them.
 func (w *Workspace) close(paths []string) {
 	for _, path := range paths {
-		if !filepath.IsAbs(path) {
+		if path == "" {
 			continue
 		}
-		path = filepath.Clean(path)
+		path, err := filepath.Abs(path)
+		if err != nil {
+			continue
+		}
 		for _, path := range []string{path, w.anchored(path)} {
 			if rel, inside := w.within(path); inside && rel != "." && !slices.Contains(w.closed, rel) {
 				w.closed = append(w.closed, rel)

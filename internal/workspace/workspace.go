@@ -55,7 +55,7 @@ type Config struct {
 	// the workspace is next opened with the same State. Empty: no notes.
 	State string
 
-	// Closed are absolute paths of the server's own files and directories. Those
+	// Closed are paths of the server's own files and directories. Those
 	// below the workspace are neither read nor written through it.
 	Closed []string
 
