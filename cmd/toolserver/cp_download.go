@@ -256,7 +256,7 @@ func (x *extraction) put(header *tar.Header, content io.Reader) error {
 		}
 		return x.root.Chmod(name, mode|0o700)
 	case tar.TypeSymlink:
-		if filepath.IsAbs(header.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), header.Linkname)) {
+		if !leadsInside(name, header.Linkname) {
 			return fmt.Errorf("it is a link to %q, which leads out of the directory", header.Linkname)
 		}
 		x.root.Remove(name) // a directory that has something in it stays, and is in the way
@@ -269,6 +269,24 @@ func (x *extraction) put(header *tar.Header, content io.Reader) error {
 		return putFile(in, path.Base(name), mode, header.Size, content)
 	}
 	return errors.New("it is neither a file, a directory nor a link")
+}
+
+// leadsInside reports whether a link stays in the directory whatever else is there. A
+// ".." after a name may not: the name may be that of a link.
+func leadsInside(name, target string) bool {
+	named := false
+	for part := range strings.SplitSeq(target, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if named {
+				return false
+			}
+		default:
+			named = true
+		}
+	}
+	return !filepath.IsAbs(target) && filepath.IsLocal(path.Join(path.Dir(name), target))
 }
 
 // smallFile is up to which size a file is in memory before it is written.

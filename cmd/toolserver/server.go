@@ -177,6 +177,7 @@ func (c *config) store(owner string) session.Config {
 	config := session.Config{
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
 		WorkspaceRoot:     s.WorkspaceRoot,
+		Closed:            []string{filepath.Join(stateDir(), "toolserver"), c.Artifacts.Dir, c.Audit.File},
 		AllowedWorkspaces: s.AllowedWorkspaces,
 		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: tools.Budget(c.Answers.Default)},
 		MaxAnswer:         tools.Budget(c.Answers.Max).Size(),

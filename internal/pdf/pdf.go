@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -212,6 +213,17 @@ func check(file *os.File) error {
 func (r *Reader) compile(ctx context.Context) error {
 	if err := os.MkdirAll(r.config.Cache, 0o700); err != nil {
 		return err
+	}
+	info, err := os.Stat(r.config.Cache)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s is not the server's own: what is in it is executed, so it has to belong to uid %d. Remove it, and it is made again", r.config.Cache, os.Geteuid())
+	case info.Mode()&0o022 != 0:
+		return fmt.Errorf("%s can be written by others, its mode is %#o: what is in it is executed. Remove it, and it is made again with 0700", r.config.Cache, info.Mode().Perm())
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("PDFium could not be made ready within two minutes"))
 	defer cancel()

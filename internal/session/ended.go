@@ -29,10 +29,10 @@ type Ended struct {
 // A tombstone is Ended in the hands of a store.
 type tombstone struct {
 	Ended
-	removal *time.Timer // of the workspace; nil where it is not kept
+	removal *time.Timer // of the workspace; nil where it is gone, or was never kept
 }
 
-// What is known of sessions that ended.
+// What is known of sessions that ended, without those whose workspaces are kept.
 const (
 	maxEnded = 1000
 	endedFor = 24 * time.Hour
@@ -57,17 +57,38 @@ func (s *Store) bury(session *Session) {
 	s.prune()
 }
 
-// prune forgets sessions that ended too long ago, or that are too many. Those whose
-// workspaces are kept stay. The store is locked.
+// prune forgets sessions that ended too long ago, or that are too many: those of
+// who has the most, so that nobody drives out what is known of another's. Those whose
+// workspaces are kept stay, and do not count. The store is locked.
 func (s *Store) prune() {
-	extra := len(s.ended) - maxEnded
 	s.ended = slices.DeleteFunc(s.ended, func(t *tombstone) bool {
-		if t.removal != nil || extra <= 0 && time.Since(t.At) < endedFor {
-			return false
-		}
-		extra--
-		return true
+		return t.removal == nil && time.Since(t.At) >= endedFor
 	})
+	for {
+		oldest, known := s.oldestOfMost(func(t *tombstone) bool { return t.removal == nil })
+		if known <= maxEnded {
+			return
+		}
+		s.ended = slices.DeleteFunc(s.ended, func(t *tombstone) bool { return t == oldest })
+	}
+}
+
+// oldestOfMost counts those that count, and returns the oldest of the owner who has
+// the most of them; nil where there are none. The store is locked.
+func (s *Store) oldestOfMost(counts func(*tombstone) bool) (oldest *tombstone, total int) {
+	has := make(map[string]int)
+	for _, t := range s.ended {
+		if counts(t) {
+			has[t.Owner]++
+			total++
+		}
+	}
+	for _, t := range s.ended {
+		if counts(t) && (oldest == nil || has[t.Owner] > has[oldest.Owner]) {
+			oldest = t
+		}
+	}
+	return oldest, total
 }
 
 // keepWorkspace keeps the workspace that was made for a session for a while after
@@ -84,17 +105,9 @@ func (s *Store) keepWorkspace(session *Session) bool {
 	}
 	t.KeptUntil = time.Now().Add(s.config.KeepWorkspace)
 	t.removal = time.AfterFunc(s.config.KeepWorkspace, func() { s.removeWorkspace(t) })
-	var oldest *tombstone
-	kept := 0
-	for _, other := range s.ended {
-		if other.removal != nil {
-			kept++
-			if oldest == nil {
-				oldest = other
-			}
-		}
-	}
+	oldest, kept := s.oldestOfMost(func(t *tombstone) bool { return !t.KeptUntil.IsZero() })
 	if kept > s.config.MaxKept {
+		oldest.KeptUntil = time.Time{}
 		oldest.removal.Reset(0) // which can take its time
 	}
 	return true
@@ -111,20 +124,24 @@ func (s *Store) removeWorkspace(t *tombstone) {
 	}
 }
 
-// restore takes the workspace that was kept of the last session of owner with an id.
-// The store is locked.
-func (s *Store) restore(owner, id string) (dir string, err error) {
+// kept returns the last session of owner with an id, whose workspace is
+// kept until somebody takes it. The store is locked.
+func (s *Store) kept(owner, id string) (*tombstone, error) {
 	t := s.lastEnded(owner, id)
 	switch {
 	case t == nil:
-		return "", fmt.Errorf("%w: nothing is known of a session %.64q that ended: create it without restore", ErrNotFound, id)
-	case t.removal == nil:
-		return "", fmt.Errorf("%w: %s, and there is no workspace of it to restore: only one that was made for a session is kept, for %s. Create it without restore",
+		return nil, fmt.Errorf("%w: nothing is known of a session %.64q that ended: create it without restore", ErrNotFound, id)
+	case t.KeptUntil.IsZero():
+		return nil, fmt.Errorf("%w: %s, and there is no workspace of it to restore: only one that was made for a session is kept, for %s. Create it without restore",
 			ErrNotFound, t.Ended, s.config.KeepWorkspace)
 	}
+	return t, nil
+}
+
+// take gives a workspace that was kept to a session. The store is locked.
+func (t *tombstone) take() {
 	t.removal.Stop()
 	t.removal, t.KeptUntil = nil, time.Time{}
-	return t.Workspace, nil
 }
 
 func (s *Store) lastEnded(owner, id string) *tombstone {

@@ -187,3 +187,85 @@ func TestKeptWorkspace(t *testing.T) {
 		}
 	})
 }
+
+// TestKeptByOwner: who ends many sessions drives out none of another's, neither what
+// is known of them nor their workspaces.
+func TestKeptByOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, session.Config{KeepWorkspace: time.Hour, MaxKept: 4})
+		exists := func(dir string) bool { _, err := os.Stat(dir); return err == nil }
+		end := func(owner, id string) string {
+			t.Helper()
+			dir := create(t, store, owner, session.Request{ID: id}).Workspace.Dir()
+			if _, err := store.Remove(owner, id); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}
+		hers := []string{end("alice", "1"), end("alice", "2")}
+		var his []string
+		for i := range 1100 { // faster than any is removed
+			his = append(his, end("bob", fmt.Sprint(i)))
+		}
+		time.Sleep(time.Second)
+		for i, dir := range hers {
+			if !exists(dir) {
+				t.Errorf("alice's workspace %d is gone", i+1)
+			}
+		}
+		if list := store.Ended("alice"); len(list) != 2 || list[0].KeptUntil.IsZero() || list[1].KeptUntil.IsZero() {
+			t.Errorf("of alice's is known: %+v", list)
+		}
+		if list := store.Ended("bob"); len(list) != 1002 {
+			t.Errorf("%d of bob's are known", len(list))
+		}
+		left := 0
+		for i, dir := range his {
+			if exists(dir) {
+				if left++; i < len(his)-2 {
+					t.Errorf("bob's workspace %d is kept", i)
+				}
+			}
+		}
+		if left != 2 {
+			t.Errorf("%d of bob's workspaces are kept", left)
+		}
+		create(t, store, "alice", session.Request{ID: "1", Restore: true})
+	})
+}
+
+// TestRestoreFails: a workspace that could not be opened can be restored later, and is
+// removed when it would have been.
+func TestRestoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, session.Config{KeepWorkspace: time.Hour})
+		dir := create(t, store, "alice", session.Request{ID: "work"}).Workspace.Dir()
+		fail := func() {
+			t.Helper()
+			if err := os.Rename(dir, dir+".away"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Create("alice", session.Request{ID: "work", Restore: true}); !errors.Is(err, session.ErrInvalid) {
+				t.Fatalf("restored: %v", err)
+			}
+			if err := os.Rename(dir+".away", dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if _, err := store.Remove("alice", "work"); err != nil {
+				t.Fatal(err)
+			}
+			fail()
+			create(t, store, "alice", session.Request{ID: "work", Restore: true})
+		}
+		if _, err := store.Remove("alice", "work"); err != nil {
+			t.Fatal(err)
+		}
+		fail()
+		time.Sleep(time.Hour + time.Second)
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("it is kept for ever: %v", err)
+		}
+	})
+}

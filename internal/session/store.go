@@ -44,6 +44,10 @@ type Config struct {
 	// Required.
 	WorkspaceRoot string
 
+	// Closed are absolute paths of what is the server's own, beside WorkspaceRoot and
+	// Caches: where they lie in a workspace, no tool reads or writes them.
+	Closed []string
+
 	// AllowedWorkspaces are the directories at or below which a caller may
 	// choose a workspace. None: callers cannot choose.
 	AllowedWorkspaces []string
@@ -74,8 +78,8 @@ type Config struct {
 
 	// KeepWorkspace is how long a workspace that was made for a session is kept after
 	// its end, in case somebody wants it back; 0: it is removed with the session.
-	// MaxKept is how many are kept, those that ended last; 0 means 100. None outlives
-	// the store.
+	// MaxKept is how many are kept; 0 means 100. Where they are more, the oldest of the
+	// principal who has the most goes. None outlives the store.
 	KeepWorkspace time.Duration
 	MaxKept       int
 
@@ -196,13 +200,21 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := workspace.Config{State: s.config.WorkspaceRoot}
+	config := workspace.Config{
+		State:  s.config.WorkspaceRoot,
+		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
+	}
 	if scratch {
 		config.State = "" // what is left of it is removed as a whole
 	}
 	ws, err := config.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
+	}
+	if request.Restore { // not before: where it cannot be opened it stays kept
+		if t, err := s.kept(owner, request.ID); err == nil {
+			t.take()
+		}
 	}
 	now := time.Now()
 	session := &Session{
@@ -362,8 +374,11 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 		return dir, false, err
 	}
 	if request.Restore {
-		dir, err := s.restore(owner, request.ID)
-		return dir, true, err
+		t, err := s.kept(owner, request.ID)
+		if err != nil {
+			return "", false, err
+		}
+		return t.Workspace, true, nil
 	}
 	if request.ID == DefaultID { // the same directory after a restart
 		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
