@@ -22,7 +22,9 @@
 //
 // What changes while nothing runs that may write is a person's work, and trusted.
 // A repository that is found later is judged by when it was written: the clock of
-// the kernel tells whether a command could have.
+// the kernel tells whether a command could have. One that a command moved keeps what
+// was trusted of it only if it was there before the first command: whatever else
+// comes to lie where git finds it, the command has put there.
 package integrity
 
 import (
@@ -126,7 +128,7 @@ type keeper struct {
 	base    map[ref]item // what is trusted
 	seen    map[ref]item // by the last look
 	lists   map[ref]listing
-	trusted map[version]bool // hooks that were trusted once, in work trees
+	trusted map[version]bool // hooks that were trusted once, such as those of another branch
 	noted   notes
 	again   bool // something changed while it was judged
 
@@ -262,7 +264,9 @@ func (k *Keeper) Begin(w Writer) *Mark {
 	case !k.ready:
 		k.begin(m)
 	case len(k.marks) == 0:
-		k.closeGap(m.begun)
+		if k.closeGap(m.begun) {
+			k.discoverQuiet()
+		}
 		k.protect(w.Protection)
 		k.rebase()
 	default:
@@ -276,14 +280,16 @@ func (k *Keeper) Begin(w Writer) *Mark {
 	return m
 }
 
-// closeGap ends a time in which nothing ran.
-func (k *keeper) closeGap(now time.Time) {
+// closeGap ends a time in which nothing ran, and reports whether anything else can
+// have been written in it.
+func (k *keeper) closeGap(now time.Time) bool {
 	g := gap{k.idle.Add(clockStep), now.Add(-clockStep)}
 	if k.idle.IsZero() || !g.from.Before(g.to) {
-		return
+		return false
 	}
 	k.gaps = append(k.gaps, g)
 	k.gaps = k.gaps[max(0, len(k.gaps)-maxGaps):]
+	return true
 }
 
 // quiet reports whether nothing ran that may write when something was written.
