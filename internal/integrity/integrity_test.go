@@ -333,6 +333,39 @@ func TestMovedByPersons(t *testing.T) {
 	}
 }
 
+// TestWriting has the server itself write what makes a repository: it is judged as if
+// a command had done it, and what it writes where one is known stays.
+func TestWriting(t *testing.T) {
+	const docs = `mkdir -p docs/objects docs/refs docs/hooks; cp .git/HEAD docs; echo '[core] fsmonitor = evil' >docs/config; echo evil >docs/hooks/pre-push`
+	const gone = `test -e docs/HEAD && ! grep -rqs evil docs`
+	for name, first := range map[string]string{"at first": "", "later": "touch x"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, repository)
+			if first != "" {
+				k.run(first, integrity.Writer{})
+			}
+			write := func(script string) {
+				t.Helper()
+				time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
+				done := k.keeper.Writing(nil)
+				k.must(script)
+				done()
+				time.Sleep(100 * time.Millisecond)
+			}
+			write("git config core.pager less; echo mine >.git/hooks/pre-push")
+			write(docs)
+			k.keeper.Sweep(context.Background())
+			if got := k.run("touch y", integrity.Writer{}); !strings.Contains(got, "docs/config: core.fsmonitor = evil") || strings.Contains(got, ".git") {
+				t.Errorf("%q", got)
+			}
+			k.must(gone)
+			k.keeper.Sweep(context.Background())
+			k.must(gone + ` && git config core.pager && test $(cat .git/hooks/pre-push) = mine`)
+		})
+	}
+}
+
 // own protects one path and what is below it.
 type own string
 
