@@ -37,8 +37,14 @@ import (
 
 // builtin returns the tools that are part of the server.
 func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
+	writes := files.Tools(documents)
+	for i, tool := range writes {
+		if tool.Spec().Level == tools.WorkspaceWrite {
+			writes[i] = tools.Around(tool, rooms.Writing)
+		}
+	}
 	list := slices.Concat(
-		files.Tools(documents),
+		writes,
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
