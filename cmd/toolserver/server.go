@@ -37,8 +37,14 @@ import (
 
 // builtin returns the tools that are part of the server.
 func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
+	writes := files.Tools(documents)
+	for i, tool := range writes {
+		if tool.Spec().Level == tools.WorkspaceWrite {
+			writes[i] = tools.Around(tool, rooms.Writing)
+		}
+	}
 	list := slices.Concat(
-		files.Tools(documents),
+		writes,
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
@@ -177,6 +183,7 @@ func (c *config) store(owner string) session.Config {
 	config := session.Config{
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
 		WorkspaceRoot:     s.WorkspaceRoot,
+		Closed:            []string{filepath.Join(stateDir(), "toolserver"), c.Artifacts.Dir, c.Audit.File},
 		AllowedWorkspaces: s.AllowedWorkspaces,
 		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: tools.Budget(c.Answers.Default)},
 		MaxAnswer:         tools.Budget(c.Answers.Max).Size(),

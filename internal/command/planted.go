@@ -49,6 +49,16 @@ func (x *Running) note(c Command) {
 	})
 }
 
+// Writing is called before the server itself writes to the workspace of a session,
+// and done after it: what comes of it is no work of a person.
+func (r *Rooms) Writing(env tools.Env) (done func()) {
+	room, err := r.Of(env)
+	if err != nil {
+		return func() {} // no command runs there either
+	}
+	return room.keeper.Writing(env.Protection())
+}
+
 var rebasing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bgit\b[^\n;&|#]*\brebase\b`) })
 
 // rebases reports whether a text has git rebase.

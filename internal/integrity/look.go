@@ -5,6 +5,7 @@ package integrity
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -73,15 +74,22 @@ func (i item) same(now item) bool {
 		!i.Unread && !now.Unread && bytes.Equal(i.Data, now.Data)
 }
 
-// version is a hook with a content.
+// version is a hook of a repository with a content.
 type version struct {
-	name string
-	mode fs.FileMode
-	hash workspace.Hash
+	owner string
+	name  string
+	mode  fs.FileMode
+	hash  workspace.Hash
 }
 
-func versionOf(r ref, it item) version {
-	return version{path.Base(r.path), it.Mode & 0o111, workspace.HashOf(it.Data)}
+func versionOf(owner string, r ref, it item) version {
+	return version{owner, path.Base(r.path), it.Mode & 0o111, workspace.HashOf(it.Data)}
+}
+
+// version returns which hook of which repository something is. Work trees of one
+// share its hooks.
+func (s *shot) version(r ref, it item) version {
+	return versionOf(cmp.Or(s.common[it.Owner], it.Owner), r, it)
 }
 
 // listing is what a directory has, as of a time.

@@ -253,7 +253,7 @@ func denied(format string, args ...any) error {
 
 // withheld reports what is left out of the tree that is read; nil where that is
 // nothing.
-func (t *transfer) withheld() func(path string) bool { return t.env.Guard.Withheld(t.path, true) }
+func (t *transfer) withheld() func(path string) bool { return t.env.WithheldBelow(t.path, true) }
 
 // end writes the record of the call, and makes a status of its error.
 func (t *transfer) end(err *error) {
