@@ -138,6 +138,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Wire:          c.Wire.wire(),
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
+		Receiving:     rooms.Receiving,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,
 		Version:       versionText(),

@@ -348,12 +348,27 @@ func (k *keeper) rests() {
 	}
 }
 
-// Writing is called before the server itself writes for a session, and done after
+// Writing is called before a tool of the server writes for a session, and done after
 // it. The policy has judged what is written where a repository is known, which is
 // trusted; but it is no work of a person: a repository that comes of it is judged as
 // one that a command made.
 func (k *Keeper) Writing(p tools.Protection) (done func()) {
 	k.serving.RLock()
+	received := k.Receiving(p)
+	return func() {
+		defer k.serving.RUnlock()
+		k.mu.Lock()
+		if len(k.marks) == 0 {
+			k.rebase()
+		}
+		k.mu.Unlock()
+		received()
+	}
+}
+
+// Receiving is Writing for files that a client sends, which takes as long as the
+// client likes. Nothing of them is trusted: what git would execute is refused.
+func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: time.Now()}
@@ -372,12 +387,8 @@ func (k *Keeper) Writing(p tools.Protection) (done func()) {
 	k.writing++
 	k.idle = time.Time{}
 	return func() {
-		defer k.serving.RUnlock()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if len(k.marks) == 0 {
-			k.rebase()
-		}
 		k.writing--
 		k.rests()
 		k.owed = true

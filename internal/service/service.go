@@ -70,6 +70,10 @@ type Config struct {
 	// their defaults.
 	Files FileLimits
 
+	// Receiving, if set, is called before files that a client brings are written, and
+	// done after it.
+	Receiving func(env tools.Env) (done func())
+
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
 
@@ -157,7 +161,7 @@ func New(config Config) (*Server, error) {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	limits := config.Files.withDefaults()
-	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits)}
+	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits), receiving: config.Receiving}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})

@@ -97,6 +97,7 @@ type transfer struct {
 	permit  *limit.Permit
 	record  audit.Record
 	began   time.Time
+	written func() // tells that nothing more is written; nil where nothing is
 
 	judged struct { // what is known as long as the policy and the settings stay
 		policy   *policy.Policy
@@ -141,6 +142,9 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 	if err := t.admit(path, effects); err != nil {
 		t.end(&err)
 		return nil, err
+	}
+	if t.spec.Level == tools.WorkspaceWrite && s.receiving != nil {
+		t.written = s.receiving(t.env)
 	}
 	return t, nil
 }
@@ -257,6 +261,9 @@ func (t *transfer) withheld() func(path string) bool { return t.env.WithheldBelo
 
 // end writes the record of the call, and makes a status of its error.
 func (t *transfer) end(err *error) {
+	if t.written != nil {
+		t.written()
+	}
 	t.permit.Release()
 	t.session.Leave()
 	t.service.underWay.Add(-1)

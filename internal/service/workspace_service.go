@@ -33,7 +33,8 @@ type workspaceService struct {
 	admission *admission
 	limits    FileLimits
 	uploads   *uploads
-	underWay  atomic.Int64 // transfers
+	receiving func(env tools.Env) (done func()) // nil where nobody wants to know
+	underWay  atomic.Int64                      // transfers
 }
 
 // drain waits for transfers that are under way, until ctx ends. New ones are refused
