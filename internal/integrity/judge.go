@@ -118,6 +118,8 @@ func (k *keeper) judge(s *shot) (found []string) {
 			c.todo()
 		case ownKind:
 			c.own()
+		case indexKind:
+			c.index()
 		}
 		found = append(found, c.found...)
 	}
