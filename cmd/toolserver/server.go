@@ -99,7 +99,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	has := jails.Capabilities()
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
-	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
+	rooms := c.rooms(jails, c.programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
@@ -184,7 +184,7 @@ func (c *config) store(owner string) session.Config {
 	config := session.Config{
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
 		WorkspaceRoot:     s.WorkspaceRoot,
-		Closed:            []string{filepath.Join(stateDir(), "toolserver"), c.Artifacts.Dir, c.Audit.File},
+		Closed:            append(c.ownTrees(), c.ownFiles()...),
 		AllowedWorkspaces: s.AllowedWorkspaces,
 		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: tools.Budget(c.Answers.Default)},
 		MaxAnswer:         tools.Budget(c.Answers.Max).Size(),

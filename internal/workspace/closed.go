@@ -25,8 +25,17 @@ func (w *Workspace) close(paths []string) {
 		if err != nil {
 			continue
 		}
+		// The star is part of no name that is looked up.
+		path, beside := strings.CutSuffix(path, ".*")
 		for _, path := range []string{path, w.anchored(path)} {
-			if rel, inside := w.within(path); inside && rel != "." && !slices.Contains(w.closed, rel) {
+			rel, inside := w.within(path)
+			if !inside || rel == "." {
+				continue
+			}
+			if beside {
+				rel += ".*"
+			}
+			if !slices.Contains(w.closed, rel) {
 				w.closed = append(w.closed, rel)
 			}
 		}
@@ -56,7 +65,8 @@ func (w *Workspace) Closed() func(path string) bool {
 
 func (w *Workspace) isClosed(path string) bool {
 	for _, top := range w.closed {
-		if rest, ok := strings.CutPrefix(path, top); ok && (rest == "" || rest[0] == '/') {
+		top, beside := strings.CutSuffix(top, ".*")
+		if rest, ok := strings.CutPrefix(path, top); ok && (rest == "" || rest[0] == '/' || beside && rest[0] == '.') {
 			return true
 		}
 	}

@@ -56,7 +56,8 @@ type Config struct {
 	State string
 
 	// Closed are paths of the server's own files and directories. Those
-	// below the workspace are neither read nor written through it.
+	// below the workspace are neither read nor written through it. One that ends in
+	// ".*" stands for a file and those beside it that have its name, a dot and more.
 	Closed []string
 
 	// Trace, if set, is told of every path that is read or written, before it
