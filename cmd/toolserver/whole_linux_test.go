@@ -18,13 +18,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -309,6 +312,37 @@ func TestServersOwnWithoutNamespaces(t *testing.T) {
 	}
 	if answer := w.call("write_file", map[string]any{"path": "f", "content": "x"}); !strings.Contains(answer, "SUCCEEDED") {
 		t.Errorf("answer %s", answer)
+	}
+}
+
+// TestUploadsLeaveTheReserve has a client fill a file system: what commands leave of it
+// is left.
+func TestUploadsLeaveTheReserve(t *testing.T) {
+	work := t.TempDir()
+	if err := syscall.Mount("tmpfs", work, "tmpfs", 0, "size=32m"); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(work, syscall.MNT_DETACH) })
+	w := newWhole(t, work, nil)
+	part := strings.Repeat("x", 1<<20)
+	var err error
+	n := 0
+	for ; err == nil && n < 40; n++ {
+		if n%2 == 0 {
+			_, err = w.write(fmt.Sprint("f", n), part, 0o600)
+		} else {
+			err = w.untar("", map[string]string{fmt.Sprint("f", n): part})
+		}
+	}
+	if code := status.Code(err); code != codes.ResourceExhausted || !strings.Contains(err.Error(), "sandbox.limits.reserved_space") {
+		t.Errorf("the end was %v", err)
+	}
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(work, &s); err != nil || s.Bavail*uint64(s.Bsize) < 3<<20 || n < 25 {
+		t.Errorf("after %d files %d bytes are left: %v", n, s.Bavail*uint64(s.Bsize), err)
+	}
+	if _, err := w.RemoveFile(w.context(), &pb.RemoveFileRequest{Path: "f0"}); err != nil {
+		t.Error(err)
 	}
 }
 
