@@ -144,7 +144,7 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 // run tries programs in a session of its own, whose workspace goes with it.
 func (d *diagnosis) run(ctx context.Context, c *config, jails *sandbox.Sandbox, programs command.Programs) error {
 	nothing := func() *output.Masker { return output.NewMasker(nil) }
-	rooms := c.Sandbox.rooms(jails, programs, nothing, nil, zap.NewNop())
+	rooms := c.rooms(jails, programs, nothing, zap.NewNop())
 	store := session.NewStore(c.store(auth.Local.Name))
 	defer store.Close()
 	s, err := store.Create(auth.Local.Name, session.Request{ID: "doctor"})

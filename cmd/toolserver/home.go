@@ -42,20 +42,49 @@ func (c *sandboxConfig) readable(programs command.Programs) []string {
 	return slices.Concat(sandbox.SystemPaths(), c.Read, programs.Trees)
 }
 
+// ownTrees returns the directories in which the server keeps its own.
+func (c *config) ownTrees() []string {
+	return []string{filepath.Join(stateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir}
+}
+
+// ownFiles returns the files in which it does, as [workspace.Config.Closed] has them.
+func (c *config) ownFiles() []string {
+	if c.Audit.off() || c.Audit.File == "" {
+		return nil
+	}
+	return []string{c.Audit.File + ".*"}
+}
+
 // sockets returns the files that the server is served on, which no command may reach.
 func (c *config) sockets() []string {
 	var list []string
 	for _, address := range []string{c.Listen, c.Admin.Address} {
-		path, ok := socketPath(address)
-		if !ok {
-			continue
-		}
-		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-			path = filepath.Join(dir, filepath.Base(path))
-		}
-		if path, err := filepath.Abs(path); err == nil {
+		if path, ok := socketPath(address); ok {
 			list = append(list, path)
 		}
+	}
+	return list
+}
+
+// withoutLinks returns where paths lead, as far as that is known.
+func withoutLinks(paths []string) []string {
+	var list []string
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		path, err := filepath.Abs(path)
+		if err != nil {
+			continue
+		}
+		rest := ""
+		for at := path; at != "/"; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
+			if real, err := filepath.EvalSymlinks(at); err == nil {
+				path = filepath.Join(real, rest)
+				break
+			}
+		}
+		list = append(list, path)
 	}
 	return list
 }

@@ -94,7 +94,8 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 }
 
 // rooms returns where commands run.
-func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, sockets []string, logger *zap.Logger) *command.Rooms {
+func (all *config) rooms(s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
+	c := &all.Sandbox
 	l := &c.Limits
 	return command.New(command.Config{
 		Sandbox: s,
@@ -104,8 +105,9 @@ func (c *sandboxConfig) rooms(s *sandbox.Sandbox, programs command.Programs, mas
 		Upstream: c.Proxy,
 		Grace:    c.Grace,
 		State:    filepath.Join(stateDir(), "toolserver", "integrity"),
-		Apart:    []string{filepath.Join(stateDir(), "toolserver")},
-		Sockets:  sockets,
+		Apart:    withoutLinks(all.ownTrees()),
+		Files:    withoutLinks(all.ownFiles()),
+		Sockets:  withoutLinks(all.sockets()),
 		Path:     programs.Path,
 		Env:      append(programs.Env, c.environ()...),
 		Trace:    c.Trace,

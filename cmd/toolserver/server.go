@@ -37,8 +37,14 @@ import (
 
 // builtin returns the tools that are part of the server.
 func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
+	writes := files.Tools(documents)
+	for i, tool := range writes {
+		if tool.Spec().Level == tools.WorkspaceWrite {
+			writes[i] = tools.Around(tool, rooms.Writing)
+		}
+	}
 	list := slices.Concat(
-		files.Tools(documents),
+		writes,
 		shell.Tools(rooms),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
@@ -93,7 +99,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	has := jails.Capabilities()
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
-	rooms := c.Sandbox.rooms(jails, c.programs(), masker, c.sockets(), logger)
+	rooms := c.rooms(jails, c.programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
 	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
@@ -133,6 +139,8 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Files:         c.Files.limits(),
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
+		Receiving:     rooms.Receiving,
+		Space:         rooms.Space,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,
 		Version:       versionText(),
@@ -178,6 +186,7 @@ func (c *config) store(owner string) session.Config {
 	config := session.Config{
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
 		WorkspaceRoot:     s.WorkspaceRoot,
+		Closed:            append(c.ownTrees(), c.ownFiles()...),
 		AllowedWorkspaces: s.AllowedWorkspaces,
 		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: tools.Budget(c.Answers.Default)},
 		MaxAnswer:         tools.Budget(c.Answers.Max).Size(),

@@ -281,6 +281,33 @@ func (d *disk) reserve(s space) (files, bytes uint64) {
 	return min(d.limits.ReservedFiles, s.files/reserveShare), min(d.limits.ReservedSpace, s.bytes/reserveShare)
 }
 
+// Space returns why a client may not send so many bytes more to a session, or nil: of
+// the file systems that they go to, as much is to be left as commands leave.
+func (r *Rooms) Space(env tools.Env, more uint64) error {
+	if !r.disk.limited() {
+		return nil
+	}
+	room, err := r.Of(env)
+	if err != nil {
+		return nil // and what is wrong there is told by the writing
+	}
+	for _, place := range []string{room.workspace.Dir(), room.private} {
+		_, s, err := spaceOf(place)
+		if err != nil {
+			continue
+		}
+		files, bytes := r.disk.reserve(s)
+		if files > 0 && s.freeFiles < files {
+			return fmt.Errorf("the file system can hold only %d more files, and %d are reserved: delete files that are not needed, or ask the operator (sandbox.limits.reserved_files)", s.freeFiles, files)
+		}
+		if bytes > 0 && (s.freeBytes < bytes || s.freeBytes-bytes < more) {
+			return fmt.Errorf("the file system has %d MiB left, of which %d MiB are reserved, and %d MiB more are to be written: delete files that are not needed, or ask the operator (sandbox.limits.reserved_space)",
+				s.freeBytes>>20, bytes>>20, (more+1<<20-1)>>20)
+		}
+	}
+	return nil
+}
+
 func (d *disk) low(s space) bool {
 	files, bytes := d.reserve(s)
 	return s.freeFiles < files || s.freeBytes < bytes

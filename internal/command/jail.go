@@ -219,11 +219,17 @@ func (r *Room) closeJails() {
 // viewFor returns what commands with these rights see.
 func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.View, err error) {
 	view = r.view
+	own := r.ownFiles()
 	if rights.Confinement == tools.Unconfined || !r.rooms.config.Sandbox.Namespaces() {
+		if rights.Confinement != tools.Unconfined && len(own)+len(view.Empty) > 0 && !r.rooms.config.Sandbox.Capabilities().Off {
+			return view, tools.Failf("workspace_not_closed", "Nothing was run: the workspace has the server's own files in it (%s), and without namespaces no command can be kept from them. "+
+				"Use the tools for files, which are, or have the operator give sessions another workspace, or the server another place for its files.", slices.Concat(view.Empty, own)[0])
+		}
 		view.Read = append(slices.Clip(view.Read), outside(rights.Read)...)
 		view.Write = append(slices.Clip(view.Write), outside(rights.Write)...)
 		return view, nil
 	}
+	view.Cover = append(slices.Clip(view.Cover), own...)
 	view.Read = append(slices.Clip(view.Read), r.notOurs(rights.Read)...)
 	view.Write = append(slices.Clip(view.Write), r.notOurs(rights.Write)...)
 	if hooks := filepath.Join(r.workspace.Dir(), ".git", "hooks"); isDir(filepath.Dir(hooks)) && isDir(hooks) {
@@ -257,6 +263,20 @@ func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.
 		return view, tools.Failf("too_many_files", "Nothing was run: a rule of the policy denies reading some files, and there are more than can be kept from commands, or the workspace has more files than can be looked at.")
 	}
 	return view, nil
+}
+
+// ownFiles returns the files of the server that are in the workspace now.
+func (r *Room) ownFiles() (files []string) {
+	for _, path := range within(r.rooms.config.Files, r.workspace.Dir()) {
+		path, beside := strings.CutSuffix(path, ".*")
+		entries, _ := os.ReadDir(filepath.Dir(path))
+		for _, entry := range entries {
+			if name := entry.Name(); name == filepath.Base(path) || beside && strings.HasPrefix(name, filepath.Base(path)+".") {
+				files = append(files, filepath.Join(filepath.Dir(path), name))
+			}
+		}
+	}
+	return files
 }
 
 var errTooMuch = errors.New("too much to be covered")

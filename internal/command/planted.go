@@ -49,6 +49,25 @@ func (x *Running) note(c Command) {
 	})
 }
 
+// Writing is called before a tool of the server writes to the workspace of a session,
+// and done after it: what comes of it is no work of a person.
+func (r *Rooms) Writing(env tools.Env) (done func()) {
+	return r.serving(env, (*integrity.Keeper).Writing)
+}
+
+// Receiving is Writing for files that a client sends.
+func (r *Rooms) Receiving(env tools.Env) (done func()) {
+	return r.serving(env, (*integrity.Keeper).Receiving)
+}
+
+func (r *Rooms) serving(env tools.Env, begin func(*integrity.Keeper, tools.Protection) func()) (done func()) {
+	room, err := r.Of(env)
+	if err != nil {
+		return func() {} // no command runs there either
+	}
+	return begin(room.keeper, env.Protection())
+}
+
 var rebasing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bgit\b[^\n;&|#]*\brebase\b`) })
 
 // rebases reports whether a text has git rebase.

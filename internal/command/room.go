@@ -33,8 +33,10 @@ type Config struct {
 	View sandbox.View
 
 	// Apart are directories of the server and of other sessions, Sockets what it
-	// serves on: where a workspace is above them, they are not shown.
-	Apart, Sockets []string
+	// serves on, Files what it writes; of these, one that ends in ".*" stands for all
+	// that have its name, a dot and more. Where a workspace is above them, they are
+	// not shown.
+	Apart, Sockets, Files []string
 
 	// Network is the most that commands reach, SessionNetwork what those of a
 	// session do that chooses no other; 0: the same.
@@ -231,7 +233,7 @@ func (r *Room) prepare(session tools.Session) error {
 		Read:  r.rooms.config.View.Read,
 		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp(), r.calls(), r.caches),
 		Temp:  r.temp(), Calls: r.calls(),
-		Empty: within(r.rooms.config.Apart, r.workspace.Dir()),
+		Empty: topmost(within(r.rooms.config.Apart, r.workspace.Dir())),
 		Cover: within(r.rooms.config.Sockets, r.workspace.Dir()),
 	}
 	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, append([]string{r.caches}, r.rooms.config.View.Write...))
@@ -276,6 +278,14 @@ func (r *Room) calls() string { return filepath.Join(r.private, "calls") }
 // within returns the paths that lie in dir.
 func within(paths []string, dir string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") })
+}
+
+// topmost returns the paths that lie in no other of them.
+func topmost(paths []string) []string {
+	slices.Sort(paths)
+	return slices.DeleteFunc(slices.Compact(slices.Clone(paths)), func(path string) bool {
+		return slices.ContainsFunc(paths, func(top string) bool { return strings.HasPrefix(path, top+"/") })
+	})
 }
 
 // Offer returns what commands can be given here, and kept from.

@@ -44,6 +44,9 @@ type place struct {
 	// fresh says that it was made while something ran, so that what is new in it
 	// is no change of what a person had.
 	fresh bool
+
+	// first says that it was there before the first that could write.
+	first bool
 }
 
 // identity tells a directory from others, whatever it is called.
@@ -252,7 +255,7 @@ func (k *keeper) adopt(c candidate, trust bool) {
 	if k.places[c.path] != nil {
 		return
 	}
-	p := &place{path: c.path, fresh: !trust}
+	p := &place{path: c.path, fresh: !trust, first: trust}
 	if !c.git {
 		p.work = path.Dir(c.path)
 	} else {
@@ -289,23 +292,45 @@ func (k *keeper) trustQuiet(s *shot) {
 		if dir, err := r.tree.root.Lstat(path.Dir(r.path)); it.Kind == hookKind && (err != nil || !k.quiet(dir.CTime)) {
 			continue
 		}
-		k.base[r] = it
+		if !k.moved(r, it.stat.CTime) {
+			k.base[r] = it
+		}
 	}
 }
 
-// inherit has a repository that was moved keep what was trusted of it.
+// moved reports whether something may have moved a file since it was written, with
+// a directory that it is in: that changes both the directory and the one around it.
+func (k *keeper) moved(r ref, written int64) bool {
+	changed := func(dir string) bool {
+		stat, err := r.tree.root.Lstat(dir)
+		return err != nil || stat.CTime >= written && !k.quiet(stat.CTime)
+	}
+	last := false
+	for at := r.path; at != "."; {
+		at = path.Dir(at)
+		now := changed(at)
+		if now && last {
+			return true
+		}
+		last = now
+	}
+	return false
+}
+
+// inherit has a repository that was moved keep what was trusted of it, if it was
+// there from the first.
 func (k *keeper) inherit(p *place) bool {
 	if p.id == (identity{}) {
 		return false
 	}
 	for _, other := range k.places {
-		if other == p || other.id != p.id || other.dir == p.dir {
+		if other == p || !other.first || other.id != p.id || other.dir == p.dir {
 			continue
 		}
 		if stat, err := k.tree.root.Lstat(other.dir); err == nil && identityOf(stat) == p.id {
 			continue // it is there as well
 		}
-		p.fresh = other.fresh
+		p.fresh, p.first = other.fresh, true
 		for r, it := range maps.Clone(k.base) {
 			if it.Owner != other.dir {
 				continue
@@ -319,7 +344,7 @@ func (k *keeper) inherit(p *place) bool {
 			it.Owner = p.dir
 			k.base[r] = it
 		}
-		other.fresh = true // whatever it is now
+		other.fresh, other.first = true, false // whatever it is now
 		k.hold(other, nil, identity{})
 		return true
 	}
@@ -340,9 +365,32 @@ func (k *keeper) discover() {
 	if len(k.marks) == 0 {
 		return
 	}
-	since := k.marks[0].begun.Add(-clockStep).UnixNano()
+	for _, c := range k.near(k.marks[0].begun.Add(-clockStep).UnixNano()) {
+		k.adopt(c, false)
+	}
+}
+
+// discoverQuiet looks near those that are known for repositories that a person made
+// since nothing runs, before something does again: later nobody could tell that it
+// was not moved there.
+func (k *keeper) discoverQuiet() {
+	for _, c := range k.near(k.idle.UnixNano()) {
+		if c.own || k.places[c.path] != nil {
+			continue
+		}
+		k.adopt(c, false)
+		if p := k.places[c.path]; p != nil {
+			s := k.newShot(false)
+			s.place(p)
+			k.tell(k.judge(s))
+		}
+	}
+}
+
+// near returns what is near the repositories that are known, in what has changed
+// since a time.
+func (k *keeper) near(since int64) (found []candidate) {
 	w := walker{ctx: k.ctx, protections: k.protections, budget: nearDirs, names: nearNames, since: since}
-	var found []candidate
 	w.found = func(c candidate) { found = append(found, c) }
 	gone := make(map[string]bool)
 	w.skip = func(at string) bool { seen := gone[at]; gone[at] = true; return seen }
@@ -365,9 +413,7 @@ func (k *keeper) discover() {
 			modules.walk(k.tree, path.Join(p.dir, "modules"))
 		}
 	}
-	for _, c := range found {
-		k.adopt(c, false)
-	}
+	return found
 }
 
 // forget has a repository no longer looked after.

@@ -22,7 +22,9 @@
 //
 // What changes while nothing runs that may write is a person's work, and trusted.
 // A repository that is found later is judged by when it was written: the clock of
-// the kernel tells whether a command could have.
+// the kernel tells whether a command could have. One that a command moved keeps what
+// was trusted of it only if it was there before the first command: whatever else
+// comes to lie where git finds it, the command has put there.
 package integrity
 
 import (
@@ -110,7 +112,8 @@ type keeper struct {
 	ctx  context.Context // of the sweeps, until the last session ends
 	stop context.CancelFunc
 
-	sweeping sync.Mutex // held while the tree is walked; taken before mu
+	sweeping sync.Mutex   // held while the tree is walked; taken before mu
+	serving  sync.RWMutex // read by what the server itself writes; taken before mu, after sweeping
 
 	mu          sync.Mutex
 	members     map[*Keeper]struct{}
@@ -126,9 +129,11 @@ type keeper struct {
 	base    map[ref]item // what is trusted
 	seen    map[ref]item // by the last look
 	lists   map[ref]listing
-	trusted map[version]bool // hooks that were trusted once, in work trees
+	trusted map[version]bool // hooks that were trusted once, such as those of another branch
 	noted   notes
 	again   bool // something changed while it was judged
+
+	writing int // writes of the server that are under way
 
 	idle  time.Time // since when nothing runs; zero while something does
 	gaps  []gap     // in which nothing ran
@@ -262,7 +267,9 @@ func (k *Keeper) Begin(w Writer) *Mark {
 	case !k.ready:
 		k.begin(m)
 	case len(k.marks) == 0:
-		k.closeGap(m.begun)
+		if k.closeGap(m.begun) {
+			k.discoverQuiet()
+		}
 		k.protect(w.Protection)
 		k.rebase()
 	default:
@@ -276,14 +283,16 @@ func (k *Keeper) Begin(w Writer) *Mark {
 	return m
 }
 
-// closeGap ends a time in which nothing ran.
-func (k *keeper) closeGap(now time.Time) {
+// closeGap ends a time in which nothing ran, and reports whether anything else can
+// have been written in it.
+func (k *keeper) closeGap(now time.Time) bool {
 	g := gap{k.idle.Add(clockStep), now.Add(-clockStep)}
 	if k.idle.IsZero() || !g.from.Before(g.to) {
-		return
+		return false
 	}
 	k.gaps = append(k.gaps, g)
 	k.gaps = k.gaps[max(0, len(k.gaps)-maxGaps):]
+	return true
 }
 
 // quiet reports whether nothing ran that may write when something was written.
@@ -310,9 +319,7 @@ func (m *Mark) End() (found []string) {
 	k.tell(k.look())
 	m.ended, k.owed = true, true
 	k.marks = slices.DeleteFunc(k.marks, func(other *Mark) bool { return other == m })
-	if len(k.marks) == 0 {
-		k.idle = time.Now()
-	}
+	k.rests()
 	k.soon()
 	if m.writer.Lasting {
 		return nil
@@ -331,8 +338,62 @@ func (m *Mark) Drop() {
 	defer m.keeper.mu.Unlock()
 	m.ended = true
 	m.keeper.marks = slices.DeleteFunc(m.keeper.marks, func(other *Mark) bool { return other == m })
-	if len(m.keeper.marks) == 0 {
-		m.keeper.idle = time.Now()
+	m.keeper.rests()
+}
+
+// rests begins a time in which nothing runs, if nothing does.
+func (k *keeper) rests() {
+	if len(k.marks) == 0 && k.writing == 0 {
+		k.idle = time.Now()
+	}
+}
+
+// Writing is called before a tool of the server writes for a session, and done after
+// it. The policy has judged what is written where a repository is known, which is
+// trusted; but it is no work of a person: a repository that comes of it is judged as
+// one that a command made.
+func (k *Keeper) Writing(p tools.Protection) (done func()) {
+	k.serving.RLock()
+	received := k.Receiving(p)
+	return func() {
+		defer k.serving.RUnlock()
+		k.mu.Lock()
+		if len(k.marks) == 0 {
+			k.rebase()
+		}
+		k.mu.Unlock()
+		received()
+	}
+}
+
+// Receiving is Writing for files that a client sends, which takes as long as the
+// client likes. Nothing of them is trusted: what git would execute is refused.
+func (k *Keeper) Receiving(p tools.Protection) (done func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: time.Now()}
+	k.wrote, k.owed = true, true
+	switch {
+	case !k.ready:
+		k.begin(m)
+		k.pending = append(k.pending, m.found...)
+	case len(k.marks) == 0:
+		if k.closeGap(m.begun) {
+			k.discoverQuiet()
+		}
+		k.protect(p)
+		k.rebase()
+	}
+	k.writing++
+	k.idle = time.Time{}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.writing--
+		k.rests()
+		k.owed = true
+		k.noted.busy(k.keeper) // until a sweep has seen it
+		k.soon()
 	}
 }
 
@@ -460,6 +521,8 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 	var found []candidate
 	w := walker{ctx: ctx, protections: protections, budget: maxDirs, found: func(c candidate) { found = append(found, c) }}
 	w.walk(k.tree, ".")
+	k.serving.Lock()
+	defer k.serving.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range found {

@@ -108,6 +108,7 @@ func TestPlanted(t *testing.T) {
 		"submodule":         {command: `git init -q sub/m && git -C sub/m commit -q --allow-empty -m m && git -c protocol.file.allow=always submodule add -q ./sub/m mod/one && git commit -qm mod`, then: `git submodule status && test -f mod/one/.git`},
 		"clone and remove":  {command: `git clone -q . x && rm -rf x`, then: `test ! -e x`},
 		"clone":             {command: `git clone -q . sub/copy && git -C sub/copy log --oneline`, then: `test -e sub/copy/.git/config -a -e sub/copy/.husky/pre-commit`},
+		"husky of another":  {begin: `git init -q sub/h && mkdir sub/h/.husky && echo theirs >sub/h/.husky/pre-commit && git -C sub/h add . && git -C sub/h commit -qm h`, command: `git clone -q sub/h x`, then: `test $(cat x/.husky/pre-commit) = theirs`},
 		"commit":            {command: `echo h >h && git add h && git commit -qm three && git checkout -qb other && git tag v1 && git stash list && git gc -q`, then: `test -x .git/hooks/pre-commit`},
 		"remove clone":      {begin: `git init -q sub/c && printf x >sub/c/.git/hooks/pre-push`, command: `rm -rf sub/c`, then: `test ! -e sub/c`},
 		"move clone":        {begin: `git init -q sub/c && printf x >sub/c/.git/hooks/pre-push && git -C sub/c config core.pager less`, command: `mv sub/c d && touch d/x`, then: `test -e d/.git/hooks/pre-push && git -C d config core.pager`},
@@ -187,8 +188,8 @@ func TestPlanted(t *testing.T) {
 			if got := k.run("touch t", integrity.Writer{}); got != "" {
 				t.Errorf("of nothing: %s", got)
 			}
-			got := k.run(test.command, integrity.Writer{})
-			if test.late { // unless a sweep came by meanwhile
+			got := k.run("touch near; "+test.command, integrity.Writer{}) // so that it is looked at what is near
+			if test.late {                                                // unless a sweep came by meanwhile
 				k.keeper.Sweep(context.Background())
 				got += k.run("true", integrity.Writer{})
 			}
@@ -244,6 +245,125 @@ func TestPersons(t *testing.T) {
 		t.Error(got)
 	}
 	k.must(`test $(git -C sub/a/b/c config core.pager) = less -a $(cat sub/a/b/c/.git/hooks/pre-push) = mine`)
+}
+
+// TestMoved has commands move, to where git finds it, what was written while nothing
+// ran: that was harmless where it lay, or trusted there, and is planted where it is
+// now.
+func TestMoved(t *testing.T) {
+	const tree = `git init -q --bare x && git -C x config core.bare false && git -C x config core.fsmonitor evil && echo evil >x/hooks/pre-commit && chmod +x x/hooks/pre-commit`
+	const gone = `! grep -rqs evil sub/.git/config sub/.git/hooks w/.git/config w/.git/hooks .git/config .git/hooks`
+	for name, test := range map[string]struct {
+		before  string // a command
+		quiet   string // while nothing runs
+		known   bool   // it is found, and trusted, before it is moved
+		command string
+		found   string
+	}{
+		"in place": {quiet: tree, command: `mv x sub/.git`, found: "sub/.git/hooks/pre-commit was made, and removed"},
+		"config":   {quiet: tree, command: `mv x sub/.git`, found: "sub/.git/config: core.fsmonitor = evil"},
+		"touched":  {quiet: tree, command: `mv x sub/.git; touch sub/.git/y sub/y`, found: "sub/.git/config: core.fsmonitor = evil"},
+		"known":    {quiet: tree, known: true, command: `mv x sub/.git`, found: "sub/.git/hooks/pre-commit was made, and removed"},
+		"around":   {quiet: `mkdir v v/r; ` + tree + `; rm x/HEAD; mv x v/r/.git`, command: `cp .git/HEAD v/r/.git; mv v/r w`, found: "w/.git/config: core.fsmonitor = evil"},
+		"replaced": {
+			before:  `mkdir -p y/hooks y/objects y/refs && touch y/hooks/pre-commit && chmod +x y/hooks/pre-commit`,
+			quiet:   `cp -p y/hooks/pre-commit t; echo evil >t; mv t y/hooks/pre-commit; cp .git/HEAD t; mv t y/HEAD`,
+			known:   true,
+			command: `mv .git old && mv y .git`, found: ".git/hooks/pre-commit was made, and removed",
+		},
+		"copied": {quiet: tree, known: true, command: `cp -p x/hooks/pre-commit .git/hooks/pre-commit`, found: ".git/hooks/pre-commit was changed, and put back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, repository)
+			k.run("true;"+test.before, integrity.Writer{})
+			time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
+			k.must(test.quiet)
+			time.Sleep(100 * time.Millisecond)
+			if test.known {
+				k.run("touch q", integrity.Writer{})
+				k.keeper.Sweep(context.Background())
+				k.run("touch q", integrity.Writer{})
+			}
+			got := k.run("touch near; "+test.command, integrity.Writer{})
+			if !strings.Contains(got, test.found) {
+				t.Errorf("found %q, not %q", got, test.found)
+			}
+			for range 2 {
+				if err := k.bash(gone); err != nil {
+					t.Error(err)
+				}
+				k.keeper.Sweep(context.Background())
+				k.run("touch q", integrity.Writer{})
+			}
+		})
+	}
+}
+
+// TestMovedByPersons proves that a person may move repositories while nothing runs,
+// whether they were there from the first or not.
+func TestMovedByPersons(t *testing.T) {
+	const c = `git init -q c && echo mine >c/.git/hooks/pre-push && git -C c config core.pager less`
+	for name, made := range map[string]bool{"from the first": false, "made": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begin := repository
+			if !made {
+				begin += " && " + c
+			}
+			k := newKit(t, begin)
+			k.run("touch x", integrity.Writer{})
+			time.Sleep(100 * time.Millisecond)
+			if made {
+				k.must(c)
+				time.Sleep(100 * time.Millisecond)
+				k.run("touch x", integrity.Writer{})
+				time.Sleep(100 * time.Millisecond)
+			}
+			k.must("mv c d")
+			time.Sleep(100 * time.Millisecond)
+			for range 2 {
+				if got := k.run("touch x d/x && git -C d add x && git -C d -c core.hooksPath=/dev/null commit -qm x; touch d/x2", integrity.Writer{}); got != "" {
+					t.Error(got)
+				}
+				k.keeper.Sweep(context.Background())
+				k.must("test $(cat d/.git/hooks/pre-push) = mine && git -C d config core.pager")
+			}
+		})
+	}
+}
+
+// TestWriting has the server itself write what makes a repository: it is judged as if
+// a command had done it, and what it writes where one is known stays.
+func TestWriting(t *testing.T) {
+	const docs = `mkdir -p docs/objects docs/refs docs/hooks; cp .git/HEAD docs; echo '[core] fsmonitor = evil' >docs/config; echo evil >docs/hooks/pre-push`
+	const gone = `test -e docs/HEAD && ! grep -rqs evil docs`
+	for name, first := range map[string]string{"at first": "", "later": "touch x"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKit(t, repository)
+			if first != "" {
+				k.run(first, integrity.Writer{})
+			}
+			write := func(script string) {
+				t.Helper()
+				time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
+				done := k.keeper.Writing(nil)
+				k.must(script)
+				done()
+				time.Sleep(100 * time.Millisecond)
+			}
+			write("git config core.pager less; echo mine >.git/hooks/pre-push")
+			write(docs)
+			k.keeper.Sweep(context.Background())
+			if got := k.run("touch y", integrity.Writer{}); !strings.Contains(got, "docs/config: core.fsmonitor = evil") || strings.Contains(got, ".git") {
+				t.Errorf("%q", got)
+			}
+			k.must(gone)
+			k.keeper.Sweep(context.Background())
+			k.must(gone + ` && git config core.pager && test $(cat .git/hooks/pre-push) = mine`)
+		})
+	}
 }
 
 // own protects one path and what is below it.

@@ -19,13 +19,16 @@ import (
 
 // rebase trusts all that is there.
 func (k *keeper) rebase() {
+	for _, p := range k.places {
+		p.fresh = false // before it is looked at: from now on its .husky counts as well
+	}
 	s := k.shoot(true)
 	for r, it := range s.now {
 		if was, known := k.base[r]; !known || !was.equivalent(it) {
 			k.noted.dirty = true
 		}
 		if it.Kind == hookKind || it.Kind == scriptKind {
-			k.trusted[versionOf(r, it)] = true
+			k.trusted[s.version(r, it)] = true
 		}
 	}
 	for r, it := range k.base {
@@ -42,9 +45,6 @@ func (k *keeper) rebase() {
 	k.seen = make(map[ref]item, len(s.now))
 	for r, it := range s.now {
 		k.seen[r] = it
-	}
-	for _, p := range k.places {
-		p.fresh = false
 	}
 	k.root = identity{}
 	if stat, err := k.tree.root.Lstat(gitName); err == nil && stat.Kind == workspace.Directory {
@@ -111,13 +111,15 @@ func (k *keeper) judge(s *shot) (found []string) {
 		case configKind:
 			c.config(s)
 		case hookKind, scriptKind:
-			c.hook(kind)
+			c.hook(s, kind)
 		case pointerKind, commonKind:
 			c.pointer(kind)
 		case todoKind:
 			c.todo()
 		case ownKind:
 			c.own()
+		case indexKind:
+			c.index()
 		}
 		found = append(found, c.found...)
 	}
@@ -222,7 +224,7 @@ func (c *change) keepsRest(data []byte, planted, allowed []entry) bool {
 	return len(surplus(rest, kept)) == 0 && len(surplus(kept, rest)) == 0 && len(surplus(left, allowed)) == 0
 }
 
-func (c *change) hook(kind itemKind) {
+func (c *change) hook(s *shot, kind itemKind) {
 	switch {
 	case !c.there && kind == scriptKind: // a branch that has none may have been checked out
 		c.accept()
@@ -230,7 +232,7 @@ func (c *change) hook(kind itemKind) {
 		c.undo()
 	case c.now.Type == workspace.Directory && (!c.known || c.was.Type == workspace.Directory):
 		c.accept()
-	case c.now.Type == workspace.Regular && !c.now.Unread && c.k.trusted[versionOf(c.ref, c.now)]:
+	case c.now.Type == workspace.Regular && !c.now.Unread && c.k.trusted[s.version(c.ref, c.now)]:
 		c.accept()
 	default:
 		c.undo()

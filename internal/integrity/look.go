@@ -5,6 +5,7 @@ package integrity
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -27,6 +28,7 @@ const (
 	commonKind                  // where a directory of git says that another has the rest
 	todoKind                    // what a rebase is going to do
 	ownKind                     // what the operator protects
+	indexKind                   // what git writes to a work tree
 )
 
 const (
@@ -59,6 +61,9 @@ type item struct {
 	Broken bool    // git cannot read it either
 	Keys   []entry // what makes git run something
 
+	hashes hashSizes // of a repository, as its configuration says
+	shared []string  // the indexes that have the rest of one
+
 	at    string // where Data is from, if that is not its own path
 	stat  workspace.Stat
 	young bool // it may have changed since without a trace
@@ -66,6 +71,9 @@ type item struct {
 
 // same reports whether nothing has changed that matters.
 func (i item) same(now item) bool {
+	if now.Kind == indexKind {
+		return i.sameIndex(now)
+	}
 	if i.stat == now.stat && i.Type != workspace.Link && (!i.young || i.Unread && now.Unread) {
 		return true
 	}
@@ -73,15 +81,22 @@ func (i item) same(now item) bool {
 		!i.Unread && !now.Unread && bytes.Equal(i.Data, now.Data)
 }
 
-// version is a hook with a content.
+// version is a hook of a repository with a content.
 type version struct {
-	name string
-	mode fs.FileMode
-	hash workspace.Hash
+	owner string
+	name  string
+	mode  fs.FileMode
+	hash  workspace.Hash
 }
 
-func versionOf(r ref, it item) version {
-	return version{path.Base(r.path), it.Mode & 0o111, workspace.HashOf(it.Data)}
+func versionOf(owner string, r ref, it item) version {
+	return version{owner, path.Base(r.path), it.Mode & 0o111, workspace.HashOf(it.Data)}
+}
+
+// version returns which hook of which repository something is. Work trees of one
+// share its hooks.
+func (s *shot) version(r ref, it item) version {
+	return versionOf(cmp.Or(s.common[it.Owner], it.Owner), r, it)
 }
 
 // listing is what a directory has, as of a time.
@@ -236,6 +251,7 @@ func (s *shot) git(dir string, depth int) {
 			s.git(common, depth+1)
 		}
 	}
+	s.index(dir)
 	s.tree(ref{t, path.Join(dir, "hooks")}, hookKind, dir, maxNested)
 	merge := ref{t, path.Join(dir, "rebase-merge")}
 	if stat, err := t.root.Lstat(merge.path); err != nil {
@@ -399,11 +415,15 @@ func (s *shot) note(r ref, kind itemKind, owner string) (it item, there bool) {
 			return item{}, false
 		}
 	}
+	var hashes hashSizes
+	if kind == indexKind {
+		hashes = s.hashSizes(owner)
+	}
 	old, known := s.k.seen[r]
-	if known && old.Kind == kind && old.stat == stat && !old.young && !old.Unread && stat.Kind != workspace.Link {
+	if known && old.Kind == kind && old.stat == stat && !old.young && !old.Unread && stat.Kind != workspace.Link && (kind != indexKind || old.hashes == hashes) {
 		it = old
 	} else {
-		it = item{Kind: kind, Type: stat.Kind, stat: stat, young: isYoung(stat)}
+		it = item{Kind: kind, Type: stat.Kind, stat: stat, young: isYoung(stat), hashes: hashes}
 		s.read(r, &it)
 	}
 	it.Owner = owner
@@ -418,11 +438,15 @@ func (s *shot) read(r ref, it *item) {
 	if it.Type == workspace.Link {
 		it.Link, _ = r.tree.ws.Readlink(r.path)
 		at, inside := r.tree.ws.Resolve(r.path)
-		if it.Kind != configKind || !inside {
+		if it.Kind != configKind && it.Kind != indexKind || !inside {
 			return
 		}
 		it.at = at
 	} else if it.Type != workspace.Regular {
+		return
+	}
+	if it.Kind == indexKind {
+		s.readIndex(r, it)
 		return
 	}
 	most := int64(maxFile)
@@ -443,7 +467,7 @@ func (s *shot) read(r ref, it *item) {
 	switch it.Kind {
 	case configKind:
 		entries, err := parseConfig(it.Data)
-		it.Broken = err != nil
+		it.Broken, it.hashes = err != nil, hashSizesOf(entries)
 		for _, e := range entries {
 			if e.executes(func(at string) bool { return s.k.inside(r, at) }) {
 				it.Keys = append(it.Keys, e)

@@ -39,6 +39,7 @@ type savedNotes struct {
 type savedPlace struct {
 	Path, Work, Dir string
 	ID              identity
+	First           bool
 }
 
 type savedItem struct {
@@ -66,13 +67,13 @@ func (n *notes) load(k *keeper) bool {
 	}
 	k.root = saved.Root
 	for _, p := range saved.Places {
-		k.places[p.Path] = &place{path: p.Path, work: p.Work, dir: p.Dir, id: p.ID}
+		k.places[p.Path] = &place{path: p.Path, work: p.Work, dir: p.Dir, id: p.ID, first: p.First}
 	}
 	for _, it := range saved.Items {
 		r := ref{k.tree, it.Path}
 		k.base[r] = it.item
 		if it.Kind == hookKind || it.Kind == scriptKind {
-			k.trusted[versionOf(r, it.item)] = true
+			k.trusted[versionOf(it.Owner, r, it.item)] = true
 		}
 		if it.Kind == ownKind {
 			k.own[it.Path] = true
@@ -92,7 +93,7 @@ func (n *notes) busy(k *keeper) {
 	}
 	saved := savedNotes{Dir: k.tree.ws.Dir(), Root: k.root}
 	for _, p := range k.places {
-		saved.Places = append(saved.Places, savedPlace{p.path, p.work, p.dir, p.id})
+		saved.Places = append(saved.Places, savedPlace{p.path, p.work, p.dir, p.id, p.first})
 	}
 	for r, it := range k.base {
 		if r.tree == k.tree {

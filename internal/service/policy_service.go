@@ -48,6 +48,9 @@ func (s *policyService) CheckCall(ctx context.Context, request *pb.CheckCallRequ
 		entry.Tool = bash.Tool // for the form of its input
 	}
 	if known := transferTools[request.GetTool()]; known != nil {
+		if err := selected(p, session.Settings(), &known.Spec); err != nil {
+			return nil, invalid("tool: %s", err)
+		}
 		entry = known
 	} else if name := request.GetTool(); name != "" {
 		found, refusal := a.find(session, p, name)

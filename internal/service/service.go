@@ -71,6 +71,14 @@ type Config struct {
 	// their defaults.
 	Files FileLimits
 
+	// Receiving, if set, is called before files that a client brings are written, and
+	// done after it.
+	Receiving func(env tools.Env) (done func())
+
+	// Space, if set, returns why so many bytes more may not be written for a session,
+	// or nil.
+	Space func(env tools.Env, more uint64) error
+
 	// Wire sets the limits of connections; zero fields take their defaults.
 	Wire Wire
 
@@ -161,7 +169,7 @@ func New(config Config) (*Server, error) {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	limits := config.Files.withDefaults()
-	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits)}
+	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})

@@ -98,6 +98,7 @@ type transfer struct {
 	permit  *limit.Permit
 	record  audit.Record
 	began   time.Time
+	written func() // tells that nothing more is written; nil where nothing is
 
 	judged struct { // what is known as long as the policy and the settings stay
 		policy   *policy.Policy
@@ -151,7 +152,42 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 		t.end(&err)
 		return nil, err
 	}
+	if t.spec.Level == tools.WorkspaceWrite && s.receiving != nil {
+		t.written = s.receiving(t.env)
+	}
 	return t, nil
+}
+
+// leftOutError is what a session is told that is without a tool.
+type leftOutError string
+
+func (e leftOutError) Error() string { return string(e) }
+
+func (e leftOutError) GRPCStatus() *status.Status {
+	return status.New(codes.PermissionDenied, string(e))
+}
+
+// fits returns an error where so many bytes more would take what is reserved.
+func (t *transfer) fits(more uint64) error {
+	if t.service.space == nil {
+		return nil
+	}
+	if err := t.service.space(t.env, more); err != nil {
+		return fmt.Errorf("%w: %w", errTooMany, err)
+	}
+	return nil
+}
+
+// selected returns an error where the session is without calls of this kind: its
+// selection of tools excludes them by a pattern, or the operator has sessions name
+// what they want and it does not. What the selection includes is what a model is
+// shown, and says nothing about them.
+func selected(p *policy.Policy, settings *session.Settings, spec *tools.Spec) error {
+	excludes := tools.Selection{Exclude: settings.Tools.Exclude}
+	if excludes.Has(spec) && (!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) {
+		return nil
+	}
+	return leftOutError(fmt.Sprintf("There is no tool %q in this session: its selection of tools leaves it out.", spec.Name))
 }
 
 // admit has the policy decide, and counts the call.
@@ -208,6 +244,10 @@ func (t *transfer) refresh() *policy.Policy {
 
 // decide has the policy decide on the effects of the call.
 func (t *transfer) decide(p *policy.Policy) error {
+	if err := selected(p, t.judged.settings, t.spec); err != nil {
+		t.record.Action = policy.Deny.String()
+		return err
+	}
 	d := p.Decide(t.judged.call, t.judged.grants)
 	t.record.Policy, t.record.Rule = d.Policy, d.Rule
 	err := refusedBy(t.spec, d.Verdict)
@@ -220,6 +260,9 @@ func (t *transfer) decide(p *policy.Policy) error {
 // may decides on one path that the call touches as part of something larger.
 func (t *transfer) may(kind tools.EffectKind, path string) error {
 	p := t.refresh()
+	if err := selected(p, t.judged.settings, t.spec); err != nil {
+		return err
+	}
 	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
 	t.judged.call.Input = t.input(p, path)
 	t.judged.call.MakesConfig = t.makesConfig
@@ -263,10 +306,13 @@ func denied(format string, args ...any) error {
 
 // withheld reports what is left out of the tree that is read; nil where that is
 // nothing.
-func (t *transfer) withheld() func(path string) bool { return t.env.Guard.Withheld(t.path, true) }
+func (t *transfer) withheld() func(path string) bool { return t.env.WithheldBelow(t.path, true) }
 
 // end writes the record of the call, and makes a status of its error.
 func (t *transfer) end(err *error) {
+	if t.written != nil {
+		t.written()
+	}
 	t.permit.Release()
 	t.session.Leave()
 	t.service.underWay.Add(-1)

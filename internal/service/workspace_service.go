@@ -33,7 +33,9 @@ type workspaceService struct {
 	admission *admission
 	limits    FileLimits
 	uploads   *uploads
-	underWay  atomic.Int64 // transfers
+	receiving func(env tools.Env) (done func())      // nil where nobody wants to know
+	space     func(env tools.Env, more uint64) error // nil where nothing is reserved
+	underWay  atomic.Int64                           // transfers
 }
 
 // drain waits for transfers that are under way, until ctx ends. New ones are refused

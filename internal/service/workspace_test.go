@@ -11,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -766,5 +769,87 @@ func waitFor(t *testing.T, so func() bool) {
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
 		}
+	}
+}
+
+// TestFilesAndSelection proves that a session which excludes transfers is without
+// them, and that what it includes says nothing about them.
+func TestFilesAndSelection(t *testing.T) {
+	f := serveFiles(t, func(c *service.Config) {
+		c.Policy = rulesOf(t, "version: 1\nexplicit_only: [workspace_remove]\n")
+	})
+	f.server.write("a", "a")
+	selects := func(include, exclude []string) {
+		f.update(&pb.Session{SessionId: "default", Tools: &pb.ToolSelection{Include: include, Exclude: exclude}}, "tools")
+	}
+	read := func() error {
+		_, _, _, err := f.read(&pb.ReadFileRequest{Path: "a"})
+		return err
+	}
+	write := func() error {
+		_, err := f.write(&pb.WriteFileHeader{Path: "a"}, "b")
+		return err
+	}
+	remove := func() error {
+		_, err := f.RemoveFile(timeout(t), &pb.RemoveFileRequest{Path: "a"})
+		return err
+	}
+	for _, test := range []struct {
+		include, exclude []string
+		can, cannot      []func() error
+	}{
+		{can: []func() error{read, write}, cannot: []func() error{remove}},
+		{include: []string{"echo"}, can: []func() error{read, write}},
+		{exclude: []string{"write_file", "echo"}, can: []func() error{read, write}},
+		{exclude: []string{"workspace_write"}, can: []func() error{read}, cannot: []func() error{write}},
+		{include: []string{"workspace_write"}, exclude: []string{"workspace_*"}, cannot: []func() error{read, write, remove}},
+		{exclude: []string{"*"}, cannot: []func() error{read, write, remove}},
+		{include: []string{"workspace_remove"}, can: []func() error{read, write, remove}},
+	} {
+		selects(test.include, test.exclude)
+		for _, do := range test.can {
+			if err := do(); err != nil {
+				t.Errorf("include %q, exclude %q: %v", test.include, test.exclude, err)
+			}
+		}
+		for _, do := range test.cannot {
+			wantCode(t, do(), codes.PermissionDenied, "There is no tool", "in this session", "selection of tools")
+		}
+	}
+	selects(nil, []string{"workspace_write"})
+	_, err := f.CheckCall(timeout(t), &pb.CheckCallRequest{Tool: "workspace_write", InputJson: []byte(`{"path":"a"}`)})
+	wantCode(t, err, codes.InvalidArgument, "There is no tool")
+}
+
+// TestReservedSpace has uploads leave what is reserved of a file system.
+func TestReservedSpace(t *testing.T) {
+	left := new(atomic.Int64)
+	left.Store(20 << 20)
+	f := serveFiles(t, func(c *service.Config) {
+		c.Space = func(env tools.Env, more uint64) error {
+			if env.Workspace == nil || int64(more) > left.Load() {
+				return fmt.Errorf("%d bytes are left", left.Load())
+			}
+			return nil
+		}
+	})
+	if _, err := f.write(&pb.WriteFileHeader{Path: "a"}, "a"); err != nil {
+		t.Error(err)
+	}
+	_, err := f.write(&pb.WriteFileHeader{Path: "b", Size: proto.Uint64(21 << 20)}, "b")
+	wantCode(t, err, codes.ResourceExhausted, "bytes are left")
+	large := strings.Repeat("x", 21<<20)
+	_, err = f.write(&pb.WriteFileHeader{Path: "b"}, large)
+	wantCode(t, err, codes.ResourceExhausted, "bytes are left")
+	left.Store(-1)
+	_, err = f.write(&pb.WriteFileHeader{Path: "b"}, "b")
+	wantCode(t, err, codes.ResourceExhausted, "bytes are left")
+	_, err = f.tree("", file("b", "b"))
+	wantCode(t, err, codes.ResourceExhausted, "bytes are left")
+	if _, err := f.RemoveFile(timeout(t), &pb.RemoveFileRequest{Path: "a"}); err != nil {
+		t.Errorf("what makes room is refused: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(f.server.workspace, "b")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("b is there: %v", err)
 	}
 }

@@ -313,6 +313,7 @@ type arrival struct {
 	tree    *workspace.Tree
 	summary *pb.TreeSummary
 	entries int
+	unseen  int64             // bytes since the last look at what is left
 	dirs    map[string]string // where the directories of the archive lead
 }
 
@@ -385,6 +386,12 @@ func (a *arrival) entry(header *tar.Header, content io.Reader) error {
 		}
 		if int64(a.summary.FileBytes)+header.Size > limits.MaxTreeBytes {
 			return fmt.Errorf("the files of the archive have more than %d bytes together: %w", limits.MaxTreeBytes, errTooMany)
+		}
+		if a.unseen += header.Size + fitsEntry; a.unseen >= fitsStep || a.entries == 1 {
+			a.unseen = 0
+			if err := a.fits(uint64(header.Size)); err != nil {
+				return err
+			}
 		}
 	}
 	dir, inside := a.resolve(path.Dir(name))

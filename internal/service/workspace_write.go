@@ -20,7 +20,13 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-const maxUploadID = 128
+const (
+	maxUploadID = 128
+
+	// fitsStep is how much of a file arrives between two looks at what is left.
+	// fitsEntry is what an entry of a tree takes beside its content, at most about.
+	fitsStep, fitsEntry = 8 << 20, 16 << 10
+)
 
 func (s *workspaceService) WriteFile(stream grpc.ClientStreamingServer[pb.WriteFileRequest, pb.WriteFileResponse]) (err error) {
 	in := receive(stream, s.limits.Idle)
@@ -42,6 +48,9 @@ func (s *workspaceService) WriteFile(stream grpc.ClientStreamingServer[pb.WriteF
 	if t.path == "." {
 		return fmt.Errorf("%s: %w but the directory of the workspace", header.GetPath(), workspace.ErrNotRegular)
 	}
+	if err := t.fits(header.GetSize() - min(header.GetSize(), header.GetOffset())); err != nil {
+		return err
+	}
 	if in.closed, err = s.uploads.closing(t.session); err != nil {
 		return err
 	}
@@ -57,7 +66,7 @@ func (s *workspaceService) WriteFile(stream grpc.ClientStreamingServer[pb.WriteF
 			s.uploads.discard(up)
 		}
 	}()
-	if keep, err = s.arrive(in, up, header); err != nil {
+	if keep, err = t.arrive(in, up, header); err != nil {
 		return err
 	}
 	sum := workspace.Hash(up.sum.Sum(nil))
@@ -99,8 +108,9 @@ func (s *workspaceService) checkHeader(header *pb.WriteFileHeader) (*workspace.H
 
 // arrive takes the bytes of an upload to their end. Where it fails, it reports
 // whether what has arrived can be continued.
-func (s *workspaceService) arrive(in *incoming[pb.WriteFileRequest], up *upload, header *pb.WriteFileHeader) (keep bool, err error) {
+func (t *transfer) arrive(in *incoming[pb.WriteFileRequest], up *upload, header *pb.WriteFileHeader) (keep bool, err error) {
 	resumable := up.id != ""
+	looked := up.received
 	for {
 		message, err := in.next()
 		if errors.Is(err, io.EOF) {
@@ -116,8 +126,14 @@ func (s *workspaceService) arrive(in *incoming[pb.WriteFileRequest], up *upload,
 		if header.Size != nil && uint64(up.received)+uint64(len(data.Data)) > header.GetSize() {
 			return false, invalid("more than the %d bytes arrived that the header tells: nothing was written", header.GetSize())
 		}
-		if err := s.uploads.write(up, data.Data); err != nil {
+		if err := t.service.uploads.write(up, data.Data); err != nil {
 			return false, err
+		}
+		if up.received-looked >= fitsStep {
+			looked = up.received
+			if err := t.fits(0); err != nil {
+				return resumable, err
+			}
 		}
 	}
 	if header.Size != nil && uint64(up.received) != header.GetSize() {
@@ -133,6 +149,9 @@ func (t *transfer) install(ctx context.Context, up *upload, header *pb.WriteFile
 		return nil, err
 	}
 	if err := t.again(header.GetPath(), tools.Env.Writes); err != nil {
+		return nil, err
+	}
+	if err := t.fits(uint64(up.received)); err != nil {
 		return nil, err
 	}
 	ws := t.session.Workspace

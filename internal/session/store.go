@@ -44,6 +44,10 @@ type Config struct {
 	// Required.
 	WorkspaceRoot string
 
+	// Closed are absolute paths of what is the server's own, beside WorkspaceRoot and
+	// Caches: where they lie in a workspace, no tool reads or writes them.
+	Closed []string
+
 	// AllowedWorkspaces are the directories at or below which a caller may
 	// choose a workspace. None: callers cannot choose.
 	AllowedWorkspaces []string
@@ -196,7 +200,10 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := workspace.Config{State: s.config.WorkspaceRoot}
+	config := workspace.Config{
+		State:  s.config.WorkspaceRoot,
+		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
+	}
 	if scratch {
 		config.State = "" // what is left of it is removed as a whole
 	}

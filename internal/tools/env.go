@@ -153,10 +153,23 @@ func (e Env) Protection() Protection {
 
 // Withheld is [Guard.Withheld] for a directory of ReadsTree.
 func (e Env) Withheld(name string, asked bool) func(path string) bool {
-	if e.Guard == nil {
-		return nil
+	return e.WithheldBelow(e.judged.paths[name], asked)
+}
+
+// WithheldBelow is [Guard.Withheld], and what in the workspace is the server's own.
+func (e Env) WithheldBelow(top string, asked bool) func(path string) bool {
+	var withheld func(path string) bool
+	if e.Guard != nil {
+		withheld = e.Guard.Withheld(top, asked)
 	}
-	return e.Guard.Withheld(e.judged.paths[name], asked)
+	closed := e.Workspace.Closed()
+	switch {
+	case closed == nil:
+		return withheld
+	case withheld == nil:
+		return closed
+	}
+	return func(path string) bool { return closed(path) || withheld(path) }
 }
 
 // Removes returns the effects of removing an entry of the workspace, which may

@@ -123,6 +123,18 @@ func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, i
 	return shown
 }
 
+// Around returns tool, which [New] made, with something that is done before each call
+// of it runs, and after.
+func Around(tool Tool, before func(env Env) (after func())) Tool {
+	around := *tool.(*typed)
+	run := around.run
+	around.run = func(ctx context.Context, env Env, in any, out Sink) (Result, error) {
+		defer before(env)()
+		return run(ctx, env, in, out)
+	}
+	return &around
+}
+
 // WithChoices returns tool, which [New] made, with a string field that allows
 // only what the server knows when it starts. Later tools made from it allow the
 // same.

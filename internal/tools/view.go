@@ -160,10 +160,7 @@ func (v *View) Withheld(asked bool) func(path string) bool {
 	if v.Artifacts() {
 		return func(path string) bool { return v.artifacts[path].File == "" && path != "." }
 	}
-	var withheld func(path string) bool
-	if v.env.Guard != nil {
-		withheld = v.env.Guard.Withheld(v.Name(v.Path), asked)
-	}
+	withheld := v.env.WithheldBelow(v.Name(v.Path), asked)
 	if !v.Beside() {
 		return withheld
 	}

@@ -134,6 +134,9 @@ func (b *Batch) Remove(path string, old File) error {
 // RemoveAll removes an entry, and all that is in it where it is a directory.
 // What it removed is kept as far as there is room.
 func (b *Batch) RemoveAll(ctx context.Context, path string) error {
+	if err := b.ws.whole(path); err != nil {
+		return err
+	}
 	info, err := b.ws.Stat(path)
 	if err != nil {
 		return err
@@ -244,6 +247,9 @@ func (b *Batch) keep(path string, state *State) error {
 // Rename moves an entry, and makes the directories above its new place that
 // are missing. A file that is in the way is replaced if replace says so.
 func (b *Batch) Rename(from, to string, replace bool) error {
+	if err := b.ws.whole(from); err != nil {
+		return err
+	}
 	info, err := b.ws.Stat(from)
 	if err != nil {
 		return err

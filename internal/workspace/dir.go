@@ -47,6 +47,9 @@ func (w *Workspace) openParent(path string) (folder, string, error) {
 	if !filepath.IsLocal(path) {
 		return folder{}, "", fmt.Errorf("%s: %w", path, ErrOutside)
 	}
+	if w.isClosed(path) {
+		return folder{}, "", fmt.Errorf("%s: %w", path, ErrServers)
+	}
 	f, err := w.openFolder(filepath.Dir(path))
 	return f, filepath.Base(path), err
 }

@@ -19,6 +19,9 @@ func (w *Workspace) openExactly(path string, flags int) (fd int, err error) {
 	if !filepath.IsLocal(path) {
 		return -1, ErrOutside
 	}
+	if w.isClosed(path) {
+		return -1, ErrServers
+	}
 	var failed error
 	if w.control(func(dir uintptr) { fd, failed = openBelow(int(dir), path, flags) }) != nil {
 		return -1, os.ErrClosed

@@ -219,6 +219,9 @@ func (w *Workspace) Look(top string, limit int, see func(path string, kind fs.Fi
 // of the directory, follows no link out of the workspace, and what cannot be read
 // has nothing in it.
 func (w *Workspace) Glance(dir string, limit int) []fs.DirEntry {
+	if w.isClosed(filepath.Clean(dir)) {
+		return nil
+	}
 	f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil

@@ -38,6 +38,7 @@ type Workspace struct {
 	// control gives its function the descriptor of top, open until it returns.
 	control func(func(dir uintptr)) error
 
+	closed  []string // what in it is the server's own
 	trace   func(path string, write bool)
 	locks   locks
 	intents *intents // nil where nobody remembers where was written
@@ -53,6 +54,11 @@ type Config struct {
 	// under way: what a process that was killed left half done is removed when
 	// the workspace is next opened with the same State. Empty: no notes.
 	State string
+
+	// Closed are paths of the server's own files and directories. Those
+	// below the workspace are neither read nor written through it. One that ends in
+	// ".*" stands for a file and those beside it that have its name, a dot and more.
+	Closed []string
 
 	// Trace, if set, is told of every path that is read or written, before it
 	// is. It is for tests.
@@ -85,6 +91,7 @@ func (c Config) Open(dir string) (*Workspace, error) {
 		return nil, errors.Join(err, top.Close(), root.Close())
 	}
 	w := &Workspace{dir: dir, root: root, top: top, control: raw.Control, trace: c.Trace}
+	w.close(c.Closed)
 	if c.State != "" {
 		w.intents = openIntents(c.State, w)
 	}

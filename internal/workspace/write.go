@@ -335,6 +335,9 @@ func (f folder) unlink(name string, dir bool) error {
 // RemoveAll removes a directory and everything in it. It follows no link. Where
 // it is told to stop, or cannot go on, part of the tree is left.
 func (w *Workspace) RemoveAll(ctx context.Context, path string) error {
+	if err := w.whole(path); err != nil {
+		return err
+	}
 	w.touched(path, true)
 	f, name, err := w.openParent(path)
 	if err != nil {
@@ -388,6 +391,9 @@ func (f folder) removeAll(ctx context.Context, name string, depth int) error {
 // [Workspace.ResolveEntry] returned. Something that is there already is
 // [ErrExists], unless it may be replaced.
 func (w *Workspace) Rename(from, to string, replace bool) error {
+	if err := w.whole(from); err != nil {
+		return err
+	}
 	w.touched(from, true)
 	w.touched(to, true)
 	source, sourceName, err := w.openParent(from)
