@@ -123,21 +123,24 @@ func TestCallIDsEndWithTheirSession(t *testing.T) {
 
 // TestTooManyCallIDs: the oldest are forgotten, and how many is told.
 func TestTooManyCallIDs(t *testing.T) {
-	f := newFixture(t, executor.Config{MaxRetained: 1, MaxRemembered: 40})
-	for i := range 101 {
-		finished(t, f.start(f.named(fmt.Sprint(i), 1, says("x"))))
-	}
-	known := 0
-	for i := range 101 {
-		if _, err := f.FindCall("alice", "", fmt.Sprint(i)); err == nil {
-			known++
-		} else if known > 0 {
-			t.Fatalf("call %d is forgotten, and an older one is known", i)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{MaxRetained: 1, MaxRemembered: 40})
+		for i := range 101 {
+			finished(t, f.start(f.named(fmt.Sprint(i), 1, says("x"))))
+			synctest.Wait() // it is kept a moment after its end
 		}
-	}
-	if forgotten := f.ForgottenCalls(f.session); known < 31 || known > 41 || forgotten != uint64(101-known) {
-		t.Errorf("%d are known and %d forgotten", known, forgotten)
-	}
+		known := 0
+		for i := range 101 {
+			if _, err := f.FindCall("alice", "", fmt.Sprint(i)); err == nil {
+				known++
+			} else if known > 0 {
+				t.Fatalf("call %d is forgotten, and an older one is known", i)
+			}
+		}
+		if forgotten := f.ForgottenCalls(f.session); known < 31 || known > 41 || forgotten != uint64(101-known) {
+			t.Errorf("%d are known and %d forgotten", known, forgotten)
+		}
+	})
 }
 
 // TestTooManyCallIDsOfAll: the session that has most gives.
