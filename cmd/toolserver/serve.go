@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/toolserver/toolserver/internal/service"
-	"github.com/toolserver/toolserver/internal/stack"
 	"github.com/toolserver/toolserver/internal/trace"
 )
 
@@ -58,9 +56,6 @@ file, a flag wins over both.`,
 // serve serves until a signal comes, and then ends in peace.
 func serve(c *config) error {
 	tuneGC()
-	if c.Admin.Pprof {
-		runtime.MemProfileRate = heapSampling
-	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
@@ -112,10 +107,7 @@ func serve(c *config) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == sandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() {
-			stack.GrowTo16K()
-			c.Sandbox.selfTest(logger, metrics, server.SelfTested)
-		})
+		time.AfterFunc(selfTestDelay, func() { c.Sandbox.selfTest(logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
