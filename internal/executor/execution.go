@@ -415,8 +415,7 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			return
 		}
 		reader := x.callersPlace(after)
-		called := reader != nil
-		if !called {
+		if reader == nil {
 			reader = x.log.follow(after)
 		}
 		x.followed(+1)
@@ -424,9 +423,6 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			x.log.unfollow(reader)
 			x.followed(-1)
 		}()
-		if called {
-			x.log.linger(ctx, reader)
-		}
 		for {
 			event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
 			if err != nil {
