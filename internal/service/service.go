@@ -150,7 +150,7 @@ func New(config Config) (*Server, error) {
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 
 	options := chain(s.links()...)
-	options = append(options, config.Wire.options(newCodec(&s.shown))...)
+	options = append(options, config.Wire.options(newCodec())...)
 	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
 
 	pb.RegisterToolServiceServer(s.grpc, &toolService{
