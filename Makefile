@@ -75,6 +75,14 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differ ./internal/shell
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
 
+# Tests, what only tests import, benchmarks and generated code do not count; comments do.
+.PHONY: lines
+lines: ## Count the lines of Go in each package.
+	@git ls-files '*.go' ':!*_test.go' ':!*.pb.go' ':!*test/*' ':!bench/*' | xargs awk ' \
+		{ name = FILENAME; sub("/[^/]*$$", "", name); lines[name]++ } \
+		END { for (name in lines) print lines[name] "\t" name }' | sort -n | \
+		awk '{ print; total += $$1 } END { print total "\ttotal" }'
+
 # Needs root: a container is made by runc, from Debian's packages.
 .PHONY: pod
 pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one.

@@ -88,10 +88,6 @@ func (h *adminHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// heapSampling is how many bytes are allocated between two samples, as Go has it
-// by default, in servers that show profiles. The others take no samples.
-const heapSampling = 512 << 10
-
 // maxProfile is how many seconds a profile may take.
 const maxProfile = 100
 

@@ -22,9 +22,8 @@ func main() {
 	if os.Args[0] == pdf.Name {
 		pdf.Main()
 	}
-	arguments := os.Args[1:]
-	run := newRoot(arguments).Execute
-	if len(arguments) > 0 && arguments[0] == "serve" && logsJSON() {
+	run := newRoot().Execute
+	if len(os.Args) > 1 && os.Args[1] == "serve" && logsJSON() {
 		err := withoutPanic(run)
 		if err != nil {
 			logEnd(err)
@@ -36,21 +35,8 @@ func main() {
 	os.Exit(exitCodeOf(err))
 }
 
-// commands are all there are, by name.
-var commands = []struct {
-	name string
-	make func() *cobra.Command
-}{
-	{"serve", newServe}, {"tools", newTools}, {"call", newCall}, {"watch", newWatch}, {"attach", newAttach}, {"input", newInput},
-	{"cancel", newCancel}, {"artifact", newArtifact}, {"cp", newCp},
-	{"executions", newExecutions}, {"sessions", newSessions}, {"approvals", newApprovals}, {"grants", newGrants},
-	{"policy", newPolicy}, {"config", newConfig}, {"audit", newAudit}, {"sandbox", newSandbox}, {"doctor", newDoctor}, {"version", newVersion},
-}
-
-// newRoot returns the command line. It has the one command that the arguments
-// begin with, or all where they do not: a server need not make what it does not
-// run.
-func newRoot(arguments []string) *cobra.Command {
+// newRoot returns the command line.
+func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolserver",
 		Short: "Run tools for AI agents",
@@ -70,27 +56,19 @@ or with a server:
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, // complain prints them
 		SilenceUsage:  true,
+		Version:       versionLine(),
 	}
 	root.SetFlagErrorFunc(flagError)
-	for _, c := range commands {
-		if len(arguments) > 0 && arguments[0] == c.name {
-			add(root, c.make())
-			root.CompletionOptions.DisableDefaultCmd = true
-			return root
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddCommand(
+		newServe(), newTools(), newCall(), newWatch(), newAttach(), newInput(), newCancel(), newArtifact(), newCp(),
+		newExecutions(), newSessions(), newApprovals(), newGrants(),
+		newPolicy(), newConfig(), newAudit(), newSandbox(), newDoctor(), newVersion(),
+	)
+	for _, cmd := range root.Commands() {
+		if cmd.HasSubCommands() { // it takes nothing else
+			cmd.Args = commandsOnly
 		}
 	}
-	root.Version = versionLine()
-	root.SetVersionTemplate("{{.Version}}\n")
-	for _, c := range commands {
-		add(root, c.make())
-	}
 	return root
-}
-
-// add adds a command. One with others below it takes nothing else.
-func add(root, cmd *cobra.Command) {
-	root.AddCommand(cmd)
-	if cmd.HasSubCommands() {
-		cmd.Args = commandsOnly
-	}
 }

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -25,7 +24,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/toolserver/toolserver/internal/service"
-	"github.com/toolserver/toolserver/internal/stack"
 	"github.com/toolserver/toolserver/internal/trace"
 )
 
@@ -59,10 +57,7 @@ file, a flag wins over both.`,
 
 // serve serves until a signal comes, and then ends in peace.
 func serve(c *config) error {
-	tuneGC()
-	if c.Admin.Pprof {
-		runtime.MemProfileRate = heapSampling
-	}
+	setGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
@@ -100,9 +95,10 @@ func serve(c *config) error {
 	if c.Sandbox.Mode == sandboxRequired {
 		server.SelfTested(weak)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go freeAtRest(ctx)
 	if c.Policy.File != "" {
-		ctx, stop := context.WithCancel(context.Background())
-		defer stop()
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
@@ -116,10 +112,7 @@ func serve(c *config) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == sandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() {
-			stack.GrowTo16K()
-			c.Sandbox.selfTest(logger, metrics, server.SelfTested)
-		})
+		time.AfterFunc(selfTestDelay, func() { c.Sandbox.selfTest(logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),

@@ -46,10 +46,8 @@ type Order struct {
 	Tool string
 	Spec *tools.Spec
 
-	// Call is what to run; nil for a refused call. A quick one has ended when
-	// Start returns.
-	Call  tools.Call
-	Quick bool
+	// Call is what to run; nil for a refused call.
+	Call tools.Call
 
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
@@ -285,7 +283,7 @@ func (x *Execution) turn(ctx context.Context, call tools.Call) {
 	x.Order.Rights = now.Rights
 	x.begin(time.Now())
 	// With the lock held the execution cannot end, nor can its executor close.
-	x.executor.runners.run(func() { x.run(ctx, call) })
+	go x.run(ctx, call)
 	x.mu.Unlock()
 }
 
@@ -445,8 +443,7 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			return
 		}
 		reader := x.callersPlace(after)
-		called := reader != nil
-		if !called {
+		if reader == nil {
 			reader = x.log.follow(after)
 		}
 		x.followed(+1)
@@ -454,9 +451,6 @@ func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, e
 			x.log.unfollow(reader)
 			x.followed(-1)
 		}()
-		if called {
-			x.log.linger(ctx, reader)
-		}
 		for {
 			event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
 			if err != nil {

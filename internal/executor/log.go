@@ -57,9 +57,6 @@ type reader struct {
 	stalled bool // the writer gave up waiting for it
 }
 
-// lingerFor is how long the first events of a call wait for the next one.
-const lingerFor = 20 * time.Millisecond
-
 // append adds an event. It waits for readers only if stop is not nil, and no
 // longer once stop is closed.
 func (l *eventLog) append(body Body, now time.Time, stop <-chan struct{}) {
@@ -243,7 +240,10 @@ func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration)
 			runtime.Gosched() // a short call ends while others run
 			continue
 		default:
-			l.await(r)
+			r.waiting = true
+			if r.wake == nil {
+				r.wake = make(chan struct{}, 1)
+			}
 		}
 		if !r.waiting {
 			r.seq = event.Seq
@@ -272,46 +272,7 @@ func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration)
 	}
 }
 
-// linger waits for what comes after the start of a call, but not for long: a short
-// call has ended by then, and all of it goes to the caller at once.
-func (l *eventLog) linger(ctx context.Context, r *reader) {
-	for try := 0; ; try++ {
-		l.mu.Lock()
-		n := len(l.events)
-		if l.ended || n == 0 || l.events[n-1].Body != (Started{}) {
-			l.mu.Unlock()
-			return
-		}
-		if try > 0 {
-			break
-		}
-		l.mu.Unlock()
-		runtime.Gosched() // one that is shorter still ends while others run
-	}
-	wake := l.await(r)
-	l.mu.Unlock()
-
-	timer := time.NewTimer(lingerFor)
-	defer timer.Stop()
-	select {
-	case <-wake:
-	case <-ctx.Done():
-		l.giveUp(r)
-	case <-timer.C:
-		l.giveUp(r)
-	}
-}
-
-// await has the reader be woken by the next event. The log is locked.
-func (l *eventLog) await(r *reader) (wake <-chan struct{}) {
-	r.waiting = true
-	if r.wake == nil {
-		r.wake = make(chan struct{}, 1)
-	}
-	return r.wake
-}
-
-// giveUp ends that.
+// giveUp has the reader no longer be woken by the next event.
 func (l *eventLog) giveUp(r *reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

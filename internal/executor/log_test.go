@@ -227,64 +227,32 @@ func readsEverything(t *testing.T, readerFirst bool) {
 	}
 }
 
-// The caller gets the first events together with what comes next, if that comes
-// soon.
-func TestFirstEventsWaitForTheNext(t *testing.T) {
-	writes := func(after time.Duration) callFunc {
-		return func(_ context.Context, out tools.Sink) (tools.Result, error) {
-			time.Sleep(after)
+// TestEventsComeAtOnce: no event waits for the next one.
+func TestEventsComeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{})
+		begin := time.Now()
+		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+			time.Sleep(5 * time.Millisecond)
 			out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("text")})
 			time.Sleep(time.Second)
 			return tools.Result{}, nil
+		}))
+		var got []string
+		for event, err := range x.Events(context.Background(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, kind, _ := strings.Cut(kinds([]executor.Event{event}), ":")
+			got = append(got, kind+" "+time.Since(begin).String())
 		}
-	}
-	sleeps := func(long time.Duration) callFunc {
-		return func(context.Context, tools.Sink) (tools.Result, error) {
-			time.Sleep(long)
-			return tools.Result{}, nil
+		if got, want := strings.Join(got, ", "), "accepted 0s, started 0s, output 5ms, finished 1.005s"; got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
-	}
-	for _, c := range []struct {
-		name  string
-		call  callFunc
-		watch bool // follow a call that somebody else has made
-		want  string
-	}{
-		{"a short call", sleeps(10 * time.Millisecond), false, "accepted 10ms, started 10ms, finished 10ms"},
-		{"a long call", sleeps(time.Second), false, "accepted 20ms, started 20ms, finished 1s"},
-		{"output", writes(5 * time.Millisecond), false, "accepted 5ms, started 5ms, output 5ms, finished 1.005s"},
-		{"late output", writes(50 * time.Millisecond), false, "accepted 20ms, started 20ms, output 50ms, finished 1.05s"},
-		{"somebody else's call", sleeps(10 * time.Millisecond), true, "accepted 0s, started 0s, finished 10ms"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, executor.Config{})
-				begin := time.Now()
-				x := f.start(f.order(c.call))
-				if c.watch {
-					go func() {
-						for range x.Events(context.Background(), 0) {
-						}
-					}()
-					synctest.Wait()
-				}
-				var got []string
-				for event, err := range x.Events(context.Background(), 0) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					_, kind, _ := strings.Cut(kinds([]executor.Event{event}), ":")
-					got = append(got, kind+" "+time.Since(begin).String())
-				}
-				if got := strings.Join(got, ", "); got != c.want {
-					t.Errorf("%s, want %s", got, c.want)
-				}
-			})
-		})
-	}
+	})
 }
 
-func TestCallerLeavesBeforeTheFirstEvents(t *testing.T) {
+func TestCallerLeavesEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, executor.Config{})
 		order := f.order(waits)

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -544,11 +543,7 @@ func (s *Sandbox) image() (*os.File, error) {
 	if len(s.config.Image) == 0 {
 		return nil, errors.New("this server was built without it: put toolserver-exec beside the server, or build with make")
 	}
-	file, err := memoryFile("toolserver-exec", unix.MFD_EXEC, s.config.Image)
-	if err == nil {
-		forget(s.config.Image)
-	}
-	return file, err
+	return memoryFile("toolserver-exec", unix.MFD_EXEC, s.config.Image)
 }
 
 // memoryFile returns a file without a path.
@@ -566,15 +561,4 @@ func memoryFile(name string, flags int, content []byte) (*os.File, error) {
 		return nil, err
 	}
 	return file, nil
-}
-
-// forget gives the pages back that an image lies on: it is part of the program's
-// file, and is read once in its life.
-func forget(image []byte) {
-	page := os.Getpagesize()
-	start := uintptr(unsafe.Pointer(unsafe.SliceData(image)))
-	skip := int(-start & uintptr(page-1))
-	if whole := (len(image) - skip) &^ (page - 1); whole > 0 {
-		unix.Madvise(image[skip:skip+whole], unix.MADV_PAGEOUT)
-	}
 }

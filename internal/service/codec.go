@@ -25,29 +25,20 @@ type eventMessage struct {
 	event     executor.Event
 }
 
-// codec is gRPC's own, but for the list of all tools, which is written once, and
-// for events: those that every call has and those that carry its output are
-// written from the values of the log straight to the wire. Output is not copied: it
-// is released when it was sent.
-type codec struct {
-	encoding.CodecV2
-	shown *shownTools
-}
+// codec is gRPC's own, but for events: those that every call has and those that
+// carry its output are written from the values of the log straight to the wire.
+// Output is not copied: it is released when it was sent.
+type codec struct{ encoding.CodecV2 }
 
-func newCodec(shown *shownTools) codec { return codec{encoding.GetCodecV2(proto.Name), shown} }
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Marshal writes a message.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	switch m := v.(type) {
-	case *eventMessage:
+	if m, ok := v.(*eventMessage); ok {
 		if wire := m.wire(); wire != nil {
 			return wire, nil
 		}
 		return c.CodecV2.Marshal(m.message())
-	case *pb.ListToolsResponse:
-		if wire := c.shown.wireOf(m); wire != nil {
-			return mem.BufferSlice{mem.SliceBuffer(wire)}, nil
-		}
 	}
 	return c.CodecV2.Marshal(v)
 }

@@ -56,7 +56,7 @@ func TestCodec(t *testing.T) {
 				execution: &executor.Execution{ID: fmt.Sprint("x-", i)},
 				event:     executor.Event{Seq: size(), Time: time.Unix(random.Int64N(1<<33), random.Int64N(1e9)), Body: body},
 			}
-			buffers, err := newCodec(new(shownTools)).Marshal(m)
+			buffers, err := newCodec().Marshal(m)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -159,7 +159,7 @@ func New(config Config) (*Server, error) {
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 
 	options := chain(s.links()...)
-	options = append(options, config.Wire.options(newCodec(&s.shown))...)
+	options = append(options, config.Wire.options(newCodec())...)
 	if config.Tracer != nil {
 		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(tracing(config.Tracer)...)))
 	}

@@ -70,7 +70,7 @@ func BenchmarkExecuteTool(b *testing.B) {
 	stream := &memoryStream{
 		ctx:     grpc.NewContextWithServerTransportStream(b.Context(), transportStream{}),
 		request: []byte(`{"text":"` + strings.Repeat("x", 200) + `"}`),
-		codec:   newCodec(&s.shown),
+		codec:   newCodec(),
 	}
 	b.ReportAllocs()
 	for b.Loop() {

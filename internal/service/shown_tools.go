@@ -25,16 +25,10 @@ type shownTools struct{ current atomic.Pointer[shown] }
 type shown struct {
 	revision    uint64
 	entries     []*tools.Entry
-	index, full atomic.Pointer[shownView]
+	index, full atomic.Pointer[pb.ListToolsResponse]
 
 	digesting sync.Once
 	digests   [][32]byte // of the entries
-}
-
-// shownView is the list of all tools in one view, as a message and as its bytes.
-type shownView struct {
-	list *pb.ListToolsResponse
-	wire []byte
 }
 
 // of returns the tools of now.
@@ -81,31 +75,13 @@ func (now *shown) view(view pb.ToolView) *pb.ListToolsResponse {
 	if made.Load() == nil {
 		made.CompareAndSwap(nil, now.newView(view)) // of two at once one counts
 	}
-	return made.Load().list
+	return made.Load()
 }
 
-func (now *shown) newView(view pb.ToolView) *shownView {
+func (now *shown) newView(view pb.ToolView) *pb.ListToolsResponse {
 	list := &pb.ListToolsResponse{Version: now.version(everyTool)}
 	for _, entry := range now.entries {
 		list.Tools = append(list.Tools, toolToProto(entry, view))
 	}
-	bytes, err := proto.Marshal(list)
-	if err != nil { // a text that is not UTF-8: gRPC will say so when it is asked for
-		return &shownView{list: list}
-	}
-	return &shownView{list, bytes}
-}
-
-// wireOf returns the bytes of a list that of has returned; nil for others.
-func (s *shownTools) wireOf(list *pb.ListToolsResponse) []byte {
-	now := s.current.Load()
-	if now == nil {
-		return nil
-	}
-	for _, view := range []*shownView{now.index.Load(), now.full.Load()} {
-		if view != nil && view.list == list {
-			return view.wire
-		}
-	}
-	return nil
+	return list
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/span"
-	"github.com/toolserver/toolserver/internal/stack"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -42,17 +41,7 @@ func recoverPanics(logger *zap.Logger) link {
 			zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
 		return status.Errorf(codes.Internal, "internal error %s", id)
 	})
-	unary, stream := recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)
-	return link{
-		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			stack.GrowTo16K()
-			return unary(ctx, request, info, next)
-		},
-		stream: func(server any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			stack.GrowTo8K()
-			return stream(server, s, info, next)
-		},
-	}
+	return link{recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)}
 }
 
 // begin gives every call what is known of it. underWay counts the calls that have

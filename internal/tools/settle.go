@@ -13,12 +13,12 @@ import "strings"
 // itself. A whole number is the string that spells it, where the tool says so. What has
 // another reading, or is no valid input, stays what it is.
 func Settle(tool Tool, input []byte) []byte {
-	t, ok := tool.(*typed)
-	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) && !(t.shape().numeral && hasNumber(input)) {
+	t, ok := tool.(shaped)
+	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) && !(t.inputShape().numeral && hasNumber(input)) {
 		return input
 	}
 	s := settler{decoder: newDecoder(string(input))}
-	if !s.value(t.shape()) || s.out == nil {
+	if !s.value(t.inputShape()) || s.out == nil {
 		return input // what is wrong is for the decoder to tell
 	}
 	return append(s.out, s.text[s.copied:]...)

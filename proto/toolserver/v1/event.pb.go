@@ -774,8 +774,7 @@ func (x *Accepted) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// Started says that the tool began to run. Its time is the event's time: to the
-// caller it comes with what happens next, but at most 20 ms later.
+// Started says that the tool began to run. Its time is the event's time.
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
