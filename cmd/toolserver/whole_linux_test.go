@@ -221,6 +221,31 @@ func TestPlantedByFiles(t *testing.T) {
 	}
 }
 
+// TestForgedIndex has a command put an index in its place that was sent, and with which
+// git would write a hook.
+func TestForgedIndex(t *testing.T) {
+	const hook = ".git/hooks/pre-commit"
+	entry := make([]byte, 40+20, 100)
+	entry[26], entry[27] = 0o100755>>8, 0o100755&0xff
+	entry = append(entry, 0, byte(len(hook)))
+	entry = append(entry, hook...)
+	index := "DIRC\x00\x00\x00\x02\x00\x00\x00\x01" + string(entry) + strings.Repeat("\x00", 8-len(entry)%8) + strings.Repeat("\x00", 20)
+	w := newWhole(t, t.TempDir(), nil)
+	if _, err := w.write("x", index, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answer := w.bash(`git init -q . && cp x .gi$(printf t)/index && git ls-files`)
+	if !strings.Contains(answer, `"Text":"`+hook+`\n`) { // it is one to git
+		t.Errorf("git reads %s", answer)
+	}
+	if !strings.Contains(answer, ".git/index: its entry "+hook) || !strings.Contains(answer, "git reset makes it anew") {
+		t.Errorf("answer %s", answer)
+	}
+	if _, err := os.Stat(filepath.Join(w.workspace, ".git/index")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the index is there: %v", err)
+	}
+}
+
 // TestServersOwn has a server keep its own in the workspace: nobody who works there
 // sees or changes it.
 func TestServersOwn(t *testing.T) {

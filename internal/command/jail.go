@@ -220,6 +220,7 @@ func (r *Room) closeJails() {
 func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.View, err error) {
 	view = r.view
 	own := r.ownFiles()
+	view.Cover = append(slices.Clip(view.Cover), own...)
 	if rights.Confinement == tools.Unconfined || !r.rooms.config.Sandbox.Namespaces() {
 		if rights.Confinement != tools.Unconfined && len(own)+len(view.Empty) > 0 && !r.rooms.config.Sandbox.Capabilities().Off {
 			return view, tools.Failf("workspace_not_closed", "Nothing was run: the workspace has the server's own files in it (%s), and without namespaces no command can be kept from them. "+
@@ -229,7 +230,6 @@ func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.
 		view.Write = append(slices.Clip(view.Write), outside(rights.Write)...)
 		return view, nil
 	}
-	view.Cover = append(slices.Clip(view.Cover), own...)
 	view.Read = append(slices.Clip(view.Read), r.notOurs(rights.Read)...)
 	view.Write = append(slices.Clip(view.Write), r.notOurs(rights.Write)...)
 	if hooks := filepath.Join(r.workspace.Dir(), ".git", "hooks"); isDir(filepath.Dir(hooks)) && isDir(hooks) {

@@ -63,11 +63,15 @@ type indexReader struct {
 
 	in      *bufio.Reader
 	at      int64
+	end     int64 // of what is read: git takes entries for such up to the last byte
 	version uint32
 	name    []byte // of the entry that was read last
 }
 
-var errForged = errors.New(forged)
+var (
+	errForged = errors.New(forged)
+	errEnd    = errors.New("it ends too early")
+)
 
 // read returns what there is to know of the index. One that git refuses has nothing
 // wrong.
@@ -75,6 +79,7 @@ func (x *indexReader) read() (facts indexFacts, err error) {
 	if x.size < indexHead+x.hash {
 		return facts, nil
 	}
+	x.end = x.size - x.hash
 	x.seek(0)
 	head, err := x.take(indexHead)
 	if err != nil {
@@ -88,7 +93,12 @@ func (x *indexReader) read() (facts indexFacts, err error) {
 	end, err := x.findBlocks()
 	if err == nil {
 		x.seek(indexHead)
+		x.end = x.size
 		facts.bad, err = x.entries(entries)
+		if errors.Is(err, errEnd) {
+			return x.cut() // git breaks down, or reads zeros from there on
+		}
+		x.end = x.size - x.hash
 	}
 	if err == nil && facts.bad == "" && end >= 0 && end != x.at {
 		err = errForged
@@ -96,11 +106,21 @@ func (x *indexReader) read() (facts indexFacts, err error) {
 	if err == nil && facts.bad == "" {
 		facts.shared, err = x.extensions()
 	}
-	if errors.Is(err, errForged) {
+	if errors.Is(err, errForged) || errors.Is(err, errEnd) {
 		return indexFacts{bad: forged}, nil
 	}
 	return facts, err
 }
+
+// cut judges a name that the end of the file has cut off.
+func (x *indexReader) cut() (facts indexFacts, err error) {
+	if leadsAway(x.name, 0) {
+		facts.bad = entryText(x.name)
+	}
+	return facts, nil
+}
+
+func entryText(name []byte) string { return "its entry " + clip(string(name)) }
 
 func (x *indexReader) seek(at int64) {
 	section := io.NewSectionReader(x.file, at, x.size-at)
@@ -112,11 +132,10 @@ func (x *indexReader) seek(at int64) {
 	x.at = at
 }
 
-// take returns the next bytes before the hash at the end. They are good until more
-// are read.
+// take returns the next bytes. They are good until more are read.
 func (x *indexReader) take(n int64) ([]byte, error) {
-	if n > x.size-x.hash-x.at {
-		return nil, errForged
+	if n > x.end-x.at {
+		return nil, errEnd
 	}
 	data, err := x.in.Peek(int(n))
 	if err != nil {
@@ -128,8 +147,8 @@ func (x *indexReader) take(n int64) ([]byte, error) {
 }
 
 func (x *indexReader) skip(n int64) error {
-	if n > x.size-x.hash-x.at {
-		return errForged
+	if n > x.end-x.at {
+		return errEnd
 	}
 	_, err := x.in.Discard(int(n))
 	x.at += n
@@ -169,7 +188,7 @@ func (x *indexReader) entries(count uint32) (bad string, err error) {
 			x.seen(x.name)
 		}
 		if leadsAway(x.name, from) {
-			return "its entry " + clip(string(x.name)), nil
+			return entryText(x.name), nil
 		}
 	}
 	for _, b := range blocks {
@@ -186,6 +205,7 @@ func (x *indexReader) entry(first, begins bool) (from int, err error) {
 	start := x.at
 	head, err := x.take(statData + x.hash + 2)
 	if err != nil {
+		x.name = x.name[:0]
 		return 0, err
 	}
 	flags := binary.BigEndian.Uint16(head[statData+x.hash:])
@@ -226,17 +246,18 @@ func (x *indexReader) rest(length int) error {
 	if length == lengthMask { // or more
 		for {
 			part, err := x.in.ReadSlice(0)
-			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-				return x.short(err)
-			}
 			x.at += int64(len(part))
 			x.name = append(x.name, part...)
-			if x.at > x.size-x.hash || len(x.name) > maxIndexName {
+			switch {
+			case len(x.name) > maxIndexName:
 				return errForged
-			}
-			if err == nil {
+			case err == nil:
 				x.name = x.name[:len(x.name)-1]
 				return nil
+			case errors.Is(err, io.EOF) && x.at == x.end:
+				return errEnd
+			case !errors.Is(err, bufio.ErrBufferFull):
+				return x.short(err)
 			}
 		}
 	}
@@ -244,6 +265,12 @@ func (x *indexReader) rest(length int) error {
 		return errForged
 	}
 	part, err := x.take(int64(length-len(x.name)) + 1)
+	if errors.Is(err, errEnd) {
+		left, err := x.take(x.end - x.at)
+		left, _, _ = bytes.Cut(left, []byte{0})
+		x.name = append(x.name, left...)
+		return errors.Join(err, errEnd)
+	}
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,6 +156,11 @@ func TestPlanted(t *testing.T) {
 		"home":                {command: `git config --global core.pager evil; git config --global user.email e`, found: "~/.gitconfig: core.pager = evil", then: `! git config core.pager && git config user.email`},
 		"home, xdg":           {command: `mkdir -p ~/.config/git; echo '[alias] x = !evil' >~/.config/git/config`, found: "~/.config/git/config: alias.x = !evil", then: `! grep evil ~/.config/git/config`},
 		"work tree":           {command: `git config core.worktree /home`, found: "core.worktree = /home", then: `! grep -i worktree .git/config`},
+		"work tree of hooks":  {command: `git config core.worktree .`, found: "core.worktree = .", then: `! grep -i worktree .git/config`},
+		"work tree elsewhere": {begin: `git init -q sub/o`, command: `git config core.worktree ../sub/o/.git/hooks`, found: "core.worktree = ../sub/o/.git/hooks", then: `! grep -i worktree .git/config`},
+		"work tree, bare":     {command: bare + `git -C sub/deep/x.git config core.bare false; git -C sub/deep/x.git config core.worktree hooks`, found: "core.worktree = hooks", then: `! grep -i worktree sub/deep/x.git/config`},
+		"work tree by a link": {begin: `mkdir sub/w; git config core.worktree ../sub/w`, command: `rmdir sub/w; ln -s ../.git sub/w`, found: "core.worktree = ../sub/w", then: `! grep -i worktree .git/config`},
+		"work tree moved":     {command: `git config core.worktree ../sub`, then: `grep -i worktree .git/config`},
 
 		// Rebases.
 		"rebase":           {command: `GIT_SEQUENCE_EDITOR="sed -i 's/^pick/edit/'" git rebase -q -i HEAD~1 2>/dev/null && git rebase --continue 2>/dev/null`, then: `test ! -e .git/rebase-merge`},
@@ -534,6 +540,46 @@ func TestGitAsWorkspace(t *testing.T) {
 	k := newKit(t, "git init -q --bare .")
 	if got := k.run("git config core.pager evil; echo evil >hooks/update", integrity.Writer{}); !strings.Contains(got, "config: core.pager") || !strings.Contains(got, "hooks/update was made") {
 		t.Error(got)
+	}
+}
+
+// TestAllAtOnce has tools, uploads, commands, sweeps and sessions at one time: each comes
+// to its end.
+func TestAllAtOnce(t *testing.T) {
+	k := newKit(t, repository)
+	join := func() *integrity.Keeper {
+		other, err := k.keepers.Join(k.dir, integrity.Member{})
+		if err != nil {
+			t.Error(err)
+		}
+		return other
+	}
+	var all sync.WaitGroup
+	for name, do := range map[string]func(){
+		"tool":    func() { defer k.keeper.Writing(nil)(); k.must("echo x >tool") },
+		"tools":   func() { defer k.keeper.Writing(nil)(); defer k.keeper.Receiving(nil)() },
+		"upload":  func() { defer k.keeper.Receiving(nil)(); k.keeper.Sweep(context.Background()) },
+		"command": func() { k.run("git config user.email e", integrity.Writer{}) },
+		"sweep":   func() { k.keeper.Sweep(context.Background()) },
+		"session": func() {
+			other := join()
+			done := other.Writing(nil)
+			mark := other.Begin(integrity.Writer{})
+			done()
+			mark.End()
+			other.Leave()
+		},
+	} {
+		all.Go(func() {
+			for range 20 {
+				do()
+			}
+			t.Log(name, "has ended")
+		})
+	}
+	all.Wait()
+	if got := k.run("echo evil >.git/hooks/pre-push", integrity.Writer{}); !strings.Contains(got, "pre-push was made") {
+		t.Errorf("found %q", got)
 	}
 }
 

@@ -63,6 +63,7 @@ type item struct {
 
 	hashes hashSizes // of a repository, as its configuration says
 	shared []string  // the indexes that have the rest of one
+	leads  bool      // what is in it depends on where a path leads
 
 	at    string // where Data is from, if that is not its own path
 	stat  workspace.Stat
@@ -75,10 +76,10 @@ func (i item) same(now item) bool {
 		return i.sameIndex(now)
 	}
 	if i.stat == now.stat && i.Type != workspace.Link && (!i.young || i.Unread && now.Unread) {
-		return true
+		return !now.leads || len(surplus(now.Keys, i.Keys)) == 0
 	}
 	return i.Type == now.Type && i.Link == now.Link && i.Mode == now.Mode && i.Broken == now.Broken &&
-		!i.Unread && !now.Unread && bytes.Equal(i.Data, now.Data)
+		!i.Unread && !now.Unread && bytes.Equal(i.Data, now.Data) && (!now.leads || len(surplus(now.Keys, i.Keys)) == 0)
 }
 
 // version is a hook of a repository with a content.
@@ -420,7 +421,7 @@ func (s *shot) note(r ref, kind itemKind, owner string) (it item, there bool) {
 		hashes = s.hashSizes(owner)
 	}
 	old, known := s.k.seen[r]
-	if known && old.Kind == kind && old.stat == stat && !old.young && !old.Unread && stat.Kind != workspace.Link && (kind != indexKind || old.hashes == hashes) {
+	if known && old.Kind == kind && old.stat == stat && !old.young && !old.Unread && stat.Kind != workspace.Link && !old.leads && (kind != indexKind || old.hashes == hashes) {
 		it = old
 	} else {
 		it = item{Kind: kind, Type: stat.Kind, stat: stat, young: isYoung(stat), hashes: hashes}
@@ -469,6 +470,7 @@ func (s *shot) read(r ref, it *item) {
 		entries, err := parseConfig(it.Data)
 		it.Broken, it.hashes = err != nil, hashSizesOf(entries)
 		for _, e := range entries {
+			it.leads = it.leads || e.Key == "core.worktree"
 			if e.executes(func(at string) bool { return s.k.inside(r, at) }) {
 				it.Keys = append(it.Keys, e)
 			}
@@ -479,7 +481,7 @@ func (s *shot) read(r ref, it *item) {
 }
 
 // inside reports whether a path that a configuration file of the workspace names
-// lies inside.
+// lies inside, and in no directory of git: a work tree there is one of hooks.
 func (k *keeper) inside(r ref, at string) bool {
 	if r.tree != k.tree || strings.HasPrefix(at, "~") {
 		return false
@@ -487,6 +489,11 @@ func (k *keeper) inside(r ref, at string) bool {
 	if !path.IsAbs(at) {
 		at = path.Dir(r.path) + "/" + at
 	}
-	_, inside := k.tree.ws.Resolve(at)
-	return inside
+	resolved, inside := k.tree.ws.Resolve(at)
+	if !inside || leadsAway([]byte(resolved), 0) {
+		return false
+	}
+	own := path.Dir(r.path)
+	_, below := below(resolved, own)
+	return resolved != own && (own == "." || !below)
 }
