@@ -122,7 +122,7 @@ func TestGroupsCount(t *testing.T) {
 		t.Error("many short commands have used no CPU time")
 	}
 	group = sandbox.NewGroup(sandbox.GroupLimits{Memory: 192 << 20}, nil)
-	process, r, err := p.startIn(group, `exec perl -e '$x = "x" x (100 << 20); for (1..3) { if (!fork) { sleep 2; exit } } 1 while wait > 0; print "ready\n"'`, sandbox.Limits{})
+	process, r, err := p.startIn(group, `exec perl -e '$x = "x" x (60 << 20); for (1..3) { if (!fork) { sleep 2; exit } } 1 while wait > 0; print "ready\n"'`, sandbox.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

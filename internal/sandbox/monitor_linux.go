@@ -89,14 +89,6 @@ func (m *monitor) look() {
 			}
 		}
 	}
-	for p, u := range measured {
-		switch {
-		case p.limits.Memory > 0 && u.memory > p.limits.Memory && !u.shared:
-			p.kill(OutOfMemory, nil)
-		case p.limits.Processes > 0 && tooMany(u.processes, u.threads, p.limits.Processes):
-			p.kill(TooManyProcesses, nil)
-		}
-	}
 	m.mu.Lock()
 	for p, u := range measured {
 		if _, runs := m.processes[p]; runs {
@@ -106,6 +98,15 @@ func (m *monitor) look() {
 	known = maps.Clone(m.processes)
 	sums = sumsOf(known)
 	m.mu.Unlock()
+	// What was measured is noted by now: what is killed may be gone at once.
+	for p, u := range measured {
+		switch {
+		case p.limits.Memory > 0 && u.memory > p.limits.Memory && !u.shared:
+			p.kill(OutOfMemory, nil)
+		case p.limits.Processes > 0 && tooMany(u.processes, u.threads, p.limits.Processes):
+			p.kill(TooManyProcesses, nil)
+		}
+	}
 	if len(measured) > 0 {
 		for g, sum := range sums {
 			g.enforce(sum, known)

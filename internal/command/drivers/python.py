@@ -29,14 +29,37 @@ def serve():
         nonlocal loop
         code = compile(tree, name, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if not code.co_flags & inspect.CO_COROUTINE:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             return eval(code, names)
         import asyncio
         if loop is None:
             loop = asyncio.new_event_loop()
             asyncio.set_event_loop(loop)
+        task, interrupts = None, 0
+
+        # An exception inside of the event loop could have it forget what it was about
+        # to wake, so code is cancelled first, and interrupted only where it does not
+        # come to wait.
+        def interrupt(*_):
+            nonlocal interrupts
+            interrupts += 1
+            if task is None or task.done():
+                return
+            if interrupts > 1:
+                raise KeyboardInterrupt
+            task.cancel()
+            loop.call_soon_threadsafe(idle)
+
+        signal.signal(signal.SIGINT, interrupt)
         task = loop.create_task(eval(code, names))
+        if interrupts:
+            task.cancel()
         try:
             return loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            if interrupts:
+                raise KeyboardInterrupt from None
+            raise
         except BaseException:
             settle(task)
             raise
