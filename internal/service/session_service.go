@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -208,13 +209,24 @@ func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream gr
 	}
 	within := func(x *executor.Execution) bool { return x.Order.Session == watched }
 	heartbeat, last := s.executor.Config().Heartbeat, time.Now()
+	unfinished := make(map[string]bool) // that the caller was told of
 	for x, info := range s.executor.Watch(ctx, caller, within) {
 		response := new(pb.WatchSessionResponse)
 		switch {
 		case x != nil:
 			response.Execution = executionAt(x, info)
+			if unfinished[x.ID] = true; info.State == executor.Ended {
+				delete(unfinished, x.ID)
+			}
 		case isClosed(watched.Closed()):
-			return nil
+			maps.DeleteFunc(unfinished, func(id string, _ bool) bool {
+				_, err := s.executor.Find(caller, id)
+				return err != nil // it is no longer kept
+			})
+			if len(unfinished) == 0 {
+				return nil
+			}
+			continue // their end comes next
 		case time.Since(last) < heartbeat/2:
 			continue
 		}
