@@ -11,7 +11,6 @@ import "encoding/json"
 // with the tag bench alone.
 const (
 	Noop    = "bench_noop"    // does nothing and returns ResultBytes of text
-	Task    = "bench_task"    // the same, as a tool that might have to wait
 	Output  = "bench_output"  // writes what OutputInput says
 	Profile = "bench_profile" // writes a CPU profile of the server; see ProfileInput
 	Sleep   = "sleep"

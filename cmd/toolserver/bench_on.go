@@ -20,7 +20,7 @@ import (
 // benchTools returns the tools that make bench measures with, and as many more
 // as make an index of work.IndexTools with the others.
 func benchTools(others int) []tools.Tool {
-	list := []tools.Tool{benchNoop(work.Noop, true), benchNoop(work.Task, false), benchOutput(), benchProfile()}
+	list := []tools.Tool{benchNoop(work.Noop), benchOutput(), benchProfile()}
 	for i := range work.IndexTools - others - len(list) {
 		list = append(list, benchFiller(i))
 	}
@@ -34,10 +34,9 @@ func benchSpec(name, summary string) tools.Spec {
 	}
 }
 
-func benchNoop(name string, quick bool) tools.Tool {
+func benchNoop(name string) tools.Tool {
 	text := strings.Repeat("x", work.ResultBytes)
 	spec := benchSpec(name, "Does nothing and returns 1 KiB of text.")
-	spec.Quick = quick
 	return tools.New(spec, nil,
 		func(context.Context, tools.Env, work.NoopInput, tools.Sink) (tools.Result, error) {
 			return tools.TextResult(text), nil

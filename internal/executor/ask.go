@@ -92,7 +92,7 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 	if x.executor.lanes.enter(x, func() { x.turn(ctx, call) }) {
 		x.begin(time.Now())
 		// With the lock held the execution cannot end, nor can its executor close.
-		x.executor.runners.run(func() { x.run(ctx, call) })
+		go x.run(ctx, call)
 	} else {
 		x.queued = true
 	}

@@ -45,10 +45,8 @@ type Order struct {
 	Tool string
 	Spec *tools.Spec
 
-	// Call is what to run; nil for a refused call. A quick one has ended when
-	// Start returns.
-	Call  tools.Call
-	Quick bool
+	// Call is what to run; nil for a refused call.
+	Call tools.Call
 
 	// Verdict is what let the call pass, or what asks.
 	Verdict policy.Verdict
@@ -260,7 +258,7 @@ func (x *Execution) turn(ctx context.Context, call tools.Call) {
 	x.Order.Rights = now.Rights
 	x.begin(time.Now())
 	// With the lock held the execution cannot end, nor can its executor close.
-	x.executor.runners.run(func() { x.run(ctx, call) })
+	go x.run(ctx, call)
 	x.mu.Unlock()
 }
 

@@ -111,7 +111,6 @@ type Executor struct {
 
 	outputBytes atomic.Uint64
 	waiting     atomic.Int64 // executions that wait for an answer
-	runners     runners
 	lanes       lanes
 	watchers    watchers
 
@@ -146,8 +145,6 @@ func New(config Config) *Executor {
 		byCall:   make(map[callKey]*Execution),
 		past:     make(map[sessionKey]*pastCalls),
 		idle:     make(chan struct{}),
-
-		runners: runners{calls: make(chan func())},
 	}
 }
 
@@ -155,8 +152,8 @@ func New(config Config) *Executor {
 func (e *Executor) Config() Config { return e.config }
 
 // Start begins to carry out an order, or to follow it: the same call id with
-// the same digest returns the execution there is. It waits for quick calls only,
-// and never for the answer to a question. What it needs of the order it copies.
+// the same digest returns the execution there is. It does not wait for
+// the call, nor for the answer to a question. What it needs of the order it copies.
 // ctx gives the call its identity and trace; its end means nothing.
 func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -188,11 +185,7 @@ func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) 
 		x.finish(x.stopped(context.Cause(ctx)))
 		return x, nil
 	}
-	if order.Quick {
-		x.run(ctx, call)
-	} else {
-		e.runners.run(func() { x.run(ctx, call) })
-	}
+	go x.run(ctx, call)
 	return x, nil
 }
 
@@ -488,7 +481,6 @@ func (e *Executor) Close() {
 	for len(e.retained) > 0 {
 		e.forgetOldest()
 	}
-	e.runners.close()
 }
 
 // Stats are counts for metrics. What waits for an answer does not run.

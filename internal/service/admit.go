@@ -111,7 +111,7 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 		}
 		return readCall{}, nil
 	}
-	order.Tool, order.Quick, order.Policy = entry.Spec.Name, entry.Spec.Quick, p.Version()
+	order.Tool, order.Policy = entry.Spec.Name, p.Version()
 	subject := a.subjectOf(order.Session, entry)
 	env := a.envOf(order.Session, p.Guard(subject), order.CallID)
 	env.Answer = answer
@@ -158,7 +158,6 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 	waits := &waitingCall{admission: a, session: order.Session, judgedBy: p, call: call, subject: subject, asked: asks}
 	order.Recheck = waits.recheck
 	if asks {
-		order.Quick = false
 		subject.Input = call.Input()
 		subject.Digest = callDigest(order.Tool, subject.Input)
 		order.Ask = question(ctx, order, p, subject, decision, call)

@@ -53,12 +53,6 @@ type Spec struct {
 	// ConcurrencySafe says that calls may run beside other calls of a session.
 	ConcurrencySafe bool
 
-	// Quick says that a call only computes on its input: it waits for nothing,
-	// neither files nor network nor time, reports nothing on the way, and is done
-	// in microseconds. It then runs on the goroutine of its caller, which is
-	// cheaper than to wake another.
-	Quick bool
-
 	// Dangerous says that the tool can do harm that cannot be undone.
 	Dangerous bool
 

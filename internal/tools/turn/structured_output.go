@@ -30,7 +30,6 @@ func StructuredOutput() tools.Tool {
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
-			Quick:           true,
 			ResultSchema:    json.RawMessage(`true`),
 			Examples: []tools.Example{
 				{Summary: "An object", Input: json.RawMessage(`{"data":{"answer":42}}`)},
