@@ -97,10 +97,7 @@ func readOutline(view *tools.View, op readOp, room int) ([]tools.Content, any, e
 
 func outlineOf(name, text string) []outlineEntry {
 	if filepath.Ext(name) == ".go" {
-		if entries := goOutline(text); len(entries) > 0 {
-			return entries
-		}
-		return headLines(regexp.MustCompile(`^(?:func|type|var|const)\b`), text)
+		return goOutline(text)
 	}
 	return headLines(headOf(name), text)
 }
