@@ -4,44 +4,48 @@
 package main
 
 import (
+	"context"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
-// tuneGC lets a small heap grow further between collections than Go would by
-// itself: by gcSlack, but to seven times its size at most. A server has little
-// that lives and makes much that does not, so it would otherwise spend its time
-// collecting. A large heap is collected as Go does by default. Whoever set GOGC
-// or GOMEMLIMIT knows better.
-func tuneGC() {
+const (
+	gcPercent   = 400     // a server has little that lives and makes much that does not
+	memoryLimit = 1 << 30 // above it, memory is worth more than time
+
+	restInterval = 10 * time.Second
+	restBytes    = 1 << 20 // allocated in restInterval at most: probes, timers, a call now and then
+)
+
+// setGC says how the garbage collector of a server works, unless whoever
+// started it did.
+func setGC() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetGCPercent(maxGCPercent)
-		afterNextGC(new(gcTuner))
+		debug.SetGCPercent(gcPercent)
+		debug.SetMemoryLimit(memoryLimit)
 	}
 }
 
-const (
-	gcSlack      = 64 << 20
-	minGCPercent = 100
-	maxGCPercent = 600
-)
-
-// gcTuner is garbage from the moment it is made: its finalizer runs after each
-// collection, and makes it live once more.
-type gcTuner struct{ percent int }
-
-func afterNextGC(t *gcTuner) { runtime.SetFinalizer(t, (*gcTuner).tune) }
-
-func (t *gcTuner) tune() {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	live := max(sample[0].Value.Uint64(), 1)
-	percent := int(min(max(gcSlack*100/live, minGCPercent), maxGCPercent))
-	if percent != t.percent {
-		t.percent = percent
-		debug.SetGCPercent(percent)
+// freeAtRest gives the memory that work took back to the system, once after
+// each time of work: the collector of an idle process has no reason to run.
+func freeAtRest(ctx context.Context) {
+	tick := time.NewTicker(restInterval)
+	defer tick.Stop()
+	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	for before, freed := uint64(0), false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		metrics.Read(allocated)
+		now := allocated[0].Value.Uint64()
+		rests := now-before <= restBytes
+		if rests && !freed {
+			debug.FreeOSMemory()
+		}
+		before, freed = now, rests
 	}
-	afterNextGC(t)
 }

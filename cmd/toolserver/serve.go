@@ -55,7 +55,7 @@ file, a flag wins over both.`,
 
 // serve serves until a signal comes, and then ends in peace.
 func serve(c *config) error {
-	tuneGC()
+	setGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
@@ -91,9 +91,10 @@ func serve(c *config) error {
 	if c.Sandbox.Mode == sandboxRequired {
 		server.SelfTested(weak)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go freeAtRest(ctx)
 	if c.Policy.File != "" {
-		ctx, stop := context.WithCancel(context.Background())
-		defer stop()
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
