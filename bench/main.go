@@ -32,15 +32,16 @@ var figures = []figure{
 	{"ExecuteTool of a tool that does nothing with 1 KiB of result", "calls/s at least 0.85 of bare, p99 at most 1.3", executeTool},
 	{"ListTools, index of 100 tools", "calls/s at least 0.9 of bare", listIndex},
 	{"decode and validate a 1 KiB input", "time at most 0.4 of a generic schema library", decodeInput},
-	{"10,000 executions that wait with open streams", "at most 24 KiB of RSS each", waiting},
+	{"10,000 executions that wait with open streams", "at most 32 KiB of RSS each", waiting},
 	{"1 GiB of output, alone and beside 100 readers that never read", "speed at least 1.0 of bare, RSS at most 64 MiB over idle", output},
-	{"start to first served call, and idle RSS", "each at most 1.5 of bare", startup},
+	{"start to first served call, and idle RSS", "at most 300 ms, and 64 MiB", startup},
 	{"judge a call", "at most 0.08 of a bare call for a file, 0.5 for a pipe, 0.01 for a token of a rate limit", judge},
 	{"grep and glob, against starting ripgrep and fd", "cold at least 1.3, 0.9 without a literal, glob 2; warm 40 and 8, glob 50; the index at most 0.25 of the text", searching},
 	{"read_file of 4 KiB, and edit_file in 1 MiB", "calls/s at least 0.85 of bare and 5 times the MCP file system server; an edit at most 2 times the bare one", filesFigure},
 	{"commands in the sandbox, against os/exec without one", "with pauses p50 at most 1.0, 16 at once at least 0.5, without the sandbox 0.95; first byte at most 5 ms later than a pipe; 1 GiB at least 0.25 of a pipe; cancelled at most 50 ms, 500 processes 100 ms", shellFigure},
 	{"what containment costs", "a command that writes among 20,000 directories at most 1.5 of an empty workspace, with a repository too; a connection on a session's loopback at most 1.5, 1 GiB over it at least 0.9", containFigure},
 	{"files in and out", "a ranged read of 4 KiB at least 0.95 of bare; a tree of 20,000 files, up and down, at least 0.5 of tar over a pipe", transferFigure},
+	{"what work leaves in memory", "30 s after 10,000 commands, 256 MiB of output and two searches of Go's source at most 64 MiB over idle; the second search takes no longer than the first", remains},
 }
 
 // plan says how much is measured.
@@ -61,6 +62,10 @@ type plan struct {
 	searchRounds, treeFiles int
 	sample                  time.Duration // of searches at least, one of which differs by a tenth from the next
 
+	remainsCommands int
+	remainsOutput   int64 // bytes
+	remainsRest     time.Duration
+
 	shellRounds, pacedCalls   int
 	floodRounds, cancelRounds int
 
@@ -72,7 +77,8 @@ var full = plan{
 	waitingRounds: 3, executions: 10_000, settle: 500 * time.Millisecond,
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
 	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, sample: 200 * time.Millisecond,
-	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9, limit: 25 * time.Minute,
+	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9,
+	remainsCommands: 10_000, remainsOutput: 256 * mib, remainsRest: 30 * time.Second, limit: 25 * time.Minute,
 }
 
 // short is only to see that everything works.
@@ -81,7 +87,8 @@ var short = plan{
 	waitingRounds: 1, executions: 200, settle: 50 * time.Millisecond,
 	outputRounds: 2, outputSlice: 4 * mib, output: 64 * mib, stopped: 10,
 	startupRounds: 2, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
-	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1, limit: 5 * time.Minute,
+	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1,
+	remainsCommands: 20, remainsOutput: mib, remainsRest: time.Millisecond, limit: 5 * time.Minute,
 }
 
 // harness is a run: what it measures with, and what it noticed on the way.

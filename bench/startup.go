@@ -41,8 +41,8 @@ func startup(ctx context.Context, h *harness) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		s.row("start to first served call", "ms", func(b birth) float64 { return b.first }, ratioAtMost(1.5)),
-		s.row("idle RSS", "MiB", func(b birth) float64 { return b.idle }, ratioAtMost(1.5)),
+		s.row("start to first served call", "ms", func(b birth) float64 { return b.first }, valueAtMost(300)),
+		s.row("idle RSS", "MiB", func(b birth) float64 { return b.idle }, valueAtMost(64)),
 	}, nil
 }
 
