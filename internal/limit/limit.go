@@ -219,14 +219,6 @@ func (l *Limiter) take(v *verdict, rules []*counter, guard Guard, call *Call, no
 	}
 }
 
-// Forget drops what the guard against loops remembers of a session. Buckets are
-// kept until they are full again: closing a session does not fill them.
-func (l *Limiter) Forget(principal, session string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.loops.forget(key{principal, session})
-}
-
 // A Permit is the right of a call to run. The nil permit holds nothing.
 type Permit struct {
 	limiter *Limiter

@@ -377,9 +377,6 @@ func TestManyAtOnce(t *testing.T) {
 				if n := running.Add(1); n > concurrent {
 					t.Errorf("%d at once", n)
 				}
-				if i%64 == 0 {
-					l.Forget("a", fmt.Sprint(worker))
-				}
 				running.Add(-1)
 				permit.Release()
 				permit.Release()
@@ -475,10 +472,6 @@ func TestGuardWords(t *testing.T) {
 	// What the rate refused does not break the loop.
 	if _, refusal = l.Take(a); refusal == nil || refusal.Kind != limit.Loop {
 		t.Errorf("got %+v", refusal)
-	}
-	l.Forget("a", "1")
-	if _, refusal = l.Take(a); refusal == nil || refusal.Kind != limit.Rate {
-		t.Errorf("after Forget: %+v", refusal)
 	}
 }
 

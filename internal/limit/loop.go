@@ -117,8 +117,6 @@ func (l *loops) take(t turn, now int64) {
 	l.sessions.keep(t.history.until)
 }
 
-func (l *loops) forget(k key) { l.sessions.drop(k) }
-
 func times(n int) string {
 	switch n {
 	case 1:

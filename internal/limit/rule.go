@@ -54,14 +54,6 @@ var scopeNames = [...]string{"session", "principal", "server"}
 
 func (s Scope) String() string { return scopeNames[s] }
 
-// ParseScope reads the word for a scope.
-func ParseScope(word string) (Scope, error) {
-	if i := slices.Index(scopeNames[:], word); i >= 0 {
-		return Scope(i), nil
-	}
-	return 0, fmt.Errorf("%q: want session, principal or server", word)
-}
-
 // Limits of rules. An empty bucket must fill up in a time that can be counted
 // in, and a nanosecond more or less between calls must not matter.
 const (
