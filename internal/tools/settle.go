@@ -12,12 +12,12 @@ import "strings"
 // object or array that came as a string, what it holds is settled, and stands there
 // itself. What has another reading, or is no valid input, stays what it is.
 func Settle(tool Tool, input []byte) []byte {
-	t, ok := tool.(*typed)
+	t, ok := tool.(shaped)
 	if !ok || len(input) > MaxInputBytes || !mayNeedSettling(input) {
 		return input
 	}
 	s := settler{decoder: newDecoder(string(input))}
-	if !s.value(t.shape()) || s.out == nil {
+	if !s.value(t.inputShape()) || s.out == nil {
 		return input // what is wrong is for the decoder to tell
 	}
 	return append(s.out, s.text[s.copied:]...)

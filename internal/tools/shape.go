@@ -109,14 +109,15 @@ func (s *shape) writeSchema() {
 	schemas.Put(scratch)
 }
 
-// choose has a field allow these strings alone.
-func (s *shape) choose(field string, choices []string) {
+// choosing returns a shape with a field that allows these strings alone.
+func (s *shape) choosing(field string, choices []string) *shape {
 	i := slices.Index(s.names(), field)
 	if i < 0 || s.fields[i].shape.kind != stringKind {
 		refuse(s.typ.String(), "there is no string %q to choose", field)
 	}
-	s.fields[i].shape.enum = choices
-	s.writeSchema()
+	changed := *s.fields[i].shape
+	changed.enum = choices
+	return s.with(i, &changed)
 }
 
 // bounded returns a shape with a lower maximum of a field, if it has that field and
@@ -126,10 +127,16 @@ func (s *shape) bounded(field string, most float64) *shape {
 	if i < 0 || kinds[s.fields[i].shape.kind].max == "" || most >= s.fields[i].shape.max {
 		return s
 	}
-	next, changed := *s, *s.fields[i].shape
+	changed := *s.fields[i].shape
 	changed.max = most
+	return s.with(i, &changed)
+}
+
+// with returns a shape with another one of a field.
+func (s *shape) with(field int, changed *shape) *shape {
+	next := *s
 	next.fields = slices.Clone(s.fields)
-	next.fields[i].shape = &changed
+	next.fields[field].shape = changed
 	next.writeSchema()
 	return &next
 }

@@ -9,7 +9,6 @@ package tools
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"sync"
@@ -104,114 +103,103 @@ func New[In any](
 	effects func(env Env, in In) []Effect,
 	run func(ctx context.Context, env Env, in In, out Sink) (Result, error),
 ) Tool {
-	t := newTyped(spec, reflect.TypeFor[In]())
-	t.run = func(ctx context.Context, env Env, in any, out Sink) (Result, error) {
-		return run(ctx, env, *in.(*In), out)
+	return &typed[In]{
+		spec: spec, effects: effects, run: run,
+		shape: sync.OnceValue(func() *shape { return newShape(reflect.TypeFor[In]()) }),
 	}
-	if effects != nil {
-		t.effects = func(env Env, in any) []Effect { return effects(env, *in.(*In)) }
-	}
-	return t
 }
 
 // WithPreview returns tool, which [New] made for the same In, with calls that
 // are a [Previewer]. It panics if it is another tool: that is a mistake in the
 // program.
 func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, in In) Preview) Tool {
-	shown := tool.(*typed).copyFor(reflect.TypeFor[In]())
-	shown.preview = func(ctx context.Context, env Env, in any) Preview { return preview(ctx, env, *in.(*In)) }
-	return shown
+	shown := *tool.(*typed[In])
+	shown.preview = preview
+	return &shown
 }
 
 // WithChoices returns tool, which [New] made, with a string field that allows
 // only what the server knows when it starts. Later tools made from it allow the
 // same.
 func WithChoices(tool Tool, field string, choices ...string) Tool {
-	chosen := *tool.(*typed)
-	chosen.shape = sync.OnceValue(func() *shape {
-		s := newShape(chosen.input)
-		s.choose(field, choices)
-		return s
-	})
-	return &chosen
+	return tool.(shaped).reshaped(func(s *shape) *shape { return s.choosing(field, choices) })
 }
 
 // WithMaximum returns tool, which [New] made, with a field whose maximum, of a number
 // or a count, is at most this one: what the server allows is then what the schema
 // tells. A tool without such a field is returned as it is.
 func WithMaximum(tool Tool, field string, most float64) Tool {
-	t, ok := tool.(*typed)
+	t, ok := tool.(shaped)
 	if !ok {
 		return tool
 	}
-	bounded := *t
-	bounded.shape = sync.OnceValue(func() *shape { return t.shape().bounded(field, most) })
-	return &bounded
+	return t.reshaped(func(s *shape) *shape { return s.bounded(field, most) })
 }
 
-// typed is a tool of [New]. Its functions take a pointer to an In: code that is
-// generic is compiled once for every tool there is.
-type typed struct {
+// shaped is a tool of [New], whatever its input.
+type shaped interface {
+	inputShape() *shape
+
+	// reshaped returns a copy with the shape that change makes of its own.
+	reshaped(change func(*shape) *shape) Tool
+}
+
+// typed is a tool of [New].
+type typed[In any] struct {
 	spec    Spec
-	input   reflect.Type
 	shape   func() *shape // compiled when it is first needed: a start needs none
-	effects func(env Env, in any) []Effect
-	run     func(ctx context.Context, env Env, in any, out Sink) (Result, error)
-	preview func(ctx context.Context, env Env, in any) Preview // nil where there is none
+	effects func(env Env, in In) []Effect
+	run     func(ctx context.Context, env Env, in In, out Sink) (Result, error)
+	preview func(ctx context.Context, env Env, in In) Preview // nil where there is none
 }
 
-func newTyped(spec Spec, input reflect.Type) *typed {
-	return &typed{spec: spec, input: input, shape: sync.OnceValue(func() *shape { return newShape(input) })}
+func (t *typed[In]) inputShape() *shape { return t.shape() }
+
+func (t *typed[In]) reshaped(change func(*shape) *shape) Tool {
+	other := *t
+	other.shape = sync.OnceValue(func() *shape { return change(t.shape()) })
+	return &other
 }
 
-// copyFor returns a copy of the tool, whose input must be of this type.
-func (t *typed) copyFor(input reflect.Type) *typed {
-	if t.input != input {
-		panic(fmt.Sprintf("tools: %s takes %s, not %s", t.spec.Name, t.input, input))
-	}
-	c := *t
-	return &c
-}
+func (t *typed[In]) Spec() Spec { return t.spec }
 
-func (t *typed) Spec() Spec { return t.spec }
+func (t *typed[In]) InputSchema() json.RawMessage { return t.shape().schema }
 
-func (t *typed) InputSchema() json.RawMessage { return t.shape().schema }
-
-func (t *typed) Decode(env Env, input json.RawMessage) (Call, error) {
+func (t *typed[In]) Decode(env Env, input json.RawMessage) (Call, error) {
 	env.judged = new(judged)
-	c := &typedCall{tool: t, env: env, in: reflect.New(t.input).Interface()}
-	if err := t.shape().decode(input, c.in); err != nil {
+	c := &typedCall[In]{tool: t, env: env}
+	if err := t.shape().decode(input, &c.in); err != nil {
 		return nil, err
 	}
-	if err := check(c.in); err != nil {
+	if err := check(&c.in); err != nil {
 		return nil, err
 	}
 	if t.preview != nil {
-		return shownCall{c}, nil
+		return shownCall[In]{c}, nil
 	}
 	return c, nil
 }
 
-type typedCall struct {
-	tool *typed
+type typedCall[In any] struct {
+	tool *typed[In]
 	env  Env
-	in   any // a pointer to what was decoded
+	in   In
 
 	input   json.RawMessage // nil before somebody asked for it
 	told    bool
 	effects []Effect
 }
 
-func (c *typedCall) Input() json.RawMessage {
+func (c *typedCall[In]) Input() json.RawMessage {
 	if c.input == nil {
-		c.input = c.tool.shape().appendCanonical(nil, reflect.ValueOf(c.in).Elem())
+		c.input = c.tool.shape().appendCanonical(nil, reflect.ValueOf(&c.in).Elem())
 	}
 	return c.input
 }
 
 // Effects tells the same whenever it is asked: what the first answer resolved
 // is what Run opens.
-func (c *typedCall) Effects() []Effect {
+func (c *typedCall[In]) Effects() []Effect {
 	if !c.told && c.tool.effects != nil {
 		c.effects = c.tool.effects(c.env, c.in)
 	}
@@ -219,15 +207,15 @@ func (c *typedCall) Effects() []Effect {
 	return c.effects
 }
 
-func (c *typedCall) Run(ctx context.Context, rights Rights, out Sink) (Result, error) {
+func (c *typedCall[In]) Run(ctx context.Context, rights Rights, out Sink) (Result, error) {
 	c.Effects()
 	c.env.Rights = rights
 	result, err := c.tool.run(ctx, c.env, c.in, out)
 	return c.env.fit(c.tool.spec.Name, result), err
 }
 
-func (c *typedCall) Renew(guard Guard) (Call, error) {
-	next := &typedCall{tool: c.tool, env: c.env, in: c.in, input: c.input}
+func (c *typedCall[In]) Renew(guard Guard) (Call, error) {
+	next := &typedCall[In]{tool: c.tool, env: c.env, in: c.in, input: c.input}
 	next.env.Guard = guard
 	next.env.judged = &judged{pins: maps.Clone(c.env.judged.pins)}
 	next.Effects()
@@ -238,25 +226,25 @@ func (c *typedCall) Renew(guard Guard) (Call, error) {
 }
 
 // Timeout returns what the input says.
-func (c *typedCall) Timeout() time.Duration {
-	if in, ok := c.in.(Timed); ok {
+func (c *typedCall[In]) Timeout() time.Duration {
+	if in, ok := any(&c.in).(Timed); ok {
 		return in.Timeout()
 	}
 	return 0
 }
 
 // shownCall is a typedCall that has a preview.
-type shownCall struct{ *typedCall }
+type shownCall[In any] struct{ *typedCall[In] }
 
-func (c shownCall) Renew(guard Guard) (Call, error) {
+func (c shownCall[In]) Renew(guard Guard) (Call, error) {
 	next, err := c.typedCall.Renew(guard)
 	if err != nil {
 		return nil, err
 	}
-	return shownCall{next.(*typedCall)}, nil
+	return shownCall[In]{next.(*typedCall[In])}, nil
 }
 
-func (c shownCall) Preview(ctx context.Context) Preview {
+func (c shownCall[In]) Preview(ctx context.Context) Preview {
 	c.Effects() // it opens what they name
 	return c.tool.preview(ctx, c.env, c.in)
 }
