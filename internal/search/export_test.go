@@ -65,9 +65,6 @@ func (e *Engine) LookAfter(something func()) {
 // FileTypes is the table of types.
 var FileTypes = fileTypes()
 
-// Wide says that blocks of bytes are compared at once.
-func Wide() bool { return wide }
-
 // FindLiteral returns where a literal is found, quickly and slowly.
 func FindLiteral(text, needle string, fold bool, from int) (int, int) {
 	f := newFinder(literal{text: needle, fold: fold})
