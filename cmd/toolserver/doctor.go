@@ -126,7 +126,7 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 	if err := d.run(ctx, c, jails, programs); err != nil {
 		return nil, err
 	}
-	checks, capabilities, err := c.Sandbox.probe(ctx)
+	checks, capabilities, err := c.Sandbox.probe(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

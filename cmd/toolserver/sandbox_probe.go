@@ -33,7 +33,12 @@ const (
 // selfTest tries what commands must not be able to do, logs and exports what
 // holds, and fails if something required does not.
 func (c *sandboxConfig) selfTest(logger *zap.Logger, registry prometheus.Registerer, tested func(failed []string)) error {
-	checks, err := c.probeApart()
+	stderr, err := logLines(logger, "a helper of the sandbox failed")
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	checks, _, err := c.probe(context.Background(), stderr)
 	if err != nil {
 		logger.Warn("the sandbox could not be tried: toolserver sandbox probe tells more", zap.Error(err))
 		return fmt.Errorf("the sandbox could not be tried: %w", err)
@@ -95,50 +100,9 @@ func verdictOn(checks []sandbox.Check) error {
 // all of them, for one reason.
 const maxNamed = 3
 
-// probeApart runs the self-test in a process of its own, which takes with it what
-// it needed in memory: a server would keep that for as long as it lives.
-func (c *sandboxConfig) probeApart() ([]sandbox.Check, error) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer out.Close()
-	complaint, complains, err := os.Pipe()
-	if err != nil {
-		in.Close()
-		return nil, err
-	}
-	defer complaint.Close()
-	process, err := os.StartProcess("/proc/self/exe", []string{"toolserver", "sandbox", "probe", "--json"}, &os.ProcAttr{
-		Env: []string{
-			"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.Getenv("TMPDIR"), "XDG_STATE_HOME=" + stateDir(),
-			envOf("sandbox.mode") + "=" + c.Mode.String(), envOf("sandbox.helper") + "=" + c.Helper,
-			envOf("sandbox.namespaces") + "=" + strconv.FormatBool(c.Namespaces),
-		},
-		Files: []*os.File{nil, in, complains},
-	})
-	in.Close()
-	complains.Close()
-	if err != nil {
-		return nil, err
-	}
-	out.SetReadDeadline(time.Now().Add(selfTestTime))
-	checks, err := readChecks(out)
-	process.Kill() // which is too late unless it hangs
-	if _, waited := process.Wait(); err == nil {
-		err = waited
-	}
-	if err != nil {
-		complaint.SetReadDeadline(time.Now().Add(time.Second)) // its helpers may have it
-		text, _ := io.ReadAll(io.LimitReader(complaint, 4<<10))
-		err = fmt.Errorf("%w: %s", err, oneLine(string(text)))
-	}
-	return checks, err
-}
-
-// probe runs the self-test in a sandbox of its own.
-func (c *sandboxConfig) probe(ctx context.Context) ([]sandbox.Check, sandbox.Capabilities, error) {
-	jails, err := c.open(os.Stderr)
+// probe runs the self-test in a sandbox of its own, whose helpers write to stderr.
+func (c *sandboxConfig) probe(ctx context.Context, stderr *os.File) ([]sandbox.Check, sandbox.Capabilities, error) {
+	jails, err := c.open(stderr)
 	if err != nil {
 		return nil, sandbox.Capabilities{}, err
 	}
@@ -175,7 +139,7 @@ server with sandbox.mode "required" would not serve then.`,
 			if err != nil {
 				return err
 			}
-			checks, capabilities, err := c.Sandbox.probe(cmd.Context())
+			checks, capabilities, err := c.Sandbox.probe(cmd.Context(), os.Stderr)
 			if err != nil {
 				return err
 			}
@@ -248,19 +212,4 @@ func printChecksJSON(to io.Writer, checks []sandbox.Check) error {
 		}
 	}
 	return nil
-}
-
-// readChecks reads what printChecksJSON wrote. There is always something.
-func readChecks(from io.Reader) ([]sandbox.Check, error) {
-	var checks []sandbox.Check
-	for decoder := json.NewDecoder(from); ; {
-		var line checkLine
-		switch err := decoder.Decode(&line); {
-		case err == io.EOF && len(checks) > 0:
-			return checks, nil
-		case err != nil:
-			return nil, fmt.Errorf("its process did not tell what it found: %w", err)
-		}
-		checks = append(checks, sandbox.Check{Name: line.Check, Tried: line.Tried, Holds: line.Holds, Required: line.Required, What: line.What, Detail: line.Answer})
-	}
 }
