@@ -46,7 +46,7 @@ func leaveOut(summary *pb.TreeSummary, path string, why error) {
 	if s, ok := status.FromError(why); ok {
 		reason = s.Message()
 	}
-	summary.LeftOut = append(summary.LeftOut, &pb.LeftOut{Path: valid(path), Reason: reason})
+	summary.LeftOut = append(summary.LeftOut, &pb.LeftOut{Path: output.ValidText(path), Reason: reason})
 }
 
 // noted puts what a tree was into the record of the call.
