@@ -111,17 +111,20 @@ func follow(ctx context.Context, client pb.ToolServiceClient, request *pb.Execut
 	}
 }
 
+// callNumber makes call ids that no server has seen: one that has answers with the
+// call that it knows.
+var callNumber atomic.Uint64
+
 // noop calls a tool that does nothing and checks that it did. With callID the
 // request carries an id of its own.
 func noop(s *server, tool string, callID bool) caller {
 	request := noopRequest()
 	request.Tool = tool
-	var number atomic.Uint64
 	return func(ctx context.Context) error {
 		request := request
 		if callID {
 			request = proto.CloneOf(request)
-			request.CallId = proto.String("call_" + strconv.FormatUint(1e12+number.Add(1), 10))
+			request.CallId = proto.String("call_" + strconv.FormatUint(1e12+callNumber.Add(1), 10))
 		}
 		messages, size := 0, 0
 		err := follow(ctx, s.client, request, func(message *pb.ExecuteToolResponse) error {

@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"internal/command", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
 	{"internal/lease", "proto/toolserver/v1"},
 }
 

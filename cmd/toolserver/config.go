@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -400,7 +401,7 @@ func loadConfigWithOrigins(flags *pflag.FlagSet, validate func(*config, faultFun
 	}
 	for _, v := range strayVariables(c.namedVariables()...) {
 		if len(v.near) > 0 {
-			r.Fault(v.name, "unknown variable; did you mean %s?", strings.Join(v.near, " or "))
+			r.Fault(v.name, "unknown variable%s", nearest.Hint(v.near))
 		}
 	}
 	validate(c, r.Fault)

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/nearest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -61,9 +61,7 @@ func word[E ~int32](what, text, prefix string, values map[string]int32) (E, erro
 	}
 	known := words(prefix, values)
 	hint := ": want " + strings.Join(known[:len(known)-1], ", ") + " or " + known[len(known)-1]
-	if near := tools.Nearest(text, known); len(near) > 0 {
-		hint += "; did you mean " + near[0] + "?"
-	}
+	hint += nearest.Hint(nearest.Names(text, known))
 	return 0, fmt.Errorf("%s %q%s", what, text, hint)
 }
 
@@ -347,7 +345,7 @@ func (c *client) unknownSession(ctx context.Context, err error, id string) error
 // command that lists them.
 func (c *client) withNearest(err error, name string, known []string, list string) error {
 	hint := c.command(list) + " lists them"
-	if near := tools.Nearest(name, known); len(near) > 0 {
+	if near := nearest.Names(name, known); len(near) > 0 {
 		hint = "did you mean " + near[0] + "?" // ids are often like each other
 	}
 	return status.Error(status.Code(err), status.Convert(err).Message()+"; "+hint)

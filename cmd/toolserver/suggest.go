@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/nearest"
 )
 
 // This file finds what was meant by commands, flags and variables that there
@@ -46,16 +47,13 @@ func commandsOnly(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	near := tools.Nearest(args[0], names)
+	near := nearest.Names(args[0], names)
 	for name, words := range meant {
 		if slices.Contains(words, args[0]) && slices.Contains(names, name) {
 			near = []string{name}
 		}
 	}
-	hint := fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath())
-	if len(near) > 0 {
-		hint = "; did you mean " + strings.Join(near, " or ") + "?"
-	}
+	hint := cmp.Or(nearest.Hint(near), fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath()))
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 }
 
@@ -68,7 +66,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	name := unknown.GetSpecifiedName()
 	if near := nearFlags(cmd, name); len(near) > 0 {
-		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+		return fmt.Errorf("%w%s", err, nearest.Hint(near))
 	}
 	if cmd.HasSubCommands() {
 		for _, c := range cmd.Commands() {
@@ -90,7 +88,7 @@ func nearFlags(cmd *cobra.Command, name string) []string {
 	cmd.Flags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)
 	slices.Sort(known)
-	near := tools.Nearest(name, slices.Compact(known))
+	near := nearest.Names(name, slices.Compact(known))
 	for i := range near {
 		near[i] = "--" + near[i]
 	}
@@ -138,7 +136,7 @@ func strayVariables(named ...string) []strayVariable {
 			continue
 		}
 		v := strayVariable{name: name}
-		for _, near := range tools.Nearest(rest, short) {
+		for _, near := range nearest.Names(rest, short) {
 			v.near = append(v.near, envPrefix+near)
 		}
 		stray = append(stray, v)

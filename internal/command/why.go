@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -121,7 +122,7 @@ func (f *failure) notFound() string {
 	if places := f.inWorkspace(name); len(places) > 0 {
 		return fmt.Sprintf(" The program %s is not in $PATH, but the workspace has it: call it as %s.", name, strings.Join(places, " or "))
 	}
-	near := tools.Nearest(name, f.room.rooms.programs())
+	near := nearest.Names(name, f.room.rooms.programs())
 	// Many machines have python and pip only as python3 and pip3: that is what was
 	// meant, however many names are as near.
 	if with := name + "3"; len(name) > 2 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -305,11 +306,11 @@ func sendableEffects(effects []policy.Judged) (shown []policy.Judged, more int) 
 		left -= size
 		e := &judged.Effect
 		for _, text := range []*string{&e.Path, &e.Named, &e.Program, &e.Host, &e.Tool, &e.Unclear} {
-			*text = valid(*text)
+			*text = output.ValidText(*text)
 		}
 		e.Argv = slices.Clone(e.Argv)
 		for i, word := range e.Argv {
-			e.Argv[i] = valid(word)
+			e.Argv[i] = output.ValidText(word)
 		}
 		judged.Verdict = sendableVerdict(judged.Verdict)
 		shown = append(shown, judged)
@@ -334,13 +335,13 @@ func sendableQuestions(questions []tools.Question) ([]tools.Question, error) {
 		if len(q.Options) > maxOptions || len(q.Text) > maxMessage || len(q.Header) > maxWord {
 			return nil, tools.Failf("bad_question", "Question %d is too long, or has more than %d options.", i+1, maxOptions)
 		}
-		q.Text, q.Header, q.Options = valid(q.Text), valid(q.Header), slices.Clone(q.Options)
+		q.Text, q.Header, q.Options = output.ValidText(q.Text), output.ValidText(q.Header), slices.Clone(q.Options)
 		for j := range q.Options {
 			o := &q.Options[j]
 			if len(o.Label) > maxTierText || len(o.Description) > maxMessage {
 				return nil, tools.Failf("bad_question", "Option %d of question %d is too long.", j+1, i+1)
 			}
-			o.Label, o.Description = valid(o.Label), valid(o.Description)
+			o.Label, o.Description = output.ValidText(o.Label), output.ValidText(o.Description)
 		}
 	}
 	return questions, nil

@@ -5,9 +5,9 @@ package executor
 
 import (
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -90,7 +90,7 @@ func sendableContent(content []tools.Content, limit int) (kept []tools.Content, 
 		case tools.Text:
 			c = tools.Text(short(string(piece), limit))
 		case tools.JSON:
-			c = tools.JSON(valid(string(piece)))
+			c = tools.JSON(output.ValidText(string(piece)))
 		case tools.Image:
 			piece.MediaType = short(piece.MediaType, maxWord)
 			c = piece
@@ -129,18 +129,9 @@ func fits(content []tools.Content, limit int) bool {
 	return contentBytes(content) <= limit
 }
 
-// valid returns text as valid UTF-8. Looking first is many times faster than
-// replacing what is not there.
-func valid(text string) string {
-	if utf8.ValidString(text) {
-		return text
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
-}
-
 // short returns text as valid UTF-8 of at most n bytes, cut between characters.
 func short(text string, n int) string {
-	text = valid(text)
+	text = output.ValidText(text)
 	if len(text) <= n {
 		return text
 	}

@@ -79,3 +79,12 @@ func seen(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.Is(unicode.Me, r) &&
 		!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) && !unicode.Is(unicode.Variation_Selector, r)
 }
+
+// ValidText returns text as valid UTF-8. Looking first is many times faster than
+// replacing what is not there.
+func ValidText(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

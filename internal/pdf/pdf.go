@@ -48,6 +48,18 @@ const (
 // from the end; a last page of 0 is the end.
 type Range struct{ First, Last int }
 
+// In returns the range in a document of so many pages: its last page is known, and
+// not beyond the end.
+func (r Range) In(count int) Range {
+	if r.First < 0 {
+		r.First = max(1, count+1+r.First)
+	}
+	if r.Last == 0 || r.Last > count {
+		r.Last = count
+	}
+	return r
+}
+
 // A Request says what to read of a document.
 type Request struct {
 	Pages   []Range // in the order of the answer; beyond the end there are none
@@ -157,14 +169,8 @@ func (request Request) each(count int, answer *bufio.Reader, yield func(Page) bo
 func (request Request) numbers(count int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for _, r := range request.Pages {
-			first, last := r.First, r.Last
-			if first < 0 {
-				first = max(1, count+1+first)
-			}
-			if last == 0 || last > count {
-				last = count
-			}
-			for n := first; n <= last; n++ {
+			r = r.In(count)
+			for n := r.First; n <= r.Last; n++ {
 				if !yield(n) {
 					return
 				}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -59,10 +60,7 @@ func (p *Policy) Check(specs []*tools.Spec) error {
 			continue
 		}
 		message := "there is no tool " + named.pattern.text
-		if near := tools.Nearest(named.pattern.text, names); len(near) > 0 {
-			message += "; did you mean " + strings.Join(near, " or ") + "?"
-		}
-		r.FaultAt(named.line, named.key, message)
+		r.FaultAt(named.line, named.key, message+nearest.Hint(nearest.Names(named.pattern.text, names)))
 	}
 	return r.Err()
 }

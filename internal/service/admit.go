@@ -20,6 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/span"
@@ -495,7 +496,7 @@ func (a *admission) unknown(s *session.Session, p *policy.Policy, name string) s
 		}
 	}
 	message := fmt.Sprintf("There is no tool %q in this session. ", name)
-	if near := tools.Nearest(name, slices.Concat(names, aliases)); len(near) > 0 {
+	if near := nearest.Names(name, slices.Concat(names, aliases)); len(near) > 0 {
 		return message + tools.DidYouMean(near, "")
 	}
 	if len(names) == 0 {

@@ -5,13 +5,13 @@ package service
 
 import (
 	"context"
-	"strings"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/output"
 )
 
 // meters are what Prometheus sees of a server.
@@ -98,4 +98,4 @@ func countLimited(counter *prometheus.CounterVec, limit, tool string) {
 
 // label returns a name that others gave as the value of a label: the library
 // panics at what is not UTF-8.
-func label(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+func label(name string) string { return output.ValidText(name) }

@@ -6,6 +6,8 @@ package service
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"syscall"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -17,16 +19,31 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// statusCodes maps the errors of the floors below. The first that matches
-// counts.
-var statusCodes = []struct {
+// A statusCode is the code that an error becomes.
+type statusCode struct {
 	is         error
 	code       codes.Code
 	retryAfter time.Duration // 0: the same request fails again
-}{
+}
+
+// find returns the code for an error; nil where there is none.
+func find(table []statusCode, err error) *statusCode {
+	for i := range table {
+		if errors.Is(err, table[i].is) {
+			return &table[i]
+		}
+	}
+	return nil
+}
+
+// statusCodes maps the errors of the floors below. The first that matches
+// counts.
+var statusCodes = []statusCode{
 	{auth.ErrUnauthenticated, codes.Unauthenticated, 0},
 	{executor.ErrNotFound, codes.NotFound, 0},
 	{executor.ErrConflict, codes.AlreadyExists, 0},
@@ -60,17 +77,53 @@ func toStatus(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err // nil, or a status already
 	}
-	for _, known := range statusCodes {
-		if !errors.Is(err, known.is) {
-			continue
-		}
-		s := status.New(known.code, err.Error())
-		if known.retryAfter > 0 {
-			s = withRetryInfo(s, known.retryAfter)
-		}
-		return s.Err()
+	known := find(statusCodes, err)
+	if known == nil {
+		return status.Error(codes.Internal, "internal error")
 	}
-	return status.Error(codes.Internal, "internal error")
+	s := status.New(known.code, err.Error())
+	if known.retryAfter > 0 {
+		s = withRetryInfo(s, known.retryAfter)
+	}
+	return s.Err()
+}
+
+// fileCodes maps the errors of files, for RPCs that are about files: elsewhere such an
+// error is one of the server. The first that matches counts.
+var fileCodes = []statusCode{
+	{workspace.ErrOutside, codes.PermissionDenied, 0},
+	{workspace.ErrMoved, codes.Aborted, 0},
+	{workspace.ErrChanged, codes.Aborted, 0},
+	{workspace.ErrNotRegular, codes.FailedPrecondition, 0},
+	{workspace.ErrTooDeep, codes.FailedPrecondition, 0},
+	{errTooMany, codes.ResourceExhausted, 0},
+	{syscall.ENOSPC, codes.ResourceExhausted, 0},
+	{syscall.EDQUOT, codes.ResourceExhausted, 0},
+	{syscall.EFBIG, codes.ResourceExhausted, 0},
+	{syscall.EMFILE, codes.ResourceExhausted, 0},
+	{syscall.ENOTEMPTY, codes.FailedPrecondition, 0},
+	{syscall.ENOTDIR, codes.FailedPrecondition, 0},
+	{syscall.EISDIR, codes.FailedPrecondition, 0},
+	{syscall.ELOOP, codes.FailedPrecondition, 0},
+	{syscall.EROFS, codes.FailedPrecondition, 0},
+	{syscall.ENAMETOOLONG, codes.InvalidArgument, 0},
+	{fs.ErrNotExist, codes.NotFound, 0},
+	{fs.ErrExist, codes.Aborted, 0},
+	{fs.ErrPermission, codes.PermissionDenied, 0},
+}
+
+// fileStatus makes a status of an error about files; others stay as they are.
+func fileStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	if known := find(fileCodes, err); known != nil {
+		return status.Error(known.code, output.VisibleText(err.Error()))
+	}
+	return err
 }
 
 // withRetryInfo adds a google.rpc.RetryInfo.

@@ -9,9 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -283,7 +281,7 @@ func (t *transfer) input(p *policy.Policy, path string) json.RawMessage {
 	if !p.Conditional() {
 		return nil
 	}
-	input, _ := json.Marshal(transferInput{Path: valid(path)}) // of strings alone
+	input, _ := json.Marshal(transferInput{Path: output.ValidText(path)}) // of strings alone
 	return input
 }
 
@@ -336,48 +334,3 @@ func outcomeOfStatus(err error) string {
 
 // errTooMany is wrapped by errors about what is more than the server takes.
 var errTooMany = errors.New("this is more than the server takes")
-
-// fileCodes maps the errors of files. The first that matches counts.
-var fileCodes = []struct {
-	is   error
-	code codes.Code
-}{
-	{workspace.ErrOutside, codes.PermissionDenied},
-	{workspace.ErrMoved, codes.Aborted},
-	{workspace.ErrChanged, codes.Aborted},
-	{workspace.ErrNotRegular, codes.FailedPrecondition},
-	{workspace.ErrTooDeep, codes.FailedPrecondition},
-	{errTooMany, codes.ResourceExhausted},
-	{syscall.ENOSPC, codes.ResourceExhausted},
-	{syscall.EDQUOT, codes.ResourceExhausted},
-	{syscall.EFBIG, codes.ResourceExhausted},
-	{syscall.EMFILE, codes.ResourceExhausted},
-	{syscall.ENOTEMPTY, codes.FailedPrecondition},
-	{syscall.ENOTDIR, codes.FailedPrecondition},
-	{syscall.EISDIR, codes.FailedPrecondition},
-	{syscall.ELOOP, codes.FailedPrecondition},
-	{syscall.EROFS, codes.FailedPrecondition},
-	{syscall.ENAMETOOLONG, codes.InvalidArgument},
-	{fs.ErrNotExist, codes.NotFound},
-	{fs.ErrExist, codes.Aborted},
-	{fs.ErrPermission, codes.PermissionDenied},
-}
-
-// fileStatus makes a status of an error about files; others stay as they are.
-func fileStatus(err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, ok := status.FromError(err); ok {
-		return err
-	}
-	for _, known := range fileCodes {
-		if errors.Is(err, known.is) {
-			return status.Error(known.code, output.VisibleText(err.Error()))
-		}
-	}
-	return err
-}
-
-// valid makes a name fit to be sent: on disk it may be any bytes.
-func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -237,7 +237,7 @@ func (u *uploads) find(s *session.Session, id string) (*pb.Upload, error) {
 		return nil, status.Errorf(codes.NotFound, "there is no upload %.128q: it is finished, was given up, or never was", id)
 	}
 	up := of.byID[id]
-	m := &pb.Upload{UploadId: id, Path: valid(up.path), ReceivedBytes: uint64(up.kept), Active: up.active}
+	m := &pb.Upload{UploadId: id, Path: output.ValidText(up.path), ReceivedBytes: uint64(up.kept), Active: up.active}
 	if !up.active {
 		m.ExpireTime = timestamppb.New(up.expires)
 	}

@@ -266,7 +266,7 @@ func changeID(record *workspace.Record) string {
 // fileInfo tells of an entry.
 func (t *transfer) fileInfo(e workspace.Entry) *pb.FileInfo {
 	m := &pb.FileInfo{
-		Path: valid(e.Path), Mode: uint32(e.Mode.Perm()), ModifyTime: timestamppb.New(e.ModTime), Version: e.Version.String(),
+		Path: output.ValidText(e.Path), Mode: uint32(e.Mode.Perm()), ModifyTime: timestamppb.New(e.ModTime), Version: e.Version.String(),
 	}
 	switch {
 	case e.Mode.IsRegular():
@@ -276,7 +276,7 @@ func (t *transfer) fileInfo(e workspace.Entry) *pb.FileInfo {
 	case e.Mode&fs.ModeSymlink != 0:
 		m.Type = pb.FileType_FILE_TYPE_SYMLINK
 		if target, err := t.session.Workspace.Readlink(e.Path); err == nil {
-			m.LinkTarget = valid(target)
+			m.LinkTarget = output.ValidText(target)
 		}
 	default:
 		m.Type = pb.FileType_FILE_TYPE_OTHER

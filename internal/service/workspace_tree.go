@@ -52,7 +52,7 @@ func leaveOut(summary *pb.TreeSummary, path string, why error) {
 	if s, ok := status.FromError(why); ok {
 		reason = s.Message()
 	}
-	summary.LeftOut = append(summary.LeftOut, &pb.LeftOut{Path: valid(path), Reason: reason, Always: always})
+	summary.LeftOut = append(summary.LeftOut, &pb.LeftOut{Path: output.ValidText(path), Reason: reason, Always: always})
 }
 
 // noted puts what a tree was into the record of the call.

@@ -21,7 +21,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/nearest"
 )
 
 // A Reader fills a struct and collects everything that is wrong. It walks the
@@ -179,10 +179,7 @@ func suggestion(name string, fields map[string]reflect.Value) string {
 		known = append(known, field)
 	}
 	slices.Sort(known)
-	if near := tools.Nearest(name, known); len(near) > 0 {
-		return "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return "; want one of " + strings.Join(known, ", ")
+	return cmp.Or(nearest.Hint(nearest.Names(name, known)), "; want one of "+strings.Join(known, ", "))
 }
 
 func (r *Reader) sequence(node ast.Node, target reflect.Value, key string) {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/nearest"
 )
 
 const (
@@ -310,7 +312,7 @@ func unknownKey(s *shape, name string) string {
 	if len(names) == 0 {
 		return "unknown key: this object takes no keys"
 	}
-	near := Nearest(name, names)
+	near := nearest.Names(name, names)
 	if near == nil {
 		return "unknown key: want one of " + quoteAll(names)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -16,6 +17,7 @@ import (
 const (
 	maxNearEntries = 5_000
 	maxNearFolder  = 2_000 // in one directory
+	maxNearFiles   = 3     // that are found
 )
 
 // crowded are names of directories that hold what nobody wrote here: a file of the
@@ -102,7 +104,7 @@ func (n *nearFiles) list(dir string) []fs.DirEntry {
 }
 
 func (n *nearFiles) add(path string) {
-	if len(n.found) < maxNearest && !slices.Contains(n.found, path) {
+	if len(n.found) < maxNearFiles && !slices.Contains(n.found, path) {
 		n.found = append(n.found, path)
 	}
 }
@@ -110,7 +112,7 @@ func (n *nearFiles) add(path string) {
 // spelled adds paths below dir that are spelled much like parts. The directory may
 // be a corrected one already.
 func (n *nearFiles) spelled(dir string, parts []string, corrected bool) {
-	if n.left <= 0 || len(n.found) == maxNearest {
+	if n.left <= 0 || len(n.found) == maxNearFiles {
 		return
 	}
 	var names []string
@@ -129,7 +131,7 @@ func (n *nearFiles) spelled(dir string, parts []string, corrected bool) {
 		n.add(path)
 		return
 	}
-	for _, near := range Nearest(parts[0], names) {
+	for _, near := range nearest.Names(parts[0], names) {
 		path := filepath.Join(dir, near)
 		if len(parts) > 1 {
 			n.spelled(path, parts[1:], true)
@@ -142,7 +144,7 @@ func (n *nearFiles) spelled(dir string, parts []string, corrected bool) {
 // elsewhere adds files and directories of a name wherever they are, those that lie
 // least deep first.
 func (n *nearFiles) elsewhere(name string) {
-	for todo := []string{"."}; len(todo) > 0 && n.left > 0 && len(n.found) < maxNearest; todo = todo[1:] {
+	for todo := []string{"."}; len(todo) > 0 && n.left > 0 && len(n.found) < maxNearFiles; todo = todo[1:] {
 		for _, entry := range n.list(todo[0]) {
 			path := filepath.Join(todo[0], entry.Name())
 			if strings.EqualFold(entry.Name(), name) {

@@ -17,29 +17,26 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// A pageRange is pages of a document, counted from 1; last is 0 for the end.
-type pageRange struct{ first, last int }
-
 const goodPages = `is a list of pages and ranges such as "3", "1-5,9" or "20-", counted from 1 and in ascending order`
 
 // parsePages reads a list of pages.
-func parsePages(list string) ([]pageRange, bool) {
-	var ranges []pageRange
+func parsePages(list string) ([]pdf.Range, bool) {
+	var ranges []pdf.Range
 	before := 0 // the last page so far
 	for part := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(strings.TrimSpace(part), "-")
 		first, ok := pageNumber(from)
-		r := pageRange{first, first}
+		r := pdf.Range{First: first, Last: first}
 		if to = strings.TrimSpace(to); isRange && to == "" {
-			r.last = 0
+			r.Last = 0
 		} else if isRange {
 			last, lastOK := pageNumber(to)
-			r.last, ok = last, ok && lastOK && last >= first
+			r.Last, ok = last, ok && lastOK && last >= first
 		}
 		if !ok || first <= before || before < 0 {
 			return nil, false
 		}
-		if before = r.last; r.last == 0 {
+		if before = r.Last; r.Last == 0 {
 			before = -1 // nothing follows the end
 		}
 		ranges = append(ranges, r)
@@ -67,33 +64,27 @@ func checkPages(list string, offset, limit int) []tools.Problem {
 
 // wantedPages returns the pages that are asked for; a negative first page counts
 // from the end.
-func wantedPages(op readOp) []pageRange {
+func wantedPages(op readOp) []pdf.Range {
 	if op.Pages != "" {
 		ranges, _ := parsePages(op.Pages) // it was checked
 		return ranges
 	}
-	r := pageRange{first: cmp.Or(op.Offset, 1)}
-	if op.Limit != 0 && r.first > 0 {
-		r.last = r.first - 1 + op.Limit
+	r := pdf.Range{First: cmp.Or(op.Offset, 1)}
+	if op.Limit != 0 && r.First > 0 {
+		r.Last = r.First - 1 + op.Limit
 	}
-	return []pageRange{r}
+	return []pdf.Range{r}
 }
 
 // pagesOf returns those of the wanted pages that a document of so many has.
-func pagesOf(op readOp, count int) ([]pageRange, error) {
+func pagesOf(op readOp, count int) ([]pdf.Range, error) {
 	ranges := wantedPages(op)
 	for i, r := range ranges {
-		if r.first < 0 {
-			r.first = max(1, count+1+r.first)
-			if op.Limit != 0 {
-				r.last = r.first - 1 + op.Limit
-			}
+		if r = r.In(count); r.First > count {
+			return nil, tools.Failf("no_such_page", "There is no page %d: %s has %s.", r.First, op.Path, plural(count, "page"))
 		}
-		if r.first > count {
-			return nil, tools.Failf("no_such_page", "There is no page %d: %s has %s.", r.first, op.Path, plural(count, "page"))
-		}
-		if r.last == 0 || r.last > count {
-			r.last = count
+		if ranges[i].First < 0 && op.Limit != 0 {
+			r.Last = min(r.Last, r.First-1+op.Limit)
 		}
 		ranges[i] = r
 	}
@@ -101,11 +92,11 @@ func pagesOf(op readOp, count int) ([]pageRange, error) {
 }
 
 // listPages writes ranges as they are asked for.
-func listPages(ranges []pageRange) string {
+func listPages(ranges []pdf.Range) string {
 	parts := make([]string, len(ranges))
 	for i, r := range ranges {
-		if parts[i] = itoa(r.first); r.last != r.first {
-			parts[i] += "-" + itoa(r.last)
+		if parts[i] = itoa(r.First); r.Last != r.First {
+			parts[i] += "-" + itoa(r.Last)
 		}
 	}
 	return strings.Join(parts, ",")
@@ -150,12 +141,9 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 		return nil, nil, err
 	}
 	defer shared.Close()
-	request := pdf.Request{MaxText: maxPDFPage, Preparing: func() {
+	request := pdf.Request{MaxText: maxPDFPage, Pages: wantedPages(op), Preparing: func() {
 		r.sink.Emit(tools.Progress{Message: "preparing the PDF reader, once on this machine"})
 	}}
-	for _, p := range wantedPages(op) {
-		request.Pages = append(request.Pages, pdf.Range{First: p.first, Last: p.last})
-	}
 	if images {
 		request.Side = maxSide
 	}
@@ -186,7 +174,7 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 
 // content returns what a model is shown of the pages, the first of those that are
 // left to show.
-func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pageRange, images bool) (content []tools.Content) {
+func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pdf.Range, images bool) (content []tools.Content) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(d.Path), plural(d.Pages, "page"))
 	for _, page := range pages {
@@ -194,7 +182,7 @@ func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pageRange, imag
 			content = append(content, tools.Text(visible(b.String())), tools.Image{MediaType: "image/png", Data: page.Image})
 			b.Reset()
 		}
-		if left[0].first++; left[0].first > left[0].last {
+		if left[0].First++; left[0].First > left[0].Last {
 			left = left[1:]
 		}
 	}

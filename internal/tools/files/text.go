@@ -8,9 +8,9 @@ import (
 	"encoding/binary"
 	"strings"
 	"unicode/utf16"
-	"unicode/utf8"
 	"unsafe"
 
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -161,12 +161,7 @@ func binaryFile(name string, head []byte, done string) error {
 }
 
 // visible returns text as valid UTF-8, for people and models.
-func visible(text string) string {
-	if utf8.ValidString(text) {
-		return text
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
-}
+func visible(text string) string { return output.ValidText(text) }
 
 // lineCount counts the lines of a text; a last one without an ending counts.
 func lineCount(text string) int {

@@ -1,14 +1,14 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools_test
+package nearest_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/nearest"
 )
 
 func TestNearest(t *testing.T) {
@@ -34,14 +34,14 @@ func TestNearest(t *testing.T) {
 		{strings.Repeat("path", 1<<18), nil},
 	}
 	for _, test := range tests {
-		if got := tools.Nearest(test.name, known); !slices.Equal(got, test.want) {
-			t.Errorf("Nearest(%.20q) = %q, want %q", test.name, got, test.want)
+		if got := nearest.Names(test.name, known); !slices.Equal(got, test.want) {
+			t.Errorf("Names(%.20q) = %q, want %q", test.name, got, test.want)
 		}
 	}
 }
 
 func TestNearestGivesAtMostThree(t *testing.T) {
-	got := tools.Nearest("items", []string{"itemxy", "itemx", "itemy", "item", "itemz"})
+	got := nearest.Names("items", []string{"itemxy", "itemx", "itemy", "item", "itemz"})
 	if want := []string{"itemx", "itemy", "item"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,7 +1,8 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools
+// Package nearest finds the names that a wrong one was most likely meant to be.
+package nearest
 
 import (
 	"cmp"
@@ -10,15 +11,24 @@ import (
 )
 
 const (
-	maxNearest     = 3
-	maxNearestName = 64 // bytes: longer names are not compared
+	maxNames = 3
+	maxBytes = 64 // of a name: longer ones are not compared
 )
 
-// Nearest returns those of known that name is most likely a misspelling of:
+// Hint asks whether one of some names was meant, as the end of a message: "; did you
+// mean this or that?". It is empty where there are none.
+func Hint(near []string) string {
+	if len(near) == 0 {
+		return ""
+	}
+	return "; did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// Names returns those of known that name is most likely a misspelling of:
 // at most three, best first. Upper and lower case count as the same, and two
 // swapped letters as one mistake.
-func Nearest(name string, known []string) []string {
-	if len(name) > maxNearestName {
+func Names(name string, known []string) []string {
+	if len(name) > maxBytes {
 		return nil
 	}
 	type candidate struct {
@@ -39,7 +49,7 @@ func Nearest(name string, known []string) []string {
 	slices.SortStableFunc(near, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
 
 	var names []string
-	for _, c := range near[:min(len(near), maxNearest)] {
+	for _, c := range near[:min(len(near), maxNames)] {
 		if c.distance > 0 && near[0].distance == 0 {
 			break // what differs in case only is what was meant
 		}
