@@ -298,6 +298,24 @@ func (k *keeper) trustQuiet(s *shot) {
 	}
 }
 
+// trustPersons trusts what was changed in the repositories that are known since
+// nothing runs.
+func (k *keeper) trustPersons() {
+	s := k.shoot(false)
+	k.trustQuiet(s)
+	for r, was := range maps.Clone(k.base) {
+		it, there := s.now[r]
+		dir, err := r.tree.root.Lstat(path.Dir(r.path))
+		switch {
+		case there && was.Kind == it.Kind && !was.same(it) && k.quiet(it.stat.CTime) && !k.moved(r, it.stat.CTime):
+			k.base[r], k.noted.dirty = it, true
+		case !there && s.done[was.Owner] && err == nil && k.quiet(dir.CTime):
+			delete(k.base, r)
+			k.noted.dirty = true
+		}
+	}
+}
+
 // moved reports whether something may have moved a file since it was written, with
 // a directory that it is in: that changes both the directory and the one around it.
 func (k *keeper) moved(r ref, written int64) bool {

@@ -386,13 +386,15 @@ func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 	}
 	k.writing++
 	k.idle = time.Time{}
+	k.noted.busy(k.keeper) // until a sweep has seen it
+	k.soon()
 	return func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.writing--
 		k.rests()
 		k.owed = true
-		k.noted.busy(k.keeper) // until a sweep has seen it
+		k.noted.busy(k.keeper)
 		k.soon()
 	}
 }
@@ -500,7 +502,7 @@ func (k *keeper) tick() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.due, k.rest = time.Time{}, time.Now().Add(sweepShare*time.Since(begun))
-	if len(k.marks) > 0 || k.owed {
+	if len(k.marks) > 0 || k.writing > 0 || k.owed {
 		k.schedule()
 		k.pause = min(2*k.pause, sweepLate)
 	}
@@ -528,13 +530,16 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 	for _, c := range found {
 		k.adopt(c, false)
 	}
+	if !k.idle.IsZero() {
+		k.trustPersons()
+	}
 	k.tell(k.look())
 	if ctx.Err() != nil {
 		return false
 	}
 	k.forgetGone()
 	k.gaps = slices.DeleteFunc(k.gaps, func(g gap) bool { return g.to.Before(begun) })
-	if len(k.marks) == 0 && k.idle.Before(begun.Add(-clockStep)) {
+	if !k.idle.IsZero() && k.idle.Before(begun.Add(-clockStep)) {
 		k.owed = false
 		k.noted.idle()
 	}

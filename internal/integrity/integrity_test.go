@@ -253,6 +253,28 @@ func TestPersons(t *testing.T) {
 	k.must(`test $(git -C sub/a/b/c config core.pager) = less -a $(cat sub/a/b/c/.git/hooks/pre-push) = mine`)
 }
 
+// TestPersonsAtOnce has a person work right after a command, before what the command
+// left has been looked for everywhere.
+func TestPersonsAtOnce(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, repository)
+	k.run("touch x", integrity.Writer{})
+	time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
+	k.must(`git config core.pager less; echo mine >.git/hooks/pre-push; echo changed >.git/hooks/pre-commit`)
+	k.keeper.Sweep(context.Background())
+	k.must(`test $(git config core.pager) = less -a $(cat .git/hooks/pre-push) = mine -a $(cat .git/hooks/pre-commit) = changed`)
+	if got := k.run("touch y", integrity.Writer{}); got != "" {
+		t.Errorf("%q", got)
+	}
+	time.Sleep(100 * time.Millisecond)
+	k.must(`rm .git/hooks/pre-push`)
+	k.keeper.Sweep(context.Background())
+	k.must(`test ! -e .git/hooks/pre-push`)
+	if got := k.run("echo evil >.git/hooks/pre-push; git config core.pager evil", integrity.Writer{}); !strings.Contains(got, "pre-push was made") || !strings.Contains(got, "core.pager") {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestMoved has commands move, to where git finds it, what was written while nothing
 // ran: that was harmless where it lay, or trusted there, and is planted where it is
 // now.
