@@ -27,7 +27,7 @@ func TestTwoTerminals(t *testing.T) {
 
 	first := call()
 	first.expect(t, allowPrompt)
-	watch.until(`(?s)1 waiting.*needs approval by rule look.*to know.*{"path":"notes.txt"}`)
+	watch.until(`(?s)1 waiting.*needs approval by rule look.*to know.*{"path":"notes.txt"}.*^y yes`)
 	watch.keys("a")
 	watch.until("^Always allow")
 	watch.keys("2")
@@ -52,7 +52,7 @@ func TestTwoTerminals(t *testing.T) {
 
 	third := call()
 	third.expect(t, allowPrompt)
-	watch.until("needs approval by rule look")
+	watch.until("(?s)needs approval by rule look.*^y yes")
 	watch.keys("c", "not again", "Enter", "n")
 	watch.until(`(?s)^  comment  not again.*^y yes`)
 	watch.keys("n")

@@ -54,20 +54,20 @@ func TestInlineAsk(t *testing.T) {
 	}{
 		"yes":           {[]string{"y\n", "allowed by local\n"}, 0, "1\tthe notes\n"},
 		"yes, in words": {[]string{"Yes go on\n", "allowed by local: go on\n"}, 0, "1\tthe notes\n"},
-		"always": {[]string{"a\n", "\x1b[0mreading notes.txt\n", "", "(1 to 2; nothing goes back) > ", "2\n",
+		"always": {[]string{"a\n", "\x1b[mreading notes.txt\n", "", "(1 to 2; nothing goes back) > ", "2\n",
 			"always allowed (reading notes.txt) by local\n"}, 0, "1\tthe notes\n"},
 		"always, at once": {[]string{"a 1\n", "always allowed (this exact call) by local\n"}, 0, "1\tthe notes\n"},
 		"no":              {[]string{"n\n", "denied by local\n"}, exitDenied, ""},
 		"no, and why":     {[]string{"n look elsewhere\n", "denied by local: look elsewhere\n"}, exitDenied, ""},
 		"never":           {[]string{"d\n", "nothing goes back) > ", "1\n", "always denied (this exact call) by local\n"}, exitDenied, ""},
-		"more, help, back": {[]string{"m\n", "\x1b[0mreading notes.txt\n", "", allowPrompt, "what?\n", "this once", "", allowPrompt,
+		"more, help, back": {[]string{"m\n", "\x1b[mreading notes.txt\n", "", allowPrompt, "what?\n", "this once", "", allowPrompt,
 			"a\n", "goes back) > ", "9\n", `"9" is not offered`, "", allowPrompt, "a\n", "goes back) > ", "\n", allowPrompt, "y\n", "allowed"}, 0, "1\tthe notes\n"},
 		"nobody is there any more": {[]string{"\x04", "denied by local\n"}, exitDenied, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := onTerminal(t, 100, append([]string{"call", "read_file", "path=notes.txt", "--purpose", "to know"}, askingRoom(t)...)...)
-			x.expect(t, "read_file\x1b[0m needs approval by rule look")
+			x.expect(t, "read_file\x1b[m needs approval by rule look")
 			x.expect(t, "to know")
 			x.expect(t, "reads notes.txt")
 			x.expect(t, `{"path":"notes.txt"}`)

@@ -85,7 +85,11 @@ func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		b.now = time.Time(m)
 		return b, everySecond()
 	case *pb.WatchApprovalsResponse:
-		b.change(m)
+		before := b.shown
+		if b.change(m); b.shown != nil && b.shown != before {
+			b.deaf = true // the key may be on its way that was meant for the one before
+			return b, awake()
+		}
 	case refusal:
 		b.failed(m.id, m.err)
 	case boardAwake:
@@ -103,9 +107,14 @@ func (b *board) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return b, nil
 }
 
-// typeAhead is how long keys mean nothing after a line was entered: pasted text goes
-// on behind the end of a line, where a terminal does not tell it from keys.
-const typeAhead = 200 * time.Millisecond
+// typeAhead is how long keys mean nothing after a line was entered, or something came
+// up by itself: pasted text goes on behind the end of a line, where a terminal does not
+// tell it from keys, and fingers are slower than the screen.
+const typeAhead = 300 * time.Millisecond
+
+func awake() tea.Cmd {
+	return tea.Tick(typeAhead, func(time.Time) tea.Msg { return boardAwake{} })
+}
 
 // pressed takes a key, and returns what is to be done.
 func (b *board) pressed(k tea.KeyPressMsg) tea.Cmd {
@@ -113,10 +122,10 @@ func (b *board) pressed(k tea.KeyPressMsg) tea.Cmd {
 	case key == "ctrl+c":
 		b.end = &exitError{code: exitCancelled}
 		return tea.Quit
-	case b.deaf:
-		return nil
 	case key == "q" && b.asking == forNothing:
 		return tea.Quit
+	case b.deaf:
+		return nil
 	}
 	typed := b.types()
 	request := b.press(k)
@@ -130,7 +139,7 @@ func (b *board) pressed(k tea.KeyPressMsg) tea.Cmd {
 		})
 	}
 	if b.deaf = typed && !b.types(); b.deaf {
-		todo = append(todo, tea.Tick(typeAhead, func(time.Time) tea.Msg { return boardAwake{} }))
+		todo = append(todo, awake())
 	}
 	return tea.Batch(todo...)
 }
@@ -424,6 +433,9 @@ func (b *board) fill(height int) {
 		b.drawn = b.shown
 	}
 	b.card.SetContentLines(wrapAll(rows, b.width))
+	if b.asking == forTier {
+		b.card.EnsureVisible(len(wrapAll(rows[:b.tier], b.width)), 0, 0)
+	}
 }
 
 // divider says what was never sent.

@@ -30,6 +30,7 @@ func testBoard(t *testing.T, waiting ...*pb.Approval) (b *board, answers *[]stri
 	})
 	b.now = boardNow
 	b.Update(snapshot(waiting...))
+	b.Update(boardAwake{})
 	return b, answers
 }
 
@@ -228,6 +229,23 @@ func TestBoardStays(t *testing.T) {
 	b.change(snapshot())
 	if b.shown != nil {
 		t.Errorf("%v is shown, and nothing waits", b.shown)
+	}
+}
+
+// TestBoardUnderTheFinger presses a key just when something comes up by itself.
+func TestBoardUnderTheFinger(t *testing.T) {
+	b, answers := testBoard(t)
+	b.Update(snapshot(callApproval("aaaaaaaaaa", "first"), callApproval("bbbbbbbbbb", "second")))
+	if _, todo := b.Update(keyOf('y')); todo != nil {
+		t.Error("what just came up is answered")
+	}
+	b.typeKeys("y")
+	b.Update(ended("aaaaaaaaaa"))
+	if _, todo := b.Update(keyOf('y')); todo != nil || b.shown.GetApprovalId() != "bbbbbbbbbb" {
+		t.Error("a second press answers the next")
+	}
+	if b.typeKeys("n"); strings.Join(*answers, "; ") != "aaaaaaaaaa ALLOW_ONCE; bbbbbbbbbb DENY_ONCE" {
+		t.Errorf("answered %v", *answers)
 	}
 }
 
