@@ -133,7 +133,8 @@ type keeper struct {
 	noted   notes
 	again   bool // something changed while it was judged
 
-	writing int // writes of the server that are under way
+	writing int  // writes of the server that are under way
+	midway  bool // what is looked at may be half of something
 
 	idle  time.Time // since when nothing runs; zero while something does
 	gaps  []gap     // in which nothing ran
@@ -533,7 +534,9 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 	if !k.idle.IsZero() {
 		k.trustPersons()
 	}
+	k.midway = len(k.marks) > 0
 	k.tell(k.look())
+	k.midway = false
 	if ctx.Err() != nil {
 		return false
 	}

@@ -275,6 +275,22 @@ func TestPersonsAtOnce(t *testing.T) {
 	}
 }
 
+// TestRemovedMidway sweeps while a command removes a repository: what is gone comes back
+// only if the rest is still there when the command ends.
+func TestRemovedMidway(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, repository+`; git init -q sub/c; echo x >sub/c/.git/hooks/pre-push`)
+	k.run("touch x", integrity.Writer{})
+	mark := k.keeper.Begin(integrity.Writer{})
+	k.must(`rm -r sub/c/.git/hooks .git/hooks/pre-commit`)
+	k.keeper.Sweep(context.Background())
+	k.must(`rm -r sub/c`)
+	if got := mark.End(); len(got) != 1 || got[0] != ".git/hooks/pre-commit was changed, and put back" {
+		t.Errorf("%q", got)
+	}
+	k.must(`test -e .git/hooks/pre-commit -a ! -e sub/c`)
+}
+
 // TestMoved has commands move, to where git finds it, what was written while nothing
 // ran: that was harmless where it lay, or trusted there, and is planted where it is
 // now.

@@ -228,6 +228,7 @@ func (c *change) hook(s *shot, kind itemKind) {
 	switch {
 	case !c.there && kind == scriptKind: // a branch that has none may have been checked out
 		c.accept()
+	case !c.there && c.k.midway: // all of the repository may be on its way out
 	case !c.there:
 		c.undo()
 	case c.now.Type == workspace.Directory && (!c.known || c.was.Type == workspace.Directory):
