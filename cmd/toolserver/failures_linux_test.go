@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,11 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/txtar"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -79,25 +74,7 @@ printf 'x\n' > full/file
 	c.Sessions.Mode = tools.ModeAllow
 	c.Sandbox.Helper = os.Getenv("TOOLSERVER_SANDBOX_HELPER")
 	c.Sandbox.Limits.Memory, c.Sandbox.Limits.Output, c.Sandbox.Limits.FileSize = 256<<20, 1<<20, 1<<20
-	server, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		shutDown(server, 0)
-		<-served
-	})
+	conn := serveConfig(t, c)
 	f.ToolServiceClient, f.SessionServiceClient, f.ApprovalServiceClient = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
 	return f
 }

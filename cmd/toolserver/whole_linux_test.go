@@ -53,25 +53,7 @@ func newWhole(t *testing.T, workspace string, change func(c *config)) *whole {
 	if change != nil {
 		change(c)
 	}
-	server, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		shutDown(server, 0)
-		<-served
-	})
+	conn := serveConfig(t, c)
 	return &whole{t, workspace, "", pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewWorkspaceServiceClient(conn)}
 }
 
@@ -376,4 +358,30 @@ func must[T any](value T, err error) T {
 		panic(err)
 	}
 	return value
+}
+
+// serveConfig serves as a configuration says, until the test ends, and returns a
+// connection.
+func serveConfig(t *testing.T, c *config) *grpc.ClientConn {
+	t.Helper()
+	server, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		shutDown(server, 0)
+		<-served
+	})
+	return conn
 }

@@ -90,9 +90,6 @@ type gitRepository struct {
 
 func newRepository(t *testing.T, options ...string) *gitRepository {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("no git")
-	}
 	g := &gitRepository{t, t.TempDir()}
 	g.git("", append([]string{"init", "-q"}, options...)...)
 	return g
