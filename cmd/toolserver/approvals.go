@@ -17,7 +17,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newApprovals() *cobra.Command {
+func newApprovals(in inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "Answer what waits for a person",
@@ -28,11 +28,11 @@ An ID may be shortened to its beginning, of four characters at least.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newApprovalsList(), newApprovalsWatch(), newApprovalsShow(), newApprovalsDecide(true), newApprovalsDecide(false), newApprovalsAnswer())
+	cmd.AddCommand(newApprovalsList(in), newApprovalsWatch(in), newApprovalsShow(in), newApprovalsDecide(in, true), newApprovalsDecide(in, false), newApprovalsAnswer(in))
 	return cmd
 }
 
-func newApprovalsList() *cobra.Command {
+func newApprovalsList(in inside) *cobra.Command {
 	var (
 		to      target
 		session string
@@ -66,7 +66,7 @@ func newApprovalsList() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one approval a line, as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func approvalTable(to io.Writer, list []*pb.Approval, now time.Time) error {
 	return table.Flush()
 }
 
-func newApprovalsShow() *cobra.Command {
+func newApprovalsShow(in inside) *cobra.Command {
 	var (
 		to     target
 		asJSON bool
@@ -111,6 +111,6 @@ func newApprovalsShow() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }

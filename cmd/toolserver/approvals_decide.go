@@ -25,7 +25,7 @@ type decideFlags struct {
 // narrowest is what --always means without a tier.
 const narrowest = "1"
 
-func newApprovalsDecide(allow bool) *cobra.Command {
+func newApprovalsDecide(in inside, allow bool) *cobra.Command {
 	f := decideFlags{allow: allow}
 	cmd := &cobra.Command{
 		Use:   "deny ID",
@@ -59,7 +59,7 @@ unasked for the rest of the session; "toolserver grants" lists and revokes that.
 	flags.Lookup("always").NoOptDefVal = narrowest
 	flags.StringVar(&f.tier, "tier", "", "the same as --always=TIER")
 	flags.StringVar(&f.comment, "comment", "", "what to say to the model")
-	f.to.addFlags(cmd)
+	f.to.addFlags(cmd, in)
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func (f *decideFlags) answer(a *pb.Approval) (*pb.ResolveApprovalRequest, error)
 	return request, err
 }
 
-func newApprovalsAnswer() *cobra.Command {
+func newApprovalsAnswer(in inside) *cobra.Command {
 	var (
 		to      target
 		comment string
@@ -110,7 +110,7 @@ is possible, or free text. "toolserver approvals show ID" shows the questions.`,
 		},
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "what else to say to the model")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 

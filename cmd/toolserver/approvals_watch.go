@@ -23,7 +23,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newApprovalsWatch() *cobra.Command {
+func newApprovalsWatch(in inside) *cobra.Command {
 	var (
 		to      target
 		session string
@@ -64,7 +64,7 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only what this session waits for")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one change a line, as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 

@@ -14,7 +14,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newArtifact() *cobra.Command {
+func newArtifact(in inside) *cobra.Command {
 	var (
 		to      target
 		request pb.ReadArtifactRequest
@@ -73,6 +73,6 @@ on standard error.`,
 	flags.StringVarP(&output, "output", "o", "", "file to write to, instead of standard output")
 	flags.Uint64Var(&request.Offset, "offset", 0, "first byte to read")
 	flags.Uint64Var(&request.Limit, "limit", 0, "how many bytes to read; 0: to the end")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }

@@ -26,7 +26,7 @@ it can do to the terminal what any program can that you run there. Ctrl-] detach
 the program goes on, and "toolserver attach" comes back to it. --detach-keys chooses
 other keys, such as ctrl-p,ctrl-q, or with "" none.`
 
-func newAttach() *cobra.Command {
+func newAttach(in inside) *cobra.Command {
 	var (
 		to    target
 		which executionFlags
@@ -71,7 +71,7 @@ with interactive=true. What the execution wrote before, as far as it is kept, is
 	}
 	addDetachKeys(cmd, &keys)
 	which.addFlags(cmd)
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 

@@ -39,7 +39,7 @@ var whenDisconnected = map[string]pb.OnDisconnect{
 	"detach": pb.OnDisconnect_ON_DISCONNECT_DETACH,
 }
 
-func newCall() *cobra.Command {
+func newCall(in inside) *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "call TOOL [INPUT...]",
@@ -94,7 +94,7 @@ A call of bash with interactive=true runs in a terminal. ` + attachHelp + `
 	complete(cmd, "on-disconnect", "grace", "cancel", "detach")
 	complete(cmd, "approve", approveAsk, approveYes, approveNo, approveWait)
 	addDetachKeys(cmd, &f.detachKeys)
-	f.to.addFlags(cmd)
+	f.to.addFlags(cmd, in)
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newCancel() *cobra.Command {
+func newCancel(in inside) *cobra.Command {
 	var (
 		to     target
 		which  executionFlags
@@ -48,6 +48,6 @@ what has ended changes nothing and succeeds.`,
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; the caller sees it")
 	which.addFlags(cmd)
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }

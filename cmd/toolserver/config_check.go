@@ -51,10 +51,10 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 				return err
 			}
 			if all {
-				return c.print(newStream(os.Stdout), origin)
+				return printConfig(c, newStream(os.Stdout), origin)
 			}
 			fmt.Fprintln(os.Stdout, "OK")
-			return c.summarize(newStream(os.Stdout))
+			return summarizeConfig(c, newStream(os.Stdout))
 		},
 	}
 	cmd.Flags().BoolVar(&all, "print", false, "show every key, its value and where that comes from")
@@ -62,8 +62,8 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 	return cmd
 }
 
-// summarize writes what the configuration comes to.
-func (c *config) summarize(to io.Writer) error {
+// summarizeConfig writes what the configuration comes to.
+func summarizeConfig(c *config, to io.Writer) error {
 	admin, encryption, authentication := c.Admin.Address, "TLS", "none: every caller is the operator"
 	if c.Admin.off() {
 		admin = "off"

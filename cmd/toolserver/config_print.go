@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// print writes every key with its value and where that comes from: a line of the
+// printConfig writes every key with its value and where that comes from: a line of the
 // file, a variable, a flag, or the default. origin returns that, or nothing.
-func (c *config) print(out *stream, origin func(key string) string) error {
+func printConfig(c *config, out *stream, origin func(key string) string) error {
 	t := newTable(out, "KEY", "VALUE", "FROM")
 	eachValue(reflect.ValueOf(c).Elem(), "", func(key string, value reflect.Value) {
 		from := ""

@@ -133,7 +133,7 @@ func TestExampleReplWorks(t *testing.T) {
 	}
 	c.Sandbox.Repl = append(c.Sandbox.Repl, replConfig{Language: "perl", Command: []string{"perl", "repl.pl"}})
 	var names []string
-	for _, l := range c.Sandbox.languages() {
+	for _, l := range languagesOf(&c.Sandbox) {
 		names = append(names, l.Name+" "+l.Program)
 	}
 	if want := []string{"sqlite sqlite3", "perl perl"}; !slices.Equal(names, want) {
@@ -142,13 +142,13 @@ func TestExampleReplWorks(t *testing.T) {
 }
 
 func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
-	if got, want := defaultConfig().Executions.executor(), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
+	if got, want := executorOf(&defaultConfig().Executions), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if got, want := defaultConfig().Sandbox.Kept.kept(), (command.Kept{}).WithDefaults(); got != want {
+	if got, want := keptOf(&defaultConfig().Sandbox.Kept), (command.Kept{}).WithDefaults(); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if got, want := defaultConfig().Wire.wire(), (service.Wire{}).WithDefaults(); got != want {
+	if got, want := wireOf(&defaultConfig().Wire), (service.Wire{}).WithDefaults(); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
@@ -160,7 +160,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.fillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{c.Executions.executor(), c.Wire.wire(), c.store("local"), c.Search.engines(), c.Files.limits()} {
+	for _, made := range []any{executorOf(&c.Executions), wireOf(&c.Wire), sessionsOf(c, "local"), enginesOf(&c.Search), filesOf(&c.Files)} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -335,7 +335,7 @@ func TestSearchInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		e := search.New(ws, c.Search.engines())
+		e := search.New(ws, enginesOf(&c.Search))
 		defer e.Close()
 		for i := range 3 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {

@@ -72,46 +72,6 @@ func (c *config) validateAddresses(fault faultFunc) {
 	}
 }
 
-// checkAddress reports an address nobody can listen on.
-func checkAddress(address string) error {
-	if path, ok := socketPath(address); ok {
-		if path == "" || strings.HasPrefix(path, "@") || strings.ContainsRune(path, 0) {
-			return fmt.Errorf("%q: want unix: and the path of a socket file", address)
-		}
-		return nil
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("%q is not an address: want host:port, such as 127.0.0.1:8665, or unix:/path", address)
-	}
-	if _, err := net.LookupPort("tcp", port); err != nil {
-		return fmt.Errorf("%q: %q is not a port", address, port)
-	}
-	return nil
-}
-
-// socketPath returns the path of a unix socket address.
-func socketPath(address string) (string, bool) {
-	path, ok := strings.CutPrefix(address, "unix:")
-	if rest, ok := strings.CutPrefix(path, "//"); ok {
-		path = rest
-	}
-	return path, ok
-}
-
-// isLocal reports whether an address can be reached from this machine alone. A
-// name counts as local only if it is localhost: others may lead anywhere.
-func isLocal(address string) bool {
-	if _, ok := socketPath(address); ok {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
-}
-
 func (c *config) validateSecrets(fault faultFunc) {
 	if _, err := c.TLS.load(); err != nil {
 		fault("tls", "%v", err)

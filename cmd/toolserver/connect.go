@@ -10,42 +10,46 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap/zapcore"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
+
+// inside is a server in this process, for commands that are given no address.
+type inside interface {
+	// addFlags adds the flags that configure it.
+	addFlags(flags *pflag.FlagSet)
+	// connect starts it, as its flags say. end hangs up and ends it.
+	connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), err error)
+}
 
 // A target is the server a command talks to: the one at an address, or one in
 // this process.
 type target struct {
 	address, token, ca string
 	tls, plaintext     bool
+	inside             inside
 }
 
 // addFlags adds the flags that choose the target.
-func (t *target) addFlags(cmd *cobra.Command) {
+func (t *target) addFlags(cmd *cobra.Command, in inside) {
+	t.inside = in
 	flags := cmd.Flags()
 	flags.StringVar(&t.address, "address", "", "server to talk to: host:port or unix:/path; none: one in this process (env TOOLSERVER_ADDRESS)")
 	flags.StringVar(&t.token, "token", "", "token to show to the server; others on this machine can see flags, so better set the env TOOLSERVER_TOKEN")
 	flags.BoolVar(&t.tls, "tls", false, "encrypt the connection and check the server's certificate")
 	flags.StringVar(&t.ca, "ca", "", "file with the certificates to trust, instead of the system's; implies --tls")
 	flags.BoolVar(&t.plaintext, "plaintext", false, "send the token even though the connection is not encrypted")
-	addConfigFlags(flags, "workspace", "policy")
-	flags.Lookup("config").Usage = "configuration file of a server in this process (env TOOLSERVER_CONFIG)"
-	flags.Lookup("workspace").Usage = "workspace of a server in this process (default: the current directory) (env TOOLSERVER_WORKSPACE)"
-	flags.Lookup("policy").Usage = "policy file of a server in this process (default: the built-in policy) (env TOOLSERVER_POLICY)"
+	in.addFlags(flags)
 }
 
 // resolve returns the address, from the flag or the environment; empty means
@@ -108,11 +112,11 @@ func (t *target) flags() string {
 // connect returns a client of the target.
 func (t *target) connect(cmd *cobra.Command) (*client, error) {
 	if t.resolve() == "" {
-		c, err := loadConfig(cmd.Flags(), (*config).validateInside)
+		conn, end, err := t.inside.connect(cmd.Flags())
 		if err != nil {
 			return nil, err
 		}
-		return connectInside(c)
+		return newClient(conn, true, end), nil
 	}
 	for _, name := range []string{"config", "workspace", "policy"} {
 		if cmd.Flags().Changed(name) {
@@ -131,37 +135,12 @@ func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 	return t.connect(cmd)
 }
 
-// connectInside starts a server in this process that nobody else can reach.
-func connectInside(c *config) (*client, error) { return connectSupposed(c, nil) }
-
-// connectSupposed is connectInside for a server that only judges calls, for a
-// sandbox that need not be there; nil is the one that is.
-func connectSupposed(c *config, offer *tools.Offer) (*client, error) {
-	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
-	c.Secrets = slices.DeleteFunc(c.Secrets, func(s secretConfig) bool {
-		_, err := s.value()
-		return err != nil // what this user cannot read, its tools cannot show
-	})
-	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newServer(c, logger, prometheus.NewRegistry(), nil)
-	if err != nil {
-		return nil, err
-	}
-	server.Suppose(offer)
-	conn, err := server.Connect()
-	if err != nil {
-		return nil, err
-	}
-	return newClient(conn, true, func() {
-		conn.Close()
-		shutDown(server, 0)
-		flush()
-	}), nil
-}
-
 // maxReceive is the largest message a client takes; the server decides what it
 // sends.
 const maxReceive = 256 << 20
+
+// dial connects to an address of this machine.
+func dial(address string) (*client, error) { return (&target{address: address}).dial() }
 
 func (t *target) dial() (*client, error) {
 	if err := checkTarget(t.address); err != nil {

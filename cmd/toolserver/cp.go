@@ -24,7 +24,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newCp() *cobra.Command {
+func newCp(in inside) *cobra.Command {
 	var (
 		to target
 		c  copier
@@ -91,7 +91,7 @@ too. One line tells of that, -v of each file, and the command exits with 0.
 	cmd.Flags().BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
 	cmd.Flags().BoolVarP(&c.verbose, "verbose", "v", false, "name each file that is always left out, and why")
 	cmd.Flags().BoolVar(&c.all, "all", false, "of a session, fetch what git would run as well: configuration, hooks, index")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.ValidArgsFunction = completeCopies(&to)
 	return cmd
 }

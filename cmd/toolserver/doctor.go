@@ -45,7 +45,7 @@ missing. It exits with 1 if something required of the sandbox does not hold.`,
 			if err != nil {
 				return err
 			}
-			d, err := c.diagnose(cmd.Context())
+			d, err := diagnose(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -106,19 +106,19 @@ type sandboxState struct {
 }
 
 // diagnose runs commands as a server with this configuration would.
-func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
+func diagnose(ctx context.Context, c *config) (*diagnosis, error) {
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
 	programs := c.programs()
 	d := &diagnosis{
 		Path: programs.Path, LeftOut: []leftOut{}, Network: c.Sandbox.Network.String(),
-		Readable: tools.ReadableTrees(c.Sandbox.readable(programs)...), Limits: c.Sandbox.Limits.lines(), Advice: []string{},
+		Readable: tools.ReadableTrees(c.Sandbox.readable(programs)...), Limits: linesOf(&c.Sandbox.Limits), Advice: []string{},
 	}
 	for _, r := range programs.Refused {
 		d.LeftOut = append(d.LeftOut, leftOut(r))
 	}
-	jails, err := c.Sandbox.open(os.Stderr)
+	jails, err := openSandbox(&c.Sandbox, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 	if err := d.run(ctx, c, jails, programs); err != nil {
 		return nil, err
 	}
-	checks, capabilities, err := c.Sandbox.probe(ctx, os.Stderr)
+	checks, capabilities, err := probe(ctx, &c.Sandbox, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +144,8 @@ func (c *config) diagnose(ctx context.Context) (*diagnosis, error) {
 // run tries programs in a session of its own, whose workspace goes with it.
 func (d *diagnosis) run(ctx context.Context, c *config, jails *sandbox.Sandbox, programs command.Programs) error {
 	nothing := func() *output.Masker { return output.NewMasker(nil) }
-	rooms := c.rooms(jails, programs, nothing, zap.NewNop())
-	store := session.NewStore(c.store(auth.Local.Name))
+	rooms := newRooms(c, jails, programs, nothing, zap.NewNop())
+	store := session.NewStore(sessionsOf(c, auth.Local.Name))
 	defer store.Close()
 	s, err := store.Create(auth.Local.Name, session.Request{ID: "doctor"})
 	if err != nil {
@@ -210,7 +210,7 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 }
 
 // lines returns the limits that an operator thinks of first.
-func (l *commandLimits) lines() []limitLine {
+func linesOf(l *commandLimits) []limitLine {
 	amount := func(s size) string {
 		if s == 0 {
 			return "none"

@@ -25,7 +25,7 @@ var executionStates = map[string]pb.ExecutionState{
 	"finished": pb.ExecutionState_EXECUTION_STATE_FINISHED,
 }
 
-func newExecutions() *cobra.Command {
+func newExecutions(in inside) *cobra.Command {
 	var (
 		to                   target
 		session, state, tool string
@@ -77,8 +77,8 @@ func newExecutions() *cobra.Command {
 	flags.IntVar(&limit, "limit", 50, "how many at most")
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
 	complete(cmd, "state", "waiting", "running", "finished")
-	to.addFlags(cmd)
-	cmd.AddCommand(newExecutionsShow())
+	to.addFlags(cmd, in)
+	cmd.AddCommand(newExecutionsShow(in))
 	return cmd
 }
 

@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newExecutionsShow() *cobra.Command {
+func newExecutionsShow(in inside) *cobra.Command {
 	var (
 		to     target
 		which  executionFlags
@@ -32,7 +32,7 @@ what it wrote.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	which.addFlags(cmd)
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := which.id(args)
 		if err != nil {

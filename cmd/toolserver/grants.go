@@ -15,7 +15,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newGrants() *cobra.Command {
+func newGrants(in inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants",
 		Short: "List and revoke what was always allowed or denied",
@@ -24,11 +24,11 @@ a session. They end with the session, or when they are revoked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newGrantsList(), newGrantsRevoke())
+	cmd.AddCommand(newGrantsList(in), newGrantsRevoke(in))
 	return cmd
 }
 
-func newGrantsList() *cobra.Command {
+func newGrantsList(in inside) *cobra.Command {
 	var (
 		to      target
 		session string
@@ -62,7 +62,7 @@ func newGrantsList() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one grant a line, as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func grantText(g *pb.Grant) string {
 	return actionText(g.GetAction()) + " " + visible(g.GetTool()) + ": " + visible(g.GetTier().GetLabel())
 }
 
-func newGrantsRevoke() *cobra.Command {
+func newGrantsRevoke(in inside) *cobra.Command {
 	var to target
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
@@ -114,6 +114,6 @@ may be shortened to its beginning, of four characters at least.`,
 			return nil
 		},
 	}
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }

@@ -7,12 +7,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolserver/toolserver/internal/pdf"
+	"github.com/toolserver/toolserver/internal/sandbox/helper"
 )
 
 func main() {
@@ -37,6 +39,7 @@ func main() {
 
 // newRoot returns the command line.
 func newRoot() *cobra.Command {
+	in := ownProcess{}
 	root := &cobra.Command{
 		Use:   "toolserver",
 		Short: "Run tools for AI agents",
@@ -61,9 +64,9 @@ or with a server:
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
-		newServe(), newTools(), newCall(), newWatch(), newAttach(), newInput(), newCancel(), newArtifact(), newCp(),
-		newExecutions(), newSessions(), newApprovals(), newGrants(),
-		newPolicy(), newConfig(), newAudit(), newSandbox(), newDoctor(), newVersion(),
+		newServe(), newTools(in), newCall(in), newWatch(in), newAttach(in), newInput(in), newCancel(in), newArtifact(in), newCp(in),
+		newExecutions(in), newSessions(in), newApprovals(in), newGrants(in),
+		newPolicy(in), newConfig(), newAudit(), newSandbox(), newDoctor(), newVersion(in),
 	)
 	for _, cmd := range root.Commands() {
 		if cmd.HasSubCommands() { // it takes nothing else
@@ -71,4 +74,13 @@ or with a server:
 		}
 	}
 	return root
+}
+
+// beExec has this process be the helper.
+func beExec() {
+	if err := helper.Execute(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", execName, err)
+		os.Exit(exitFailed)
+	}
+	os.Exit(0)
 }

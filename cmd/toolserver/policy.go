@@ -8,20 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/policy"
-	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-func newPolicy() *cobra.Command {
+func newPolicy(in inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Check, explain and test what may run",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(), newPolicyTest())
+	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(in), newPolicyTest(in))
 	return cmd
 }
 
@@ -39,16 +37,6 @@ every key and is a file to begin with:
 			return err
 		},
 	}
-}
-
-// builtinSpecs describes the tools that are part of the server.
-func builtinSpecs() []*tools.Spec {
-	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{}), nil, search.Config{}) {
-		spec := tool.Spec()
-		specs = append(specs, &spec)
-	}
-	return specs
 }
 
 // supposed returns the configuration of a server in this process on which calls

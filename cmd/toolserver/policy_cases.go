@@ -46,7 +46,7 @@ type policyCase struct {
 	input []byte // as JSON
 }
 
-func newPolicyTest() *cobra.Command {
+func newPolicyTest(in inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test CASES",
 		Short: "Try a policy on calls with known verdicts",
@@ -169,14 +169,14 @@ func (t *policyTester) try(ctx context.Context, one *policyCase) (wrong string, 
 	if err != nil {
 		return "", err
 	}
-	if err := client.suppose(ctx, supposition{one.Mode, one.Level, one.Labels}); err != nil {
+	if err := suppose(ctx, client, supposition{one.Mode, one.Level, one.Labels}); err != nil {
 		return statusText(status.Convert(err)), nil
 	}
 	request := &pb.CheckCallRequest{Tool: one.Tool, Command: one.Command}
 	if one.Command == "" {
 		request.InputJson = one.input
 	}
-	response, err := client.judge(ctx, request, t.policy, one.Principal, one.Labels)
+	response, err := judge(ctx, client, request, t.policy, one.Principal, one.Labels)
 	if err != nil {
 		return fmt.Sprintf("want %s, and it cannot be judged: %s", one.Expect, visible(statusText(status.Convert(err)))), nil
 	}
@@ -208,7 +208,11 @@ func (t *policyTester) connect(by tested) (*client, error) {
 	c, offer, principal := *t.config, t.offer, by.principal
 	offer.Network = by.network
 	if principal == auth.Local.Name {
-		return connectSupposed(&c, &offer)
+		conn, end, err := connectSupposed(&c, &offer)
+		if err != nil {
+			return nil, err
+		}
+		return newClient(conn, true, end), nil
 	}
 	c.TLS = tlsConfig{}
 	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
@@ -231,7 +235,7 @@ func (t *policyTester) connect(by tested) (*client, error) {
 		return nil, err
 	}
 	go server.Serve(listener)
-	client, err := (&target{address: address}).dial()
+	client, err := dial(address)
 	if err != nil {
 		end()
 		return nil, err

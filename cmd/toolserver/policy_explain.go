@@ -33,7 +33,7 @@ type explainFlags struct {
 	json             bool
 }
 
-func newPolicyExplain() *cobra.Command {
+func newPolicyExplain(in inside) *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain [TOOL] [INPUT...]",
@@ -81,7 +81,7 @@ Exit codes:
 	complete(cmd, "mode", "ask", "allow", "deny", "plan", "accept_edits")
 	complete(cmd, "level", "read_only", "workspace_write", "danger_full_access")
 	complete(cmd, "network", "none", "loopback", "hosts", "open")
-	f.to.addFlags(cmd)
+	f.to.addFlags(cmd, in)
 	return cmd
 }
 
@@ -104,7 +104,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	response, err := client.judge(ctx, request, inForce, auth.Local.Name, f.labels)
+	response, err := judge(ctx, client, request, inForce, auth.Local.Name, f.labels)
 	if err != nil {
 		return err
 	}
@@ -159,11 +159,12 @@ func (f *explainFlags) connect(cmd *cobra.Command) (*client, *policy.Policy, err
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := connectSupposed(c, offer)
+	conn, end, err := connectSupposed(c, offer)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := client.suppose(cmd.Context(), wanted); err != nil {
+	client := newClient(conn, true, end)
+	if err := suppose(cmd.Context(), client, wanted); err != nil {
 		client.close()
 		return nil, nil, err
 	}
@@ -179,7 +180,7 @@ type supposition struct {
 }
 
 // suppose makes the default session so.
-func (c *client) suppose(ctx context.Context, wanted supposition) error {
+func suppose(ctx context.Context, c *client, wanted supposition) error {
 	_, err := c.UpdateSession(ctx, &pb.UpdateSessionRequest{
 		Session:    &pb.Session{Mode: pb.Mode(wanted.Mode), Level: pb.Level(wanted.Level), Labels: wanted.Labels},
 		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode", "level", "labels"}},
@@ -189,7 +190,7 @@ func (c *client) suppose(ctx context.Context, wanted supposition) error {
 
 // judge has a call judged. A tool that the policy takes away is unknown to the
 // server; where the policy is known here, that is a verdict too.
-func (c *client) judge(ctx context.Context, request *pb.CheckCallRequest, inForce *policy.Policy, principal string, labels map[string]string) (*pb.CheckCallResponse, error) {
+func judge(ctx context.Context, c *client, request *pb.CheckCallRequest, inForce *policy.Policy, principal string, labels map[string]string) (*pb.CheckCallResponse, error) {
 	response, err := c.CheckCall(ctx, request)
 	if status.Code(err) != codes.InvalidArgument || inForce == nil {
 		return response, err

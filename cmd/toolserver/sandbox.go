@@ -4,10 +4,8 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -15,35 +13,11 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
-	"github.com/toolserver/toolserver/internal/sandbox/helper"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 )
 
-// A sandboxMode is how much of the sandbox there must be.
-type sandboxMode int
-
-const (
-	sandboxOff sandboxMode = iota
-	sandboxPreferred
-	sandboxRequired
-)
-
-var sandboxModes = []string{"off", "preferred", "required"}
-
-// UnmarshalText reads the name of a mode.
-func (m *sandboxMode) UnmarshalText(text []byte) error {
-	i := slices.Index(sandboxModes, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is no mode of the sandbox: want %s", text, strings.Join(sandboxModes, ", "))
-	}
-	*m = sandboxMode(i)
-	return nil
-}
-
-func (m sandboxMode) String() string { return sandboxModes[m] }
-
-// open returns the sandbox of the server, whose helpers write to stderr.
-func (c *sandboxConfig) open(stderr *os.File) (*sandbox.Sandbox, error) {
+// openSandbox returns the sandbox of the server, whose helpers write to stderr.
+func openSandbox(c *sandboxConfig, stderr *os.File) (*sandbox.Sandbox, error) {
 	config := sandbox.Config{Helper: c.Helper, Image: execImage, Stderr: stderr, Off: c.Mode == sandboxOff, NoNamespaces: !c.Namespaces}
 	if config.Helper == "" && len(config.Image) == 0 {
 		config.Helper = execBeside()
@@ -67,22 +41,13 @@ func execBeside() string {
 // execName is the name by which the server knows that it is to be the helper.
 const execName = "toolserver-exec"
 
-// beExec has this process be the helper.
-func beExec() {
-	if err := helper.Execute(os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", execName, err)
-		os.Exit(exitFailed)
-	}
-	os.Exit(0)
-}
-
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
 
 // capabilities returns what the machine offers to tools.
-func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) []string {
+func capabilities(c *sandboxConfig, s *sandbox.Sandbox, rooms *command.Rooms) []string {
 	if c.Mode != sandboxOff && s.Capabilities().Landlock == 0 {
 		return nil
 	}
@@ -93,8 +58,8 @@ func (c *sandboxConfig) capabilities(s *sandbox.Sandbox, rooms *command.Rooms) [
 	return list
 }
 
-// rooms returns where commands run.
-func (all *config) rooms(s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
+// newRooms returns where commands run.
+func newRooms(all *config, s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
 	c := &all.Sandbox
 	l := &c.Limits
 	return command.New(command.Config{
@@ -109,14 +74,14 @@ func (all *config) rooms(s *sandbox.Sandbox, programs command.Programs, masker f
 		Files:    withoutLinks(all.ownFiles()),
 		Sockets:  withoutLinks(all.sockets()),
 		Path:     programs.Path,
-		Env:      append(programs.Env, c.environ()...),
+		Env:      append(programs.Env, environOf(c)...),
 		Trace:    c.Trace,
 		Limits: sandbox.Limits{
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
 		},
-		Languages:     c.languages(),
-		Kept:          c.Kept.kept(),
+		Languages:     languagesOf(c),
+		Kept:          keptOf(&c.Kept),
 		MaxOutput:     int64(l.Output),
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
@@ -129,12 +94,12 @@ func (all *config) rooms(s *sandbox.Sandbox, programs command.Programs, masker f
 	})
 }
 
-func (c *keptConfig) kept() command.Kept {
+func keptOf(c *keptConfig) command.Kept {
 	return command.Kept{Output: int(c.Output), EndedOutput: int(c.EndedOutput), Ended: c.Ended, Idle: c.Idle}
 }
 
-// languages returns those of the tool repl that the operator has added.
-func (c *sandboxConfig) languages() []command.Language {
+// languagesOf returns those of the tool repl that the operator has added.
+func languagesOf(c *sandboxConfig) []command.Language {
 	var list []command.Language
 	for _, r := range c.Repl {
 		if r.Mark == "" {
@@ -146,8 +111,8 @@ func (c *sandboxConfig) languages() []command.Language {
 	return list
 }
 
-// environ returns what commands have in their environment by the operator.
-func (c *sandboxConfig) environ() []string {
+// environOf returns what commands have in their environment by the operator.
+func environOf(c *sandboxConfig) []string {
 	var env []string
 	for _, pair := range c.Env {
 		name, _, given := strings.Cut(pair, "=")

@@ -17,7 +17,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newInput() *cobra.Command {
+func newInput(in inside) *cobra.Command {
 	var (
 		to     target
 		which  executionFlags
@@ -76,7 +76,7 @@ the program does not read, and tells how many bytes were taken in all.`,
 	}
 	complete(cmd, "signal", names...)
 	which.addFlags(cmd)
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 

@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
@@ -26,34 +25,6 @@ import (
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/trace"
 )
-
-func newServe() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve tools over gRPC",
-		Long: `serve serves tools until it gets SIGINT or SIGTERM. Then it takes no new calls,
-lets those that run finish within the grace of the configuration, cancels the
-rest, and exits with 0. A second signal ends it at once.
-
-Without authentication it serves loopback addresses and sockets only. Every
-option is explained in deploy/toolserver.yaml. The environment wins over the
-file, a flag wins over both.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd.Flags(), (*config).validate)
-			if err != nil {
-				return err
-			}
-			if err := serve(c); err != nil {
-				return &exitError{exitFailed, err}
-			}
-			return nil
-		},
-	}
-	addConfigFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
-	complete(cmd, "log-level", "debug", "info", "warn", "error")
-	return cmd
-}
 
 // serve serves until a signal comes, and then ends in peace.
 func serve(c *config) error {
@@ -84,7 +55,7 @@ func serve(c *config) error {
 	metrics := newMetrics()
 	var weak []string
 	if c.Sandbox.Mode == sandboxRequired {
-		if err := c.Sandbox.selfTest(logger, metrics, func(failed []string) { weak = failed }); err != nil {
+		if err := selfTest(&c.Sandbox, logger, metrics, func(failed []string) { weak = failed }); err != nil {
 			return err
 		}
 	}
@@ -112,7 +83,7 @@ func serve(c *config) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == sandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() { c.Sandbox.selfTest(logger, metrics, server.SelfTested) })
+		time.AfterFunc(selfTestDelay, func() { selfTest(&c.Sandbox, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),

@@ -88,7 +88,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
-	jails, err := c.Sandbox.open(stderr)
+	jails, err := openSandbox(&c.Sandbox, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +99,10 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	has := jails.Capabilities()
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
-	rooms := c.rooms(jails, c.programs(), masker, logger)
+	rooms := newRooms(c, jails, c.programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(stateDir(), "toolserver", "pdf")})
-	registry := &tools.Registry{Capabilities: c.Sandbox.capabilities(jails, rooms)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, c.Search.engines()), c.Executions.MaxTimeout)...); err != nil {
+	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, rooms)}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.load()
@@ -113,20 +113,20 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
-	kept, err := artifact.Open(c.Artifacts.store())
+	kept, err := artifact.Open(artifactsOf(&c.Artifacts))
 	if err != nil {
 		return nil, err
 	}
-	records, err := c.Audit.open(logger)
+	records, err := openAudit(&c.Audit, logger)
 	if err != nil {
 		return nil, err
 	}
-	executions := c.Executions.executor()
+	executions := executorOf(&c.Executions)
 	executions.Mask = func(text string) string { return masker().String(text) }
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(c.store(owner)),
+		Sessions:      session.NewStore(sessionsOf(c, owner)),
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
 		Artifacts:     kept,
@@ -135,8 +135,8 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Authenticator: authenticator,
 		Metrics:       metrics,
 		Executor:      executions,
-		Wire:          c.Wire.wire(),
-		Files:         c.Files.limits(),
+		Wire:          wireOf(&c.Wire),
+		Files:         filesOf(&c.Files),
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Receiving:     rooms.Receiving,
@@ -167,8 +167,8 @@ func warnAbout(p *policy.Policy, registry *tools.Registry, logger *zap.Logger) {
 	}
 }
 
-// open opens the audit log; nil where none is kept.
-func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
+// openAudit opens the audit log; nil where none is kept.
+func openAudit(c *auditConfig, logger *zap.Logger) (*audit.Log, error) {
 	if c.off() {
 		return nil, nil
 	}
@@ -181,7 +181,7 @@ func (c auditConfig) open(logger *zap.Logger) (*audit.Log, error) {
 	return audit.Open(c.File, options)
 }
 
-func (c *config) store(owner string) session.Config {
+func sessionsOf(c *config, owner string) session.Config {
 	s := &c.Sessions
 	config := session.Config{
 		DefaultWorkspace:  map[string]string{owner: s.Workspace},
@@ -203,7 +203,7 @@ func (c *config) store(owner string) session.Config {
 	return config
 }
 
-func (c executionsConfig) executor() executor.Config {
+func executorOf(c *executionsConfig) executor.Config {
 	return executor.Config{
 		MaxRunning:       c.MaxRunning,
 		DefaultTimeout:   c.DefaultTimeout,
@@ -224,7 +224,7 @@ func (c executionsConfig) executor() executor.Config {
 	}
 }
 
-func (c searchConfig) engines() search.Config {
+func enginesOf(c *searchConfig) search.Config {
 	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter}
 	if c.MaxText == 0 {
 		config.MaxText = -1 // there 0 is the default
@@ -232,7 +232,7 @@ func (c searchConfig) engines() search.Config {
 	return config
 }
 
-func (c artifactsConfig) store() artifact.Config {
+func artifactsOf(c *artifactsConfig) artifact.Config {
 	return artifact.Config{
 		Dir:             c.Dir,
 		MaxBytes:        int64(c.MaxBytes),
@@ -242,7 +242,7 @@ func (c artifactsConfig) store() artifact.Config {
 	}
 }
 
-func (c filesConfig) limits() service.FileLimits {
+func filesOf(c *filesConfig) service.FileLimits {
 	return service.FileLimits{
 		MaxFileBytes:   int64(c.MaxFileBytes),
 		MaxTreeBytes:   int64(c.MaxTreeBytes),
@@ -254,7 +254,7 @@ func (c filesConfig) limits() service.FileLimits {
 	}
 }
 
-func (c wireConfig) wire() service.Wire {
+func wireOf(c *wireConfig) service.Wire {
 	return service.Wire{
 		MaxMessageBytes:    int(c.MaxMessageBytes),
 		MaxStreams:         uint32(c.MaxStreams),
@@ -265,4 +265,14 @@ func (c wireConfig) wire() service.Wire {
 		MaxConnectionAge:   c.MaxConnectionAge,
 		MaxConnectionGrace: c.MaxConnectionGrace,
 	}
+}
+
+// builtinSpecs describes the tools that are part of the server.
+func builtinSpecs() []*tools.Spec {
+	var specs []*tools.Spec
+	for _, tool := range builtin(command.New(command.Config{}), nil, search.Config{}) {
+		spec := tool.Spec()
+		specs = append(specs, &spec)
+	}
+	return specs
 }

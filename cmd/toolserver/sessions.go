@@ -25,7 +25,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newSessions() *cobra.Command {
+func newSessions(in inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "Open, see, change and close sessions",
@@ -34,7 +34,7 @@ workspace, how much it is trusted, and which tools it has. Who never opens one
 works in the session "default".`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSessionsCreate(), newSessionsList(), newSessionsShow(), newSessionsMode(), newSessionsClose(), newSessionsEvents())
+	cmd.AddCommand(newSessionsCreate(in), newSessionsList(in), newSessionsShow(in), newSessionsMode(in), newSessionsClose(in), newSessionsEvents(in))
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func words(prefix string, values map[string]int32) []string {
 	return list
 }
 
-func newSessionsCreate() *cobra.Command {
+func newSessionsCreate(in inside) *cobra.Command {
 	var (
 		to                                  target
 		mode, level, network, order, answer string
@@ -117,7 +117,7 @@ by default, and no flag goes beyond what its operator allows.`,
 	complete(cmd, "mode", words("MODE_", pb.Mode_value)...)
 	complete(cmd, "level", words("LEVEL_", pb.Level_value)...)
 	complete(cmd, "network", words("NETWORK_", pb.Network_value)...)
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	workspace := flags.Lookup("workspace") // here it is that of the session
 	workspace.Usage = "directory of the server to work in (default: a new one, which is kept for a while after the session ended)"
 	cmd.PreRun = func(*cobra.Command, []string) { workspace.Changed = false }
@@ -199,7 +199,7 @@ func (t *target) serverPath(flag, path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-func newSessionsList() *cobra.Command {
+func newSessionsList(in inside) *cobra.Command {
 	var (
 		to            target
 		ended, asJSON bool
@@ -214,7 +214,7 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 	}
 	cmd.Flags().BoolVar(&ended, "ended", false, "list the sessions that ended, and no others")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one session a line, as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, _ []string) error {
 		list, gone, err := c.sessionsAnd(ctx, ended)
 		if err != nil {
@@ -290,7 +290,7 @@ func sessionTable(out *stream, list []*pb.Session, now time.Time) error {
 	return t.flush()
 }
 
-func newSessionsShow() *cobra.Command {
+func newSessionsShow(in inside) *cobra.Command {
 	var (
 		to     target
 		asJSON bool
@@ -302,7 +302,7 @@ func newSessionsShow() *cobra.Command {
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, args []string) error {
 		s, err := c.session(ctx, strings.Join(args, ""))
 		if err != nil {
@@ -408,7 +408,7 @@ func selectionText(s *pb.ToolSelection) string {
 	return text
 }
 
-func newSessionsMode() *cobra.Command {
+func newSessionsMode(in inside) *cobra.Command {
 	var to target
 	modes := words("MODE_", pb.Mode_value)
 	cmd := &cobra.Command{
@@ -436,7 +436,7 @@ func newSessionsMode() *cobra.Command {
 		}
 		return names(cmd, args, prefix)
 	}
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, args []string) error {
 		mode, err := word[pb.Mode]("mode", args[1], "MODE_", pb.Mode_value)
 		if err != nil {
@@ -459,7 +459,7 @@ func newSessionsMode() *cobra.Command {
 	return cmd
 }
 
-func newSessionsClose() *cobra.Command {
+func newSessionsClose(in inside) *cobra.Command {
 	var to target
 	cmd := &cobra.Command{
 		Use:   "close SESSION...",
@@ -476,7 +476,7 @@ workspace that the server made for it is kept for a while, as its operator says:
 		},
 		ValidArgsFunction: completeSessions(&to),
 	}
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, args []string) error {
 		for _, id := range args {
 			if _, err := c.session(ctx, id); err != nil {
@@ -493,7 +493,7 @@ workspace that the server made for it is kept for a while, as its operator says:
 	return cmd
 }
 
-func newSessionsEvents() *cobra.Command {
+func newSessionsEvents(in inside) *cobra.Command {
 	var (
 		to     target
 		asJSON bool
@@ -509,7 +509,7 @@ session counts as unused. "toolserver watch" follows one execution in full.`,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *client, args []string) error {
 		id := strings.Join(args, "")
 		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id})

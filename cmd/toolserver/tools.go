@@ -18,7 +18,7 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-func newTools() *cobra.Command {
+func newTools(in inside) *cobra.Command {
 	var (
 		to             target
 		request        pb.ListToolsRequest
@@ -60,7 +60,7 @@ examples.`,
 	flags.BoolVar(&asJSON, "json", false, "print one tool a line, as JSON")
 	flags.BoolVar(&schema, "schema", false, "print the schemas of their input only, one a line")
 	cmd.MarkFlagsMutuallyExclusive("json", "schema")
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
 

@@ -5,13 +5,8 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/spf13/cobra"
-
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
@@ -41,34 +36,4 @@ func versionText() string {
 // versionLine is versionText with what it was built with and for.
 func versionLine() string {
 	return fmt.Sprintf("toolserver %s %s %s/%s", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-func newVersion() *cobra.Command {
-	var to target
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Show the version, with --address also the server's",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := newStream(os.Stdout)
-			fmt.Fprintln(out, versionLine())
-			if to.resolve() == "" {
-				return nil
-			}
-			client, err := to.connect(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.close()
-			info, err := client.GetServerInfo(cmd.Context(), &pb.GetServerInfoRequest{})
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "server %s %s, authentication %s, you are %s\n",
-				info.GetVersion(), info.GetGoVersion(), info.GetAuthentication(), info.GetPrincipal())
-			return nil
-		},
-	}
-	to.addFlags(cmd)
-	return cmd
 }

@@ -33,7 +33,7 @@ func (f *executionFlags) id(args []string) (string, error) {
 	return "", nil
 }
 
-func newWatch() *cobra.Command {
+func newWatch(in inside) *cobra.Command {
 	var (
 		to     target
 		which  executionFlags
@@ -72,6 +72,6 @@ to come, and exits as call does. Ctrl-C ends the watching alone.
 	flags.BoolVar(&raw, "raw", false, "print results as they are: no newline added, images as bytes")
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	which.addFlags(cmd)
-	to.addFlags(cmd)
+	to.addFlags(cmd, in)
 	return cmd
 }
