@@ -192,8 +192,8 @@ type commandLimits struct {
 
 // answersConfig is how much text answers have for a model.
 type answersConfig struct {
-	Default answerSize `yaml:"default"`
-	Max     answerSize `yaml:"max"`
+	Default tools.Budget `yaml:"default"`
+	Max     tools.Budget `yaml:"max"`
 }
 
 type searchConfig struct {
@@ -303,8 +303,8 @@ func defaultConfig() *config {
 			},
 		},
 		Answers: answersConfig{
-			Default: answerSize{Characters: tools.DefaultAnswer},
-			Max:     answerSize{Characters: tools.DefaultMaxAnswer},
+			Default: tools.Budget{Characters: tools.DefaultAnswer},
+			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},
 		},
 		Search: searchConfig{
 			MaxText:   256 << 20,

@@ -15,7 +15,6 @@ import (
 
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/strictyaml"
-	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // newConfigReader returns a reader of a configuration file.
@@ -74,33 +73,6 @@ func (m *syncMode) UnmarshalText(text []byte) error {
 }
 
 func (m syncMode) String() string { return syncNames[m] }
-
-// An answerSize is how much text an answer has.
-type answerSize tools.Budget
-
-// UnmarshalText reads a number of characters or of tokens.
-func (a *answerSize) UnmarshalText(text []byte) error {
-	number, unit, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-	n, err := strconv.ParseInt(number, 10, 32)
-	unit = strings.TrimSpace(unit)
-	switch {
-	case err != nil || n <= 0:
-	case unit == "" || unit == "characters":
-		*a = answerSize{Characters: int(n)}
-		return nil
-	case unit == "tokens":
-		*a = answerSize{Tokens: int(n)}
-		return nil
-	}
-	return fmt.Errorf(`%q does not say how long an answer is: want a number of characters, or of tokens, such as "50000" or "12000 tokens"`, text)
-}
-
-func (a answerSize) String() string {
-	if a.Tokens > 0 {
-		return strconv.Itoa(a.Tokens) + " tokens"
-	}
-	return strconv.Itoa(a.Characters)
-}
 
 // A size is a number of bytes.
 type size int64

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -48,6 +49,18 @@ func (c *config) validateInside(fault faultFunc) {
 	if level := zapcore.Level(c.Log.Level); level < zapcore.DebugLevel || level > zapcore.ErrorLevel {
 		fault("log.level", "%q is too high: want debug, info, warn or error", level)
 	}
+}
+
+// loadPolicy reads a policy file; no path means the built-in policy.
+func loadPolicy(path string) (*policy.Policy, error) {
+	if path == "" {
+		return policy.Builtin(), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse(path, text)
 }
 
 func (c *config) validateAddresses(fault faultFunc) {
@@ -407,10 +420,10 @@ func (c *config) validateLimits(fault faultFunc) {
 }
 
 func (c *answersConfig) validate(fault faultFunc, result size) {
-	if err := tools.Budget(c.Max).Check(int(result)); err != nil {
+	if err := c.Max.Check(int(result)); err != nil {
 		fault("answers.max", "%v (executions.max_result_bytes is %s)", err, result)
 	}
-	if err := tools.Budget(c.Default).Check(tools.Budget(c.Max).Size()); err != nil {
+	if err := c.Default.Check(c.Max.Size()); err != nil {
 		fault("answers.default", "%v (answers.max is %s)", err, c.Max)
 	}
 }

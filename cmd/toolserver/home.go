@@ -58,8 +58,8 @@ func (c *config) ownFiles() []string {
 // sockets returns the files that the server is served on, which no command may reach.
 func (c *config) sockets() []string {
 	var list []string
-	for _, address := range []string{c.Listen, c.Admin.Address} {
-		if path, ok := socketPath(address); ok {
+	for _, at := range []string{c.Listen, c.Admin.Address} {
+		if path, ok := socketPath(at); ok {
 			list = append(list, path)
 		}
 	}

@@ -5,10 +5,8 @@ package main
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -84,14 +82,4 @@ func logEnd(err error) {
 	logger, flush := newLogger(zapcore.InfoLevel)
 	defer flush()
 	logger.Error("failed", zap.Error(err))
-}
-
-// withoutPanic runs a function, and has a panic as an error.
-func withoutPanic(run func() error) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = &exitError{exitFailed, fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
-		}
-	}()
-	return run()
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -63,11 +64,9 @@ or with a server:
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(
-		newServe(), newTools(in), newCall(in), newWatch(in), newAttach(in), newInput(in), newCancel(in), newArtifact(in), newCp(in),
-		newExecutions(in), newSessions(in), newApprovals(in), newGrants(in),
-		newPolicy(in), newConfig(), newAudit(), newSandbox(), newDoctor(), newVersion(in),
-	)
+	root.AddCommand(newServe())
+	root.AddCommand(clientCommands(in)...)
+	root.AddCommand(operatorCommands(in)...)
 	for _, cmd := range root.Commands() {
 		if cmd.HasSubCommands() { // it takes nothing else
 			cmd.Args = commandsOnly
@@ -83,4 +82,14 @@ func beExec() {
 		os.Exit(exitFailed)
 	}
 	os.Exit(0)
+}
+
+// withoutPanic runs a function, and has a panic as an error.
+func withoutPanic(run func() error) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = &exitError{exitFailed, fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
+		}
+	}()
+	return run()
 }

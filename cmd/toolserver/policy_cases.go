@@ -215,17 +215,17 @@ func (t *policyTester) connect(by tested) (*client, error) {
 		return newClient(conn, true, end), nil
 	}
 	c.TLS = tlsConfig{}
-	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	judging, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
 	if err != nil {
 		return nil, err
 	}
-	server.Suppose(&offer)
+	judging.Suppose(&offer)
 	dir, err := os.MkdirTemp("", "toolserver-")
 	if err != nil {
 		return nil, err
 	}
 	end := func() {
-		shutDown(server, 0)
+		shutDown(judging, 0)
 		os.RemoveAll(dir)
 	}
 	address := "unix:" + filepath.Join(dir, "socket")
@@ -234,7 +234,7 @@ func (t *policyTester) connect(by tested) (*client, error) {
 		end()
 		return nil, err
 	}
-	go server.Serve(listener)
+	go judging.Serve(listener)
 	client, err := dial(address)
 	if err != nil {
 		end()

@@ -43,18 +43,6 @@ func newPolicyFile(path string, server *service.Server, registry prometheus.Regi
 	}
 }
 
-// loadPolicy reads a policy file; no path means the built-in policy.
-func loadPolicy(path string) (*policy.Policy, error) {
-	if path == "" {
-		return policy.Builtin(), nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return policy.Parse(path, text)
-}
-
 // watch reloads the policy when its file changes, and at once on SIGHUP, until
 // ctx ends.
 func (f *policyFile) watch(ctx context.Context, interval time.Duration) {

@@ -89,7 +89,7 @@ func verdictOn(checks []sandbox.Check) error {
 	case len(untried) > maxNamed:
 		untried = append(untried[:maxNamed], fmt.Sprintf("and %d more", len(untried)-maxNamed))
 	}
-	return fmt.Errorf("the sandbox could not be tried, so it is not known to hold (%s): %s", strings.Join(untried, ", "), oneLine(why))
+	return fmt.Errorf("the sandbox could not be tried, so it is not known to hold (%s): %s", strings.Join(untried, ", "), strings.Join(strings.Fields(why), " "))
 }
 
 // maxNamed is how many checks are named that could not be tried: mostly it is

@@ -107,7 +107,7 @@ func serve(c *config) error {
 		s := <-signals
 		logger.Warn("leaving at once: running calls are lost", zap.Stringer("signal", s))
 		flush()
-		os.Exit(exitFailed)
+		os.Exit(1)
 	}()
 	shutDown(server, c.ShutdownGrace)
 	logger.Info("stopped")

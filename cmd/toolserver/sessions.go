@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -169,7 +170,7 @@ func budgetFrom(text string) (*pb.AnswerBudget, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var size answerSize
+	var size tools.Budget
 	if err := size.UnmarshalText([]byte(text)); err != nil {
 		return nil, err
 	}

@@ -364,7 +364,7 @@ func must[T any](value T, err error) T {
 // connection.
 func serveConfig(t *testing.T, c *config) *grpc.ClientConn {
 	t.Helper()
-	server, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	made, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,14 +373,14 @@ func serveConfig(t *testing.T, c *config) *grpc.ClientConn {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- made.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		conn.Close()
-		shutDown(server, 0)
+		shutDown(made, 0)
 		<-served
 	})
 	return conn

@@ -53,7 +53,7 @@ func serveWorkshop(dir string) (address string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	server, err := service.New(service.Config{
+	served, err := service.New(service.Config{
 		Logger: zap.NewNop(), Registry: registry, Policy: policy.Builtin(), Authenticator: auth.None{},
 		Metrics: prometheus.NewRegistry(), Artifacts: store,
 		Sessions: session.NewStore(session.Config{
@@ -68,8 +68,8 @@ func serveWorkshop(dir string) (address string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	go server.Serve(listener)
-	return listener.Addr().String(), func() { shutDown(server, 0) }, nil
+	go served.Serve(listener)
+	return listener.Addr().String(), func() { shutDown(served, 0) }, nil
 }
 
 func works(ctx context.Context, _ tools.Env, _ struct{}, out tools.Sink) (tools.Result, error) {

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/output"
@@ -49,6 +50,31 @@ func (b Budget) Check(most int) error {
 		return fmt.Errorf("an answer of %d %s is out of range: want %d to %d; leave it out for the default", n, unit, least, most)
 	}
 	return nil
+}
+
+// UnmarshalText reads a number of characters or of tokens.
+func (b *Budget) UnmarshalText(text []byte) error {
+	number, unit, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	n, err := strconv.ParseInt(number, 10, 32)
+	unit = strings.TrimSpace(unit)
+	switch {
+	case err != nil || n <= 0:
+	case unit == "" || unit == "characters":
+		*b = Budget{Characters: int(n)}
+		return nil
+	case unit == "tokens":
+		*b = Budget{Tokens: int(n)}
+		return nil
+	}
+	return fmt.Errorf(`%q does not say how long an answer is: want a number of characters, or of tokens, such as "50000" or "12000 tokens"`, text)
+}
+
+// String writes the budget as UnmarshalText reads it.
+func (b Budget) String() string {
+	if b.Tokens > 0 {
+		return strconv.Itoa(b.Tokens) + " tokens"
+	}
+	return strconv.Itoa(b.Characters)
 }
 
 // answer returns how much text the answer of a call has at most.
