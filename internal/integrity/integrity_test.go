@@ -167,6 +167,12 @@ func TestPlanted(t *testing.T) {
 		"rebase todo":      {begin: `GIT_SEQUENCE_EDITOR="sed -i 's/^pick/edit/'" git rebase -q -i HEAD~1 2>/dev/null`, command: `printf 'x evil\npick abc\n' >>.git/rebase-merge/git-rebase-todo`, found: "the line exec evil would run", then: `! grep evil .git/rebase-merge/git-rebase-todo && grep 'pick abc' .git/rebase-merge/git-rebase-todo`},
 		"rebase todo made": {command: `mkdir .git/rebase-merge; echo 'exec evil' >.git/rebase-merge/git-rebase-todo`, found: "the line exec evil", then: `! grep evil .git/rebase-merge/git-rebase-todo`},
 
+		"rebase strategy":  {command: `mkdir .git/rebase-merge; echo evil >.git/rebase-merge/strategy; echo x >.git/rebase-merge/other`, found: "rebase-merge/strategy: the strategy evil would run", then: `! grep evil .git/rebase-merge/strategy && test -e .git/rebase-merge/other`},
+		"strategy of git":  {command: `! git checkout -q -b o HEAD~1 || ! { echo h >f && git commit -qam h && git rebase -q -s recursive -X patience main 2>/dev/null; } ; test -e .git/rebase-merge`, then: `grep recursive .git/rebase-merge/strategy`},
+		"pick strategy":    {command: `mkdir .git/sequencer; printf '[options]\n\tedit = true\n\tstrategy = evil\n' >.git/sequencer/opts`, found: "sequencer/opts: the strategy evil would run", then: `! grep evil .git/sequencer/opts && grep edit .git/sequencer/opts`},
+		"pick exec":        {command: `mkdir .git/sequencer; printf 'pick abc\nexec evil\n' >.git/sequencer/todo`, found: "sequencer/todo: the line exec evil", then: `! grep evil .git/sequencer/todo && grep pick .git/sequencer/todo`},
+		"sequencer a link": {command: `mkdir s; printf 'exec evil\n' >s/todo; ln -s ../s .git/sequencer`, found: ".git/sequencer was made, and removed", then: `test ! -e .git/sequencer`},
+
 		// Repositories that are new.
 		"new hook":           {command: `git init -q sub/deep; echo evil >sub/deep/.git/hooks/pre-commit`, found: "sub/deep/.git/hooks/pre-commit was made, and removed", then: `test -d sub/deep/.git -a ! -e sub/deep/.git/hooks/pre-commit`},
 		"new config":         {command: `git clone -q . sub/c; git -C sub/c config core.hooksPath /tmp; git -C sub/c config user.email e`, found: "sub/c/.git/config: core.hooksPath = /tmp", then: `test $(git -C sub/c config user.email) = e && ! git -C sub/c config core.hooksPath`},

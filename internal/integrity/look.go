@@ -257,15 +257,26 @@ func (s *shot) git(dir string, depth int) {
 	}
 	s.index(dir)
 	s.tree(ref{t, path.Join(dir, "hooks")}, hookKind, dir, maxNested)
-	merge := ref{t, path.Join(dir, "rebase-merge")}
-	if stat, err := t.root.Lstat(merge.path); err != nil {
-		return
-	} else if stat.Kind == workspace.Link {
-		s.note(merge, hookKind, dir) // git makes none
-		return
+	for _, under := range underWay {
+		top := ref{t, path.Join(dir, under.dir)}
+		if stat, err := t.root.Lstat(top.path); err != nil {
+			continue
+		} else if stat.Kind == workspace.Link {
+			s.note(top, hookKind, dir) // git makes none
+			continue
+		}
+		for _, name := range under.files {
+			s.note(ref{t, path.Join(top.path, name)}, todoKind, dir)
+		}
 	}
-	s.note(ref{t, path.Join(merge.path, "git-rebase-todo")}, todoKind, dir)
 }
+
+// underWay is where git keeps what it is at, and the files that may have it run
+// something. What a strategy is told (strategy_opts) makes those of git run nothing.
+var underWay = []struct {
+	dir   string
+	files []string
+}{{"rebase-merge", []string{"git-rebase-todo", "strategy"}}, {"sequencer", []string{"todo", "opts"}}}
 
 // scripts looks at hooks that lie in a work tree, or wherever the configuration has
 // them.
@@ -502,7 +513,7 @@ func (s *shot) read(r ref, it *item) {
 			}
 		}
 	case todoKind:
-		it.Keys = execLines(it.Data)
+		it.Keys = todoKeys(path.Base(r.path), it.Data)
 	}
 }
 
