@@ -357,6 +357,32 @@ func TestServersOwn(t *testing.T) {
 	}
 }
 
+// TestSecretFilesAreClosed has a file with a secret of the server in the workspace.
+func TestSecretFilesAreClosed(t *testing.T) {
+	work := t.TempDir()
+	file := filepath.Join(work, "secret.txt")
+	if err := os.WriteFile(file, []byte("canary-93ab"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWhole(t, work, func(c *config) { c.Secrets = []secretConfig{{File: file}} })
+	// Reversed, nobody masks it.
+	if answer := w.bash("rev secret.txt; echo changed >secret.txt; echo ran"); strings.Contains(answer, "ba39-yranac") || !strings.Contains(answer, "ran") {
+		t.Errorf("bash: %s", answer)
+	}
+	for _, tool := range []string{"read_file", "write_file"} {
+		input := map[string]any{"path": "secret.txt"}
+		if tool == "write_file" {
+			input["content"] = "changed"
+		}
+		if answer := w.call(tool, input); strings.Contains(answer, "SUCCEEDED") {
+			t.Errorf("%s: %s", tool, answer)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "canary-93ab" {
+		t.Errorf("it is %q, %v", data, err)
+	}
+}
+
 // TestServersOwnWithoutNamespaces has no command run that could not be kept from what
 // is the server's own.
 func TestServersOwnWithoutNamespaces(t *testing.T) {
