@@ -47,12 +47,21 @@ func (c *config) ownTrees() []string {
 	return []string{filepath.Join(stateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir}
 }
 
-// ownFiles returns the files in which it does, as [workspace.Config.Closed] has them.
+// ownFiles returns the files in which it does, and those with secrets that it was given,
+// as [workspace.Config.Closed] has them. The policy and the configuration are not among
+// them: they have no secret in them but by the name of a file.
 func (c *config) ownFiles() []string {
-	if c.Audit.off() || c.Audit.File == "" {
-		return nil
+	list := []string{c.TLS.Key}
+	for _, token := range c.Authentication.Tokens {
+		list = append(list, token.TokenFile)
 	}
-	return []string{c.Audit.File + ".*"}
+	for _, secret := range c.Secrets {
+		list = append(list, secret.File)
+	}
+	if !c.Audit.off() && c.Audit.File != "" {
+		list = append(list, c.Audit.File+".*")
+	}
+	return slices.DeleteFunc(list, func(path string) bool { return path == "" })
 }
 
 // sockets returns the files that the server is served on, which no command may reach.

@@ -140,6 +140,7 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Receiving:     rooms.Receiving,
+		Kept:          rooms.Kept,
 		Space:         rooms.Space,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -203,6 +204,54 @@ func TestPlantedByFiles(t *testing.T) {
 	}
 }
 
+// TestWhereConfigurationLeads has tools and uploads write where the configuration of a
+// person's repository has git run or read something: it is refused as in .git/hooks, and
+// nothing is written.
+func TestWhereConfigurationLeads(t *testing.T) {
+	w := newWhole(t, t.TempDir(), nil)
+	begin := exec.Command("bash", "-c", `git init -q . && git config core.hooksPath scripts/hooks && git config include.path ../team.cfg &&
+		mkdir -p tools && echo old >tools/hook && ln -s ../../tools/hook .git/hooks/pre-push &&
+		git init -q --bare srv/x.git && git init -q other && git -C other config core.hooksPath own && mkdir wt && git -C other config core.worktree ../../wt`)
+	begin.Dir = w.workspace
+	if out, err := begin.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, path := range []string{
+		"scripts/hooks/pre-commit", "team.cfg", "tools/hook", "srv/x.git/hooks/update", "srv/x.git/config", "srv/x.git/index", "other/own/pre-push", "wt/own/pre-push",
+	} {
+		before, _ := os.ReadFile(filepath.Join(w.workspace, path))
+		for name, answer := range map[string]string{
+			"write_file": w.call("write_file", map[string]any{"path": path, "content": "evil"}),
+			"WriteFile":  func() string { _, err := w.write(path, "evil", 0o755); return fmt.Sprint(err) }(),
+		} {
+			if !strings.Contains(answer, "protected") || strings.Contains(answer, "SUCCEEDED") {
+				t.Errorf("%s %s: %s", name, path, answer)
+			}
+		}
+		// Where its directory may be written, it is told as left out.
+		if err := w.untar(filepath.Dir(path), map[string]string{filepath.Base(path): "evil"}); err != nil && status.Code(err) != codes.PermissionDenied {
+			t.Errorf("UploadTree %s: %v", path, err)
+		}
+		if after, _ := os.ReadFile(filepath.Join(w.workspace, path)); !bytes.Equal(before, after) {
+			t.Errorf("%s has become %q", path, after)
+		}
+	}
+	for _, test := range []struct {
+		source, to string
+		refused    bool
+	}{{"mine", "scripts", true}, {"scripts2", "srv/y", false}} {
+		if answer := w.call("write_file", map[string]any{"path": test.source + "/hooks/pre-commit", "content": "x"}); !strings.Contains(answer, "SUCCEEDED") {
+			t.Errorf("%s: %s", test.source, answer)
+		}
+		if answer := w.call("move_file", map[string]any{"from": test.source, "to": test.to}); strings.Contains(answer, "SUCCEEDED") == test.refused {
+			t.Errorf("%s to %s: %s", test.source, test.to, answer)
+		}
+	}
+	if answer := w.call("write_file", map[string]any{"path": "scripts/build", "content": "x"}); !strings.Contains(answer, "SUCCEEDED") {
+		t.Errorf("beside: %s", answer)
+	}
+}
+
 // TestForgedIndex has a command put an index in its place that was sent, and with which
 // git would write a hook.
 func TestForgedIndex(t *testing.T) {
@@ -267,7 +316,7 @@ func TestServersOwn(t *testing.T) {
 		"bash all":     w.bash("grep -rs canary . ; find . -name own.txt -o -name 'audit*' -size +0"),
 		"bash rm":      w.bash("$(printf rm) -rf state kept caches others audit.jsonl*"),
 		"list all":     said(w.ListFiles(ctx, &pb.ListFilesRequest{Recursive: true})),
-		"move_file":    w.call("move_file", map[string]any{"source": "state", "destination": "elsewhere"}),
+		"move_file":    w.call("move_file", map[string]any{"from": "state", "to": "elsewhere"}),
 		"bash symlink": w.bash("ln -s state/toolserver/own.txt l; cat l; ln audit.jsonl m; cat m"),
 	}
 	for path, dir := range own {
@@ -276,7 +325,7 @@ func TestServersOwn(t *testing.T) {
 			"grep":         w.call("grep", map[string]any{"pattern": "canary", "path": dir, "output_mode": "content"}),
 			"glob":         w.call("glob", map[string]any{"pattern": "*", "path": dir}),
 			"list_dir":     w.call("list_dir", map[string]any{"path": dir}),
-			"write_file":   w.call("write_file", map[string]any{"path": path, "content": "changed", "overwrite": true}),
+			"write_file":   w.call("write_file", map[string]any{"path": path, "content": "changed"}),
 			"delete_file":  w.call("delete_file", map[string]any{"path": dir, "recursive": true}),
 			"StatFile":     said(w.StatFile(ctx, &pb.StatFileRequest{Path: path, Digest: true})),
 			"ListFiles":    said(w.ListFiles(ctx, &pb.ListFilesRequest{Path: dir})),
@@ -305,6 +354,32 @@ func TestServersOwn(t *testing.T) {
 		if !json.Valid(record) {
 			t.Errorf("a record is %q", record)
 		}
+	}
+}
+
+// TestSecretFilesAreClosed has a file with a secret of the server in the workspace.
+func TestSecretFilesAreClosed(t *testing.T) {
+	work := t.TempDir()
+	file := filepath.Join(work, "secret.txt")
+	if err := os.WriteFile(file, []byte("canary-93ab"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWhole(t, work, func(c *config) { c.Secrets = []secretConfig{{File: file}} })
+	// Reversed, nobody masks it.
+	if answer := w.bash("rev secret.txt; echo changed >secret.txt; echo ran"); strings.Contains(answer, "ba39-yranac") || !strings.Contains(answer, "ran") {
+		t.Errorf("bash: %s", answer)
+	}
+	for _, tool := range []string{"read_file", "write_file"} {
+		input := map[string]any{"path": "secret.txt"}
+		if tool == "write_file" {
+			input["content"] = "changed"
+		}
+		if answer := w.call(tool, input); strings.Contains(answer, "SUCCEEDED") {
+			t.Errorf("%s: %s", tool, answer)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "canary-93ab" {
+		t.Errorf("it is %q, %v", data, err)
 	}
 }
 

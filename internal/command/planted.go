@@ -60,6 +60,16 @@ func (r *Rooms) Receiving(env tools.Env) (done func()) {
 	return r.serving(env, (*integrity.Keeper).Receiving)
 }
 
+// Kept returns what is looked after of the workspace of a session by now, as
+// [integrity.Kept.At] tells it; nil where that is nothing.
+func (r *Rooms) Kept(env tools.Env, p tools.Protection) func(path string, below bool) string {
+	room := r.of(env)
+	if err := room.prepared(); err != nil {
+		return nil // no command runs there either
+	}
+	return room.keeper.Kept(p).At
+}
+
 func (r *Rooms) serving(env tools.Env, begin func(*integrity.Keeper, tools.Protection) func()) (done func()) {
 	room, err := r.Of(env)
 	if err != nil {

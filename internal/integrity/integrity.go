@@ -30,7 +30,9 @@ package integrity
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,8 +128,9 @@ type keeper struct {
 	protections []tools.Protection
 	root        identity // of the .git of the workspace itself
 
-	base    map[ref]item // what is trusted
-	seen    map[ref]item // by the last look
+	base    map[ref]item    // what is trusted
+	seen    map[ref]item    // by the last look
+	kept    map[string]bool // what the last look was for, of the workspace: not changed any more
 	lists   map[ref]listing
 	trusted map[version]bool // hooks that were trusted once, such as those of another branch
 	noted   notes
@@ -267,7 +270,7 @@ func (k *Keeper) Begin(w Writer) *Mark {
 	switch {
 	case !k.ready:
 		k.begin(m)
-	case len(k.marks) == 0:
+	case len(k.marks) == 0 && k.writing == 0:
 		if k.closeGap(m.begun) {
 			k.discoverQuiet()
 		}
@@ -350,40 +353,35 @@ func (k *keeper) rests() {
 }
 
 // Writing is called before a tool of the server writes for a session, and done after
-// it. The policy has judged what is written where a repository is known, which is
-// trusted; but it is no work of a person: a repository that comes of it is judged as
-// one that a command made.
+// it. The policy has refused what the keeper looks after, as far as that was known
+// when it judged. What comes of the write is no work of a person, and not trusted.
 func (k *Keeper) Writing(p tools.Protection) (done func()) {
 	k.serving.RLock()
 	received := k.Receiving(p)
 	return func() {
 		defer k.serving.RUnlock()
-		k.mu.Lock()
-		if len(k.marks) == 0 {
-			k.rebase()
-		}
-		k.mu.Unlock()
 		received()
 	}
 }
 
 // Receiving is Writing for files that a client sends, which takes as long as the
-// client likes. Nothing of them is trusted: what git would execute is refused.
+// client likes.
 func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: time.Now()}
 	k.wrote, k.owed = true, true
+	now := time.Now()
 	switch {
 	case !k.ready:
-		k.begin(m)
-		k.pending = append(k.pending, m.found...)
-	case len(k.marks) == 0:
-		if k.closeGap(m.begun) {
+		k.pending = append(k.pending, k.first(p)...)
+	case len(k.marks) == 0 && k.writing == 0:
+		if k.closeGap(now) {
 			k.discoverQuiet()
 		}
 		k.protect(p)
 		k.rebase()
+	case len(k.marks) == 0:
+		k.protect(p)
 	}
 	k.writing++
 	k.idle = time.Time{}
@@ -392,12 +390,62 @@ func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 	return func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
+		if len(k.marks) == 0 {
+			k.tell(k.look())
+		}
 		k.writing--
 		k.rests()
 		k.owed = true
 		k.noted.busy(k.keeper)
 		k.soon()
 	}
+}
+
+// first gets to know the workspace, and returns what a crash has left in it.
+func (k *Keeper) first(p tools.Protection) (found []string) {
+	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: time.Now()}
+	k.begin(m)
+	return m.found
+}
+
+// Kept is what a keeper looks after of a workspace at a moment.
+type Kept struct{ paths map[string]bool }
+
+// Kept returns what the keeper looks after by now: what git would run or be led by,
+// wherever the configuration that is trusted has it, and whether it is there or not.
+func (k *Keeper) Kept(p tools.Protection) Kept {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.ctx.Err() != nil:
+		return Kept{}
+	case !k.ready:
+		k.pending = append(k.pending, k.first(p)...)
+		k.idle = time.Now()
+	case len(k.marks) == 0 && k.writing == 0:
+		k.rebase()
+	default:
+		k.shoot(false)
+	}
+	return Kept{k.kept}
+}
+
+// At returns what is looked after at a path of the workspace or around it; with below,
+// also below it; "" where nothing is.
+func (k Kept) At(at string, below bool) string {
+	for dir := at; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if k.paths[dir] {
+			return dir
+		}
+	}
+	if below {
+		for kept := range k.paths {
+			if at == "." || strings.HasPrefix(kept, at+"/") {
+				return kept
+			}
+		}
+	}
+	return ""
 }
 
 // Told returns what was found since the mark was set and not returned yet.
@@ -460,7 +508,7 @@ func (k *keeper) tell(found []string) {
 		if len(k.marks) == 0 && member.wrote {
 			told[member] = true
 			for _, what := range found {
-				member.pending = append(member.pending, what+" (an earlier command did it)")
+				member.pending = append(member.pending, what+" (an earlier call did it)")
 			}
 			member.pending = member.pending[:min(len(member.pending), maxFound)]
 		}

@@ -167,6 +167,12 @@ func TestPlanted(t *testing.T) {
 		"rebase todo":      {begin: `GIT_SEQUENCE_EDITOR="sed -i 's/^pick/edit/'" git rebase -q -i HEAD~1 2>/dev/null`, command: `printf 'x evil\npick abc\n' >>.git/rebase-merge/git-rebase-todo`, found: "the line exec evil would run", then: `! grep evil .git/rebase-merge/git-rebase-todo && grep 'pick abc' .git/rebase-merge/git-rebase-todo`},
 		"rebase todo made": {command: `mkdir .git/rebase-merge; echo 'exec evil' >.git/rebase-merge/git-rebase-todo`, found: "the line exec evil", then: `! grep evil .git/rebase-merge/git-rebase-todo`},
 
+		"rebase strategy":  {command: `mkdir .git/rebase-merge; echo evil >.git/rebase-merge/strategy; echo x >.git/rebase-merge/other`, found: "rebase-merge/strategy: the strategy evil would run", then: `! grep evil .git/rebase-merge/strategy && test -e .git/rebase-merge/other`},
+		"strategy of git":  {command: `! git checkout -q -b o HEAD~1 || ! { echo h >f && git commit -qam h && git rebase -q -s recursive -X patience main 2>/dev/null; } ; test -e .git/rebase-merge`, then: `grep recursive .git/rebase-merge/strategy`},
+		"pick strategy":    {command: `mkdir .git/sequencer; printf '[options]\n\tedit = true\n\tstrategy = evil\n' >.git/sequencer/opts`, found: "sequencer/opts: the strategy evil would run", then: `! grep evil .git/sequencer/opts && grep edit .git/sequencer/opts`},
+		"pick exec":        {command: `mkdir .git/sequencer; printf 'pick abc\nexec evil\n' >.git/sequencer/todo`, found: "sequencer/todo: the line exec evil", then: `! grep evil .git/sequencer/todo && grep pick .git/sequencer/todo`},
+		"sequencer a link": {command: `mkdir s; printf 'exec evil\n' >s/todo; ln -s ../s .git/sequencer`, found: ".git/sequencer was made, and removed", then: `test ! -e .git/sequencer`},
+
 		// Repositories that are new.
 		"new hook":           {command: `git init -q sub/deep; echo evil >sub/deep/.git/hooks/pre-commit`, found: "sub/deep/.git/hooks/pre-commit was made, and removed", then: `test -d sub/deep/.git -a ! -e sub/deep/.git/hooks/pre-commit`},
 		"new config":         {command: `git clone -q . sub/c; git -C sub/c config core.hooksPath /tmp; git -C sub/c config user.email e`, found: "sub/c/.git/config: core.hooksPath = /tmp", then: `test $(git -C sub/c config user.email) = e && ! git -C sub/c config core.hooksPath`},
@@ -377,37 +383,96 @@ func TestMovedByPersons(t *testing.T) {
 	}
 }
 
-// TestWriting has the server itself write what makes a repository: it is judged as if
-// a command had done it, and what it writes where one is known stays.
+// TestWriting has the server itself write what makes a repository, and where one is
+// known already: it is judged as if a command had done it.
 func TestWriting(t *testing.T) {
 	const docs = `mkdir -p docs/objects docs/refs docs/hooks; cp .git/HEAD docs; echo '[core] fsmonitor = evil' >docs/config; echo evil >docs/hooks/pre-push`
-	const gone = `test -e docs/HEAD && ! grep -rqs evil docs`
+	const begin = repository + `; git init -q --bare x.git; git -C x.git config core.hooksPath scripts; mkdir .githooks tree; echo mine >.githooks/pre-commit
+		git config core.hooksPath .githooks; git config -f inc user.name x; git config include.path ../inc; git config core.worktree ../tree`
+	const gone = `test -e docs/HEAD && ! grep -rqs evil docs .git .githooks inc tree x.git && test $(cat .githooks/pre-commit) = mine`
 	for name, first := range map[string]string{"at first": "", "later": "touch x"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k := newKit(t, repository)
-			if first != "" {
-				k.run(first, integrity.Writer{})
-			}
-			write := func(script string) {
-				t.Helper()
-				time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
-				done := k.keeper.Writing(nil)
-				k.must(script)
-				done()
-				time.Sleep(100 * time.Millisecond)
-			}
-			write("git config core.pager less; echo mine >.git/hooks/pre-push")
-			write(docs)
-			k.keeper.Sweep(context.Background())
-			if got := k.run("touch y", integrity.Writer{}); !strings.Contains(got, "docs/config: core.fsmonitor = evil") || strings.Contains(got, ".git") {
-				t.Errorf("%q", got)
-			}
-			k.must(gone)
-			k.keeper.Sweep(context.Background())
-			k.must(gone + ` && git config core.pager && test $(cat .git/hooks/pre-push) = mine`)
-		})
+		for kind, writing := range map[string]func(*integrity.Keeper, tools.Protection) func(){"tool": (*integrity.Keeper).Writing, "upload": (*integrity.Keeper).Receiving} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				k := newKit(t, begin)
+				if first != "" {
+					k.run(first, integrity.Writer{})
+				}
+				write := func(script string) {
+					t.Helper()
+					time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
+					done := writing(k.keeper, nil)
+					k.must(script)
+					done()
+					time.Sleep(100 * time.Millisecond)
+				}
+				write(`git config core.pager evil; echo evil >.git/hooks/pre-push; echo evil >.githooks/pre-commit; echo evil >.githooks/pre-push;
+					git config -f inc core.pager evil; mkdir tree/.githooks; echo evil >tree/.githooks/pre-push;
+					git -C x.git config core.pager evil; echo evil >x.git/hooks/update; mkdir x.git/scripts; echo evil >x.git/scripts/update`)
+				write(docs)
+				k.keeper.Sweep(context.Background())
+				got := k.run("touch y", integrity.Writer{})
+				for _, want := range []string{
+					"docs/config: core.fsmonitor = evil", ".git/config: core.pager", ".git/hooks/pre-push", ".githooks/pre-commit was changed", ".githooks/pre-push was made",
+					"inc: core.pager", "tree/.githooks/pre-push", "x.git/config: core.pager", "x.git/hooks/update", "x.git/scripts/update",
+				} {
+					if !strings.Contains(got, want) {
+						t.Errorf("no %q in %q", want, got)
+					}
+				}
+				k.must(gone)
+				k.keeper.Sweep(context.Background())
+				k.must(gone)
+			})
+		}
 	}
+}
+
+// TestWritingMeanwhile begins a command, and another write, while an upload is under
+// way: what came of it by then is not trusted.
+func TestWritingMeanwhile(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, repository)
+	received := k.keeper.Receiving(nil)
+	k.must("echo evil >.git/hooks/pre-push")
+	k.keeper.Writing(nil)()
+	k.must("test ! -e .git/hooks/pre-push; echo evil >.git/hooks/pre-push")
+	if got := k.run("touch y", integrity.Writer{}); !strings.Contains(got, "pre-push was made") {
+		t.Errorf("%q", got)
+	}
+	received()
+	k.must("test ! -e .git/hooks/pre-push")
+}
+
+// TestKept tells what is looked after, wherever the configuration has it, there or not.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, repository+`; git init -q --bare deep/x.git; git -C deep/x.git config core.hooksPath scripts; git init -q tree
+		git -C tree config core.hooksPath later/hooks; git -C tree config core.worktree ../../wt; echo x >sub/x; ln -s ../../sub/x .git/hooks/pre-push
+		git config include.path ../inc; git config includeIf.onbranch:x.path ../inc2`)
+	kept := k.keeper.Kept(nil)
+	for at, want := range map[string]string{
+		"f": "", "sub": "", "sub/x": "sub/x", "inc": "inc", "inc2": "inc2", ".git/config": ".git/config", ".git/hooks/x/y": ".git/hooks",
+		"deep/x.git/hooks/update": "deep/x.git/hooks", "deep/x.git/config": "deep/x.git/config", "deep/x.git/index": "deep/x.git/index", "deep/x.git/HEAD": "",
+		"deep/x.git/scripts/update": "deep/x.git/scripts", "tree/later/hooks/update": "tree/later/hooks", "wt/later/hooks/update": "wt/later/hooks", "wt/later": "",
+	} {
+		if got := kept.At(at, false); got != want {
+			t.Errorf("%s: %q, not %q", at, got, want)
+		}
+	}
+	if got := kept.At("wt", true); got != "wt/later/hooks" {
+		t.Errorf("below: %q", got)
+	}
+	k.must("git config core.hooksPath mine") // a person
+	if got := k.keeper.Kept(nil).At("mine/pre-push", false); got != "mine" {
+		t.Errorf("of a person: %q", got)
+	}
+	mark := k.keeper.Begin(integrity.Writer{})
+	k.must("git config core.hooksPath f")
+	if got := k.keeper.Kept(nil).At("f", false); got != "" {
+		t.Errorf("of a command: %q", got)
+	}
+	mark.End()
 }
 
 // own protects one path and what is below it.

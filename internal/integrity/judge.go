@@ -280,7 +280,11 @@ func (c *change) todo() {
 			return
 		}
 		for _, e := range planted {
-			c.say(": the line exec %s would run programs later, and was taken back", clip(e.Value))
+			what := "the line exec"
+			if e.Key != "exec" {
+				what = "the strategy"
+			}
+			c.say(": %s %s would run programs later, and was taken back", what, clip(e.Value))
 		}
 	}
 }

@@ -115,6 +115,30 @@ func plainAlias(value string) bool {
 	})
 }
 
+// strategies are those of merging that git has itself. Of another, git runs a program
+// by its name.
+var strategies = set("octopus ort ours recursive resolve subtree")
+
+// todoKeys returns what has git run something, of a file of what it is at.
+func todoKeys(name string, data []byte) (keys []entry) {
+	switch name {
+	case "strategy":
+		if value := strings.TrimSpace(string(data)); value != "" && !strategies[value] {
+			keys = append(keys, entry{Key: "strategy", Value: value, name: "strategy", end: len(data)})
+		}
+	case "opts":
+		entries, _ := parseConfig(data)
+		for _, e := range entries {
+			if e.Key == "options.strategy" && !strategies[e.Value] {
+				keys = append(keys, e)
+			}
+		}
+	default:
+		keys = execLines(data)
+	}
+	return keys
+}
+
 // execLines returns the lines of a rebase's list that run a command.
 func execLines(todo []byte) (lines []entry) {
 	at := 0

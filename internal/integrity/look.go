@@ -63,6 +63,7 @@ type item struct {
 
 	hashes hashSizes // of a repository, as its configuration says
 	shared []string  // the indexes that have the rest of one
+	works  []string  // where a configuration has the work tree
 	leads  bool      // what is in it depends on where a path leads
 
 	at    string // where Data is from, if that is not its own path
@@ -112,8 +113,10 @@ type shot struct {
 	k        *keeper
 	trusting bool // what is there is going to be trusted
 	now      map[ref]item
+	kept     map[string]bool     // what was looked for in the workspace, there or not
 	done     map[string]bool     // the owners that were looked at
 	hooks    map[string][]string // trusted core.hooksPath of directories of git
+	works    map[string][]string // where their configuration has the work tree
 	common   map[string]string   // directories of git that have another
 	bytes    int
 	own      int
@@ -122,7 +125,7 @@ type shot struct {
 func (k *keeper) newShot(trusting bool) *shot {
 	return &shot{
 		k: k, trusting: trusting, now: make(map[ref]item, len(k.seen)), done: make(map[string]bool),
-		hooks: make(map[string][]string), common: make(map[string]string),
+		hooks: make(map[string][]string), works: make(map[string][]string), common: make(map[string]string), kept: make(map[string]bool),
 	}
 }
 
@@ -142,7 +145,7 @@ func (k *keeper) shoot(trusting bool) *shot {
 	for top := range k.own {
 		s.tree(ref{k.tree, top}, ownKind, "", maxNested)
 	}
-	k.seen = s.now
+	k.seen, k.kept = s.now, s.kept
 	return s
 }
 
@@ -254,39 +257,60 @@ func (s *shot) git(dir string, depth int) {
 	}
 	s.index(dir)
 	s.tree(ref{t, path.Join(dir, "hooks")}, hookKind, dir, maxNested)
-	merge := ref{t, path.Join(dir, "rebase-merge")}
-	if stat, err := t.root.Lstat(merge.path); err != nil {
-		return
-	} else if stat.Kind == workspace.Link {
-		s.note(merge, hookKind, dir) // git makes none
-		return
+	for _, under := range underWay {
+		top := ref{t, path.Join(dir, under.dir)}
+		if stat, err := t.root.Lstat(top.path); err != nil {
+			continue
+		} else if stat.Kind == workspace.Link {
+			s.note(top, hookKind, dir) // git makes none
+			continue
+		}
+		for _, name := range under.files {
+			s.note(ref{t, path.Join(top.path, name)}, todoKind, dir)
+		}
 	}
-	s.note(ref{t, path.Join(merge.path, "git-rebase-todo")}, todoKind, dir)
 }
 
-// scripts looks at hooks that lie in a work tree.
+// underWay is where git keeps what it is at, and the files that may have it run
+// something. What a strategy is told (strategy_opts) makes those of git run nothing.
+var underWay = []struct {
+	dir   string
+	files []string
+}{{"rebase-merge", []string{"git-rebase-todo", "strategy"}}, {"sequencer", []string{"todo", "opts"}}}
+
+// scripts looks at hooks that lie in a work tree, or wherever the configuration has
+// them.
 func (s *shot) scripts(p *place) {
-	if p.work == "" {
-		return
+	works := slices.Concat(s.works[p.dir], s.works[s.common[p.dir]])
+	if p.work != "" {
+		works = append(works, p.work)
+	} else {
+		works = append(works, p.dir)
 	}
 	husky := path.Join(p.work, huskyName)
 	named := false
 	for _, value := range slices.Concat(s.hooks[p.dir], s.hooks[s.common[p.dir]]) {
-		if !path.IsAbs(value) {
-			value = p.work + "/" + value
-		}
-		at, inside := s.k.tree.ws.Resolve(value)
-		if !inside {
-			continue
-		}
-		named = named || at == husky || strings.HasPrefix(at, husky+"/")
-		if _, around := below(p.work, at); around || at == p.work {
-			for _, name := range hookNames { // it is the work tree itself
-				s.tree(ref{s.k.tree, path.Join(at, name)}, scriptKind, p.dir, 1)
+		for _, work := range works {
+			at := value
+			if !path.IsAbs(at) {
+				at = work + "/" + at
 			}
-			continue
+			at, inside := s.k.tree.ws.Resolve(at)
+			if !inside {
+				continue
+			}
+			named = named || at == husky || strings.HasPrefix(at, husky+"/")
+			if _, around := below(work, at); around || at == work {
+				for _, name := range hookNames { // it is the work tree itself
+					s.tree(ref{s.k.tree, path.Join(at, name)}, scriptKind, p.dir, 1)
+				}
+				continue
+			}
+			s.tree(ref{s.k.tree, at}, scriptKind, p.dir, maxNested)
 		}
-		s.tree(ref{s.k.tree, at}, scriptKind, p.dir, maxNested)
+	}
+	if p.work == "" {
+		return
 	}
 	// In a clone .husky is content as any other, unless git is told of it.
 	if named || !p.fresh {
@@ -299,6 +323,14 @@ func (s *shot) config(r ref, owner string, depth int) {
 	it, there := s.note(r, configKind, owner)
 	if !there || depth > maxIncludes {
 		return
+	}
+	for _, value := range it.works {
+		if !path.IsAbs(value) {
+			value = path.Dir(r.path) + "/" + value
+		}
+		if at, inside := s.k.tree.ws.Resolve(value); inside && r.tree == s.k.tree {
+			s.works[owner] = append(s.works[owner], at)
+		}
 	}
 	trusted := it.Keys
 	if !s.trusting {
@@ -404,6 +436,9 @@ func isYoung(stat workspace.Stat) bool { return time.Since(time.Unix(0, stat.CTi
 // note looks at one thing, and reports whether it is there. A file that has not
 // changed is not read again.
 func (s *shot) note(r ref, kind itemKind, owner string) (it item, there bool) {
+	if kind != ownKind && r.tree == s.k.tree {
+		s.kept[r.path] = true
+	}
 	if it, there = s.now[r]; there {
 		return it, true
 	}
@@ -470,13 +505,15 @@ func (s *shot) read(r ref, it *item) {
 		entries, err := parseConfig(it.Data)
 		it.Broken, it.hashes = err != nil, hashSizesOf(entries)
 		for _, e := range entries {
-			it.leads = it.leads || e.Key == "core.worktree"
+			if e.Key == "core.worktree" {
+				it.leads, it.works = true, append(it.works, e.Value)
+			}
 			if e.executes(func(at string) bool { return s.k.inside(r, at) }) {
 				it.Keys = append(it.Keys, e)
 			}
 		}
 	case todoKind:
-		it.Keys = execLines(it.Data)
+		it.Keys = todoKeys(path.Base(r.path), it.Data)
 	}
 }
 

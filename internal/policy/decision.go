@@ -47,6 +47,11 @@ type Call struct {
 	// repository as the server makes it, with keys that run nothing.
 	MakesConfig bool
 
+	// Kept returns what the server looks after of the workspace, as [Kept] has it; nil
+	// where it looks after nothing. It is asked about tools that write themselves: what
+	// commands do to it is taken back. The protection is the policy's.
+	Kept func(tools.Protection) Kept
+
 	// Network is how far the commands of the session may reach, Offer what the
 	// sandbox can give and keep.
 	Network tools.Network
@@ -60,6 +65,11 @@ type Call struct {
 	// this exact call.
 	Digest [32]byte
 }
+
+// Kept returns what at a path of the workspace or around it, or with below also below
+// it, git would run or be led by, as the configuration of a repository has it; "" where
+// that is nothing.
+type Kept func(path string, below bool) string
 
 func (c *Call) place() place {
 	p := place{workspace: c.Workspace}

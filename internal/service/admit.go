@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,7 +42,8 @@ type admission struct {
 
 	logger    *zap.Logger
 	artifacts *artifacts
-	offer     func() *tools.Offer // nil where no commands run
+	offer     func() *tools.Offer                                                    // nil where no commands run
+	kept      func(tools.Env, tools.Protection) func(path string, below bool) string // nil where nothing is
 }
 
 // look judges each message that asks for a tool to run, and leaves the order
@@ -331,7 +333,25 @@ func (a *admission) subjectOf(s *session.Session, entry *tools.Entry) *policy.Ca
 		call.Network = min(call.Network, call.Offer.Network)
 		call.DeniedThere = func(denial tools.Denial) bool { return deniedThere(s, denial) }
 	}
+	if a.kept != nil {
+		call.Kept = a.keptOf(s)
+	}
 	return call
+}
+
+// keptOf returns what is looked after of the workspace of a session, as it is when a
+// call is first judged.
+func (a *admission) keptOf(s *session.Session) func(tools.Protection) policy.Kept {
+	var once sync.Once
+	var kept policy.Kept
+	return func(p tools.Protection) policy.Kept {
+		once.Do(func() {
+			if kept = a.kept(a.envOf(s, nil, ""), p); kept == nil {
+				kept = func(string, bool) string { return "" }
+			}
+		})
+		return kept
+	}
 }
 
 // deniedThere reports whether the workspace of a session has a file that may not be

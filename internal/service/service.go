@@ -75,6 +75,10 @@ type Config struct {
 	// done after it.
 	Receiving func(env tools.Env) (done func())
 
+	// Kept, if set, returns what is looked after of the workspace of a session by now,
+	// as [policy.Kept] has it; nil where that is nothing.
+	Kept func(env tools.Env, p tools.Protection) func(path string, below bool) string
+
 	// Space, if set, returns why so many bytes more may not be written for a session,
 	// or nil.
 	Space func(env tools.Env, more uint64) error
@@ -203,7 +207,7 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(
 func (s *Server) admission() *admission {
 	return &admission{
 		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
-		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer,
+		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer, kept: s.config.Kept,
 		logger: s.config.Logger,
 	}
 }
