@@ -60,8 +60,9 @@ Of a repository its data is copied (HEAD, refs, objects, logs), in both directio
 and nothing that git would run: no hooks, no index ("git reset" makes it), and no
 configuration where there is one already; where there is none it gets the keys that run
 nothing, with format, remotes and branches. A session is filled by programs that need not
-be trusted here: --all fetches everything. An upload leaves out node_modules and .husky,
-too. One line tells of that, -v of each file, and the command exits with 0.
+be trusted here: --all fetches everything. Hooks of husky are left out in both directions,
+too, by a download what would make a repository of a directory that is not called .git, and
+by an upload node_modules. One line tells of that, -v of each file, and the command exits with 0.
 
 ` + exitHelp(),
 		Args: cobra.ExactArgs(2),
@@ -177,7 +178,7 @@ func (c *copier) summarize(summary *pb.TreeSummary) {
 	for _, l := range summary.GetLeftOut() {
 		if l.GetAlways() {
 			always++
-			c.spare(l.GetPath(), l.GetReason())
+			c.spare(l.GetPath(), "", l.GetReason())
 			continue
 		}
 		told++

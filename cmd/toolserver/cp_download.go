@@ -228,7 +228,7 @@ func (c *copier) extract(r io.Reader, from, local string) error {
 			}
 			at := filepath.Join(local, header.Name)
 			if run, ok := errors.AsType[runByGit](err); ok {
-				c.spare(at, run.Error())
+				c.spare(at, run.group, run.why)
 				continue
 			}
 			c.tell(at, cause(err).Error())
@@ -250,6 +250,7 @@ type extraction struct {
 	real        string // that, without links
 	parent      string // the last directory that was looked at
 	leads       string // where that leads, from real on
+	bare        string // the directory of git that it lies in, by another name than .git; "" where in none
 }
 
 // leave closes the directory of the last file.

@@ -155,18 +155,20 @@ func NeverUploaded(path string) bool {
 	return nobody.Protected(path) && !isRepositoryData(path)
 }
 
-// RunByGit reports whether a path is that of a repository, or lies in one, and is
-// not its data: git runs what is there, or is led elsewhere by it. The path is clean.
+// RunByGit reports whether a path is that of a repository or of the hooks of husky, or
+// lies in one, and is not the data of a repository: git runs what is there, or is led
+// elsewhere by it. The path is clean.
 func RunByGit(path string) bool {
 	at := place{}.sightAt(path, nil)
 	return (at.inRepository() || !at.same && at.folded().inRepository()) && !isRepositoryData(path)
 }
 
-// inRepository reports whether a name on the way to the spot is that of a repository.
+// inRepository reports whether a name on the way to the spot is that of a repository,
+// or of the hooks of husky.
 func (s *spot) inRepository() bool {
 	return slices.ContainsFunc(s.names, func(name string) bool {
 		i := protectedName(name)
-		return i >= 0 && isRepository(i)
+		return i >= 0 && (isRepository(i) || protectedNames[i] == ".husky")
 	})
 }
 
