@@ -57,9 +57,9 @@ as a whole or not at all; where the connection is lost, or the command is stoppe
 upload of a file is continued.
 
 Of a repository its data is copied (HEAD, refs, objects, logs), in both directions,
-and nothing that git would run: no hooks, no index ("git reset" makes it), and no
-configuration where there is one already; where there is none it gets the keys that run
-nothing, with format, remotes and branches. A session is filled by programs that need not
+and nothing that git would run: no hooks, and no configuration where there is one already; where there is none it gets the keys that run
+nothing, with format, remotes and branches. An upload brings the index, if nothing in
+it leads elsewhere; after a download "git reset" makes it. A session is filled by programs that need not
 be trusted here: --all fetches everything. Hooks of husky are left out in both directions,
 too, by a download what would make a repository of a directory that is not called .git, and
 by an upload node_modules. One line tells of that, -v of each file, and the command exits with 0.

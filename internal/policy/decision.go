@@ -47,6 +47,10 @@ type Call struct {
 	// repository as the server makes it, with keys that run nothing.
 	MakesConfig bool
 
+	// JudgedIndex says of an upload that what is written is the index of a repository,
+	// which was read and leads nowhere.
+	JudgedIndex bool
+
 	// Network is how far the commands of the session may reach, Offer what the
 	// sandbox can give and keep.
 	Network tools.Network

@@ -104,7 +104,8 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	if s.effect.Glob {
 		return p.guardsGlob(s)
 	}
-	if s.call.Uploads && (isRepositoryData(s.effect.Path) || s.call.MakesConfig && IsRepositoryConfig(s.effect.Path)) {
+	if s.call.Uploads && (isRepositoryData(s.effect.Path) || s.call.MakesConfig && IsRepositoryConfig(s.effect.Path) ||
+		s.call.JudgedIndex && IsRepositoryIndex(s.effect.Path)) {
 		return p.protectedBy(at), true
 	}
 	if place := p.protects(at); place != "" {
@@ -141,8 +142,13 @@ var repositoryData = regexp.MustCompile(`^(HEAD|ORIG_HEAD|packed-refs|shallow|de
 
 // IsRepositoryConfig reports whether a path of the workspace is that of the
 // configuration of a repository, by its exact name, and protected for nothing else.
-func IsRepositoryConfig(path string) bool {
-	above, found := strings.CutSuffix("/"+path, "/.git/config")
+func IsRepositoryConfig(path string) bool { return isInRepository(path, "config") }
+
+// IsRepositoryIndex is [IsRepositoryConfig] for the index.
+func IsRepositoryIndex(path string) bool { return isInRepository(path, "index") }
+
+func isInRepository(path, name string) bool {
+	above, found := strings.CutSuffix("/"+path, "/.git/"+name)
 	var nobody *Policy
 	return found && !nobody.Protected(strings.TrimPrefix(above+"/x", "/"))
 }
