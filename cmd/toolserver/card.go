@@ -98,16 +98,16 @@ func (c *card) effect(judged *pb.JudgedEffect) {
 }
 
 func (c *card) question(i, n int, q *pb.Question) {
-	number := ""
+	number := "  "
 	if n > 1 {
-		number = strconv.Itoa(i+1) + ". "
+		number += strconv.Itoa(i+1) + ". "
 	}
 	if q.GetHeader() != "" {
 		number += visible(q.GetHeader()) + ": "
 	}
 	for _, line := range visibleLines(q.GetText()) {
 		c.about = append(c.about, row{head: cyan.Render(number), text: bold.Render(line), hang: strings.Repeat(" ", columns(number))})
-		number = "   "
+		number = strings.Repeat(" ", columns(number))
 	}
 	for j, option := range q.GetOptions() {
 		label := visible(option.GetLabel())

@@ -188,3 +188,18 @@ func FuzzWrap(f *testing.F) {
 		}
 	})
 }
+
+// TestQuestionMargin: what a question says stands behind a margin, from its first line on.
+func TestQuestionMargin(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		for _, header := range []string{"", "Colour"} {
+			c := new(card)
+			c.question(0, n, &pb.Question{Header: header, Text: "Which one?\nbash needs approval", Options: []*pb.QuestionOption{{Label: "red"}}})
+			for _, r := range c.rows() {
+				if line := ansi.Strip(r.head + r.text); !strings.HasPrefix(line, "  ") {
+					t.Errorf("of %d, header %q: no margin: %q", n, header, line)
+				}
+			}
+		}
+	}
+}

@@ -38,25 +38,31 @@ a session, as in :PATH, it is the default session. A local name with a colon in 
 written with ./ before it.
 
   toolserver cp main.go s1:src/            a file, into a directory
-  toolserver cp ./repo s1:                 what is in a directory, into the workspace
-  toolserver cp s1:build ./build           and back
+  toolserver cp ./repo s1:                 a directory, as s1:repo
+  toolserver cp ./repo/ s1:                what is in it, into the workspace itself
+  toolserver cp s1:build .                 and back, as ./build
   toolserver cp s1:report.txt -            to standard output
   toolserver cp - s1:input.txt             from standard input
   tar c . | toolserver cp --tar - s1:src   an archive
   toolserver cp --tar s1:src - | tar t
 
-A directory is copied with everything in it: what is in the source is in the
-destination then. Links are copied as links, as far as they stay inside. What the
+A directory is copied with everything in it, without a flag. As with cp -r, it goes
+into a destination that is a directory already, or ends with a slash, under its own
+name, and becomes one that is not there. What is in it goes into the destination
+itself where the source ends with a slash, as with rsync, or is . or the whole
+workspace: what is there already stays, unless it has the name of something that is
+copied. Links are copied as links, as far as they stay inside. What the
 policy withholds is left out and told, and the command exits with 1. A file is there
 as a whole or not at all; where the connection is lost, or the command is stopped, the
 upload of a file is continued.
 
 Of a repository its data is copied (HEAD, refs, objects, logs), in both directions,
-and nothing that git would run: no hooks, no index ("git reset" makes it), and no
-configuration where there is one already; where there is none it gets the keys that run
-nothing, with format, remotes and branches. A session is filled by programs that need not
-be trusted here: --all fetches everything. An upload leaves out node_modules and .husky,
-too. One line tells of that, -v of each file, and the command exits with 0.
+and nothing that git would run: no hooks, and no configuration where there is one already; where there is none it gets the keys that run
+nothing, with format, remotes and branches. An upload brings the index, if nothing in
+it leads elsewhere; after a download "git reset" makes it. A session is filled by programs that need not
+be trusted here: --all fetches everything. Hooks of husky are left out in both directions,
+too, by a download what would make a repository of a directory that is not called .git, and
+by an upload node_modules. One line tells of that, -v of each file, and the command exits with 0.
 
 ` + exitHelp(),
 		Args: cobra.ExactArgs(2),
@@ -172,7 +178,7 @@ func (c *copier) summarize(summary *pb.TreeSummary) {
 	for _, l := range summary.GetLeftOut() {
 		if l.GetAlways() {
 			always++
-			c.spare(l.GetPath(), l.GetReason())
+			c.spare(l.GetPath(), "", l.GetReason())
 			continue
 		}
 		told++
@@ -188,17 +194,37 @@ func (c *copier) summarize(summary *pb.TreeSummary) {
 // remoteFile returns the path of the file that a local file becomes: a directory
 // means the file of its name in it.
 func (c *copier) remoteFile(ctx context.Context, local string, to place) (string, error) {
-	there, err := c.client.StatFile(ctx, &pb.StatFileRequest{SessionId: to.session, Path: to.path})
-	if err != nil && status.Code(err) != codes.NotFound {
-		return "", err
-	}
-	if there.GetFile().GetType() != pb.FileType_FILE_TYPE_DIRECTORY && !strings.HasSuffix(to.path, "/") {
-		return to.path, nil
+	if dir, err := c.remoteDirectory(ctx, to); err != nil || !dir {
+		return to.path, err
 	}
 	if local == "-" {
 		return "", fmt.Errorf("%s is a directory: name the file that standard input becomes", visible(to.path))
 	}
 	return path.Join(to.path, filepath.Base(local)), nil
+}
+
+// remoteDirectory reports whether a path of a session is that of a directory, or
+// written as one.
+func (c *copier) remoteDirectory(ctx context.Context, at place) (bool, error) {
+	if strings.HasSuffix(at.path, "/") {
+		return true, nil
+	}
+	there, err := c.client.StatFile(ctx, &pb.StatFileRequest{SessionId: at.session, Path: at.path})
+	if err != nil && status.Code(err) != codes.NotFound {
+		return false, err
+	}
+	return there.GetFile().GetType() == pb.FileType_FILE_TYPE_DIRECTORY, nil
+}
+
+// ownName returns the name that a directory keeps in one that is there already, or ""
+// where what is in it is meant.
+func ownName(source string) string {
+	switch name := path.Base(source); {
+	case strings.HasSuffix(source, "/"), name == ".", name == "..":
+		return ""
+	default:
+		return name
+	}
 }
 
 // attempts is how often what a lost connection ended is continued.

@@ -42,12 +42,18 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 		})
 	case isDir && local == "-":
 		return fmt.Errorf("%s is a directory: with --tar it is written as an archive", visible(from.path))
-	case isDir:
-		return c.fetchTree(ctx, from, func(r io.Reader) error { return c.extract(r, from.path, local) })
 	case local == "-":
 		return c.fetch(ctx, from, os.Stdout, nil)
 	}
-	if info, err := os.Stat(local); err == nil && info.IsDir() || strings.HasSuffix(local, "/") {
+	info, err := os.Stat(local)
+	into := err == nil && info.IsDir() || strings.HasSuffix(local, "/")
+	if isDir {
+		if into {
+			local = filepath.Join(local, ownName(from.path))
+		}
+		return c.fetchTree(ctx, from, func(r io.Reader) error { return c.extract(r, from.path, local) })
+	}
+	if into {
 		local = filepath.Join(local, path.Base(from.path))
 	}
 	// The file takes its place when it is complete.
@@ -57,10 +63,10 @@ func (c *copier) download(ctx context.Context, from place, local string) error {
 	}
 	defer os.Remove(temp.Name())
 	defer temp.Close()
-	var info pb.FileInfo
-	err = c.fetch(ctx, from, temp, &info)
+	var file pb.FileInfo
+	err = c.fetch(ctx, from, temp, &file)
 	if err == nil {
-		err = temp.Chmod(fs.FileMode(info.GetMode()).Perm())
+		err = temp.Chmod(fs.FileMode(file.GetMode()).Perm())
 	}
 	if err == nil {
 		err = temp.Close()
@@ -222,7 +228,7 @@ func (c *copier) extract(r io.Reader, from, local string) error {
 			}
 			at := filepath.Join(local, header.Name)
 			if run, ok := errors.AsType[runByGit](err); ok {
-				c.spare(at, run.Error())
+				c.spare(at, run.group, run.why)
 				continue
 			}
 			c.tell(at, cause(err).Error())
@@ -244,6 +250,7 @@ type extraction struct {
 	real        string // that, without links
 	parent      string // the last directory that was looked at
 	leads       string // where that leads, from real on
+	bare        string // the directory of git that it lies in, by another name than .git; "" where in none
 }
 
 // leave closes the directory of the last file.

@@ -18,9 +18,14 @@ import (
 )
 
 // runByGit is why an entry of a repository is not fetched.
-type runByGit string
+type runByGit struct {
+	why   string
+	group string // what it is told with; "" where its path says so
+}
 
-func (r runByGit) Error() string { return string(r) }
+func (r runByGit) Error() string { return r.why }
+
+func notFetched(why string) error { return runByGit{why: why} }
 
 // repository deals with an entry that git would run, or be led elsewhere by. It is
 // left out, but for a configuration where there is none, which is made of the keys
@@ -30,24 +35,74 @@ func (x *extraction) repository(header *tar.Header, name string, content io.Read
 		return false, nil
 	}
 	at := path.Join(x.from, name)
-	here := filepath.Join(x.leadsTo(path.Dir(name)), path.Base(name))
-	if policy.RunByGit(filepath.ToSlash(x.real)) {
-		here = filepath.Join(x.real, here)
+	x.look(path.Dir(name))
+	lies := path.Join(x.leads, path.Base(name))
+	if header.Typeflag == tar.TypeDir {
+		lies = x.leadsTo(name) // a link in its place is followed
 	}
-	here = filepath.ToSlash(here)
-	link := header.Typeflag == tar.TypeSymlink && strings.Contains("/"+at+"/"+here+"/", "/.git/")
-	if !link && !policy.RunByGit(at) && !policy.RunByGit(here) {
-		return false, nil
+	here := lies
+	if policy.RunByGit(filepath.ToSlash(x.real)) {
+		here = path.Join(filepath.ToSlash(x.real), lies)
+	}
+	known := strings.Contains("/"+at+"/"+here+"/", "/.git/")
+	config := policy.IsRepositoryConfig(at) || policy.IsRepositoryConfig(here)
+	runs := policy.RunByGit(at) || policy.RunByGit(here)
+	if x.bare != "" && !runs {
+		inside, err := filepath.Rel(x.bare, filepath.Join(x.real, lies))
+		if err != nil {
+			return true, err
+		}
+		inside = filepath.ToSlash(inside)
+		known, config, runs = true, inside == "config", policy.RunByGit(path.Join(".git", inside))
 	}
 	switch {
+	case !known && !runs:
+		return x.completes(header, lies)
+	case !runs && header.Typeflag != tar.TypeSymlink:
+		return false, nil
 	case header.Typeflag == tar.TypeDir:
 		return true, nil // it is made for what comes of it
 	case header.Typeflag != tar.TypeReg:
-		return true, runByGit("it is a link, or nothing that belongs there")
-	case policy.IsRepositoryConfig(at) || policy.IsRepositoryConfig(here):
+		return true, notFetched("it is a link, or nothing that belongs there")
+	case config:
 		return true, x.config(name, header.Size, content)
 	}
-	return true, runByGit("git may run it, or be led elsewhere by it: --all fetches it")
+	return true, notFetched("git may run it, or be led elsewhere by it: --all fetches it")
+}
+
+// completes leaves an entry out that would make a repository of a directory with another
+// name than .git, of which git would run what the configuration says.
+func (x *extraction) completes(header *tar.Header, here string) (bool, error) {
+	for at := here; at != "." && at != "/"; at = path.Dir(at) {
+		switch strings.ToLower(path.Base(at)) {
+		case "head", "objects", "refs", "commondir":
+		default:
+			continue
+		}
+		dir := filepath.Join(x.real, path.Dir(at))
+		if isGitDirectory(dir, "") || !isGitDirectory(dir, path.Base(at)) {
+			continue
+		}
+		if header.Typeflag == tar.TypeDir && at != here {
+			return true, nil // what it is in is told
+		}
+		return true, runByGit{"with it git would take the directory for a repository, and run what its configuration says: --all fetches it",
+			filepath.Join(x.local, at)}
+	}
+	return false, nil
+}
+
+// isGitDirectory reports whether git takes a directory for that of a repository, by
+// its names and one more.
+func isGitDirectory(dir, more string) bool {
+	has := func(name string) bool {
+		if strings.EqualFold(name, more) {
+			return true
+		}
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
 // config makes the configuration of a repository that has none.
@@ -57,10 +112,10 @@ func (x *extraction) config(name string, size int64, content io.Reader) error {
 		return err
 	}
 	if _, err := in.Lstat(path.Base(name)); !os.IsNotExist(err) {
-		return runByGit("there is one already, which stays")
+		return notFetched("there is one already, which stays")
 	}
 	if size > integrity.MaxConfig {
-		return runByGit(fmt.Sprintf("it has more than %d bytes: --all fetches it", integrity.MaxConfig))
+		return notFetched(fmt.Sprintf("it has more than %d bytes: --all fetches it", integrity.MaxConfig))
 	}
 	data, err := io.ReadAll(archived{content})
 	if err != nil {
@@ -68,35 +123,55 @@ func (x *extraction) config(name string, size int64, content io.Reader) error {
 	}
 	config, dropped := integrity.SafeConfig(data)
 	if len(config) == 0 {
-		return runByGit("it has no key that runs nothing: --all fetches it")
+		return notFetched("it has no key that runs nothing: --all fetches it")
 	}
 	if err := putFile(in, path.Base(name), 0o644, int64(len(config)), bytes.NewReader(config)); err != nil {
 		return err
 	}
 	if len(dropped) > 0 {
-		return runByGit("it was fetched without " + strings.Join(dropped[:min(len(dropped), 8)], ", ") + ": --all fetches all of it")
+		return notFetched("it was fetched without " + strings.Join(dropped[:min(len(dropped), 8)], ", ") + ": --all fetches all of it")
 	}
 	return nil
 }
 
-// leadsTo returns where a directory below the local one leads, as far as it is there,
-// relative to that.
-func (x *extraction) leadsTo(dir string) string {
+// look finds where a directory below the local one leads, and whether it lies in that of
+// a repository with another name than .git.
+func (x *extraction) look(dir string) {
 	if x.parent == dir {
-		return x.leads
+		return
 	}
-	rest := ""
-	for at := dir; at != "."; at = path.Dir(at) {
-		if real, err := filepath.EvalSymlinks(filepath.Join(x.real, at)); err == nil {
-			if inside, err := filepath.Rel(x.real, real); err == nil {
-				x.parent, x.leads = dir, filepath.Join(inside, rest)
-				return x.leads
-			}
+	x.parent, x.leads, x.bare = dir, x.leadsTo(dir), ""
+	for at := filepath.Join(x.real, x.leads); ; at = filepath.Dir(at) {
+		if isGitDirectory(at, "") {
+			x.bare = at
+			return
 		}
-		rest = filepath.Join(path.Base(at), rest)
+		if at == filepath.Dir(at) {
+			return
+		}
 	}
-	x.parent, x.leads = dir, rest
-	return rest
+}
+
+// maxLinks is how many links are followed: more than the system does.
+const maxLinks = 255
+
+// leadsTo returns where a path below the local directory leads, relative to that, also
+// as far as nothing is there yet: a link that leads nowhere is made to lead somewhere by
+// what is put behind it.
+func (x *extraction) leadsTo(name string) string {
+	at, links := ".", 0
+	for rest := strings.Split(name, "/"); len(rest) > 0; {
+		next := path.Join(at, rest[0]) // from ".", ".." is ".." and leads out: nothing is put there
+		rest = rest[1:]
+		target, err := os.Readlink(filepath.Join(x.real, next))
+		if err != nil || filepath.IsAbs(target) || links == maxLinks {
+			at = next
+			continue
+		}
+		links++
+		rest = append(strings.Split(filepath.ToSlash(target), "/"), rest...)
+	}
+	return at
 }
 
 // spared is what is left out of every copy, in groups.
@@ -107,11 +182,15 @@ type spared struct {
 	more   uint64 // that the server did not name
 }
 
-// spare notes a file that is always left out. What makes a repository useless where it
+// spare notes a file that is always left out, with a group or with that which its path
+// says. What makes a repository useless where it
 // arrives is told at once.
-func (c *copier) spare(at, why string) {
+func (c *copier) spare(at, group, why string) {
 	s := &c.spared
-	group, inside := groupOf(filepath.ToSlash(at))
+	named, inside := groupOf(filepath.ToSlash(at))
+	if group == "" {
+		group = named
+	}
 	if s.files == nil {
 		s.files = make(map[string]int)
 	}

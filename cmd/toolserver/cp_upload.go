@@ -56,6 +56,13 @@ func (c *copier) upload(ctx context.Context, local string, to place) error {
 		}
 	}
 	if info.IsDir() {
+		into, err := c.remoteDirectory(ctx, to)
+		if err != nil {
+			return err
+		}
+		if into {
+			to.path = path.Join(to.path, ownName(filepath.ToSlash(local)))
+		}
 		return c.uploadTree(ctx, to, func(w io.Writer) error { return c.archive(ctx, w, local) })
 	}
 	if !info.Mode().IsRegular() {

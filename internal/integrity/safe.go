@@ -4,6 +4,8 @@
 package integrity
 
 import (
+	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,4 +86,41 @@ func safePlace(section, subsection string) bool {
 		return safeSubsection().MatchString(subsection) && !strings.Contains(subsection, "..")
 	}
 	return subsection == ""
+}
+
+// MaxIndex is the size up to which [JudgeIndex] reads an index.
+const MaxIndex = 32 << 20
+
+// JudgeIndex returns why an index of a repository with this configuration cannot be
+// taken from somebody who need not be trusted; empty: it can, git writes nothing with it
+// that runs later. It is read by the sizes of hashes that the configuration says.
+func JudgeIndex(index, config []byte) string {
+	entries, err := parseConfig(config)
+	switch {
+	case len(index) > MaxIndex:
+		return fmt.Sprintf("it has more than %d MiB", MaxIndex>>20)
+	case err != nil:
+		return "the configuration of the repository cannot be read"
+	case !bytes.HasPrefix(index, []byte("DIRC")):
+		return forged
+	}
+	sizes := hashSizesOf(entries)
+	if sizes == (hashSizes{}) {
+		sizes[0] = 20
+	}
+	for _, hash := range sizes {
+		if hash == 0 {
+			continue
+		}
+		facts, err := (&indexReader{file: bytes.NewReader(index), size: int64(len(index)), hash: hash}).read()
+		switch {
+		case err != nil:
+			return err.Error()
+		case facts.bad != "":
+			return facts.bad
+		case facts.shared != "":
+			return "a part of it is in another file"
+		}
+	}
+	return ""
 }

@@ -52,6 +52,10 @@ type Call struct {
 	// commands do to it is taken back. The protection is the policy's.
 	Kept func(tools.Protection) Kept
 
+	// JudgedIndex says of an upload that what is written is the index of a repository,
+	// which was read and leads nowhere.
+	JudgedIndex bool
+
 	// Network is how far the commands of the session may reach, Offer what the
 	// sandbox can give and keep.
 	Network tools.Network

@@ -104,7 +104,8 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	if s.effect.Glob {
 		return p.guardsGlob(s)
 	}
-	if s.call.Uploads && (isRepositoryData(s.effect.Path) || s.call.MakesConfig && IsRepositoryConfig(s.effect.Path)) {
+	if s.call.Uploads && (isRepositoryData(s.effect.Path) || s.call.MakesConfig && IsRepositoryConfig(s.effect.Path) ||
+		s.call.JudgedIndex && IsRepositoryIndex(s.effect.Path)) {
 		return p.protectedBy(at), true
 	}
 	if place := p.protects(at); place != "" {
@@ -146,8 +147,13 @@ var repositoryData = regexp.MustCompile(`^(HEAD|ORIG_HEAD|packed-refs|shallow|de
 
 // IsRepositoryConfig reports whether a path of the workspace is that of the
 // configuration of a repository, by its exact name, and protected for nothing else.
-func IsRepositoryConfig(path string) bool {
-	above, found := strings.CutSuffix("/"+path, "/.git/config")
+func IsRepositoryConfig(path string) bool { return isInRepository(path, "config") }
+
+// IsRepositoryIndex is [IsRepositoryConfig] for the index.
+func IsRepositoryIndex(path string) bool { return isInRepository(path, "index") }
+
+func isInRepository(path, name string) bool {
+	above, found := strings.CutSuffix("/"+path, "/.git/"+name)
 	var nobody *Policy
 	return found && !nobody.Protected(strings.TrimPrefix(above+"/x", "/"))
 }
@@ -160,18 +166,20 @@ func NeverUploaded(path string) bool {
 	return nobody.Protected(path) && !isRepositoryData(path)
 }
 
-// RunByGit reports whether a path is that of a repository, or lies in one, and is
-// not its data: git runs what is there, or is led elsewhere by it. The path is clean.
+// RunByGit reports whether a path is that of a repository or of the hooks of husky, or
+// lies in one, and is not the data of a repository: git runs what is there, or is led
+// elsewhere by it. The path is clean.
 func RunByGit(path string) bool {
 	at := place{}.sightAt(path, nil)
 	return (at.inRepository() || !at.same && at.folded().inRepository()) && !isRepositoryData(path)
 }
 
-// inRepository reports whether a name on the way to the spot is that of a repository.
+// inRepository reports whether a name on the way to the spot is that of a repository,
+// or of the hooks of husky.
 func (s *spot) inRepository() bool {
 	return slices.ContainsFunc(s.names, func(name string) bool {
 		i := protectedName(name)
-		return i >= 0 && isRepository(i)
+		return i >= 0 && (isRepository(i) || protectedNames[i] == ".husky")
 	})
 }
 

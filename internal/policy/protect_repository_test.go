@@ -30,7 +30,7 @@ func TestRepositoryPaths(t *testing.T) {
 		{".g\u200cit/config", true, true, false},
 		{"sub/.git", true, true, false},
 		{"node_modules/x.js", false, true, false},
-		{".husky/pre-commit", false, true, false},
+		{".husky/pre-commit", true, true, false},
 	} {
 		if got := RunByGit(test.path); got != test.runs {
 			t.Errorf("RunByGit(%q) = %t", test.path, got)

@@ -106,6 +106,7 @@ type transfer struct {
 	}
 	env         tools.Env
 	makesConfig bool // what is written next is the configuration of a repository as the server makes it
+	judgedIndex bool // what is written next is the index of a repository that was read
 }
 
 // effectsOf tells what a call would touch, by the names of a request.
@@ -263,7 +264,7 @@ func (t *transfer) may(kind tools.EffectKind, path string) error {
 	}
 	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
 	t.judged.call.Input = t.input(p, path)
-	t.judged.call.MakesConfig = t.makesConfig
+	t.judged.call.MakesConfig, t.judged.call.JudgedIndex = t.makesConfig, t.judgedIndex
 	return refusedBy(t.spec, p.Decide(t.judged.call, t.judged.grants).Verdict)
 }
 

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,12 @@ func (a *arrival) config(at string, size int64, content io.Reader, old workspace
 	}
 	a.summary.Files++
 	a.summary.FileBytes += uint64(len(config))
+	if a.configs == nil {
+		a.configs = make(map[string][]byte)
+	}
+	if len(a.configs) < maxConfigs {
+		a.configs[at] = config
+	}
 	if len(dropped) == 0 {
 		return nil
 	}
@@ -59,6 +66,52 @@ func (a *arrival) config(at string, size int64, content io.Reader, old workspace
 	}
 	return always("it was taken without " + names + ": only keys that git needs to read the repository, and that run nothing, come along")
 }
+
+// maxConfigs is how many configurations of an archive are remembered, for the indexes
+// that come after them.
+const maxConfigs = 100
+
+// index takes the index of a repository whose configuration is there, so that it is known
+// how git will read it, if nothing in it leads elsewhere. Without it git takes all files
+// for removed.
+func (a *arrival) index(at string, size int64, content io.Reader, old workspace.Info) error {
+	if size > integrity.MaxIndex {
+		return badIndex(fmt.Sprintf("it has more than %d bytes", integrity.MaxIndex))
+	}
+	if old.Exists() && !old.Mode.IsRegular() {
+		return badIndex("there is no file in its place")
+	}
+	beside := path.Join(path.Dir(at), "config")
+	config, known := a.configs[beside]
+	if !known {
+		there, err := a.session.Workspace.ReadFile(beside, integrity.MaxConfig)
+		if err != nil {
+			return badIndex("no configuration of its repository came before it")
+		}
+		config = there.Data
+	}
+	data, err := io.ReadAll(content)
+	if err != nil {
+		return err
+	}
+	if bad := integrity.JudgeIndex(data, config); bad != "" {
+		return badIndex(bad)
+	}
+	a.judgedIndex = true
+	err = a.may(tools.WritesPath, at)
+	a.judgedIndex = false
+	if err != nil {
+		return err
+	}
+	if err := a.tree.Write(at, bytes.NewReader(data), 0o644, old); err != nil {
+		return err
+	}
+	a.summary.Files++
+	a.summary.FileBytes += uint64(len(data))
+	return nil
+}
+
+func badIndex(why string) error { return always(why + `: "git reset" makes it again`) }
 
 // neverTaken says why a protected entry is left out, and what to do instead.
 func neverTaken(at string, why error) error {
@@ -75,7 +128,7 @@ func neverTaken(at string, why error) error {
 		}
 		return always("it is protected: other programs run what is there")
 	}
-	if policy.IsRepositoryConfig(at) {
+	if policy.IsRepositoryConfig(at) || policy.IsRepositoryIndex(at) {
 		return why
 	}
 	switch top, _, _ := strings.Cut(inside, "/"); {

@@ -315,6 +315,7 @@ type arrival struct {
 	entries int
 	unseen  int64             // bytes since the last look at what is left
 	dirs    map[string]string // where the directories of the archive lead
+	configs map[string][]byte // of repositories, that were made
 }
 
 // unpack takes the archive apart. What was written before an error stays.
@@ -518,6 +519,9 @@ func (a *arrival) file(header *tar.Header, content io.Reader, dir, name string) 
 	}
 	if policy.IsRepositoryConfig(at) {
 		return a.config(at, header.Size, content, old)
+	}
+	if policy.IsRepositoryIndex(at) {
+		return a.index(at, header.Size, content, old)
 	}
 	if old.Mode&fs.ModeSymlink != 0 {
 		var inside bool

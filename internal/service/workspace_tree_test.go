@@ -238,6 +238,42 @@ func TestUploadRepositoryConfig(t *testing.T) {
 	}
 }
 
+// TestUploadIndex takes an index that is read as git will read it and leads nowhere.
+func TestUploadIndex(t *testing.T) {
+	index := func(name string) string {
+		entry := strings.Repeat("\x00", 24) + "\x00\x00\x81\xa4" + strings.Repeat("\x00", 12) + strings.Repeat("\x11", 20) + "\x00" + string(rune(len(name))) + name
+		entry += strings.Repeat("\x00", 8-len(entry)%8)
+		return "DIRC\x00\x00\x00\x02\x00\x00\x00\x01" + entry + strings.Repeat("\x22", 20)
+	}
+	config := file("r/.git/config", "[core]\n\trepositoryformatversion = 0\n")
+	good, evil := index("main.go"), index(".git/hooks/pre-commit")
+	for _, test := range []struct {
+		what    string
+		entries []entry
+		taken   bool
+	}{
+		{"of files", []entry{config, file("r/.git/index", good)}, true},
+		{"of hooks", []entry{config, file("r/.git/index", evil)}, false},
+		{"before it is known how it is read", []entry{file("r/.git/index", good), config}, false},
+		{"through a link", []entry{config, symlink("l", "r/.git"), file("l/index", evil)}, false},
+		{"that is another", []entry{config, file("r/.git/index", good), file("r/.git/index", evil)}, true},
+		{"none that git writes", []entry{config, file("r/.git/index", "x")}, false},
+	} {
+		f := serveFiles(t)
+		got, err := f.tree("", test.entries...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := os.ReadFile(filepath.Join(f.server.workspace, "r/.git/index"))
+		if test.taken && string(there) != good || !test.taken && err == nil {
+			t.Errorf("%s: %q, %v; left out:\n%s", test.what, there, err, leftOut(got.GetSummary()))
+		}
+		if out := leftOut(got.GetSummary()); !test.taken && !strings.Contains(out, `"git reset" makes it again`) {
+			t.Errorf("%s: left out: %s", test.what, out)
+		}
+	}
+}
+
 // TestAlwaysLeftOut: what is always left out hides nothing else.
 func TestAlwaysLeftOut(t *testing.T) {
 	f := serveFiles(t)

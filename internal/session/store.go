@@ -453,7 +453,7 @@ func (s *Store) choices() string {
 	if len(s.config.AllowedWorkspaces) == 0 {
 		return "cannot be chosen: no directory may, for sessions.allowed_workspaces of the server's configuration is empty. " +
 			"Its operator lists there the directories at or below which sessions may work. Without a workspace the session gets an empty one, " +
-			"which uploads fill (toolserver cp DIR SESSION:)"
+			"which uploads fill (toolserver cp DIR/ SESSION:)"
 	}
 	const shown = 5
 	list := strings.Join(s.config.AllowedWorkspaces[:min(shown, len(s.config.AllowedWorkspaces))], ", ")

@@ -73,7 +73,8 @@ type WorkspaceServiceClient interface {
 	// listed: denied by the policy, an absolute name, a name with "..", a link
 	// that leads out of the workspace, a hard link, a device. Of a .git the data is
 	// taken (HEAD, refs, objects, logs) and nothing that git runs or writes files by:
-	// hooks and index are left out; "git reset" makes the index. Where there is no
+	// hooks are left out, and an index that leads elsewhere or comes before the
+	// configuration; "git reset" makes that. Where there is no
 	// configuration yet, one is made with the keys of that in the archive that run
 	// nothing: the format, remotes and branches. An archive that is malformed or too
 	// large ends the call with a status that says so; what came before stays.
@@ -233,7 +234,8 @@ type WorkspaceServiceServer interface {
 	// listed: denied by the policy, an absolute name, a name with "..", a link
 	// that leads out of the workspace, a hard link, a device. Of a .git the data is
 	// taken (HEAD, refs, objects, logs) and nothing that git runs or writes files by:
-	// hooks and index are left out; "git reset" makes the index. Where there is no
+	// hooks are left out, and an index that leads elsewhere or comes before the
+	// configuration; "git reset" makes that. Where there is no
 	// configuration yet, one is made with the keys of that in the archive that run
 	// nothing: the format, remotes and branches. An archive that is malformed or too
 	// large ends the call with a status that says so; what came before stays.
