@@ -163,18 +163,18 @@ func TestWatchWithoutATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, json := watch(), watch("--json")
-	if line, ok := text.until(" asked "); !ok || !strings.Contains(line, shortID(a.GetApprovalId())+" local/default: read_file reads notes.txt") {
+	if line, ok := text.until(" asked "); !ok || !strings.Contains(line, a.GetApprovalId()[:8]+" local/default: read_file reads notes.txt") {
 		t.Errorf("asked: %q", line)
 	}
 	if line, ok := json.until("snapshot"); !ok || !strings.HasPrefix(line, `{"snapshot":{"approvals":[{"approvalId":"`+a.GetApprovalId()) {
 		t.Errorf("asked: %q", line)
 	}
-	request := answerTo(a, once(false))
+	request := &pb.ResolveApprovalRequest{ApprovalId: a.GetApprovalId(), Digest: a.GetDigest(), Kind: pb.AnswerKind_ANSWER_KIND_DENY_ONCE}
 	request.Comment = "no\x1b[2J"
 	if _, err := desk.ResolveApproval(context.Background(), request); err != nil {
 		t.Fatal(err)
 	}
-	if line, ok := text.until(" ended "); !ok || !strings.HasSuffix(line, shortID(a.GetApprovalId())+" denied by local: no^[[2J") {
+	if line, ok := text.until(" ended "); !ok || !strings.HasSuffix(line, a.GetApprovalId()[:8]+" denied by local: no^[[2J") {
 		t.Errorf("ended: %q", line)
 	}
 	if line, ok := json.until("ended"); !ok || !strings.Contains(line, "ANSWER_KIND_DENY_ONCE") {

@@ -116,7 +116,7 @@ func TestInlineAskAnsweredElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := desk.ResolveApproval(context.Background(), answerTo(a, once(true))); err != nil {
+	if _, err := desk.ResolveApproval(context.Background(), &pb.ResolveApprovalRequest{ApprovalId: a.GetApprovalId(), Digest: a.GetDigest(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE}); err != nil {
 		t.Fatal(err)
 	}
 	x.expect(t, "allowed by local\r\n")

@@ -66,7 +66,7 @@ if it cannot be read.`,
 			}
 			report, err := v.Report()
 			if err != nil {
-				return &exitError{exitFailed, brokenAudit(report)}
+				return &exitError{code: exitFailed, err: brokenAudit(report)}
 			}
 			fmt.Fprintln(os.Stdout, "OK")
 			return summarizeAudit(newStream(os.Stdout), report)

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -155,22 +154,6 @@ func TestTimeoutCancels(t *testing.T) {
 	if len(rest) == 0 || !strings.Contains(rest[len(rest)-1], "OUTCOME_CANCELLED") {
 		t.Errorf("it left before the end: %q", rest)
 	}
-}
-
-func TestInterruptsThatAreOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var i interrupts
-		for _, test := range []struct {
-			after time.Duration
-			again bool
-		}{{time.Hour, false}, {0, false}, {time.Millisecond, false}, {498 * time.Millisecond, false}, {time.Millisecond, true}, {0, true}, {time.Hour, true}} {
-			time.Sleep(test.after)
-			if got := i.again(); got != test.again {
-				t.Errorf("%s later: %v, want %v", test.after, got, test.again)
-			}
-		}
-	})
 }
 
 // A breakingProxy passes connections on until it is told to break them.

@@ -93,7 +93,7 @@ func TestExampleTokenWorks(t *testing.T) {
 			token.WriteString(line)
 		}
 	}
-	c, err := load(t, "--config", writeFile(t, "c.yaml", "authentication:\n  tokens:\n"+token.String()))
+	c, err := load(t, "--config", configFile(t, "authentication:\n  tokens:\n"+token.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func commentedOut(t *testing.T, line string) string {
 
 // So must that of a language, with a real interpreter.
 func TestExampleReplWorks(t *testing.T) {
-	c, err := load(t, "--config", writeFile(t, "c.yaml", "sandbox:\n  repl:\n"+commentedOut(t, "repl: []\n")))
+	c, err := load(t, "--config", configFile(t, "sandbox:\n  repl:\n"+commentedOut(t, "repl: []\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 }
 
 func TestEnvironmentAndFlagsOverFile(t *testing.T) {
-	file := writeFile(t, "c.yaml", "listen: 127.0.0.1:1\nadmin: {address: 127.0.0.1:2}\nlog: {level: error}\n")
+	file := configFile(t, "listen: 127.0.0.1:1\nadmin: {address: 127.0.0.1:2}\nlog: {level: error}\n")
 	t.Setenv("TOOLSERVER_CONFIG", file)
 	t.Setenv("TOOLSERVER_LISTEN", "127.0.0.1:3")
 	t.Setenv("TOOLSERVER_ADMIN", "")
@@ -256,7 +256,7 @@ func TestBadConfigurations(t *testing.T) {
 		"log level too high":  {"", []string{"--log-level", "fatal"}, []string{"--log-level: log.level: \"fatal\" is too high"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := load(t, append(test.flags, "--config", writeFile(t, "c.yaml", test.file))...)
+			_, err := load(t, append(test.flags, "--config", configFile(t, test.file))...)
 			if err == nil {
 				t.Fatal("it is accepted")
 			}
@@ -291,7 +291,7 @@ func TestGoodConfigurations(t *testing.T) {
 		"open with tokens": {"listen: 0.0.0.0:1\nauthentication:\n  tokens:\n  - {principal: a, token: 0123456789abcdef}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := load(t, append(test.flags, "--config", writeFile(t, "c.yaml", test.file))...); err != nil {
+			if _, err := load(t, append(test.flags, "--config", configFile(t, test.file))...); err != nil {
 				t.Error(err)
 			}
 		})
@@ -312,7 +312,7 @@ func TestOpenNetwork(t *testing.T) {
 		{"sandbox: {network: open, max_network: open}\n", false},
 		{"sandbox: {max_network: open}\n" + tokens, true},
 	} {
-		c, err := load(t, "--config", writeFile(t, "c.yaml", test.file))
+		c, err := load(t, "--config", configFile(t, test.file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +325,7 @@ func TestOpenNetwork(t *testing.T) {
 // TestSearchInMemory proves what max_text says: at 0 every search reads the files.
 func TestSearchInMemory(t *testing.T) {
 	for text, warm := range map[string]bool{"0": false, "1": true, "1MiB": true} {
-		c, err := load(t, "--config", writeFile(t, "c.yaml", "search: {max_text: "+text+"}\n"))
+		c, err := load(t, "--config", configFile(t, "search: {max_text: "+text+"}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,4 +378,14 @@ func TestSecretsAreMasked(t *testing.T) {
 	if _, err := c.masker(); err == nil {
 		t.Error("a secret that cannot be read is none")
 	}
+}
+
+// configFile writes a configuration and returns its path.
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

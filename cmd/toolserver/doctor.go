@@ -55,7 +55,7 @@ missing. It exits with 1 if something required of the sandbox does not hold.`,
 				err = d.print(os.Stdout)
 			}
 			if err == nil && !d.Sandbox.Holds {
-				err = &exitError{exitFailed, errors.New("the sandbox does not hold")}
+				err = &exitError{code: exitFailed, err: errors.New("the sandbox does not hold")}
 			}
 			return err
 		},

@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,9 +24,9 @@ func newInputReader(stdin string) *inputReader {
 }
 
 func TestReadInput(t *testing.T) {
-	text := writeFile(t, "text", "line 1\nline \"2\"\n")
-	object := writeFile(t, "object", `{"path": "x"}`)
-	bytes := writeFile(t, "bytes", "\xff\xfe")
+	text := inputFile(t, "text", "line 1\nline \"2\"\n")
+	object := inputFile(t, "object", `{"path": "x"}`)
+	bytes := inputFile(t, "bytes", "\xff\xfe")
 
 	for _, test := range []struct {
 		words []string
@@ -130,4 +131,14 @@ func FuzzParseInput(f *testing.F) {
 			t.Errorf("%q became %s", words, got)
 		}
 	})
+}
+
+// inputFile writes a file of a test and returns its path.
+func inputFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -88,7 +88,7 @@ func beExec() {
 func withoutPanic(run func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = &exitError{exitFailed, fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
+			err = &exitError{code: exitFailed, err: fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
 		}
 	}()
 	return run()

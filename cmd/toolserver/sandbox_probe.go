@@ -55,7 +55,7 @@ server with sandbox.mode "required" would not serve then.`,
 				return err
 			}
 			if err := verdictOn(checks); err != nil {
-				return &exitError{exitFailed, err}
+				return &exitError{code: exitFailed, err: err}
 			}
 			return nil
 		},

@@ -23,7 +23,7 @@ file, a flag wins over both.`,
 				return err
 			}
 			if err := serve(c); err != nil {
-				return &exitError{exitFailed, err}
+				return &exitError{code: exitFailed, err: err}
 			}
 			return nil
 		},

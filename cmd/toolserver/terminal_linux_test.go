@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // A terminal is a pseudo-terminal with a process that thinks it is real.
@@ -165,7 +167,7 @@ func TestBarMoves(t *testing.T) {
 	var percents []int
 	var gauges []string
 	for _, match := range drawnBar.FindAllStringSubmatch(shown, -1) {
-		if columns(match[1]) >= 70 {
+		if ansi.StringWidth(match[1]) >= 70 {
 			t.Errorf("too wide for the terminal: %q", match[1])
 		}
 		percent, err := strconv.Atoi(match[3])
