@@ -88,7 +88,7 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 			}
 			test.leave(x)
 			code, shown := x.end(t)
-			if code != test.code || !strings.Contains(shown, screenOff) {
+			if code != test.code || !strings.Contains(shown, leftScreen) {
 				t.Errorf("exit code %d, want %d: %q", code, test.code, shown)
 			}
 			const usual = syscall.ICANON | syscall.ECHO | syscall.ISIG
@@ -98,7 +98,7 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 		})
 	}
 	code, shown := onTerminal(t, 80, "approvals", "watch", "--address", "127.0.0.1:1").end(t)
-	if code != exitRefused || !strings.Contains(shown[strings.LastIndex(shown, screenOff)+1:], "toolserver: the server cannot be reached") {
+	if code != exitRefused || !strings.Contains(shown[strings.LastIndex(shown, leftScreen)+1:], "toolserver: the server cannot be reached") {
 		t.Errorf("no server: exit code %d: %q", code, shown)
 	}
 }

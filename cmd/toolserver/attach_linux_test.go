@@ -11,6 +11,12 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
+// What a terminal gets back: the screen of before, and all that programs turn on.
+const (
+	leftScreen    = "\x1b[?1049h"
+	usualTerminal = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l"
+)
+
 // usualFlags are those of a terminal that a shell has.
 const usualFlags = syscall.ICANON | syscall.ECHO | syscall.ISIG
 
@@ -38,7 +44,7 @@ func TestAttachGivesTheTerminalBack(t *testing.T) {
 			}
 			test.leave(x)
 			code, shown := x.end(t)
-			if code != want || !strings.Contains(shown, screenOff+usual) || !strings.Contains(shown, test.shows) {
+			if code != want || !strings.Contains(shown, leftScreen+usualTerminal) || !strings.Contains(shown, test.shows) {
 				t.Errorf("exit code %d, want %d: %q", code, want, shown)
 			}
 			if after := x.settings(t); after.Lflag&usualFlags != usualFlags || after.Oflag&syscall.OPOST == 0 {
