@@ -5,24 +5,15 @@ package main
 
 import (
 	"encoding"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"github.com/toolserver/toolserver/internal/command"
-	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/search"
-	"github.com/toolserver/toolserver/internal/service"
-	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 const example = "../../deploy/toolserver.yaml"
@@ -130,45 +121,6 @@ func TestExampleReplWorks(t *testing.T) {
 	want := []replConfig{{Language: "sqlite", Command: []string{"sqlite3", "-batch", ":memory:"}, Mark: ";\n.print {mark}", Begin: ".headers on"}}
 	if !reflect.DeepEqual(c.Sandbox.Repl, want) {
 		t.Errorf("got %+v, want %+v", c.Sandbox.Repl, want)
-	}
-	c.Sandbox.Repl = append(c.Sandbox.Repl, replConfig{Language: "perl", Command: []string{"perl", "repl.pl"}})
-	var names []string
-	for _, l := range languagesOf(&c.Sandbox) {
-		names = append(names, l.Name+" "+l.Program)
-	}
-	if want := []string{"sqlite sqlite3", "perl perl"}; !slices.Equal(names, want) {
-		t.Errorf("languages %q, want %q", names, want)
-	}
-}
-
-func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
-	if got, want := executorOf(&defaultConfig().Executions), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if got, want := keptOf(&defaultConfig().Sandbox.Kept), (command.Kept{}).WithDefaults(); got != want {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if got, want := wireOf(&defaultConfig().Wire), (service.Wire{}).WithDefaults(); got != want {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-}
-
-// Whatever the floors below let an operator choose is in the configuration.
-func TestEverythingCanBeConfigured(t *testing.T) {
-	c := defaultConfig()
-	c.Sessions.AllowedWorkspaces, c.Sessions.Modes = []string{"/"}, []tools.Mode{tools.ModeAsk}
-	if err := c.fillIn(); err != nil {
-		t.Fatal(err)
-	}
-	for _, made := range []any{executorOf(&c.Executions), wireOf(&c.Wire), sessionsOf(c, "local"), enginesOf(&c.Search), filesOf(&c.Files)} {
-		v := reflect.ValueOf(made)
-		for i := range v.NumField() {
-			name := v.Type().Field(i).Name
-			wired := []string{"Logger", "Observe", "Starting", "Desk", "Mask"} // not an operator's to choose
-			if v.Field(i).IsZero() && !slices.Contains(wired, name) {
-				t.Errorf("%s.%s is not set", v.Type(), name)
-			}
-		}
 	}
 }
 
@@ -318,39 +270,6 @@ func TestOpenNetwork(t *testing.T) {
 		}
 		if err := c.checkOpenNetwork(); (err == nil) != test.starts {
 			t.Errorf("%q: %v", test.file, err)
-		}
-	}
-}
-
-// TestSearchInMemory proves what max_text says: at 0 every search reads the files.
-func TestSearchInMemory(t *testing.T) {
-	for text, warm := range map[string]bool{"0": false, "1": true, "1MiB": true} {
-		c, err := load(t, "--config", configFile(t, "search: {max_text: "+text+"}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := t.TempDir()
-		ws, err := workspace.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ws.Close()
-		e := search.New(ws, enginesOf(&c.Search))
-		defer e.Close()
-		for i := range 3 {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := e.Warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			found, sum, err := e.Glob(t.Context(), search.Scope{}, search.ByName)
-			if err != nil || len(found) != i+1 || sum.Warm != warm {
-				t.Errorf("max_text %s: %d files, from memory: %t, %v", text, len(found), sum.Warm, err)
-			}
-		}
-		if _, kept, _ := e.Memory(); kept > int64(c.Search.MaxText) {
-			t.Errorf("max_text %s: %d bytes are kept", text, kept)
 		}
 	}
 }

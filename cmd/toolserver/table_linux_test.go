@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // TestTablesFit shows lists with long names on narrow terminals: what names a row
@@ -42,7 +44,7 @@ func TestTablesFit(t *testing.T) {
 			}
 			for line := range strings.Lines(shown) {
 				line = strings.TrimSuffix(line, "\n")
-				if line = ourLooks.ReplaceAllString(line, ""); columns(line) > int(width) {
+				if line = ansi.Strip(line); ansi.StringWidth(line) > int(width) {
 					t.Errorf("%v on %d columns: %q", test.args, width, line)
 				}
 			}
