@@ -10,7 +10,7 @@ export PATH := $(BIN):$(PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # grpcnotrace leaves out an HTML page of requests that nobody serves here, and
 # with it a seventh of the binary.
-BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X main.version=$(VERSION)"
+BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
 # The contract with its comments, for reflection.
 SCHEMA := buf build --exclude-imports --as-file-descriptor-set
 TOOLS := github.com/bufbuild/buf/cmd/buf \
@@ -29,7 +29,7 @@ run: build tools ## Build and serve on 127.0.0.1:8665; grpcurl is in .bin.
 
 .PHONY: build
 build: ## Build .bin/toolserver, with toolserver-exec in it.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o cmd/toolserver/toolserver-exec ./cmd/toolserver-exec
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o internal/server/toolserver-exec ./cmd/toolserver-exec
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
@@ -40,7 +40,7 @@ test: compiler tools ripgrep terminal python lint generated ## Run every check a
 lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	go vet ./...
-	go vet -tags bench ./cmd/toolserver
+	go vet -tags bench ./internal/server
 	staticcheck ./...
 	buf lint
 	buf format --diff --exit-code

@@ -55,7 +55,7 @@ func build(ctx context.Context, dir string) (*binaries, error) {
 	}
 	const tags = "grpcnotrace,embedded"
 	return b, errors.Join(
-		build("-trimpath", "-ldflags", "-s -w", "-o", "cmd/toolserver/toolserver-exec", "./cmd/toolserver-exec"),
+		build("-trimpath", "-ldflags", "-s -w", "-o", "internal/server/toolserver-exec", "./cmd/toolserver-exec"),
 		build("-trimpath", "-ldflags", "-s -w", "-tags", tags+",bench", "-o", b.subject, "./cmd/toolserver"),
 		build("-trimpath", "-ldflags", "-s -w", "-tags", tags, "-o", b.release, "./cmd/toolserver"),
 		build("-o", b.bare, "./bench/bare"))

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/cli"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -57,7 +58,7 @@ func TestTwoTerminals(t *testing.T) {
 	watch.until(`(?s)^  comment  not again.*^y yes`)
 	watch.keys("n")
 	third.expect(t, "denied by local: not again")
-	if code, shown := third.end(t); code != exitDenied {
+	if code, shown := third.end(t); code != cli.ExitDenied {
 		t.Errorf("the third call: exit code %d: %q", code, shown)
 	}
 
@@ -75,9 +76,9 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 		code  int
 	}{
 		"q":      {func(x *terminal) { x.typeIn(t, "q") }, 0},
-		"Ctrl-C": {func(x *terminal) { x.typeIn(t, "\x03") }, exitCancelled},
-		"killed": {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) }, exitCancelled},
-		"hangup": {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGHUP) }, exitCancelled},
+		"Ctrl-C": {func(x *terminal) { x.typeIn(t, "\x03") }, cli.ExitCancelled},
+		"killed": {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) }, cli.ExitCancelled},
+		"hangup": {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGHUP) }, cli.ExitCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +99,7 @@ func TestWatchGivesTheTerminalBack(t *testing.T) {
 		})
 	}
 	code, shown := onTerminal(t, 80, "approvals", "watch", "--address", "127.0.0.1:1").end(t)
-	if code != exitRefused || !strings.Contains(shown[strings.LastIndex(shown, leftScreen)+1:], "toolserver: the server cannot be reached") {
+	if code != cli.ExitRefused || !strings.Contains(shown[strings.LastIndex(shown, leftScreen)+1:], "toolserver: the server cannot be reached") {
 		t.Errorf("no server: exit code %d: %q", code, shown)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/toolserver/toolserver/internal/cli"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -57,12 +58,12 @@ func TestInlineAsk(t *testing.T) {
 		"always": {[]string{"a\n", "\x1b[mreading notes.txt\n", "", "(1 to 2; nothing goes back) > ", "2\n",
 			"always allowed (reading notes.txt) by local\n"}, 0, "1\tthe notes\n"},
 		"always, at once": {[]string{"a 1\n", "always allowed (this exact call) by local\n"}, 0, "1\tthe notes\n"},
-		"no":              {[]string{"n\n", "denied by local\n"}, exitDenied, ""},
-		"no, and why":     {[]string{"n look elsewhere\n", "denied by local: look elsewhere\n"}, exitDenied, ""},
-		"never":           {[]string{"d\n", "nothing goes back) > ", "1\n", "always denied (this exact call) by local\n"}, exitDenied, ""},
+		"no":              {[]string{"n\n", "denied by local\n"}, cli.ExitDenied, ""},
+		"no, and why":     {[]string{"n look elsewhere\n", "denied by local: look elsewhere\n"}, cli.ExitDenied, ""},
+		"never":           {[]string{"d\n", "nothing goes back) > ", "1\n", "always denied (this exact call) by local\n"}, cli.ExitDenied, ""},
 		"more, help, back": {[]string{"m\n", "\x1b[mreading notes.txt\n", "", allowPrompt, "what?\n", "this once", "", allowPrompt,
 			"a\n", "goes back) > ", "9\n", `"9" is not offered`, "", allowPrompt, "a\n", "goes back) > ", "\n", allowPrompt, "y\n", "allowed"}, 0, "1\tthe notes\n"},
-		"nobody is there any more": {[]string{"\x04", "denied by local\n"}, exitDenied, ""},
+		"nobody is there any more": {[]string{"\x04", "denied by local\n"}, cli.ExitDenied, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,7 +134,7 @@ func TestTypedBefore(t *testing.T) {
 	x.typeIn(t, "y\ny\n")
 	x.expect(t, allowPrompt)
 	x.typeIn(t, "n\n")
-	if code, shown := x.end(t); code != exitDenied {
+	if code, shown := x.end(t); code != cli.ExitDenied {
 		t.Errorf("exit code %d: %q", code, shown)
 	}
 }
@@ -175,7 +176,7 @@ func TestInterruptWhileAsked(t *testing.T) {
 	x := onTerminal(t, 80, append([]string{"call", "read_file", "path=notes.txt"}, askingRoom(t)...)...)
 	x.expect(t, allowPrompt)
 	x.typeIn(t, "\x03")
-	if code, shown := x.end(t); code != exitCancelled || !strings.Contains(shown, "withdrawn") {
+	if code, shown := x.end(t); code != cli.ExitCancelled || !strings.Contains(shown, "withdrawn") {
 		t.Errorf("exit code %d: %q", code, shown)
 	}
 }

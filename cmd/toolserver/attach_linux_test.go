@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/cli"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -32,10 +33,10 @@ func TestAttachGivesTheTerminalBack(t *testing.T) {
 		shows string
 	}{
 		"keys":    {func(x *terminal) { x.typeIn(t, "a\x1d") }, 0, 0, "detached: it goes on"},
-		"killed":  {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) }, exitCancelled, exitCancelled, ""},
-		"hangup":  {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGHUP) }, exitCancelled, exitCancelled, ""},
-		"quit":    {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGQUIT) }, exitCancelled, exitCancelled, ""},
-		"the end": {func(x *terminal) { x.typeIn(t, "\r") }, exitFailed, exitFailed, "exit status 4"},
+		"killed":  {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGTERM) }, cli.ExitCancelled, cli.ExitCancelled, ""},
+		"hangup":  {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGHUP) }, cli.ExitCancelled, cli.ExitCancelled, ""},
+		"quit":    {func(x *terminal) { x.cmd.Process.Signal(syscall.SIGQUIT) }, cli.ExitCancelled, cli.ExitCancelled, ""},
+		"the end": {func(x *terminal) { x.typeIn(t, "\r") }, cli.ExitFailed, cli.ExitFailed, "exit status 4"},
 	} {
 		check := func(t *testing.T, x *terminal, want int) {
 			x.until(t, "ready")
@@ -92,7 +93,7 @@ func TestDetachedGoesOn(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, shown)
 	}
 	code, shown := onTerminal(t, 80, "attach", "--address", server.address, "--call-id", "mine").end(t)
-	if code != exitRefused || !strings.Contains(shown, "has ended: 'toolserver watch") {
+	if code != cli.ExitRefused || !strings.Contains(shown, "has ended: 'toolserver watch") {
 		t.Errorf("one that ended: exit code %d: %q", code, shown)
 	}
 }
@@ -107,7 +108,7 @@ func TestAttachWithoutTerminal(t *testing.T) {
 	}
 	id := list.GetExecutions()[0].GetExecutionId()
 	code, shown := onTerminal(t, 80, "attach", "--address", server.address, id).end(t)
-	if code != exitRefused || !strings.Contains(shown, "has no terminal to attach to") || !strings.Contains(shown, "toolserver watch "+id) {
+	if code != cli.ExitRefused || !strings.Contains(shown, "has no terminal to attach to") || !strings.Contains(shown, "toolserver watch "+id) {
 		t.Errorf("exit code %d: %q", code, shown)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/toolserver/toolserver/internal/cli"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -67,8 +68,8 @@ func TestInterruptCancels(t *testing.T) {
 			interrupt(t, cmd)
 			rest := stdout.rest()
 			stderr.rest()
-			if code := wait(t, cmd); code != exitCancelled {
-				t.Errorf("exit code %d, want %d: %s", code, exitCancelled, stderr)
+			if code := wait(t, cmd); code != cli.ExitCancelled {
+				t.Errorf("exit code %d, want %d: %s", code, cli.ExitCancelled, stderr)
 			}
 			last := rest[len(rest)-1]
 			if !strings.Contains(last, "OUTCOME_CANCELLED") || !strings.Contains(last, "interrupted by the user") {
@@ -128,8 +129,8 @@ func TestSecondInterruptLeaves(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	if code := wait(t, cmd); code != exitCancelled {
-		t.Errorf("exit code %d, want %d", code, exitCancelled)
+	if code := wait(t, cmd); code != cli.ExitCancelled {
+		t.Errorf("exit code %d, want %d", code, cli.ExitCancelled)
 	}
 }
 
@@ -148,8 +149,8 @@ func TestTimeoutCancels(t *testing.T) {
 	interrupt(t, cmd)
 	rest := stdout.rest()
 	stderr.rest()
-	if code := wait(t, cmd); code != exitCancelled {
-		t.Errorf("exit code %d, want %d: %s", code, exitCancelled, stderr)
+	if code := wait(t, cmd); code != cli.ExitCancelled {
+		t.Errorf("exit code %d, want %d: %s", code, cli.ExitCancelled, stderr)
 	}
 	if len(rest) == 0 || !strings.Contains(rest[len(rest)-1], "OUTCOME_CANCELLED") {
 		t.Errorf("it left before the end: %q", rest)
@@ -250,7 +251,7 @@ func TestCallReportsALostExecution(t *testing.T) {
 	startServer(t, "--listen", server.address) // it knows nothing of the one before
 	stdout.rest()
 	stderr.rest()
-	if code := wait(t, cmd); code != exitLost || !strings.Contains(stderr.String(), "lost") {
-		t.Errorf("exit code %d, want %d: %s", code, exitLost, stderr)
+	if code := wait(t, cmd); code != cli.ExitLost || !strings.Contains(stderr.String(), "lost") {
+		t.Errorf("exit code %d, want %d: %s", code, cli.ExitLost, stderr)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -69,7 +70,7 @@ printf 'x\n' > full/file
 	if out, err := prepare.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c := defaultConfig()
+	c := config.Default()
 	c.Policy.File, c.Sessions.Workspace, c.Sessions.WorkspaceRoot = file, f.workspace, t.TempDir()
 	c.Sessions.Mode = tools.ModeAllow
 	c.Sandbox.Helper = os.Getenv("TOOLSERVER_SANDBOX_HELPER")

@@ -14,33 +14,37 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/operator"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/sandbox/helper"
+	"github.com/toolserver/toolserver/internal/server"
+	"github.com/toolserver/toolserver/internal/version"
 )
 
 func main() {
-	if filepath.Base(os.Args[0]) == execName {
+	if filepath.Base(os.Args[0]) == server.ExecName {
 		beExec()
 	}
 	if os.Args[0] == pdf.Name {
 		pdf.Main()
 	}
 	run := newRoot().Execute
-	if len(os.Args) > 1 && os.Args[1] == "serve" && logsJSON() {
+	if len(os.Args) > 1 && os.Args[1] == "serve" && server.LogsJSON() {
 		err := withoutPanic(run)
 		if err != nil {
-			logEnd(err)
+			server.LogEnd(err)
 		}
-		os.Exit(exitCodeOf(err))
+		os.Exit(cli.ExitCodeOf(err))
 	}
 	err := run()
-	complain(err)
-	os.Exit(exitCodeOf(err))
+	cli.Complain(err)
+	os.Exit(cli.ExitCodeOf(err))
 }
 
 // newRoot returns the command line.
 func newRoot() *cobra.Command {
-	in := ownProcess{}
+	in := server.Inside{}
 	root := &cobra.Command{
 		Use:   "toolserver",
 		Short: "Run tools for AI agents",
@@ -56,20 +60,20 @@ or with a server:
 
   toolserver serve
   toolserver call --address 127.0.0.1:8665 sleep duration_ms=3000`,
-		Args:          commandsOnly,
+		Args:          cli.CommandsOnly,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceErrors: true, // complain prints them
 		SilenceUsage:  true,
-		Version:       versionLine(),
+		Version:       version.Line(),
 	}
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(cli.FlagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newServe())
-	root.AddCommand(clientCommands(in)...)
-	root.AddCommand(operatorCommands(in)...)
+	root.AddCommand(cli.Commands(in)...)
+	root.AddCommand(operator.Commands(in)...)
 	for _, cmd := range root.Commands() {
 		if cmd.HasSubCommands() { // it takes nothing else
-			cmd.Args = commandsOnly
+			cmd.Args = cli.CommandsOnly
 		}
 	}
 	return root
@@ -78,8 +82,8 @@ or with a server:
 // beExec has this process be the helper.
 func beExec() {
 	if err := helper.Execute(os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", execName, err)
-		os.Exit(exitFailed)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", server.ExecName, err)
+		os.Exit(cli.ExitFailed)
 	}
 	os.Exit(0)
 }
@@ -88,7 +92,7 @@ func beExec() {
 func withoutPanic(run func() error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = &exitError{code: exitFailed, err: fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
+			err = &cli.ExitError{Code: cli.ExitFailed, Err: fmt.Errorf("panic: %v\n%s", reason, debug.Stack())}
 		}
 	}()
 	return run()

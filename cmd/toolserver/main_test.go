@@ -26,13 +26,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/server"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // TestMain makes this test binary the command itself when it is run under the
 // name toolserver, which is in PATH for scripts and tests.
 func TestMain(m *testing.M) {
-	if name := filepath.Base(os.Args[0]); name != "toolserver" && name != execName {
+	if name := filepath.Base(os.Args[0]); name != "toolserver" && name != server.ExecName {
 		os.Setenv("GORACE", "atexit_sleep_ms=0") // or each command would take a second more
 		for _, entry := range os.Environ() {
 			name, _, _ := strings.Cut(entry, "=")
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	testscript.Main(withHelper{m}, map[string]func(){"toolserver": main, execName: main})
+	testscript.Main(withHelper{m}, map[string]func(){"toolserver": main, server.ExecName: main})
 }
 
 // withHelper runs tests with a helper that was built for them: this binary, which

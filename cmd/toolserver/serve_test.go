@@ -43,6 +43,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/server"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -106,8 +108,8 @@ func TestServeLeavesAtOnceOnTheSecondSignal(t *testing.T) {
 	}
 	server.cmd.Process.Signal(syscall.SIGTERM)
 	server.log.rest()
-	if code := wait(t, server.cmd); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := wait(t, server.cmd); code != cli.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 	}
 }
 
@@ -372,10 +374,10 @@ sessions: {workspace_root: %s}
 	}{
 		{[]string{"--ca", certificate, "--token", "alices-secret-token"}, 0, "you are alice"},
 		{[]string{"--ca", certificate, "--token", "bobs-secret-token"}, 0, "you are bob"},
-		{[]string{"--ca", certificate, "--token", "somebody-elses-token"}, exitRefused, "unknown token"},
-		{[]string{"--ca", certificate}, exitRefused, "give the token with --token"},
-		{[]string{"--tls", "--token", "alices-secret-token"}, exitRefused, "certificate"},
-		{[]string{"--token", "alices-secret-token"}, exitRefused, "cannot be reached"},
+		{[]string{"--ca", certificate, "--token", "somebody-elses-token"}, cli.ExitRefused, "unknown token"},
+		{[]string{"--ca", certificate}, cli.ExitRefused, "give the token with --token"},
+		{[]string{"--tls", "--token", "alices-secret-token"}, cli.ExitRefused, "certificate"},
+		{[]string{"--token", "alices-secret-token"}, cli.ExitRefused, "cannot be reached"},
 	} {
 		if code, out := version(test.flags...); code != test.code || !strings.Contains(out, test.want) {
 			t.Errorf("%v: exit code %d, want %d with %q:\n%s", test.flags, code, test.code, test.want, out)
@@ -529,7 +531,7 @@ func TestLogIsJSON(t *testing.T) {
 
 func TestPanicIsAnError(t *testing.T) {
 	err := withoutPanic(func() error { panic("what nobody thought of") })
-	if exitCodeOf(err) != exitFailed || !strings.Contains(err.Error(), "what nobody thought of") || !strings.Contains(err.Error(), "serve_test.go") {
+	if cli.ExitCodeOf(err) != cli.ExitFailed || !strings.Contains(err.Error(), "what nobody thought of") || !strings.Contains(err.Error(), "serve_test.go") {
 		t.Errorf("a panic is %v, want an error that tells where", err)
 	}
 	if err := withoutPanic(func() error { return nil }); err != nil {
@@ -541,7 +543,7 @@ func TestPanicIsAnError(t *testing.T) {
 func TestLogLines(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	written := make(chan struct{}, 10)
-	file, err := logLines(zap.New(core, zap.Hooks(func(zapcore.Entry) error { written <- struct{}{}; return nil })), "a helper failed")
+	file, err := server.LogLines(zap.New(core, zap.Hooks(func(zapcore.Entry) error { written <- struct{}{}; return nil })), "a helper failed")
 	if err != nil {
 		t.Fatal(err)
 	}

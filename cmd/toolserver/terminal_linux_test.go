@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/toolserver/toolserver/internal/cli"
 )
 
 // A terminal is a pseudo-terminal with a process that thinks it is real.
@@ -192,8 +194,8 @@ func TestKeyboardInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, shown := x.end(t)
-	if code != exitCancelled || !strings.Contains(shown, "interrupted by the user") {
-		t.Errorf("exit code %d, want %d: %q", code, exitCancelled, shown)
+	if code != cli.ExitCancelled || !strings.Contains(shown, "interrupted by the user") {
+		t.Errorf("exit code %d, want %d: %q", code, cli.ExitCancelled, shown)
 	}
 }
 
@@ -208,7 +210,7 @@ func TestTerminalIsSafeFromTools(t *testing.T) {
 		t.Errorf("what was said is not shown: %q", shown)
 	}
 	code, shown = onTerminal(t, 80, "call", "no\x1b[2Jtool").end(t)
-	if code != exitNoSuchTool || strings.Contains(shown, "\x1b[2J") {
+	if code != cli.ExitNoSuchTool || strings.Contains(shown, "\x1b[2J") {
 		t.Errorf("exit code %d: %q", code, shown)
 	}
 }

@@ -350,7 +350,7 @@ func TestCommandsKnowTheirTrace(t *testing.T) {
 	t.Parallel()
 	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	for _, test := range []struct {
-		name, config, flags, want string
+		name, Config, flags, want string
 	}{
 		{"asked for", "sandbox: {traceparent: true}", "01", "^00-" + trace + "-([0-9a-f]{16})-01 a=1$"},
 		{"not exported", "sandbox: {traceparent: true}", "00", "^00-" + trace + "-([0-9a-f]{16})-00 a=1$"},
@@ -361,7 +361,7 @@ func TestCommandsKnowTheirTrace(t *testing.T) {
 			overBoth(t, func(t *testing.T, spans *spanCollector) {
 				spans.serve(t, listenTCP(t), nil)
 				server := startTraced(t, []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://" + spans.address},
-					"--config", writeFile(t, "c.yaml", test.config+"\n"))
+					"--config", writeFile(t, "c.yaml", test.Config+"\n"))
 				client := server.client(t)
 				call := func(input string) string {
 					ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-"+span+"-"+test.flags, "tracestate", "a=1")
@@ -440,7 +440,7 @@ func TestTracesWithTLS(t *testing.T) {
 	trusted.AppendCertsFromPEM(text)
 	for _, test := range []struct {
 		name      string
-		config    *tls.Config
+		Config    *tls.Config
 		variables []string
 		arrive    bool
 	}{
@@ -453,7 +453,7 @@ func TestTracesWithTLS(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, func(t *testing.T, spans *spanCollector) {
-				config := test.config.Clone()
+				config := test.Config.Clone()
 				config.Certificates = []tls.Certificate{pair}
 				spans.serve(t, listenTCP(t), config)
 				variables := []string{spans.protocol(), "OTEL_EXPORTER_OTLP_ENDPOINT=https://" + spans.address}

@@ -32,6 +32,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -46,9 +48,9 @@ type whole struct {
 	pb.WorkspaceServiceClient
 }
 
-func newWhole(t *testing.T, workspace string, change func(c *config)) *whole {
+func newWhole(t *testing.T, workspace string, change func(c *config.Config)) *whole {
 	t.Helper()
-	c := defaultConfig()
+	c := config.Default()
 	c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sessions.Mode = workspace, t.TempDir(), tools.ModeAllow
 	c.Sandbox.Helper = os.Getenv("TOOLSERVER_SANDBOX_HELPER")
 	if change != nil {
@@ -292,7 +294,7 @@ func TestServersOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWhole(t, work, func(c *config) {
+	w := newWhole(t, work, func(c *config.Config) {
 		c.Artifacts.Dir, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir = filepath.Join(work, "kept"), filepath.Join(work, "others"), filepath.Join(work, "caches")
 		c.Audit.File = filepath.Join(work, "audit.jsonl")
 	})
@@ -364,7 +366,7 @@ func TestSecretFilesAreClosed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("canary-93ab"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := newWhole(t, work, func(c *config) { c.Secrets = []secretConfig{{File: file}} })
+	w := newWhole(t, work, func(c *config.Config) { c.Secrets = []config.Secret{{File: file}} })
 	// Reversed, nobody masks it.
 	if answer := w.bash("rev secret.txt; echo changed >secret.txt; echo ran"); strings.Contains(answer, "ba39-yranac") || !strings.Contains(answer, "ran") {
 		t.Errorf("bash: %s", answer)
@@ -388,7 +390,7 @@ func TestSecretFilesAreClosed(t *testing.T) {
 func TestServersOwnWithoutNamespaces(t *testing.T) {
 	work := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(work, "state"))
-	w := newWhole(t, work, func(c *config) { c.Sandbox.Namespaces = false })
+	w := newWhole(t, work, func(c *config.Config) { c.Sandbox.Namespaces = false })
 	if answer := w.bash("echo out"); !strings.Contains(answer, "the workspace has the server's own files in it") || strings.Contains(answer, "SUCCEEDED") {
 		t.Errorf("answer %s", answer)
 	}
@@ -437,9 +439,9 @@ func must[T any](value T, err error) T {
 
 // serveConfig serves as a configuration says, until the test ends, and returns a
 // connection.
-func serveConfig(t *testing.T, c *config) *grpc.ClientConn {
+func serveConfig(t *testing.T, c *config.Config) *grpc.ClientConn {
 	t.Helper()
-	made, err := newServer(c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	made, err := server.New(c, zap.NewNop(), prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +457,7 @@ func serveConfig(t *testing.T, c *config) *grpc.ClientConn {
 	}
 	t.Cleanup(func() {
 		conn.Close()
-		shutDown(made, 0)
+		server.ShutDown(made, 0)
 		<-served
 	})
 	return conn

@@ -21,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -69,7 +70,7 @@ func serveWorkshop(dir string) (address string, stop func(), err error) {
 		return "", nil, err
 	}
 	go served.Serve(listener)
-	return listener.Addr().String(), func() { shutDown(served, 0) }, nil
+	return listener.Addr().String(), func() { server.ShutDown(served, 0) }, nil
 }
 
 func works(ctx context.Context, _ tools.Env, _ struct{}, out tools.Sink) (tools.Result, error) {

@@ -1,0 +1,116 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func newApprovals(in Inside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "Answer what waits for a person",
+		Long: `approvals shows and answers what waits for a person: calls that need approval,
+and questions of agents. What nobody answers in time is denied.
+
+An ID may be shortened to its beginning, of four characters at least.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newApprovalsList(in), newApprovalsWatch(in), newApprovalsShow(in), newApprovalsDecide(in, true), newApprovalsDecide(in, false), newApprovalsAnswer(in))
+	return cmd
+}
+
+func newApprovalsList(in Inside) *cobra.Command {
+	var (
+		to      Target
+		session string
+		asJSON  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what waits, the oldest first",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			response, err := client.ListApprovals(cmd.Context(), &pb.ListApprovalsRequest{SessionId: session})
+			if err != nil {
+				return err
+			}
+			out := NewStream(os.Stdout)
+			if !asJSON {
+				return approvalTable(out, response.GetApprovals(), time.Now())
+			}
+			for _, a := range response.GetApprovals() {
+				if err := WriteJSON(out, a); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&session, "session", "", "only those of this session")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one approval a line, as JSON")
+	to.AddFlags(cmd, in)
+	return cmd
+}
+
+func approvalTable(to io.Writer, list []*pb.Approval, now time.Time) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSESSION\tPRINCIPAL\tAGE\tLEFT\tWHAT")
+	for _, a := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(a.GetApprovalId()), Visible(a.GetSessionId()), Visible(a.GetPrincipal()),
+			ageText(now.Sub(a.GetCreateTime().AsTime())), ageText(a.GetExpireTime().AsTime().Sub(now)), approvalText(a))
+	}
+	return table.Flush()
+}
+
+func newApprovalsShow(in Inside) *cobra.Command {
+	var (
+		to     Target
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:               "show ID",
+		Short:             "Show all about something that waits",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeApprovals(&to),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			a, err := client.approval(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.GetTool() == "" {
+				return status.Errorf(codes.NotFound, "nothing waits under %q", args[0])
+			}
+			out := NewStream(os.Stdout)
+			if asJSON {
+				return WriteJSON(out, a)
+			}
+			return writeRows(out, newCard(a).rows())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	to.AddFlags(cmd, in)
+	return cmd
+}

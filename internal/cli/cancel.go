@@ -1,0 +1,53 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func newCancel(in Inside) *cobra.Command {
+	var (
+		to     Target
+		which  executionFlags
+		reason string
+	)
+	cmd := &cobra.Command{
+		Use:   "cancel [EXECUTION]",
+		Short: "End an execution",
+		Long: `cancel ends an execution, waits for its end and says how it ended. Cancelling
+what has ended changes nothing and succeeds.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_RUNNING),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := which.id(args)
+			if err != nil {
+				return err
+			}
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			response, err := client.Cancel(cmd.Context(), &pb.CancelRequest{
+				ExecutionId: id, SessionId: which.session, CallId: which.callID, Reason: reason,
+			})
+			if err != nil {
+				return client.unknownExecution(cmd.Context(), err, id, which)
+			}
+			x := response.GetExecution()
+			fmt.Fprintln(NewStream(os.Stdout), x.GetExecutionId(), outcomeText(x.GetOutcome()))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; the caller sees it")
+	which.AddFlags(cmd)
+	to.AddFlags(cmd, in)
+	return cmd
+}

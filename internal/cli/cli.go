@@ -1,0 +1,18 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line of a client: it lists tools, calls them, follows
+// and ends what runs, answers what waits for a person, and copies files. It speaks
+// the contract and nothing else; the server in this process that commands without
+// an address talk to is given to it.
+package cli
+
+import "github.com/spf13/cobra"
+
+// Commands returns the commands that talk to a server.
+func Commands(in Inside) []*cobra.Command {
+	return []*cobra.Command{
+		newTools(in), newCall(in), newWatch(in), newAttach(in), newInput(in), newCancel(in), newArtifact(in), newCp(in),
+		newExecutions(in), newSessions(in), newApprovals(in), newGrants(in), newVersion(in),
+	}
+}

@@ -1,0 +1,223 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/toolserver/toolserver/internal/endpoint"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// Inside is a server in this process, for commands that are given no address.
+type Inside interface {
+	// AddFlags adds the flags that configure it.
+	AddFlags(flags *pflag.FlagSet)
+	// Connect starts it, as its flags say. end hangs up and ends it.
+	Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), err error)
+}
+
+// A Target is the server a command talks to: the one at an address, or one in
+// this process.
+type Target struct {
+	address, token, ca string
+	tls, plaintext     bool
+	inside             Inside
+}
+
+// AddFlags adds the flags that choose the target.
+func (t *Target) AddFlags(cmd *cobra.Command, in Inside) {
+	t.inside = in
+	flags := cmd.Flags()
+	flags.StringVar(&t.address, "address", "", "server to talk to: host:port or unix:/path; none: one in this process (env TOOLSERVER_ADDRESS)")
+	flags.StringVar(&t.token, "token", "", "token to show to the server; others on this machine can see flags, so better set the env TOOLSERVER_TOKEN")
+	flags.BoolVar(&t.tls, "tls", false, "encrypt the connection and check the server's certificate")
+	flags.StringVar(&t.ca, "ca", "", "file with the certificates to trust, instead of the system's; implies --tls")
+	flags.BoolVar(&t.plaintext, "plaintext", false, "send the token even though the connection is not encrypted")
+	in.AddFlags(flags)
+}
+
+// Resolve returns the address, from the flag or the environment; empty means
+// this process.
+func (t *Target) Resolve() string {
+	if t.address == "" {
+		t.address = os.Getenv("TOOLSERVER_ADDRESS")
+	}
+	return t.address
+}
+
+// A Client is a connection to a server. Close it after use.
+type Client struct {
+	pb.ToolServiceClient
+	pb.SessionServiceClient
+	pb.ApprovalServiceClient
+	pb.PolicyServiceClient
+	pb.WorkspaceServiceClient
+	inProcess bool
+	Close     func()
+	flags     string // that other commands need to reach the same server
+}
+
+func NewClient(conn *grpc.ClientConn, inProcess bool, end func()) *Client {
+	return &Client{
+		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
+		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), inProcess, end, "",
+	}
+}
+
+// command spells a command of this program that talks to the same server.
+func (c *Client) command(words string) string { return "'toolserver " + words + c.flags + "'" }
+
+// quotedWhereNeeded is shellQuote for a word that mostly needs none.
+func quotedWhereNeeded(word string) string {
+	special := func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("./:_-", r))
+	}
+	if word != "" && strings.IndexFunc(word, special) < 0 {
+		return word
+	}
+	return shellQuote(word)
+}
+
+// flags spells what was given by flags and not by the environment. The token is left
+// out: nobody should see it.
+func (t *Target) flags() string {
+	text := ""
+	if t.address != os.Getenv("TOOLSERVER_ADDRESS") {
+		text += " --address " + quotedWhereNeeded(Visible(t.address))
+	}
+	if t.ca != "" {
+		text += " --ca " + quotedWhereNeeded(Visible(t.ca))
+	} else if t.tls {
+		text += " --tls"
+	}
+	return text
+}
+
+// Connect returns a client of the target.
+func (t *Target) Connect(cmd *cobra.Command) (*Client, error) {
+	if t.Resolve() == "" {
+		conn, end, err := t.inside.Connect(cmd.Flags())
+		if err != nil {
+			return nil, err
+		}
+		return NewClient(conn, true, end), nil
+	}
+	for _, name := range []string{"config", "workspace", "policy"} {
+		if cmd.Flags().Changed(name) {
+			return nil, fmt.Errorf("--%s is for a server in this process, --address for another one: give one of them", name)
+		}
+	}
+	return t.dial()
+}
+
+// connectOutside is connect for commands that are about executions of a server
+// that lives on.
+func (t *Target) connectOutside(cmd *cobra.Command) (*Client, error) {
+	if t.Resolve() == "" {
+		return nil, fmt.Errorf("%s needs a server that is running: give its address with --address or TOOLSERVER_ADDRESS%s", cmd.CommandPath(), misspelt("TOOLSERVER_ADDRESS"))
+	}
+	return t.Connect(cmd)
+}
+
+// maxReceive is the largest message a client takes; the server decides what it
+// sends.
+const maxReceive = 256 << 20
+
+// Dial connects to an address of this machine.
+func Dial(address string) (*Client, error) { return (&Target{address: address}).dial() }
+
+func (t *Target) dial() (*Client, error) {
+	if err := checkTarget(t.address); err != nil {
+		return nil, fmt.Errorf("--address: %w", err)
+	}
+	security, err := t.security()
+	if err != nil {
+		return nil, err
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+		// A connection that died silently is found while a call runs.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	}
+	if secret := t.secret(); secret != "" {
+		if !t.encrypted() && !endpoint.IsLocal(t.address) && !t.plaintext {
+			return nil, fmt.Errorf("the token would travel to %s in clear text: use --tls, or --plaintext if that is as it should be", t.address)
+		}
+		options = append(options, grpc.WithPerRPCCredentials(bearer(secret)))
+	}
+	conn, err := grpc.NewClient(t.address, append(options, t.wrapping()...)...)
+	if err != nil {
+		return nil, fmt.Errorf("--address: %w", err)
+	}
+	c := NewClient(conn, false, func() { conn.Close() })
+	c.flags = t.flags()
+	return c, nil
+}
+
+func (t *Target) encrypted() bool { return t.tls || t.ca != "" }
+
+func (t *Target) secret() string {
+	if t.token != "" {
+		return t.token
+	}
+	return os.Getenv("TOOLSERVER_TOKEN")
+}
+
+func (t *Target) security() (credentials.TransportCredentials, error) {
+	if !t.encrypted() {
+		return insecure.NewCredentials(), nil
+	}
+	config, err := t.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewTLS(config), nil
+}
+
+func (t *Target) tlsConfig() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.ca != "" {
+		text, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, errors.New("--ca: the file has no certificate")
+		}
+	}
+	return config, nil
+}
+
+// bearer is a token that goes with every call.
+type bearer string
+
+// GetRequestMetadata returns the header with the token.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// RequireTransportSecurity returns false: dial has decided that already.
+func (bearer) RequireTransportSecurity() bool { return false }

@@ -1,0 +1,110 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/toolserver/toolserver/internal/nearest"
+)
+
+// This file finds what was meant by commands, flags and variables that there
+// are not.
+
+// meant are other words for commands.
+var meant = map[string][]string{
+	"serve":      {"start", "server", "daemon", "up"},
+	"call":       {"exec", "run", "execute", "invoke"},
+	"executions": {"ps", "jobs", "ls"},
+	"watch":      {"logs", "tail", "follow"},
+	"cancel":     {"kill", "stop", "abort"},
+	"attach":     {"connect", "enter"},
+	"input":      {"send", "write", "stdin"},
+	"sessions":   {"workspaces"},
+	"approvals":  {"approve", "deny", "pending"},
+	"doctor":     {"status", "check", "info"},
+}
+
+// CommandsOnly is what commands take for arguments that only have others below
+// them, or that take none beside these.
+func CommandsOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	near := nearest.Names(args[0], names)
+	for name, words := range meant {
+		if slices.Contains(words, args[0]) && slices.Contains(names, name) {
+			near = []string{name}
+		}
+	}
+	hint := cmp.Or(nearest.Hint(near), fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath()))
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+}
+
+// FlagError adds to an error about flags what would be right.
+func FlagError(cmd *cobra.Command, err error) error {
+	help := fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath())
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return fmt.Errorf("%w%s", err, help)
+	}
+	name := unknown.GetSpecifiedName()
+	if near := nearFlags(cmd, name); len(near) > 0 {
+		return fmt.Errorf("%w%s", err, nearest.Hint(near))
+	}
+	if cmd.HasSubCommands() {
+		for _, c := range cmd.Commands() {
+			if c.Flags().Lookup(name) != nil {
+				return fmt.Errorf("%w; flags come behind the command: %s COMMAND --%s", err, cmd.CommandPath(), name)
+			}
+		}
+	}
+	return fmt.Errorf("%w%s", err, help)
+}
+
+func nearFlags(cmd *cobra.Command, name string) []string {
+	var known []string
+	add := func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	slices.Sort(known)
+	near := nearest.Names(name, slices.Compact(known))
+	for i := range near {
+		near[i] = "--" + near[i]
+	}
+	return near
+}
+
+const envPrefix = "TOOLSERVER_"
+
+// misspelt returns a hint where a variable of clients is not set, but one that
+// looks like it.
+func misspelt(name string) string {
+	for _, pair := range os.Environ() {
+		set, _, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(set, envPrefix)
+		if ours && set != name && len(nearest.Names(rest, []string{strings.TrimPrefix(name, envPrefix)})) > 0 {
+			return fmt.Sprintf(" (%s is set: did you mean %s?)", set, name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,155 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+func newTools(in Inside) *cobra.Command {
+	var (
+		to             Target
+		request        pb.ListToolsRequest
+		asJSON, schema bool
+	)
+	cmd := &cobra.Command{
+		Use:   "tools [NAME...]",
+		Short: "List tools; with one name, show all about it",
+		Long: `tools lists the tools of a session. A NAME is a name, an alias or a glob such as
+"read_*". With the name of one tool it shows its description, schema and
+examples.`,
+		ValidArgsFunction: completeTools(&to),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Names = args
+			detailed := len(args) == 1 && !strings.ContainsAny(args[0], `*?[\@`)
+			if detailed || schema || asJSON {
+				request.View = pb.ToolView_TOOL_VIEW_FULL
+			}
+			client, err := to.Connect(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			response, err := client.ListTools(cmd.Context(), &request)
+			if err != nil {
+				return err
+			}
+			list := response.GetTools()
+			if len(list) == 0 && len(args) > 0 {
+				return &ExitError{ExitNoSuchTool, errors.New("no such tool: 'toolserver tools' lists them")}
+			}
+			return showTools(NewStream(os.Stdout), list, asJSON, schema, detailed)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&request.SessionId, "session", "", "session whose tools to list (default: your default session)")
+	flags.StringVar(&request.Query, "query", "", "only those whose name, label or summary has this in it")
+	flags.StringVar(&request.Category, "category", "", "only those of this family")
+	flags.BoolVar(&asJSON, "json", false, "print one tool a line, as JSON")
+	flags.BoolVar(&schema, "schema", false, "print the schemas of their input only, one a line")
+	cmd.MarkFlagsMutuallyExclusive("json", "schema")
+	to.AddFlags(cmd, in)
+	return cmd
+}
+
+func showTools(out *Stream, list []*pb.Tool, asJSON, schema, detailed bool) error {
+	switch {
+	case asJSON:
+		for _, tool := range list {
+			if err := WriteJSON(out, tool); err != nil {
+				return err
+			}
+		}
+	case schema:
+		for _, tool := range list {
+			if _, err := fmt.Fprintln(out, tool.GetInputSchema()); err != nil {
+				return err
+			}
+		}
+	case detailed:
+		for _, tool := range list {
+			describe(out, tool)
+		}
+	default:
+		return toolTable(out, list)
+	}
+	return nil
+}
+
+func toolTable(out *Stream, list []*pb.Tool) error {
+	t := NewTable(out, "NAME", "CATEGORY", "LEVEL", "SUMMARY")
+	for _, tool := range list {
+		summary := tool.GetSummary()
+		if reason := tool.GetUnavailableReason(); reason != "" {
+			summary += " (unavailable: it " + reason + ")"
+		}
+		t.Row(tool.GetName(), tool.GetCategory(), levelText(tool.GetLevel()), OneLine(summary))
+	}
+	return t.Flush()
+}
+
+func levelText(level pb.Level) string {
+	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
+}
+
+// describe shows all about a tool.
+func describe(out io.Writer, tool *pb.Tool) {
+	fmt.Fprintf(out, "%s: %s\n\n", tool.GetName(), tool.GetSummary())
+	if text := strings.TrimSpace(tool.GetDescription()); text != "" {
+		fmt.Fprintf(out, "%s\n\n", text)
+	}
+	if text := strings.TrimSpace(tool.GetHelp()); text != "" {
+		fmt.Fprintf(out, "%s\n\n", text)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(table, "%s\t%s\n", name, value)
+		}
+	}
+	row("Aliases", strings.Join(tool.GetAliases(), ", "))
+	row("Category", tool.GetCategory())
+	row("Level", levelText(tool.GetLevel()))
+	if d := tool.GetDefaultTimeout(); d != nil {
+		row("Timeout", d.AsDuration().String())
+	}
+	row("Needs", strings.Join(tool.GetRequiredCapabilities(), ", "))
+	row("Unavailable", tool.GetUnavailableReason())
+	table.Flush()
+
+	fmt.Fprintf(out, "\nInput:\n%s\n", indented(tool.GetInputSchema()))
+	if tool.GetResultSchema() != "" {
+		fmt.Fprintf(out, "\nResult:\n%s\n", indented(tool.GetResultSchema()))
+	}
+	if len(tool.GetExamples()) > 0 {
+		fmt.Fprint(out, "\nExamples:\n")
+	}
+	for _, e := range tool.GetExamples() {
+		fmt.Fprintf(out, "  # %s\n  toolserver call %s %s\n", OneLine(e.GetSummary()), tool.GetName(), shellQuote(e.GetInputJson()))
+	}
+}
+
+func indented(text string) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, []byte(text), "", "  "); err != nil {
+		return text
+	}
+	return b.String()
+}
+
+// shellQuote makes one word of text for a shell.
+func shellQuote(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -1,0 +1,77 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// executionFlags name an execution: by its id, or by session and call id.
+type executionFlags struct{ session, callID string }
+
+func (f *executionFlags) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.session, "session", "", "session of --call-id (default: your default session)")
+	cmd.Flags().StringVar(&f.callID, "call-id", "", "call id of the execution, instead of EXECUTION")
+}
+
+// id returns the execution that args name, if that is how it is named.
+func (f *executionFlags) id(args []string) (string, error) {
+	switch {
+	case len(args) == 1 && (f.callID != "" || f.session != ""):
+		return "", errors.New("name the execution in one way: EXECUTION, or --call-id with --session")
+	case len(args) == 1:
+		return args[0], nil
+	case f.callID == "":
+		return "", errors.New("name the execution: EXECUTION, or --call-id with --session; 'toolserver executions' lists them")
+	}
+	return "", nil
+}
+
+func newWatch(in Inside) *cobra.Command {
+	var (
+		to     Target
+		which  executionFlags
+		after  uint64
+		asJSON bool
+		raw    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "watch [EXECUTION]",
+		Short: "Follow an execution, from any of its events on",
+		Long: `watch shows the events of an execution as call does, those that were and those
+to come, and exits as call does. Ctrl-C ends the watching alone.
+
+` + exitHelp(),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeExecutions(&to, pb.ExecutionState_EXECUTION_STATE_UNSPECIFIED),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := which.id(args)
+			if err != nil {
+				return err
+			}
+			client, err := to.connectOutside(cmd)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			err = client.follow(newView(NewStream(os.Stderr), asJSON, raw), nil, client.watch(&pb.WatchExecutionRequest{
+				ExecutionId: id, SessionId: which.session, CallId: which.callID, AfterSequence: after,
+			}), after, nil)
+			return client.unknownExecution(cmd.Context(), err, id, which)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&after, "after", 0, "sequence of the last event you have")
+	flags.BoolVar(&asJSON, "json", false, "print one event a line, as JSON")
+	flags.BoolVar(&raw, "raw", false, "print results as they are: no newline added, images as bytes")
+	cmd.MarkFlagsMutuallyExclusive("json", "raw")
+	which.AddFlags(cmd)
+	to.AddFlags(cmd, in)
+	return cmd
+}

@@ -1,0 +1,475 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config is everything that an operator can set: the sections of the
+// configuration with their defaults, read from a file, the environment and flags,
+// and every mistake in them at once.
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Config is everything that can be set. Each field is a key of the YAML file;
+// deploy/toolserver.yaml explains them all.
+type Config struct {
+	Listen         string         `yaml:"listen"`
+	Admin          Admin          `yaml:"admin"`
+	TLS            TLS            `yaml:"tls"`
+	Authentication Authentication `yaml:"authentication"`
+	Log            Log            `yaml:"log"`
+	Sessions       Sessions       `yaml:"sessions"`
+	Policy         Policy         `yaml:"policy"`
+	Audit          Audit          `yaml:"audit"`
+	Executions     Executions     `yaml:"executions"`
+	Sandbox        Sandbox        `yaml:"sandbox"`
+	Answers        Answers        `yaml:"answers"`
+	Search         Search         `yaml:"search"`
+	Artifacts      Artifacts      `yaml:"artifacts"`
+	Files          Files          `yaml:"files"`
+	Secrets        []Secret       `yaml:"secrets"`
+	Wire           Wire           `yaml:"wire"`
+	Reflection     bool           `yaml:"reflection"`
+	Channelz       bool           `yaml:"channelz"`
+	ShutdownGrace  time.Duration  `yaml:"shutdown_grace"`
+}
+
+type Admin struct {
+	Address string `yaml:"address"`
+	Pprof   bool   `yaml:"pprof"`
+}
+
+// Off says that there is no admin port.
+func (c Admin) Off() bool { return c.Address == "" || c.Address == "off" }
+
+type TLS struct {
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+}
+
+// Off says that connections are not encrypted.
+func (c TLS) Off() bool { return c.Certificate == "" && c.Key == "" }
+
+type Authentication struct {
+	Tokens []Token `yaml:"tokens"`
+}
+
+// Off says that everybody who reaches the server is taken for its operator.
+func (c Authentication) Off() bool { return len(c.Tokens) == 0 }
+
+type Token struct {
+	Principal string `yaml:"principal"`
+	Operator  bool   `yaml:"operator"`
+	Approver  bool   `yaml:"approver"`
+	TokenFile string `yaml:"token_file"`
+	TokenEnv  string `yaml:"token_env"`
+	Token     string `yaml:"token"`
+}
+
+type Log struct {
+	Level logLevel `yaml:"level"`
+}
+
+type Sessions struct {
+	Workspace         string        `yaml:"workspace"`
+	WorkspaceRoot     string        `yaml:"workspace_root"`
+	AllowedWorkspaces []string      `yaml:"allowed_workspaces"`
+	Level             tools.Level   `yaml:"level"`
+	Mode              tools.Mode    `yaml:"mode"`
+	MaxLevel          tools.Level   `yaml:"max_level"`
+	Modes             []tools.Mode  `yaml:"modes"`
+	IdleTTL           time.Duration `yaml:"idle_ttl"`
+	MaxPerPrincipal   int           `yaml:"max_per_principal"`
+	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
+	MaxKept           int           `yaml:"max_kept"`
+}
+
+type Policy struct {
+	File string `yaml:"file"`
+}
+
+type Audit struct {
+	File     string   `yaml:"file"`
+	Stdout   bool     `yaml:"stdout"`
+	Inputs   bool     `yaml:"inputs"`
+	Required bool     `yaml:"required"`
+	Sync     syncMode `yaml:"sync"`
+	MaxBytes Size     `yaml:"max_bytes"`
+	Keep     int      `yaml:"keep"`
+}
+
+// Off says that no audit log is kept.
+func (c Audit) Off() bool { return c.File == "" && !c.Stdout }
+
+type Executions struct {
+	MaxRunning       int           `yaml:"max_running"`
+	DefaultTimeout   time.Duration `yaml:"default_timeout"`
+	MaxTimeout       time.Duration `yaml:"max_timeout"`
+	StopGrace        time.Duration `yaml:"stop_grace"`
+	DisconnectGrace  time.Duration `yaml:"disconnect_grace"`
+	Retention        time.Duration `yaml:"retention"`
+	MaxRetained      int           `yaml:"max_retained"`
+	MaxRemembered    int           `yaml:"max_remembered"`
+	MaxRememberedAll int           `yaml:"max_remembered_all"`
+	MaxResultBytes   Size          `yaml:"max_result_bytes"`
+	MaxLogBytes      Size          `yaml:"max_log_bytes"`
+	MaxLogEvents     int           `yaml:"max_log_events"`
+	LogMemory        Size          `yaml:"log_memory"`
+	ReaderPatience   time.Duration `yaml:"reader_patience"`
+	ProgressInterval time.Duration `yaml:"progress_interval"`
+	Heartbeat        time.Duration `yaml:"heartbeat"`
+}
+
+type Sandbox struct {
+	Mode       sandboxMode   `yaml:"mode"`
+	Helper     string        `yaml:"helper"`
+	Namespaces bool          `yaml:"namespaces"`
+	Grace      time.Duration `yaml:"grace"`
+	Read       []string      `yaml:"read"`
+	Write      []string      `yaml:"write"`
+	Network    tools.Network `yaml:"network"`
+	MaxNetwork tools.Network `yaml:"max_network"`
+	Proxy      string        `yaml:"proxy"`
+	Path       []string      `yaml:"path"`
+	Env        []string      `yaml:"env"`
+	Trace      bool          `yaml:"traceparent"`
+	Limits     Limits        `yaml:"limits"`
+	Caches     Caches        `yaml:"caches"`
+	Kept       Kept          `yaml:"kept"`
+	Repl       []Repl        `yaml:"repl"`
+}
+
+// Caches is where programs keep what they have fetched and built.
+type Caches struct {
+	Dir      string `yaml:"dir"`
+	MaxBytes Size   `yaml:"max_bytes"`
+}
+
+// Kept is what is kept between the calls of a session.
+type Kept struct {
+	Output      Size          `yaml:"output"`
+	EndedOutput Size          `yaml:"ended_output"`
+	Ended       int           `yaml:"ended"`
+	Idle        time.Duration `yaml:"interpreter_idle"`
+}
+
+// Repl is a language of the tool repl.
+type Repl struct {
+	Language string   `yaml:"language"`
+	Command  []string `yaml:"command"`
+	Mark     string   `yaml:"mark"`
+	Begin    string   `yaml:"begin"`
+}
+
+type Limits struct {
+	Memory     Size          `yaml:"memory"`
+	Processes  int           `yaml:"processes"`
+	CPU        time.Duration `yaml:"cpu"`
+	OpenFiles  int           `yaml:"open_files"`
+	FileSize   Size          `yaml:"file_size"`
+	Output     Size          `yaml:"output"`
+	PerSession int           `yaml:"per_session"`
+	PerServer  int           `yaml:"per_server"`
+
+	SessionMemory    Size          `yaml:"session_memory"`
+	SessionProcesses int           `yaml:"session_processes"`
+	SessionCPU       time.Duration `yaml:"session_cpu"`
+	ServerMemory     Size          `yaml:"server_memory"`
+	ServerProcesses  int           `yaml:"server_processes"`
+
+	SessionFiles  int  `yaml:"session_files"`
+	ReservedFiles int  `yaml:"reserved_files"`
+	ReservedSpace Size `yaml:"reserved_space"`
+}
+
+// Answers is how much text answers have for a model.
+type Answers struct {
+	Default tools.Budget `yaml:"default"`
+	Max     tools.Budget `yaml:"max"`
+}
+
+type Search struct {
+	MaxText   Size          `yaml:"max_text"`
+	MaxIndex  Size          `yaml:"max_index"`
+	IdleAfter time.Duration `yaml:"idle_after"`
+}
+
+type Artifacts struct {
+	Dir             string        `yaml:"dir"`
+	MaxBytes        Size          `yaml:"max_bytes"`
+	MaxSessionBytes Size          `yaml:"max_session_bytes"`
+	MaxTotalBytes   Size          `yaml:"max_total_bytes"`
+	TTL             time.Duration `yaml:"ttl"`
+}
+
+// Files bounds the files that clients bring and fetch.
+type Files struct {
+	MaxFileBytes   Size          `yaml:"max_file_bytes"`
+	MaxTreeBytes   Size          `yaml:"max_tree_bytes"`
+	MaxTreeEntries int           `yaml:"max_tree_entries"`
+	MaxUploads     int           `yaml:"max_uploads"`
+	MaxUploadBytes Size          `yaml:"max_upload_bytes"`
+	UploadTTL      time.Duration `yaml:"upload_ttl"`
+	StreamIdle     time.Duration `yaml:"stream_idle"`
+}
+
+// Secret is where a value is that must not leave the server.
+type Secret struct {
+	File string `yaml:"file"`
+	Env  string `yaml:"env"`
+}
+
+type Wire struct {
+	MaxMessageBytes    Size          `yaml:"max_message_bytes"`
+	MaxStreams         int           `yaml:"max_streams"`
+	MaxHeaderBytes     Size          `yaml:"max_header_bytes"`
+	KeepaliveTime      time.Duration `yaml:"keepalive_time"`
+	KeepaliveTimeout   time.Duration `yaml:"keepalive_timeout"`
+	MinPingInterval    time.Duration `yaml:"min_ping_interval"`
+	MaxConnectionAge   time.Duration `yaml:"max_connection_age"`
+	MaxConnectionGrace time.Duration `yaml:"max_connection_grace"`
+}
+
+// Default is the configuration of a server that was told nothing.
+func Default() *Config {
+	return &Config{
+		Listen: "127.0.0.1:8665",
+		Admin:  Admin{Address: "127.0.0.1:8666"},
+		Log:    Log{Level: logLevel(zapcore.InfoLevel)},
+		Sessions: Sessions{
+			Level:           tools.WorkspaceWrite,
+			Mode:            tools.ModeAsk,
+			MaxLevel:        tools.WorkspaceWrite,
+			IdleTTL:         time.Hour,
+			MaxPerPrincipal: 1000,
+			KeepWorkspace:   time.Hour,
+			MaxKept:         100,
+		},
+		Executions: Executions{
+			MaxRunning:       20_000,
+			DefaultTimeout:   2 * time.Minute,
+			MaxTimeout:       time.Hour,
+			StopGrace:        5 * time.Second,
+			DisconnectGrace:  30 * time.Second,
+			Retention:        10 * time.Minute,
+			MaxRetained:      10_000,
+			MaxRemembered:    20_000,
+			MaxRememberedAll: 500_000,
+			MaxResultBytes:   1 << 20,
+			MaxLogBytes:      256 << 10,
+			MaxLogEvents:     10_000,
+			LogMemory:        256 << 20,
+			ReaderPatience:   time.Second,
+			ProgressInterval: 100 * time.Millisecond,
+			Heartbeat:        15 * time.Second,
+		},
+		Sandbox: Sandbox{
+			Mode:       SandboxPreferred,
+			Namespaces: true,
+			Grace:      2 * time.Second,
+			Network:    tools.NetworkLoopback,
+			MaxNetwork: tools.NetworkLoopback,
+			Limits: Limits{
+				Memory:     4 << 30,
+				Processes:  512,
+				CPU:        time.Hour,
+				OpenFiles:  4096,
+				FileSize:   4 << 30,
+				Output:     4 << 30,
+				PerSession: 32,
+				PerServer:  512,
+
+				SessionMemory:    8 << 30,
+				SessionProcesses: 1024,
+
+				SessionFiles:  1_000_000,
+				ReservedFiles: 20_000,
+				ReservedSpace: 256 << 20,
+			},
+			Caches: Caches{MaxBytes: 10 << 30},
+			Kept: Kept{
+				Output:      1 << 20,
+				EndedOutput: 4 << 20,
+				Ended:       32,
+				Idle:        30 * time.Minute,
+			},
+		},
+		Answers: Answers{
+			Default: tools.Budget{Characters: tools.DefaultAnswer},
+			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},
+		},
+		Search: Search{
+			MaxText:   256 << 20,
+			MaxIndex:  64 << 20,
+			IdleAfter: 5 * time.Minute,
+		},
+		Artifacts: Artifacts{
+			MaxBytes:        256 << 20,
+			MaxSessionBytes: 1 << 30,
+			MaxTotalBytes:   4 << 30,
+			TTL:             time.Hour,
+		},
+		Files: Files{
+			MaxFileBytes:   1 << 30,
+			MaxTreeBytes:   4 << 30,
+			MaxTreeEntries: 200_000,
+			MaxUploads:     16,
+			MaxUploadBytes: 2 << 30,
+			UploadTTL:      15 * time.Minute,
+			StreamIdle:     2 * time.Minute,
+		},
+		Wire: Wire{
+			MaxMessageBytes:    4 << 20,
+			MaxStreams:         1024,
+			MaxHeaderBytes:     16 << 10,
+			KeepaliveTime:      30 * time.Second,
+			KeepaliveTimeout:   10 * time.Second,
+			MinPingInterval:    10 * time.Second,
+			MaxConnectionAge:   2 * time.Hour,
+			MaxConnectionGrace: 10 * time.Minute,
+		},
+		Reflection:    true,
+		Channelz:      true,
+		ShutdownGrace: 10 * time.Second,
+	}
+}
+
+// overrides are the keys that have a flag, and a short variable beside the one
+// that every key has: the environment wins over the file, a flag wins over both.
+var overrides = []struct{ key, env, flag, usage string }{
+	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
+	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
+	{"sessions.workspace", "TOOLSERVER_WORKSPACE", "workspace", "workspace directory (default: the current directory)"},
+	{"policy.file", "TOOLSERVER_POLICY", "policy", "policy file (default: the built-in policy)"},
+	{"log.level", "TOOLSERVER_LOG_LEVEL", "log-level", "least level to log: debug, info, warn or error"},
+}
+
+// AddFlags adds --config and the flags named, of those in overrides.
+func AddFlags(flags *pflag.FlagSet, names ...string) {
+	flags.String("config", "", "configuration file (env TOOLSERVER_CONFIG)")
+	defaults := Default()
+	for _, name := range names {
+		for _, o := range overrides {
+			if o.flag == name {
+				flags.String(name, textOf(defaults, o.key), o.usage+" (env "+o.env+")")
+			}
+		}
+	}
+}
+
+// Load returns the configuration made of defaults, the file that flags or
+// environment name, the environment and flags, once validate has looked at it.
+// An error lists everything that is wrong, where that is known with its line.
+func Load(flags *pflag.FlagSet, validate func(*Config, FaultFunc)) (*Config, error) {
+	c, _, err := LoadWithOrigins(flags, validate)
+	return c, err
+}
+
+// LoadWithOrigins is loadConfig, and returns where keys were set.
+func LoadWithOrigins(flags *pflag.FlagSet, validate func(*Config, FaultFunc)) (c *Config, origin func(key string) string, err error) {
+	file := os.Getenv("TOOLSERVER_CONFIG")
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		file = f.Value.String()
+	}
+	c = Default()
+	r := newReader(file)
+	if file != "" {
+		if err := read(r, file, c); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, key := range scalarKeys(reflect.TypeFor[Config](), "") {
+		if name := envOf(key); os.Getenv(name) != "" {
+			r.Override(fieldAt(c, key), key, os.Getenv(name), name)
+		}
+	}
+	for _, o := range overrides {
+		if value, set := os.LookupEnv(o.env); set {
+			r.Override(fieldAt(c, o.key), o.key, value, o.env)
+		}
+		if f := flags.Lookup(o.flag); f != nil && f.Changed {
+			r.Override(fieldAt(c, o.key), o.key, f.Value.String(), "--"+o.flag)
+		}
+	}
+	for _, v := range StrayVariables(c.NamedVariables()...) {
+		if len(v.near) > 0 {
+			r.Fault(v.Name, "unknown variable%s", nearest.Hint(v.near))
+		}
+	}
+	validate(c, r.Fault)
+	return c, r.Origin, r.Err()
+}
+
+// envOf returns the variable that sets a key: TOOLSERVER_ and the key in capitals,
+// such as TOOLSERVER_EXECUTIONS_MAX_RUNNING.
+func envOf(key string) string {
+	return "TOOLSERVER_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// scalarKeys returns the keys of a struct that have a single value.
+func scalarKeys(t reflect.Type, prefix string) []string {
+	var keys []string
+	for field := range t.Fields() {
+		key := prefix + field.Tag.Get("yaml")
+		switch field.Type.Kind() {
+		case reflect.Struct:
+			keys = append(keys, scalarKeys(field.Type, key+".")...)
+		case reflect.Slice:
+		default:
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// FillIn sets what has no fixed default: directories of this machine.
+func (c *Config) FillIn() error {
+	var err error
+	if c.Sessions.Workspace, err = filepath.Abs(c.Sessions.Workspace); err != nil {
+		return err
+	}
+	for i, dir := range c.Sessions.AllowedWorkspaces {
+		if c.Sessions.AllowedWorkspaces[i], err = filepath.Abs(dir); err != nil {
+			return err
+		}
+	}
+	if c.Sessions.WorkspaceRoot == "" {
+		c.Sessions.WorkspaceRoot = filepath.Join(StateDir(), "toolserver", "workspaces")
+	}
+	if c.Sessions.WorkspaceRoot, err = filepath.Abs(c.Sessions.WorkspaceRoot); err != nil {
+		return err
+	}
+	if c.Sandbox.Caches.Dir == "" {
+		c.Sandbox.Caches.Dir = filepath.Join(StateDir(), "toolserver", "caches")
+	}
+	if c.Sandbox.Caches.Dir, err = filepath.Abs(c.Sandbox.Caches.Dir); err != nil {
+		return err
+	}
+	if c.Artifacts.Dir == "" {
+		c.Artifacts.Dir = filepath.Join(StateDir(), "toolserver", "artifacts")
+	}
+	c.Artifacts.Dir, err = filepath.Abs(c.Artifacts.Dir)
+	return err
+}
+
+// StateDir returns where programs of this user keep what outlives them.
+func StateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(os.TempDir(), "toolserver-"+strconv.Itoa(os.Getuid()))
+}

@@ -1,0 +1,110 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/strictyaml"
+)
+
+// newReader returns a reader of a configuration file.
+func newReader(file string) *strictyaml.Reader {
+	return strictyaml.NewReader(file, "configuration")
+}
+
+// read sets what the file says.
+func read(r *strictyaml.Reader, file string, c *Config) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	r.Read(text, c)
+	return nil
+}
+
+// fieldAt returns the field with a key such as "log.level".
+func fieldAt(c *Config, key string) reflect.Value {
+	field := reflect.ValueOf(c).Elem()
+	for name := range strings.SplitSeq(key, ".") {
+		field = strictyaml.FieldsOf(field)[name]
+	}
+	return field
+}
+
+// textOf returns the value of a key as text.
+func textOf(c *Config, key string) string { return fmt.Sprint(fieldAt(c, key)) }
+
+// A logLevel is the least level to log.
+type logLevel zapcore.Level
+
+// UnmarshalText reads the name of a level.
+func (l *logLevel) UnmarshalText(text []byte) error {
+	if (*zapcore.Level)(l).UnmarshalText(text) != nil {
+		return fmt.Errorf("%q is no level: want debug, info, warn or error", text)
+	}
+	return nil
+}
+
+func (l logLevel) String() string { return zapcore.Level(l).String() }
+
+// A syncMode is when audit records are forced to the disk.
+type syncMode audit.Sync
+
+var syncNames = []string{"none", "interval", "always"}
+
+// UnmarshalText reads the name of a mode.
+func (m *syncMode) UnmarshalText(text []byte) error {
+	i := slices.Index(syncNames, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no way to sync: want %s", text, strings.Join(syncNames, ", "))
+	}
+	*m = syncMode(i)
+	return nil
+}
+
+func (m syncMode) String() string { return syncNames[m] }
+
+// A Size is a number of bytes.
+type Size int64
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
+
+// UnmarshalText reads a number of bytes, or a number with a unit.
+func (s *Size) UnmarshalText(text []byte) error {
+	for _, unit := range sizeUnits {
+		number, ok := strings.CutSuffix(string(text), unit.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+		if err != nil || n > (1<<62)/unit.bytes || n < -(1<<62)/unit.bytes {
+			break
+		}
+		*s = Size(n * unit.bytes)
+		return nil
+	}
+	return fmt.Errorf(`%q is not a size: want bytes, or a number with KiB, MiB or GiB, such as "4MiB"`, text)
+}
+
+// String writes the size with the largest unit that divides it.
+func (s Size) String() string {
+	for _, unit := range []int{2, 1, 0} {
+		if u := sizeUnits[unit]; s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}

@@ -1,0 +1,100 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/endpoint"
+	"github.com/toolserver/toolserver/internal/sandbox"
+)
+
+// Programs returns where commands find programs.
+func (c *Config) Programs() command.Programs {
+	home, _ := os.UserHomeDir()
+	return command.FindPrograms(command.ProgramsConfig{
+		Operator: c.Sandbox.Path, Inherited: os.Getenv("PATH"), Home: home, RustupHome: os.Getenv("RUSTUP_HOME"),
+		Covered: append(sandbox.SystemPaths(), c.Sandbox.Read...), Apart: c.apart(),
+	})
+}
+
+// apart returns what no tree of programs may have in it: what sessions write, and
+// what is the server's own.
+func (c *Config) apart() []string {
+	list := slices.Concat(c.Sessions.AllowedWorkspaces, c.Sandbox.Write, []string{
+		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir,
+		c.Audit.File, c.Policy.File, c.TLS.Key, os.Getenv("TOOLSERVER_CONFIG"),
+	})
+	for _, token := range c.Authentication.Tokens {
+		list = append(list, token.TokenFile)
+	}
+	for _, secret := range c.Secrets {
+		list = append(list, secret.File)
+	}
+	return slices.DeleteFunc(list, func(path string) bool { return path == "" })
+}
+
+// Readable returns what every command may read beside its workspace.
+func (c *Sandbox) Readable(programs command.Programs) []string {
+	return slices.Concat(sandbox.SystemPaths(), c.Read, programs.Trees)
+}
+
+// OwnTrees returns the directories in which the server keeps its own.
+func (c *Config) OwnTrees() []string {
+	return []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir}
+}
+
+// OwnFiles returns the files in which it does, and those with secrets that it was given,
+// as [workspace.Config.Closed] has them. The policy and the configuration are not among
+// them: they have no secret in them but by the name of a file.
+func (c *Config) OwnFiles() []string {
+	list := []string{c.TLS.Key}
+	for _, token := range c.Authentication.Tokens {
+		list = append(list, token.TokenFile)
+	}
+	for _, secret := range c.Secrets {
+		list = append(list, secret.File)
+	}
+	if !c.Audit.Off() && c.Audit.File != "" {
+		list = append(list, c.Audit.File+".*")
+	}
+	return slices.DeleteFunc(list, func(path string) bool { return path == "" })
+}
+
+// Sockets returns the files that the server is served on, which no command may reach.
+func (c *Config) Sockets() []string {
+	var list []string
+	for _, at := range []string{c.Listen, c.Admin.Address} {
+		if path, ok := endpoint.SocketPath(at); ok {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// WithoutLinks returns where paths lead, as far as that is known.
+func WithoutLinks(paths []string) []string {
+	var list []string
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		path, err := filepath.Abs(path)
+		if err != nil {
+			continue
+		}
+		rest := ""
+		for at := path; at != "/"; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
+			if real, err := filepath.EvalSymlinks(at); err == nil {
+				path = filepath.Join(real, rest)
+				break
+			}
+		}
+		list = append(list, path)
+	}
+	return list
+}

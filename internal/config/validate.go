@@ -1,0 +1,440 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap/zapcore"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/endpoint"
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A FaultFunc notes that something is wrong with the value of a key.
+type FaultFunc func(key, format string, args ...any)
+
+// Validate finds every value that makes no sense, alone or beside others.
+func (c *Config) Validate(fault FaultFunc) {
+	c.validateAddresses(fault)
+	c.validateSecrets(fault)
+	c.validateAudit(fault)
+	c.ValidateInside(fault)
+}
+
+// ValidateInside is validate for a server that nobody reaches from outside:
+// its user may be unable to read the secrets of the one that serves.
+func (c *Config) ValidateInside(fault FaultFunc) {
+	c.validateSessions(fault)
+	c.validateLimits(fault)
+	c.validateSandbox(fault)
+	if _, err := LoadPolicy(c.Policy.File); err != nil {
+		fault("policy.file", "%v", err)
+	}
+	if level := zapcore.Level(c.Log.Level); level < zapcore.DebugLevel || level > zapcore.ErrorLevel {
+		fault("log.level", "%q is too high: want debug, info, warn or error", level)
+	}
+}
+
+// LoadPolicy reads a policy file; no path means the built-in policy.
+func LoadPolicy(path string) (*policy.Policy, error) {
+	if path == "" {
+		return policy.Builtin(), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse(path, text)
+}
+
+func (c *Config) validateAddresses(fault FaultFunc) {
+	if err := endpoint.Check(c.Listen); err != nil {
+		fault("listen", "%v", err)
+	} else if !endpoint.IsLocal(c.Listen) && c.Authentication.Off() {
+		fault("listen", "%s can be reached from other machines and authentication is off, so anybody could run tools here: "+
+			"listen on a loopback address such as 127.0.0.1:8665 or on a socket such as unix:/run/toolserver.sock, "+
+			"or give callers tokens under authentication.tokens in the configuration file", c.Listen)
+	}
+	if c.Admin.Off() {
+		return
+	}
+	if err := endpoint.Check(c.Admin.Address); err != nil {
+		fault("admin.address", "%v", err)
+	} else if !endpoint.IsLocal(c.Admin.Address) && c.Admin.Pprof {
+		fault("admin.pprof", "%s can be reached from other machines, which must not see profiles of this process: "+
+			"set admin.pprof to false, or admin.address to a loopback address", c.Admin.Address)
+	}
+	if c.Admin.Address == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
+		fault("admin.address", "is the same as listen: tools and admin need an address each")
+	}
+}
+
+func (c *Config) validateSecrets(fault FaultFunc) {
+	if _, err := c.TLS.Load(); err != nil {
+		fault("tls", "%v", err)
+	}
+	readable := true
+	for i, token := range c.Authentication.Tokens {
+		if _, err := token.secret(); err != nil {
+			fault(fmt.Sprintf("authentication.tokens[%d]", i), "%v", err)
+			readable = false
+		}
+	}
+	for i, s := range c.Secrets {
+		if _, err := s.Value(); err != nil {
+			fault(fmt.Sprintf("secrets[%d]", i), "%v", err)
+		}
+	}
+	if !readable {
+		return
+	}
+	if _, err := c.Authentication.Authenticator(); err != nil {
+		fault("authentication.tokens", "%v", err)
+	}
+}
+
+// Load returns the certificate to serve with; nil when there is none.
+func (c TLS) Load() (*tls.Config, error) {
+	if c.Off() {
+		return nil, nil
+	}
+	if c.Certificate == "" || c.Key == "" {
+		return nil, errors.New("certificate and key belong together: set both, or neither")
+	}
+	certificate, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// secret returns the token, from wherever it is kept.
+func (c Token) secret() (string, error) {
+	set := slices.DeleteFunc([]string{c.TokenFile, c.TokenEnv, c.Token}, func(s string) bool { return s == "" })
+	switch {
+	case len(set) != 1:
+		return "", errors.New("want one of token_file, token_env and token")
+	case c.TokenFile != "":
+		text, err := os.ReadFile(c.TokenFile)
+		return strings.TrimSpace(string(text)), err
+	case c.TokenEnv != "":
+		text, ok := os.LookupEnv(c.TokenEnv)
+		if !ok {
+			return "", fmt.Errorf("token_env: the environment has no %s", c.TokenEnv)
+		}
+		return strings.TrimSpace(text), nil
+	}
+	return c.Token, nil
+}
+
+// Value returns the secret, from wherever it is kept.
+func (c Secret) Value() (string, error) {
+	text, ok := os.LookupEnv(c.Env)
+	switch {
+	case (c.File == "") == (c.Env == ""):
+		return "", errors.New("want one of file and env")
+	case c.File != "":
+		data, err := os.ReadFile(c.File)
+		if err != nil {
+			return "", err
+		}
+		text = string(data)
+	case !ok:
+		return "", fmt.Errorf("env: the environment has no %s", c.Env)
+	}
+	text = strings.TrimRight(text, "\r\n")
+	if len(text) < output.MinValue {
+		return "", fmt.Errorf("%s has %d bytes: want at least %d, for less would be found everywhere", cmp.Or(c.File, c.Env), len(text), output.MinValue)
+	}
+	return text, nil
+}
+
+// Masker returns what masks secrets in the output of tools: those that are
+// configured, the tokens of callers, and what looks like one.
+func (c *Config) Masker() (func() *output.Masker, error) {
+	var values []string
+	for _, s := range c.Secrets {
+		value, err := s.Value()
+		if err != nil {
+			return nil, fmt.Errorf("secrets: %w", err)
+		}
+		values = append(values, value)
+	}
+	for _, token := range c.Authentication.Tokens {
+		value, err := token.secret()
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+	}
+	return sync.OnceValue(func() *output.Masker { return output.NewMasker(values) }), nil
+}
+
+// Authenticator returns what judges credentials.
+func (c Authentication) Authenticator() (auth.Authenticator, error) {
+	if c.Off() {
+		return auth.None{}, nil
+	}
+	var list []auth.Token
+	for _, token := range c.Tokens {
+		secret, err := token.secret()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, auth.Token{
+			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator, Approver: token.Approver},
+			Secret:    secret,
+		})
+	}
+	return auth.NewTokens(list)
+}
+
+func (c *Config) validateSessions(fault FaultFunc) {
+	s := &c.Sessions
+	if s.Workspace != "" {
+		checkDirectory(fault, "sessions.workspace", s.Workspace)
+	}
+	for i, dir := range s.AllowedWorkspaces {
+		checkDirectory(fault, fmt.Sprintf("sessions.allowed_workspaces[%d]", i), dir)
+	}
+	if s.Level > s.MaxLevel {
+		fault("sessions.level", "%s is above sessions.max_level, %s", s.Level, s.MaxLevel)
+	}
+	if len(s.Modes) > 0 && !slices.Contains(s.Modes, s.Mode) {
+		fault("sessions.mode", "%s is not among sessions.modes, %v", s.Mode, s.Modes)
+	}
+}
+
+func checkDirectory(fault FaultFunc, key, dir string) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		fault(key, "%v", err)
+	} else if !info.IsDir() {
+		fault(key, "%s is not a directory", dir)
+	}
+}
+
+func (c *Config) validateAudit(fault FaultFunc) {
+	a := &c.Audit
+	within(fault, "audit.max_bytes", a.MaxBytes, 0, 1<<50)
+	within(fault, "audit.keep", a.Keep, 0, 1_000_000)
+	if a.MaxBytes != 0 && a.MaxBytes < 1<<20 {
+		fault("audit.max_bytes", "%s is too little: want 1MiB or more, or 0 for one file", a.MaxBytes)
+	}
+	if a.Off() && (a.Inputs || a.Required) {
+		fault("audit", "inputs and required have no log to act on: set audit.file or audit.stdout")
+	}
+	if a.File != "" {
+		checkDirectory(fault, "audit.file", filepath.Dir(a.File))
+	}
+}
+
+func (c *Config) validateSandbox(fault FaultFunc) {
+	s := &c.Sandbox
+	for key, paths := range map[string][]string{"sandbox.read": s.Read, "sandbox.write": s.Write, "sandbox.path": s.Path} {
+		for _, path := range paths {
+			if !filepath.IsAbs(path) {
+				fault(key, "%s is no absolute path", path)
+			}
+		}
+	}
+	for _, path := range s.Write {
+		checkDirectory(fault, "sandbox.write", path)
+	}
+	for _, pair := range s.Env {
+		if name, _, _ := strings.Cut(pair, "="); name == "" {
+			fault("sandbox.env", "%q has no name: want NAME=value, or NAME", pair)
+		}
+	}
+	s.validateNetwork(fault)
+	s.validateRepl(fault)
+	within(fault, "sandbox.caches.max_bytes", s.Caches.MaxBytes, 0, 1<<50)
+	within(fault, "sandbox.kept.output", s.Kept.Output, 1<<10, 1<<30)
+	within(fault, "sandbox.kept.ended_output", s.Kept.EndedOutput, 1<<10, 1<<30)
+	within(fault, "sandbox.kept.ended", s.Kept.Ended, 1, 10_000)
+	within(fault, "sandbox.kept.interpreter_idle", s.Kept.Idle, time.Second, 365*day)
+	l := &s.Limits
+	within(fault, "sandbox.limits.memory", l.Memory, 0, 1<<50)
+	within(fault, "sandbox.limits.processes", l.Processes, 0, 1_000_000)
+	within(fault, "sandbox.limits.output", l.Output, 0, 1<<50)
+	within(fault, "sandbox.limits.cpu", l.CPU, 0, 365*day)
+	within(fault, "sandbox.limits.open_files", l.OpenFiles, 0, 1<<30)
+	within(fault, "sandbox.limits.file_size", l.FileSize, 0, 1<<50)
+	within(fault, "sandbox.limits.per_session", l.PerSession, 0, 1_000_000)
+	within(fault, "sandbox.limits.per_server", l.PerServer, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_memory", l.SessionMemory, 0, 1<<50)
+	within(fault, "sandbox.limits.session_processes", l.SessionProcesses, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_cpu", l.SessionCPU, 0, 365*day)
+	within(fault, "sandbox.limits.server_memory", l.ServerMemory, 0, 1<<50)
+	within(fault, "sandbox.limits.server_processes", l.ServerProcesses, 0, 1_000_000)
+	within(fault, "sandbox.limits.session_files", l.SessionFiles, 0, 1<<40)
+	within(fault, "sandbox.limits.reserved_files", l.ReservedFiles, 0, 1<<40)
+	within(fault, "sandbox.limits.reserved_space", l.ReservedSpace, 0, 1<<50)
+}
+
+func (c *Sandbox) validateNetwork(fault FaultFunc) {
+	if c.MaxNetwork != 0 && c.Network > c.MaxNetwork { // 0 is a fault by itself
+		fault("sandbox.network", "%s is above sandbox.max_network, %s", c.Network, c.MaxNetwork)
+	}
+	if c.Proxy == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(c.Proxy)
+	if err != nil || host == "" {
+		fault("sandbox.proxy", "%q is no address of a proxy: want host:port, without http://", c.Proxy)
+	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		fault("sandbox.proxy", "%q is not a port: want 1 to 65535", port)
+	}
+}
+
+// CheckOpenNetwork refuses a server that commands could call themselves. A command
+// of a session whose network is open has the machine's loopback, and with it the
+// server's own ports: where nobody authenticates, it would be the operator, who
+// answers for what is asked.
+func (c *Config) CheckOpenNetwork() error {
+	if c.Sandbox.MaxNetwork < tools.NetworkOpen || !c.Authentication.Off() {
+		return nil
+	}
+	return errors.New("sandbox.max_network is open and authentication is off: commands could call this server as its operator. " +
+		"Set sandbox.max_network to hosts, or give callers tokens under authentication.tokens")
+}
+
+func (c *Sandbox) validateRepl(fault FaultFunc) {
+	names := map[string]bool{"python": true, "node": true, "bash": true}
+	for i, r := range c.Repl {
+		key := fmt.Sprintf("sandbox.repl[%d]", i)
+		switch {
+		case r.Language == "" || len(r.Language) > 32 || strings.Trim(r.Language, "abcdefghijklmnopqrstuvwxyz0123456789_+-") != "":
+			fault(key+".language", "%q is no name: want small letters, digits, _, + and -, at most 32", r.Language)
+		case names[r.Language]:
+			fault(key+".language", "there is a language %s already", r.Language)
+		}
+		names[r.Language] = true
+		if len(r.Command) == 0 || r.Command[0] == "" {
+			fault(key+".command", "want the program and its arguments, as a list")
+		}
+		switch {
+		case r.Mark == "" && r.Begin != "":
+			fault(key+".begin", "only a program with a mark is given something to read first")
+		case r.Mark != "" && !strings.Contains(r.Mark, command.MarkName):
+			fault(key+".mark", "lacks %s, which stands for the text it has to write", command.MarkName)
+		}
+	}
+}
+
+const day = 24 * time.Hour
+
+func (c *Config) validateLimits(fault FaultFunc) {
+	within(fault, "sessions.idle_ttl", c.Sessions.IdleTTL, 0, 365*day)
+	within(fault, "sessions.max_per_principal", c.Sessions.MaxPerPrincipal, 1, 1_000_000)
+	within(fault, "sessions.keep_workspace", c.Sessions.KeepWorkspace, 0, 365*day)
+	within(fault, "sessions.max_kept", c.Sessions.MaxKept, 1, 1_000_000)
+	within(fault, "shutdown_grace", c.ShutdownGrace, 0, day)
+
+	x := &c.Executions
+	within(fault, "executions.max_running", x.MaxRunning, 1, 10_000_000)
+	within(fault, "executions.default_timeout", x.DefaultTimeout, time.Millisecond, 30*day)
+	within(fault, "executions.max_timeout", x.MaxTimeout, time.Millisecond, 30*day)
+	within(fault, "executions.stop_grace", x.StopGrace, time.Millisecond, 10*time.Minute)
+	within(fault, "executions.disconnect_grace", x.DisconnectGrace, time.Millisecond, day)
+	within(fault, "executions.retention", x.Retention, time.Millisecond, 30*day)
+	within(fault, "executions.max_retained", x.MaxRetained, 1, 10_000_000)
+	within(fault, "executions.max_remembered", x.MaxRemembered, 1, 10_000_000)
+	within(fault, "executions.max_remembered_all", x.MaxRememberedAll, 1, 100_000_000)
+	within(fault, "executions.max_result_bytes", x.MaxResultBytes, 1<<10, 1<<30)
+	within(fault, "executions.max_log_bytes", x.MaxLogBytes, 64<<10, 1<<40)
+	within(fault, "executions.max_log_events", x.MaxLogEvents, 16, 1_000_000_000)
+	within(fault, "executions.log_memory", x.LogMemory, 1<<20, 1<<50)
+	within(fault, "executions.reader_patience", x.ReaderPatience, time.Millisecond, time.Minute)
+	within(fault, "executions.progress_interval", x.ProgressInterval, time.Millisecond, time.Minute)
+	within(fault, "executions.heartbeat", x.Heartbeat, 100*time.Millisecond, time.Hour)
+	if x.DefaultTimeout > x.MaxTimeout {
+		fault("executions.default_timeout", "%s is above executions.max_timeout, %s", x.DefaultTimeout, x.MaxTimeout)
+	}
+	if x.MaxLogBytes > x.LogMemory {
+		fault("executions.max_log_bytes", "%s is above executions.log_memory, %s", x.MaxLogBytes, x.LogMemory)
+	}
+
+	c.Answers.validate(fault, x.MaxResultBytes)
+
+	within(fault, "search.max_text", c.Search.MaxText, 0, 1<<50)
+	within(fault, "search.max_index", c.Search.MaxIndex, 1<<20, 1<<50)
+	within(fault, "search.idle_after", c.Search.IdleAfter, time.Second, day)
+
+	a := &c.Artifacts
+	within(fault, "artifacts.max_bytes", a.MaxBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.max_session_bytes", a.MaxSessionBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.max_total_bytes", a.MaxTotalBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.ttl", a.TTL, time.Second, 365*day)
+	if a.MaxBytes > a.MaxSessionBytes {
+		fault("artifacts.max_bytes", "%s is above artifacts.max_session_bytes, %s", a.MaxBytes, a.MaxSessionBytes)
+	}
+	if a.MaxSessionBytes > a.MaxTotalBytes {
+		fault("artifacts.max_session_bytes", "%s is above artifacts.max_total_bytes, %s", a.MaxSessionBytes, a.MaxTotalBytes)
+	}
+
+	f := &c.Files
+	within(fault, "files.max_file_bytes", f.MaxFileBytes, 1<<10, 1<<50)
+	within(fault, "files.max_tree_bytes", f.MaxTreeBytes, 1<<10, 1<<50)
+	within(fault, "files.max_tree_entries", f.MaxTreeEntries, 1, 100_000_000)
+	within(fault, "files.max_uploads", f.MaxUploads, 1, 100_000)
+	within(fault, "files.max_upload_bytes", f.MaxUploadBytes, 1<<10, 1<<50)
+	within(fault, "files.upload_ttl", f.UploadTTL, time.Second, 30*day)
+	within(fault, "files.stream_idle", f.StreamIdle, time.Second, day)
+	if f.MaxFileBytes > f.MaxTreeBytes {
+		fault("files.max_file_bytes", "%s is above files.max_tree_bytes, %s", f.MaxFileBytes, f.MaxTreeBytes)
+	}
+	if f.MaxFileBytes > f.MaxUploadBytes {
+		fault("files.max_file_bytes", "%s is above files.max_upload_bytes, %s: such a file could not arrive", f.MaxFileBytes, f.MaxUploadBytes)
+	}
+
+	w := &c.Wire
+	within(fault, "wire.max_message_bytes", w.MaxMessageBytes, 64<<10, 1<<30)
+	within(fault, "wire.max_streams", w.MaxStreams, 1, 10_000_000)
+	within(fault, "wire.max_header_bytes", w.MaxHeaderBytes, 1<<10, 16<<20)
+	within(fault, "wire.keepalive_time", w.KeepaliveTime, time.Second, day)
+	within(fault, "wire.keepalive_timeout", w.KeepaliveTimeout, time.Second, time.Hour)
+	within(fault, "wire.min_ping_interval", w.MinPingInterval, time.Millisecond, day)
+	within(fault, "wire.max_connection_age", w.MaxConnectionAge, time.Second, 365*day)
+	within(fault, "wire.max_connection_grace", w.MaxConnectionGrace, time.Second, 365*day)
+	if x.MaxResultBytes > w.MaxMessageBytes-envelope {
+		fault("executions.max_result_bytes", "%s does not fit into a message: leave %s for the rest of it below wire.max_message_bytes, %s",
+			x.MaxResultBytes, Size(envelope), w.MaxMessageBytes)
+	}
+}
+
+func (c *Answers) validate(fault FaultFunc, result Size) {
+	if err := c.Max.Check(int(result)); err != nil {
+		fault("answers.max", "%v (executions.max_result_bytes is %s)", err, result)
+	}
+	if err := c.Default.Check(c.Max.Size()); err != nil {
+		fault("answers.default", "%v (answers.max is %s)", err, c.Max)
+	}
+}
+
+// envelope is the room a message needs besides a result's content, in bytes.
+const envelope = 32 << 10
+
+// within notes a value that is out of bounds.
+func within[T cmp.Ordered](fault FaultFunc, key string, value, least, most T) {
+	if value < least || value > most {
+		fault(key, "%v is out of bounds: want %v to %v", value, least, most)
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/config"
+)
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Work with configuration files",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newConfigCheck())
+	return cmd
+}
+
+func newConfigCheck() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration without serving",
+		Long: `check reads a configuration file as "toolserver serve" would, with the
+environment over it, and says in short what would be served, or everything that
+is wrong, with the lines. It exits with 0 or with 2.
+
+--print shows every key with the value in force and where it comes from: a line of
+the file, a variable, a flag, or the default. Secrets are never shown.
+
+Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if err := cmd.Flags().Set("config", args[0]); err != nil {
+					return err
+				}
+			}
+			c, origin, err := config.LoadWithOrigins(cmd.Flags(), (*config.Config).Validate)
+			if err != nil {
+				return err
+			}
+			if err := c.FillIn(); err != nil {
+				return err
+			}
+			if all {
+				return printConfig(c, cli.NewStream(os.Stdout), origin)
+			}
+			fmt.Fprintln(os.Stdout, "OK")
+			return summarizeConfig(c, cli.NewStream(os.Stdout))
+		},
+	}
+	cmd.Flags().BoolVar(&all, "print", false, "show every key, its value and where that comes from")
+	config.AddFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
+	return cmd
+}
+
+// summarizeConfig writes what the configuration comes to.
+func summarizeConfig(c *config.Config, to io.Writer) error {
+	admin, encryption, authentication := c.Admin.Address, "TLS", "none: every caller is the operator"
+	if c.Admin.Off() {
+		admin = "off"
+	}
+	if c.Admin.Pprof {
+		admin += ", with pprof"
+	}
+	if c.TLS.Off() {
+		encryption = "none"
+	}
+	if !c.Authentication.Off() {
+		authentication = fmt.Sprintf("tokens (%d)", len(c.Authentication.Tokens))
+	}
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	for _, row := range []struct {
+		name  string
+		value any
+	}{
+		{"listen", c.Listen},
+		{"admin", admin},
+		{"encryption", encryption},
+		{"authentication", authentication},
+		{"log level", c.Log.Level},
+		{"workspace", c.Sessions.Workspace},
+		{"other workspaces", c.Sessions.WorkspaceRoot},
+		{"level, mode", fmt.Sprintf("%s (at most %s), %s", c.Sessions.Level, c.Sessions.MaxLevel, c.Sessions.Mode)},
+		{"network", fmt.Sprintf("%s (at most %s)", c.Sandbox.Network, c.Sandbox.MaxNetwork)},
+		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
+			c.Executions.MaxRunning, c.Executions.DefaultTimeout, c.Executions.MaxTimeout)},
+		{"shutdown grace", c.ShutdownGrace},
+	} {
+		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,58 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+func newPolicy(in cli.Inside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, explain and test what may run",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPolicyCheck(), newPolicyDefault(), newPolicyExplain(in), newPolicyTest(in))
+	return cmd
+}
+
+func newPolicyDefault() *cobra.Command {
+	return &cobra.Command{
+		Use:   "default",
+		Short: "Print the built-in policy",
+		Long: `default prints the policy that is in force where no other is given. It explains
+every key and is a file to begin with:
+
+  toolserver policy default >policy.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := os.Stdout.WriteString(policy.BuiltinText())
+			return err
+		},
+	}
+}
+
+// supposed returns the configuration of a server in this process on which calls
+// are judged and none runs: its sessions may be anything, and nothing is recorded.
+// The offer is that of a sandbox that holds, with a loopback.
+func supposed(cmd *cobra.Command) (*config.Config, *tools.Offer, error) {
+	c, err := config.Load(cmd.Flags(), (*config.Config).ValidateInside)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Sessions.MaxLevel, c.Sessions.Modes = tools.DangerFullAccess, nil
+	c.Audit = config.Audit{}
+	return c, &tools.Offer{
+		Holds: true, Covers: true, Network: tools.NetworkLoopback, Temporary: []string{"/tmp"},
+		Readable: append([]string{"/bin", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/usr", "/etc/os-release"}, c.Sandbox.Read...),
+	}, nil
+}

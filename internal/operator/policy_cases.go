@@ -1,0 +1,269 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/server"
+	"github.com/toolserver/toolserver/internal/strictyaml"
+	"github.com/toolserver/toolserver/internal/tools"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// A caseFile is a call and what the policy must say to it, as it is written.
+type caseFile struct {
+	Name      string            `yaml:"name"`
+	Tool      string            `yaml:"tool"`
+	Input     any               `yaml:"input"`
+	Command   string            `yaml:"command"`
+	Mode      tools.Mode        `yaml:"mode"`
+	Level     tools.Level       `yaml:"level"`
+	Network   tools.Network     `yaml:"network"`
+	Labels    map[string]string `yaml:"labels"`
+	Principal string            `yaml:"principal"`
+	Expect    policy.Action     `yaml:"expect"`
+	Rule      string            `yaml:"rule"`
+}
+
+// A policyCase is a case that was read.
+type policyCase struct {
+	caseFile
+	where string // such as "cases.yaml:12"
+	input []byte // as JSON
+}
+
+func newPolicyTest(in cli.Inside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "test CASES",
+		Short: "Try a policy on calls with known verdicts",
+		Long: `test judges a table of calls by a policy, in this process, and compares the
+verdicts with those that are expected. Nothing runs. CASES is a YAML file:
+
+  cases:
+    - name: secrets are asked about
+      tool: read_file
+      input: {path: .env}
+      expect: ask               # allow, ask or deny
+      rule: secrets             # optional: what decided has this in it
+    - name: nothing is changed while planning
+      command: sort a | tee b   # instead of an input; the tool may be left out
+      mode: plan                # of the session; as level, the server's default
+      level: danger_full_access
+      network: open             # how far commands reach; loopback unless named
+      labels: {team: web}
+      principal: alice          # who calls; "local" unless named
+      expect: deny
+
+It prints a line for each case that fails, and a summary. It exits with 0 if all
+cases are as expected, with 1 if some are not, and with 2 if the cases or the
+policy cannot be read.`,
+		Example: `  toolserver policy test cases.yaml --policy policy.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cases, err := readCases(args[0])
+			if err != nil {
+				return err
+			}
+			c, offer, err := supposed(cmd)
+			if err != nil {
+				return err
+			}
+			t := &policyTester{Config: c, offer: *offer, clients: make(map[tested]*cli.Client)}
+			defer t.close()
+			if t.policy, err = config.LoadPolicy(c.Policy.File); err != nil {
+				return err
+			}
+			failed := 0
+			out := cli.NewStream(os.Stdout)
+			for i := range cases {
+				if wrong, err := t.try(cmd.Context(), &cases[i]); err != nil {
+					return err
+				} else if wrong != "" {
+					failed++
+					fmt.Fprintf(out, "%s: %s: %s\n", cases[i].where, cli.Visible(cases[i].Name), wrong)
+				}
+			}
+			fmt.Fprintf(out, "%d cases: %d passed, %d failed\n", len(cases), len(cases)-failed, failed)
+			if failed > 0 {
+				return &cli.ExitError{Code: cli.ExitFailed}
+			}
+			return nil
+		},
+	}
+	config.AddFlags(cmd.Flags(), "workspace", "policy")
+	return cmd
+}
+
+// readCases reads a file of cases. An error lists everything that is wrong.
+func readCases(path string) ([]policyCase, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Cases []caseFile `yaml:"cases"`
+	}
+	r := strictyaml.NewReader(path, "file of cases")
+	r.Read(text, &file)
+	cases := make([]policyCase, len(file.Cases))
+	for i := range cases {
+		one, key := &cases[i], fmt.Sprintf("cases[%d]", i)
+		one.caseFile, one.where = file.Cases[i], fmt.Sprintf("%s:%d", path, r.Line(key))
+		one.Principal = cmp.Or(one.Principal, auth.Local.Name)
+		switch {
+		case one.Tool == "" && one.Command == "":
+			r.Fault(key, "name the tool of the call, or give a command")
+		case one.Command != "" && one.Input != nil:
+			r.Fault(key+".input", "a command stands for the input: give one of them")
+		}
+		if one.Name == "" {
+			one.Name = strings.TrimSpace(one.Tool + " " + one.Command)
+		}
+		if !r.Has(key + ".expect") {
+			r.Fault(key+".expect", "say what is expected: allow, ask or deny")
+		}
+		if one.input = []byte("{}"); one.Input != nil {
+			if one.input, err = json.Marshal(one.Input); err != nil {
+				r.Fault(key+".input", "%v", err)
+			}
+		}
+	}
+	if len(cases) == 0 {
+		r.Fault("cases", "there are none")
+	}
+	return cases, r.Err()
+}
+
+// A policyTester judges calls of several principals, each on a server of its
+// own. Close it after use.
+type policyTester struct {
+	Config  *config.Config
+	offer   tools.Offer // of the sandbox that is supposed
+	policy  *policy.Policy
+	clients map[tested]*cli.Client
+}
+
+// tested is who calls, on a server whose commands reach so far.
+type tested struct {
+	principal string
+	network   tools.Network
+}
+
+// try returns what is wrong with a case; nothing where it is as expected.
+func (t *policyTester) try(ctx context.Context, one *policyCase) (wrong string, err error) {
+	client, err := t.client(tested{one.Principal, cmp.Or(one.Network, tools.NetworkLoopback)})
+	if err != nil {
+		return "", err
+	}
+	if err := suppose(ctx, client, supposition{one.Mode, one.Level, one.Labels}); err != nil {
+		return cli.StatusText(status.Convert(err)), nil
+	}
+	request := &pb.CheckCallRequest{Tool: one.Tool, Command: one.Command}
+	if one.Command == "" {
+		request.InputJson = one.input
+	}
+	response, err := judge(ctx, client, request, t.policy, one.Principal, one.Labels)
+	if err != nil {
+		return fmt.Sprintf("want %s, and it cannot be judged: %s", one.Expect, cli.Visible(cli.StatusText(status.Convert(err)))), nil
+	}
+	verdict := response.GetVerdict()
+	switch {
+	case cli.ActionText(verdict.GetAction()) != one.Expect.String():
+		return fmt.Sprintf("want %s, got %s", one.Expect, cli.VerdictText(verdict)), nil
+	case !strings.Contains(verdict.GetRule(), one.Rule):
+		return fmt.Sprintf("want rule %s, got %s", cli.Visible(one.Rule), cli.VerdictText(verdict)), nil
+	}
+	return "", nil
+}
+
+// client returns a client that is taken for the principal.
+func (t *policyTester) client(by tested) (*cli.Client, error) {
+	if client := t.clients[by]; client != nil {
+		return client, nil
+	}
+	client, err := t.Connect(by)
+	if err == nil {
+		t.clients[by] = client
+	}
+	return client, err
+}
+
+// Connect starts a server that takes every caller for the principal. Callers
+// inside the process are always local, so others come through a socket.
+func (t *policyTester) Connect(by tested) (*cli.Client, error) {
+	c, offer, principal := *t.Config, t.offer, by.principal
+	offer.Network = by.network
+	if principal == auth.Local.Name {
+		conn, end, err := server.ConnectSupposed(&c, &offer)
+		if err != nil {
+			return nil, err
+		}
+		return cli.NewClient(conn, true, end), nil
+	}
+	c.TLS = config.TLS{}
+	judging, err := server.NewWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	if err != nil {
+		return nil, err
+	}
+	judging.Suppose(&offer)
+	dir, err := os.MkdirTemp("", "toolserver-")
+	if err != nil {
+		return nil, err
+	}
+	end := func() {
+		server.ShutDown(judging, 0)
+		os.RemoveAll(dir)
+	}
+	address := "unix:" + filepath.Join(dir, "socket")
+	listener, err := server.Listen(address)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	go judging.Serve(listener)
+	client, err := cli.Dial(address)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	hangUp := client.Close
+	client.Close = func() {
+		hangUp()
+		end()
+	}
+	return client, nil
+}
+
+// everybody is an authenticator that takes every caller for this principal.
+type everybody string
+
+// Authenticate returns the principal.
+func (e everybody) Authenticate(string) (auth.Principal, error) {
+	return auth.Principal{Name: string(e)}, nil
+}
+
+// Name returns "none".
+func (everybody) Name() string { return auth.None{}.Name() }
+
+func (t *policyTester) close() {
+	for _, client := range t.clients {
+		client.Close()
+	}
+}

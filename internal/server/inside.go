@@ -1,0 +1,61 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Inside starts servers in this process, which nobody else can reach.
+type Inside struct{}
+
+// AddFlags adds the flags that configure the server.
+func (Inside) AddFlags(flags *pflag.FlagSet) {
+	config.AddFlags(flags, "workspace", "policy")
+	flags.Lookup("config").Usage = "configuration file of a server in this process (env TOOLSERVER_CONFIG)"
+	flags.Lookup("workspace").Usage = "workspace of a server in this process (default: the current directory) (env TOOLSERVER_WORKSPACE)"
+	flags.Lookup("policy").Usage = "policy file of a server in this process (default: the built-in policy) (env TOOLSERVER_POLICY)"
+}
+
+// Connect starts the server and returns a connection to it, and what ends both.
+func (Inside) Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), err error) {
+	c, err := config.Load(flags, (*config.Config).ValidateInside)
+	if err != nil {
+		return nil, nil, err
+	}
+	return ConnectSupposed(c, nil)
+}
+
+// ConnectSupposed connects to a server in this process that only judges calls, for
+// a sandbox that need not be there; nil is the one that is.
+func ConnectSupposed(c *config.Config, offer *tools.Offer) (conn *grpc.ClientConn, end func(), err error) {
+	c.Authentication, c.TLS = config.Authentication{}, config.TLS{} // of no use here
+	c.Secrets = slices.DeleteFunc(c.Secrets, func(s config.Secret) bool {
+		_, err := s.Value()
+		return err != nil // what this user cannot read, its tools cannot show
+	})
+	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
+	server, err := New(c, logger, prometheus.NewRegistry(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	server.Suppose(offer)
+	conn, err = server.Connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, func() {
+		conn.Close()
+		ShutDown(server, 0)
+		flush()
+	}, nil
+}

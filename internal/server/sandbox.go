@@ -1,0 +1,130 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/tools/shell"
+)
+
+// OpenSandbox returns the sandbox of the server, whose helpers write to stderr.
+func OpenSandbox(c *config.Sandbox, stderr *os.File) (*sandbox.Sandbox, error) {
+	config := sandbox.Config{Helper: c.Helper, Image: execImage, Stderr: stderr, Off: c.Mode == config.SandboxOff, NoNamespaces: !c.Namespaces}
+	if config.Helper == "" && len(config.Image) == 0 {
+		config.Helper = execBeside()
+	}
+	return sandbox.Open(config)
+}
+
+// execBeside returns the toolserver-exec that lies beside the server; where none
+// does, the server itself, which can be one too.
+func execBeside() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if path := filepath.Join(filepath.Dir(self), ExecName); isFile(path) {
+		return path
+	}
+	return self
+}
+
+// ExecName is the name by which the server knows that it is to be the helper.
+const ExecName = "toolserver-exec"
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// capabilities returns what the machine offers to tools.
+func capabilities(c *config.Sandbox, s *sandbox.Sandbox, rooms *command.Rooms) []string {
+	if c.Mode != config.SandboxOff && s.Capabilities().Landlock == 0 {
+		return nil
+	}
+	list := []string{command.Capability}
+	if _, ok := rooms.Find(shell.PowerShell); ok {
+		list = append(list, shell.PowerShell)
+	}
+	return list
+}
+
+// NewRooms returns where commands run.
+func NewRooms(all *config.Config, s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
+	c := &all.Sandbox
+	l := &c.Limits
+	return command.New(command.Config{
+		Sandbox: s,
+		Masker:  masker,
+		View:    sandbox.View{Read: c.Readable(programs), Write: c.Write},
+		Network: c.MaxNetwork, SessionNetwork: c.Network,
+		Upstream: c.Proxy,
+		Grace:    c.Grace,
+		State:    filepath.Join(config.StateDir(), "toolserver", "integrity"),
+		Apart:    config.WithoutLinks(all.OwnTrees()),
+		Files:    config.WithoutLinks(all.OwnFiles()),
+		Sockets:  config.WithoutLinks(all.Sockets()),
+		Path:     programs.Path,
+		Env:      append(programs.Env, environOf(c)...),
+		Trace:    c.Trace,
+		Limits: sandbox.Limits{
+			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
+			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
+		},
+		Languages:     languagesOf(c),
+		Kept:          keptOf(&c.Kept),
+		MaxOutput:     int64(l.Output),
+		MaxRunning:    l.PerSession,
+		MaxRunningAll: l.PerServer,
+		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
+		Violation: func(sessionID, what string) {
+			logger.Warn("what was planted is taken back", zap.String("session", sessionID), zap.String("what", what))
+		},
+		Disk:         command.DiskLimits{SessionFiles: l.SessionFiles, ReservedFiles: uint64(l.ReservedFiles), ReservedSpace: uint64(l.ReservedSpace)},
+		ServerLimits: sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
+	})
+}
+
+func keptOf(c *config.Kept) command.Kept {
+	return command.Kept{Output: int(c.Output), EndedOutput: int(c.EndedOutput), Ended: c.Ended, Idle: c.Idle}
+}
+
+// languagesOf returns those of the tool repl that the operator has added.
+func languagesOf(c *config.Sandbox) []command.Language {
+	var list []command.Language
+	for _, r := range c.Repl {
+		if r.Mark == "" {
+			list = append(list, command.Driven(r.Language, r.Command))
+		} else {
+			list = append(list, command.Lines(r.Language, r.Command, r.Begin, r.Mark))
+		}
+	}
+	return list
+}
+
+// environOf returns what commands have in their environment by the operator.
+func environOf(c *config.Sandbox) []string {
+	var env []string
+	for _, pair := range c.Env {
+		name, _, given := strings.Cut(pair, "=")
+		if !given {
+			value, ok := os.LookupEnv(name)
+			if !ok {
+				continue
+			}
+			pair = name + "=" + value
+		}
+		env = append(env, pair)
+	}
+	return env
+}

@@ -1,0 +1,97 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
+	if got, want := executorOf(&config.Default().Executions), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got, want := keptOf(&config.Default().Sandbox.Kept), (command.Kept{}).WithDefaults(); got != want {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got, want := wireOf(&config.Default().Wire), (service.Wire{}).WithDefaults(); got != want {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+// Whatever the floors below let an operator choose is in the configuration.
+func TestEverythingCanBeConfigured(t *testing.T) {
+	c := config.Default()
+	c.Sessions.AllowedWorkspaces, c.Sessions.Modes = []string{"/"}, []tools.Mode{tools.ModeAsk}
+	if err := c.FillIn(); err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []any{executorOf(&c.Executions), wireOf(&c.Wire), SessionsOf(c, "local"), enginesOf(&c.Search), filesOf(&c.Files)} {
+		v := reflect.ValueOf(made)
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			wired := []string{"Logger", "Observe", "Starting", "Desk", "Mask"} // not an operator's to choose
+			if v.Field(i).IsZero() && !slices.Contains(wired, name) {
+				t.Errorf("%s.%s is not set", v.Type(), name)
+			}
+		}
+	}
+}
+
+// TestSearchInMemory proves what max_text says: at 0 every search reads the files.
+func TestSearchInMemory(t *testing.T) {
+	for most, warm := range map[config.Size]bool{0: false, 1: true, 1 << 20: true} {
+		c := config.Default()
+		c.Search.MaxText = most
+		dir := t.TempDir()
+		ws, err := workspace.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		e := search.New(ws, enginesOf(&c.Search))
+		defer e.Close()
+		for i := range 3 {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			found, sum, err := e.Glob(t.Context(), search.Scope{}, search.ByName)
+			if err != nil || len(found) != i+1 || sum.Warm != warm {
+				t.Errorf("max_text %v: %d files, from memory: %t, %v", most, len(found), sum.Warm, err)
+			}
+		}
+		if _, kept, _ := e.Memory(); kept > int64(c.Search.MaxText) {
+			t.Errorf("max_text %v: %d bytes are kept", most, kept)
+		}
+	}
+}
+
+func TestLanguages(t *testing.T) {
+	c := &config.Sandbox{Repl: []config.Repl{
+		{Language: "sqlite", Command: []string{"sqlite3", "-batch"}, Mark: ".print {mark}"},
+		{Language: "perl", Command: []string{"perl", "repl.pl"}},
+	}}
+	var names []string
+	for _, l := range languagesOf(c) {
+		names = append(names, l.Name+" "+l.Program)
+	}
+	if want := []string{"sqlite sqlite3", "perl perl"}; !slices.Equal(names, want) {
+		t.Errorf("languages %q, want %q", names, want)
+	}
+}

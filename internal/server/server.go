@@ -1,0 +1,283 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server makes a server of a configuration and runs it: it opens what the
+// parts need, puts them together, serves until a signal comes, and closes them.
+package server
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/pdf"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/files"
+	"github.com/toolserver/toolserver/internal/tools/git"
+	searchtools "github.com/toolserver/toolserver/internal/tools/search"
+	"github.com/toolserver/toolserver/internal/tools/shell"
+	"github.com/toolserver/toolserver/internal/tools/turn"
+	"github.com/toolserver/toolserver/internal/version"
+)
+
+// builtin returns the tools that are part of the server.
+func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
+	writes := files.Tools(documents)
+	for i, tool := range writes {
+		if tool.Spec().Level == tools.WorkspaceWrite {
+			writes[i] = tools.Around(tool, rooms.Writing)
+		}
+	}
+	list := slices.Concat(
+		writes,
+		shell.Tools(rooms),
+		git.Tools(rooms),
+		searchtools.Tools(search.NewPool(searched)),
+		turn.Tools(),
+	)
+	return append(list, benchTools(len(list))...)
+}
+
+// timeFields are the inputs, in milliseconds, that ask for the time of a call.
+var timeFields = map[string]string{
+	"bash": "timeout_ms", "powershell": "timeout_ms", "repl": "timeout_ms", "sleep": "duration_ms",
+}
+
+// withMaxTimeout has the schemas of tools tell the longest time that a call may have.
+func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
+	for i, tool := range list {
+		if field, ok := timeFields[tool.Spec().Name]; ok {
+			list[i] = tools.WithMaximum(tool, field, float64(longest.Milliseconds()))
+		}
+	}
+	return list
+}
+
+// New makes the server that a configuration describes. Shut it down
+// after use.
+func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
+	authenticator, err := c.Authentication.Authenticator()
+	if err != nil {
+		return nil, err
+	}
+	return NewWith(authenticator, auth.Local.Name, c, logger, metrics, tracer)
+}
+
+// NewWith is newServer with other callers: the workspace of the
+// configuration is that of owner.
+func NewWith(authenticator auth.Authenticator, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
+	if err := c.FillIn(); err != nil {
+		return nil, err
+	}
+	stderr, err := LogLines(logger, "a helper of the sandbox failed")
+	if err != nil {
+		return nil, err
+	}
+	jails, err := OpenSandbox(&c.Sandbox, stderr)
+	if err != nil {
+		return nil, err
+	}
+	masker, err := c.Masker()
+	if err != nil {
+		return nil, err
+	}
+	has := jails.Capabilities()
+	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
+		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
+	rooms := NewRooms(c, jails, c.Programs(), masker, logger)
+	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
+	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, rooms)}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
+		return nil, err
+	}
+	certificates, err := c.TLS.Load()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := config.LoadPolicy(c.Policy.File)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := artifact.Open(artifactsOf(&c.Artifacts))
+	if err != nil {
+		return nil, err
+	}
+	records, err := openAudit(&c.Audit, logger)
+	if err != nil {
+		return nil, err
+	}
+	executions := executorOf(&c.Executions)
+	executions.Mask = func(text string) string { return masker().String(text) }
+	server, err := service.New(service.Config{
+		Logger:        logger,
+		Registry:      registry,
+		Sessions:      session.NewStore(SessionsOf(c, owner)),
+		Policy:        policy,
+		Approvals:     approval.Config{SelfApproval: c.Authentication.Off()},
+		Artifacts:     kept,
+		Audit:         records,
+		AuditInputs:   c.Audit.Inputs,
+		Authenticator: authenticator,
+		Metrics:       metrics,
+		Executor:      executions,
+		Wire:          wireOf(&c.Wire),
+		Files:         filesOf(&c.Files),
+		Closers:       []io.Closer{jails, stderr},
+		Offer:         rooms.Offer,
+		Receiving:     rooms.Receiving,
+		Kept:          rooms.Kept,
+		Space:         rooms.Space,
+		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
+		TLS:           certificates,
+		Version:       version.Text(),
+		Reflection:    c.Reflection,
+		Channelz:      c.Channelz,
+		Tracer:        tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	warnAbout(policy, registry, logger)
+	return server, nil
+}
+
+// warnAbout tells an operator of tools that a policy names and nobody has.
+func warnAbout(p *policy.Policy, registry *tools.Registry, logger *zap.Logger) {
+	entries, _ := registry.All()
+	specs := make([]*tools.Spec, len(entries))
+	for i, entry := range entries {
+		specs[i] = &entry.Spec
+	}
+	if err := p.Check(specs); err != nil {
+		logger.Warn("the policy names tools that do not exist", zap.Error(err))
+	}
+}
+
+// openAudit opens the audit log; nil where none is kept.
+func openAudit(c *config.Audit, logger *zap.Logger) (*audit.Log, error) {
+	if c.Off() {
+		return nil, nil
+	}
+	options := audit.Options{
+		Sync: audit.Sync(c.Sync), Required: c.Required, MaxBytes: int64(c.MaxBytes), Keep: c.Keep, Logger: logger,
+	}
+	if c.Stdout {
+		options.Copy = os.Stdout
+	}
+	return audit.Open(c.File, options)
+}
+
+func SessionsOf(c *config.Config, owner string) session.Config {
+	s := &c.Sessions
+	config := session.Config{
+		DefaultWorkspace:  map[string]string{owner: s.Workspace},
+		WorkspaceRoot:     s.WorkspaceRoot,
+		Closed:            append(c.OwnTrees(), c.OwnFiles()...),
+		AllowedWorkspaces: s.AllowedWorkspaces,
+		Default:           session.Settings{Level: s.Level, Mode: s.Mode, Network: c.Sandbox.Network, IdleTTL: cmp.Or(s.IdleTTL, session.Forever), Answer: c.Answers.Default},
+		MaxAnswer:         c.Answers.Max.Size(),
+		MaxLevel:          s.MaxLevel,
+		MaxNetwork:        c.Sandbox.MaxNetwork,
+		Modes:             s.Modes,
+		MaxPerPrincipal:   s.MaxPerPrincipal,
+		KeepWorkspace:     s.KeepWorkspace,
+		MaxKept:           s.MaxKept,
+	}
+	if c.Sandbox.Caches.MaxBytes > 0 {
+		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
+	}
+	return config
+}
+
+func executorOf(c *config.Executions) executor.Config {
+	return executor.Config{
+		MaxRunning:       c.MaxRunning,
+		DefaultTimeout:   c.DefaultTimeout,
+		MaxTimeout:       c.MaxTimeout,
+		StopGrace:        c.StopGrace,
+		DisconnectGrace:  c.DisconnectGrace,
+		Retention:        c.Retention,
+		MaxRetained:      c.MaxRetained,
+		MaxRemembered:    c.MaxRemembered,
+		MaxRememberedAll: c.MaxRememberedAll,
+		MaxResultBytes:   int(c.MaxResultBytes),
+		MaxLogBytes:      int(c.MaxLogBytes),
+		MaxLogEvents:     c.MaxLogEvents,
+		LogMemory:        int64(c.LogMemory),
+		ReaderPatience:   c.ReaderPatience,
+		ProgressInterval: c.ProgressInterval,
+		Heartbeat:        c.Heartbeat,
+	}
+}
+
+func enginesOf(c *config.Search) search.Config {
+	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter}
+	if c.MaxText == 0 {
+		config.MaxText = -1 // there 0 is the default
+	}
+	return config
+}
+
+func artifactsOf(c *config.Artifacts) artifact.Config {
+	return artifact.Config{
+		Dir:             c.Dir,
+		MaxBytes:        int64(c.MaxBytes),
+		MaxSessionBytes: int64(c.MaxSessionBytes),
+		MaxTotalBytes:   int64(c.MaxTotalBytes),
+		TTL:             c.TTL,
+	}
+}
+
+func filesOf(c *config.Files) service.FileLimits {
+	return service.FileLimits{
+		MaxFileBytes:   int64(c.MaxFileBytes),
+		MaxTreeBytes:   int64(c.MaxTreeBytes),
+		MaxTreeEntries: c.MaxTreeEntries,
+		MaxUploads:     c.MaxUploads,
+		MaxUploadBytes: int64(c.MaxUploadBytes),
+		UploadTTL:      c.UploadTTL,
+		Idle:           c.StreamIdle,
+	}
+}
+
+func wireOf(c *config.Wire) service.Wire {
+	return service.Wire{
+		MaxMessageBytes:    int(c.MaxMessageBytes),
+		MaxStreams:         uint32(c.MaxStreams),
+		MaxHeaderBytes:     uint32(c.MaxHeaderBytes),
+		KeepaliveTime:      c.KeepaliveTime,
+		KeepaliveTimeout:   c.KeepaliveTimeout,
+		MinPingInterval:    c.MinPingInterval,
+		MaxConnectionAge:   c.MaxConnectionAge,
+		MaxConnectionGrace: c.MaxConnectionGrace,
+	}
+}
+
+// BuiltinSpecs describes the tools that are part of the server.
+func BuiltinSpecs() []*tools.Spec {
+	var specs []*tools.Spec
+	for _, tool := range builtin(command.New(command.Config{}), nil, search.Config{}) {
+		spec := tool.Spec()
+		specs = append(specs, &spec)
+	}
+	return specs
+}
