@@ -111,4 +111,4 @@ func commandInput(entry *tools.Entry, env tools.Env, command string) []byte {
 }
 
 // shellSpec stands in for the tool that would run a command.
-var shellSpec = tools.Spec{Name: "bash", Aliases: []string{"shell"}, Level: tools.ReadOnly}
+var shellSpec = tools.Spec{Name: "bash", Aliases: []string{"shell"}, Level: tools.DangerFullAccess, LeastLevel: tools.ReadOnly}
