@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -132,31 +134,44 @@ func (t *target) connectOutside(cmd *cobra.Command) (*client, error) {
 }
 
 // connectInside starts a server in this process that nobody else can reach.
-func connectInside(c *config) (*client, error) { return connectSupposed(c, nil) }
+func connectInside(c *config) (*client, error) { return connectSupposed(c, auth.Local.Name, nil) }
 
-// connectSupposed is connectInside for a server that only judges calls, for a
-// sandbox that need not be there; nil is the one that is.
-func connectSupposed(c *config, offer *tools.Offer) (*client, error) {
+// connectSupposed is connectInside for a server that only judges calls of a
+// principal, for a sandbox that need not be there; nil is the one that is.
+func connectSupposed(c *config, principal string, offer *tools.Offer) (*client, error) {
 	c.Authentication, c.TLS = authenticationConfig{}, tlsConfig{} // of no use here
 	c.Secrets = slices.DeleteFunc(c.Secrets, func(s secretConfig) bool {
 		_, err := s.value()
 		return err != nil // what this user cannot read, its tools cannot show
 	})
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newServer(c, logger, prometheus.NewRegistry(), nil)
+	server, err := newServerWith(auth.None{}, principal, c, logger, prometheus.NewRegistry(), nil)
 	if err != nil {
+		flush()
 		return nil, err
 	}
+	end := func() {
+		shutDown(server, 0)
+		flush()
+	}
 	server.Suppose(offer)
-	conn, err := server.Connect()
+	conn, err := server.Connect(auth.Principal{Name: principal, OnBehalfOf: userName()})
 	if err != nil {
+		end()
 		return nil, err
 	}
 	return newClient(conn, true, func() {
 		conn.Close()
-		shutDown(server, 0)
-		flush()
+		end()
 	}), nil
+}
+
+// userName returns who runs this program, for whom its server works.
+func userName() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
 // maxReceive is the largest message a client takes; the server decides what it

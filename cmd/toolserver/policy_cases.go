@@ -9,12 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
@@ -202,58 +199,12 @@ func (t *policyTester) client(by tested) (*client, error) {
 	return client, err
 }
 
-// connect starts a server that takes every caller for the principal. Callers
-// inside the process are always local, so others come through a socket.
+// connect starts a server that the principal calls from inside.
 func (t *policyTester) connect(by tested) (*client, error) {
-	c, offer, principal := *t.config, t.offer, by.principal
+	c, offer := *t.config, t.offer
 	offer.Network = by.network
-	if principal == auth.Local.Name {
-		return connectSupposed(&c, &offer)
-	}
-	c.TLS = tlsConfig{}
-	server, err := newServerWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
-	if err != nil {
-		return nil, err
-	}
-	server.Suppose(&offer)
-	dir, err := os.MkdirTemp("", "toolserver-")
-	if err != nil {
-		return nil, err
-	}
-	end := func() {
-		shutDown(server, 0)
-		os.RemoveAll(dir)
-	}
-	address := "unix:" + filepath.Join(dir, "socket")
-	listener, err := listen(address)
-	if err != nil {
-		end()
-		return nil, err
-	}
-	go server.Serve(listener)
-	client, err := (&target{address: address}).dial()
-	if err != nil {
-		end()
-		return nil, err
-	}
-	hangUp := client.close
-	client.close = func() {
-		hangUp()
-		end()
-	}
-	return client, nil
+	return connectSupposed(&c, by.principal, &offer)
 }
-
-// everybody is an authenticator that takes every caller for this principal.
-type everybody string
-
-// Authenticate returns the principal.
-func (e everybody) Authenticate(string) (auth.Principal, error) {
-	return auth.Principal{Name: string(e)}, nil
-}
-
-// Name returns "none".
-func (everybody) Name() string { return auth.None{}.Name() }
 
 func (t *policyTester) close() {
 	for _, client := range t.clients {

@@ -159,7 +159,7 @@ func (f *explainFlags) connect(cmd *cobra.Command) (*client, *policy.Policy, err
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := connectSupposed(c, offer)
+	client, err := connectSupposed(c, auth.Local.Name, offer)
 	if err != nil {
 		return nil, nil, err
 	}

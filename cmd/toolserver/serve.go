@@ -60,6 +60,7 @@ func serve(c *config) error {
 	setGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
 	defer flush()
 	logOthers(logger)
@@ -104,6 +105,7 @@ func serve(c *config) error {
 	}
 	admin, err := serveAdmin(c.Admin, &adminHandler{showMetrics(metrics, logger), server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
+		shutDown(server, 0)
 		return err
 	}
 	defer admin.Close() // after the shutdown: probes see that it drains

@@ -80,7 +80,15 @@ func newServer(c *config, logger *zap.Logger, metrics prometheus.Registerer, tra
 
 // newServerWith is newServer with other callers: the workspace of the
 // configuration is that of owner.
-func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
+func newServerWith(authenticator auth.Authenticator, owner string, c *config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+	var opened []func() // what a start that fails has to close, in the order it was opened
+	defer func() {
+		if err != nil {
+			for _, closeIt := range slices.Backward(opened) {
+				closeIt()
+			}
+		}
+	}()
 	if err := c.fillIn(); err != nil {
 		return nil, err
 	}
@@ -88,10 +96,12 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, func() { stderr.Close() })
 	jails, err := c.Sandbox.open(stderr)
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, func() { jails.Close() })
 	masker, err := c.masker()
 	if err != nil {
 		return nil, err
@@ -117,16 +127,22 @@ func newServerWith(authenticator auth.Authenticator, owner string, c *config, lo
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, kept.Close)
 	records, err := c.Audit.open(logger)
 	if err != nil {
 		return nil, err
 	}
+	if records != nil {
+		opened = append(opened, func() { records.Close() })
+	}
+	sessions := session.NewStore(c.store(owner))
+	opened = append(opened, sessions.Close)
 	executions := c.Executions.executor()
 	executions.Mask = func(text string) string { return masker().String(text) }
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(c.store(owner)),
+		Sessions:      sessions,
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.off()},
 		Artifacts:     kept,

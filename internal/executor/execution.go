@@ -28,9 +28,11 @@ import (
 // An Order is a call that was judged and is to be carried out, or to be
 // recorded as refused.
 type Order struct {
-	// Owner is the principal that made the call.
-	Owner   string
-	Session *session.Session
+	// Owner is the principal that made the call, OnBehalfOf whom it acts for, if not
+	// for itself.
+	Owner      string
+	OnBehalfOf string
+	Session    *session.Session
 
 	// CallID makes the call idempotent within its session; empty: one is given.
 	CallID string

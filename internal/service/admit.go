@@ -419,7 +419,7 @@ const (
 // answer may be.
 func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, int, error) {
 	order := &executor.Order{
-		Owner: principalOf(ctx).Name, Tool: request.GetTool(),
+		Owner: principalOf(ctx).Name, OnBehalfOf: principalOf(ctx).OnBehalfOf, Tool: request.GetTool(),
 		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
 	}
 	rpcOf(ctx).asks(request)

@@ -62,7 +62,8 @@ func unrecorded() *executor.Finished {
 
 // write completes a record with whose step it is.
 func (a *auditor) write(x *executor.Execution, record audit.Record) error {
-	record.Principal, record.SessionID, record.ExecutionID = x.Order.Owner, x.Order.Session.ID, x.ID
+	record.Principal, record.OnBehalfOf = x.Order.Owner, x.Order.OnBehalfOf
+	record.SessionID, record.ExecutionID = x.Order.Session.ID, x.ID
 	record.CallID, record.Tool = x.Order.CallID, x.Order.Tool
 	return a.log.Append(record)
 }
@@ -122,7 +123,7 @@ func (a *auditor) answered(q *approval.Question, answer approval.Answer) {
 		return
 	}
 	record := audit.Record{
-		Step: audit.Approval, Principal: q.Owner, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
+		Step: audit.Approval, Principal: q.Owner, OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
 		CallID: q.CallID, Tool: q.Tool, Policy: q.Decision.Policy, Action: answer.Kind.String(),
 		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6,
 	}

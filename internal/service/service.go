@@ -22,11 +22,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/artifact"
@@ -122,7 +119,7 @@ type Server struct {
 
 	failedChecks atomic.Pointer[[]string] // of the self-test; nil before it has run
 	shown        shownTools
-	local        *bufconn.Listener
+	inside       *inside
 	started      time.Time
 
 	connections connections     // from outside
@@ -133,10 +130,10 @@ type Server struct {
 
 // New returns a server that serves callers inside the process at once, and
 // those outside once Serve was called. Shut it down after use. An error is about
-// the policy.
+// the policy; what the configuration brought is then still the caller's to close.
 func New(config Config) (*Server, error) {
 	s := &Server{
-		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: health.NewServer(),
+		config: config, started: time.Now(), inside: newInside(), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -147,6 +144,7 @@ func New(config Config) (*Server, error) {
 	s.desk = approval.NewDesk(config.Approvals)
 	s.rules = newRules(s.desk)
 	if err := s.rules.replace(config.Policy); err != nil {
+		s.close()
 		return nil, err
 	}
 	config.Executor.Logger, config.Executor.Desk = config.Logger, s.desk
@@ -185,7 +183,7 @@ func New(config Config) (*Server, error) {
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
-	go s.grpc.Serve(s.local)
+	go s.grpc.Serve(s.inside)
 	return s, nil
 }
 
@@ -230,20 +228,6 @@ func (s *Server) Serve(listener net.Listener) error {
 		return nil
 	}
 	return err
-}
-
-// Connect returns a connection for callers inside the process. It goes through
-// the same chain as every other, and what is called is part of the trace of its
-// caller. Close it after use.
-func (s *Server) Connect() (*grpc.ClientConn, error) {
-	options := []grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.local.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}
-	if s.config.Tracer != nil {
-		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(tracing(s.config.Tracer)...)))
-	}
-	return grpc.NewClient("passthrough:local", options...)
 }
 
 // Ready reports whether the server takes new calls.
@@ -312,28 +296,3 @@ const (
 	// to send, once no RPC is under way.
 	quietTime = 250 * time.Millisecond
 )
-
-// localNetwork is the name of the network that callers inside the process come
-// from.
-var localNetwork = bufconn.Listen(0).Addr().Network()
-
-// onlyOutside returns credentials that secure connections with config, if it is
-// set, and leave those inside the process alone.
-func onlyOutside(config *tls.Config) credentials.TransportCredentials {
-	if config == nil {
-		return insecure.NewCredentials()
-	}
-	return &outsideTLS{TransportCredentials: credentials.NewTLS(config), inside: insecure.NewCredentials()}
-}
-
-type outsideTLS struct {
-	credentials.TransportCredentials
-	inside credentials.TransportCredentials
-}
-
-func (c *outsideTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if conn.LocalAddr().Network() == localNetwork {
-		return c.inside.ServerHandshake(conn)
-	}
-	return c.TransportCredentials.ServerHandshake(conn)
-}

@@ -192,6 +192,9 @@ func (r *rpc) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	line.AddString("code", r.code.String())
 	line.AddDuration("duration", time.Since(r.began))
 	line.AddString("principal", r.principal.Name)
+	if r.principal.OnBehalfOf != "" {
+		line.AddString("on_behalf_of", r.principal.OnBehalfOf)
+	}
 	if r.tool != "" {
 		line.AddString("tool", r.tool)
 		line.AddString("session", r.session)

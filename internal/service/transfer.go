@@ -131,7 +131,7 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 	rpc.session, rpc.tool = found.ID, entry.Spec.Name
 	t := &transfer{service: s, session: found, entry: entry, spec: &entry.Spec, began: time.Now()}
 	t.record = audit.Record{
-		Step: audit.Transfer, Principal: found.Owner, SessionID: found.ID, Tool: t.spec.Name, Path: path,
+		Step: audit.Transfer, Principal: found.Owner, OnBehalfOf: principalOf(ctx).OnBehalfOf, SessionID: found.ID, Tool: t.spec.Name, Path: path,
 		Trace: rpc.span.Trace(), Action: policy.Allow.String(),
 	}
 	s.underWay.Add(1)
