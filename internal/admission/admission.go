@@ -1,7 +1,15 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+// Package admission decides whether a call may run. A plain [Request] comes in; an
+// order for the executor comes out, which carries its refusal where the call may not
+// run. It knows nothing of gRPC and of streams, so that whoever has a call to make can
+// ask: the interceptor for each message, a batch for each of its calls, a hook again
+// after it rewrote an input, a schedule, a sub-agent. It never runs a call.
+//
+// Locks: the mutex of [Rules] is the only one here. Whoever holds it may take those
+// of the limiter and of approvals, and no others. There are no goroutines.
+package admission
 
 import (
 	"context"
@@ -18,102 +26,158 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
-	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
-	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// admission decides whether calls may run. It never runs one: the handler
-// behind it runs what was admitted, and nothing else.
-type admission struct {
-	registry *tools.Registry
-	sessions *session.Store
-	rules    *rules
-	desk     *approval.Desk
-	executor *executor.Executor
-	auditor  *auditor
-	meters   *meters
+// ErrInvalid is what errors about a malformed request are.
+var ErrInvalid = errors.New("invalid request")
 
-	logger    *zap.Logger
-	artifacts *artifacts
-	offer     func() *tools.Offer // nil where no commands run
+// invalidError is an error about a malformed request, in words for the caller.
+type invalidError string
+
+func (e invalidError) Error() string        { return string(e) }
+func (e invalidError) Is(target error) bool { return target == ErrInvalid }
+
+func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
+
+// Config is what admission decides with. Fields without a remark are required.
+type Config struct {
+	Registry  *tools.Registry
+	Sessions  *session.Store
+	Rules     *Rules
+	Approvals *approval.Desk
+	Executor  *executor.Executor
+	Logger    *zap.Logger
+
+	// Offer, if set, tells what commands can be given and kept from.
+	Offer func() *tools.Offer
+
+	// Artifacts, if set, returns what a session keeps artifacts in.
+	Artifacts func(*session.Session) tools.Artifacts
+
+	// Record, if set, returns what records a call that was decided. input is in its
+	// canonical form.
+	Record func(order *executor.Order, input []byte, trace string) func(*executor.Execution) *executor.Finished
+
+	// Limited, if set, is told of each call that is over a limit; shadow says that the
+	// limit only counts.
+	Limited func(limit, tool string, shadow bool)
 }
 
-// look judges each message that asks for a tool to run, and leaves the order
-// for the handler.
-func (a *admission) look(ctx context.Context, message any) error {
-	request, ok := message.(*pb.ExecuteToolRequest)
+// An Admission decides whether calls may run. Its methods are safe for concurrent use.
+type Admission struct {
+	Config
+	supposed *tools.Offer // of [Admission.Suppose]
+}
+
+// New returns an admission.
+func New(config Config) *Admission { return &Admission{Config: config} }
+
+// A Request asks for one call of a tool.
+type Request struct {
+	Principal auth.Principal
+	SessionID string // empty: the default session
+	Tool      string
+	CallID    string // empty: one is given
+	Purpose   string
+	Input     Input
+	Answer    tools.Budget  // of the text of the answer; none: the session's
+	Timeout   time.Duration // 0: the tool's
+
+	OnDisconnect executor.OnDisconnect
+
+	// Trace is the id of the trace that the request is part of, if there is one.
+	Trace string
+}
+
+// Input is the input of a call as JSON text. An input that has no such text has a
+// problem, and bytes that stand for it instead.
+type Input struct {
+	JSON    []byte
+	Problem *tools.InputError
+}
+
+// Admitted is what was decided about a request.
+type Admitted struct {
+	Order *executor.Order
+
+	// Input is the input of the call with the names and the values of the schema, if
+	// the tool has accepted it.
+	Input []byte
+}
+
+// Known reports whether the call came before, so that nothing was decided now.
+func (a Admitted) Known() bool { return a.Order.Call == nil && a.Order.Refusal == nil }
+
+// callInput is the input of a call, and the call once it was decoded.
+type callInput struct {
+	Input
+	call tools.Call
+}
+
+// canonical returns the one form that all spellings of the input have. It is made
+// when it is first asked for.
+func (in callInput) canonical() []byte {
+	if in.call != nil {
+		return in.call.Input()
+	}
+	return tools.Canonical(in.JSON)
+}
+
+// named returns an input with the names and the values that the schema of its tool
+// has.
+func (a *Admission) named(tool string, input Input) callInput {
+	entry, ok := a.Registry.Lookup(tool)
 	if !ok {
-		return nil
+		entry, ok = transferTools[tool]
 	}
-	ctx, decide := span.Start(ctx, "decide")
-	defer decide.End()
-	order, err := a.admit(ctx, request)
-	if err != nil {
-		return err
+	if ok {
+		input.JSON = entry.Spec.Rename(input.JSON)
+		if input.Problem == nil {
+			input.JSON = tools.Settle(entry.Tool, input.JSON)
+		}
 	}
-	describe(decide, order)
-	rpcOf(ctx).order = order
-	return nil
+	return callInput{Input: input}
 }
 
-// describe notes what was decided about a call. The reason is not told: it may name
-// what is in the input.
-func describe(decide span.Span, order *executor.Order) {
-	if !decide.Sampled() {
-		return
-	}
-	decide.Set("toolserver.tool", order.Tool)
-	if order.Call == nil && order.Refusal == nil {
-		decide.Set("toolserver.replayed", "true") // decided when it first came
-		return
-	}
-	action := order.Verdict.Action.String()
-	if order.Refusal != nil {
-		action = policy.Deny.String()
-		decide.Set("toolserver.outcome", order.Refusal.Outcome.String())
-	}
-	decide.Set("toolserver.action", action)
-	decide.Set("toolserver.rule", order.Verdict.Rule)
-	decide.Set("toolserver.policy", order.Policy)
-}
-
-// admit decides whether one call may run. What the caller did wrong is an
-// error; what the model did wrong is an order that carries its refusal.
-func (a *admission) admit(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, error) {
+// Admit decides whether one call may run. What the caller did wrong is an error; what
+// the model did wrong is an order that carries its refusal.
+func (a *Admission) Admit(ctx context.Context, request Request) (Admitted, error) {
 	for {
-		order, input, answer, err := a.envelope(ctx, request)
+		order, input, answer, err := a.envelope(request)
 		if err != nil {
-			return nil, err
+			return Admitted{}, err
 		}
-		if a.executor.KnownText(order) {
-			return order, nil // judged when it first came
+		if a.Executor.KnownText(order) {
+			return Admitted{Order: order}, nil // judged when it first came
 		}
-		current := a.rules.current()
-		read, err := a.read(order, current, request.GetTool(), &input, answer)
+		current := a.Rules.Current()
+		read, err := a.read(order, current, request.Tool, &input, answer)
 		if err != nil {
-			return nil, err
+			return Admitted{}, err
 		}
 		if order.CallID != "" {
 			order.Digest = callDigest(order.Tool, input.canonical())
-			if existing, err := a.executor.Existing(order); existing != nil || err != nil {
-				return order, err // the same call, written otherwise; or another
+			if existing, err := a.Executor.Existing(order); existing != nil || err != nil {
+				return Admitted{Order: order}, err // the same call, written otherwise; or another
 			}
 		}
+		admitted := Admitted{Order: order}
 		if order.Refusal == nil {
-			rpcOf(ctx).decoded(input.json)
+			admitted.Input = input.JSON
 			a.judge(ctx, order, current, read)
 		}
-		if a.auditor.log != nil {
-			order.Record = a.auditor.recorder(ctx, order, input)
+		if a.Record != nil {
+			order.Record = a.Record(order, input.canonical(), request.Trace)
 		}
 		if order.Refusal != nil || a.count(order, current, input) {
-			return order, nil
+			return admitted, nil
 		}
 		// The policy was replaced meanwhile: the call is judged by the new one.
 	}
@@ -128,7 +192,7 @@ type readCall struct {
 
 // read finds the tool and decodes the input. A call that cannot be read is refused by
 // its order.
-func (a *admission) read(order *executor.Order, p *policy.Policy, name string, input *toolInput, answer int) (readCall, error) {
+func (a *Admission) read(order *executor.Order, p *policy.Policy, name string, input *callInput, answer int) (readCall, error) {
 	entry, refusal := a.find(order.Session, p, name)
 	if refusal != nil {
 		order.Refusal = refusal
@@ -138,8 +202,8 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 		return readCall{}, nil
 	}
 	order.Tool, order.Policy = entry.Spec.Name, p.Version()
-	subject := a.subjectOf(order.Session, entry)
-	env := a.envOf(order.Session, p.Guard(subject), order.CallID)
+	subject := a.Subject(order.Session, entry)
+	env := a.Env(order.Session, p.Guard(subject), order.CallID)
 	env.Answer = answer
 	call, err := decode(entry, env, *input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
@@ -157,7 +221,7 @@ func (a *admission) read(order *executor.Order, p *policy.Policy, name string, i
 }
 
 // judge has the policy decide about a call.
-func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, read readCall) {
+func (a *Admission) judge(ctx context.Context, order *executor.Order, p *policy.Policy, read readCall) {
 	entry, call, subject := read.entry, read.call, read.subject
 	if order.Timeout == 0 {
 		if order.Refusal = a.setTimeout(order, entry, call); order.Refusal != nil {
@@ -165,7 +229,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 		}
 	}
 	subject.Effects = call.Effects()
-	grants := a.desk.Grants(order.Session)
+	grants := a.Approvals.Grants(order.Session)
 	if len(grants) > 0 {
 		subject.Digest = callDigest(order.Tool, call.Input())
 	}
@@ -194,7 +258,7 @@ func (a *admission) judge(ctx context.Context, order *executor.Order, p *policy.
 // A waitingCall is a call that waits for a person or for its turn, and is judged
 // again by the policy in force and with the settings that its session has by then.
 type waitingCall struct {
-	admission *admission
+	admission *Admission
 	session   *session.Session
 	judgedBy  *policy.Policy
 	call      tools.Call
@@ -204,7 +268,7 @@ type waitingCall struct {
 
 // recheck judges the call once it was allowed or its turn has come.
 func (w *waitingCall) recheck() executor.Rechecked {
-	now, call := w.judge(w.admission.desk.Grants(w.session))
+	now, call := w.judge(w.admission.Approvals.Grants(w.session))
 	if now.Action == policy.Ask && !w.asked {
 		now = denies(now.Rule, "A person has to approve it by now: call again.")
 	}
@@ -216,7 +280,7 @@ func (w *waitingCall) recheck() executor.Rechecked {
 func (w *waitingCall) withGrants(grants []policy.Grant) (v policy.Verdict) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			w.admission.logger.Error("a call that waits could not be judged again", zap.String("tool", w.subject.Spec.Name),
+			w.admission.Logger.Error("a call that waits could not be judged again", zap.String("tool", w.subject.Spec.Name),
 				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
 			v = policy.Verdict{Action: policy.Ask}
 		}
@@ -227,8 +291,8 @@ func (w *waitingCall) withGrants(grants []policy.Grant) (v policy.Verdict) {
 
 // judge returns the decision of now, and the call to run if it runs.
 func (w *waitingCall) judge(grants []policy.Grant) (policy.Decision, tools.Call) {
-	p, settings := w.admission.rules.current(), w.session.Settings()
-	if !available(w.session, p, w.subject.Spec) {
+	p, settings := w.admission.Rules.Current(), w.session.Settings()
+	if !Available(w.session, p, w.subject.Spec) {
 		return denies("tools", "The session no longer has the tool "+w.subject.Spec.Name+"."), nil
 	}
 	now := *w.subject
@@ -260,14 +324,14 @@ func denies(rule, reason string) policy.Decision {
 
 // setTimeout gives a call the time it says it needs or, where it does not say,
 // that of its tool. More than the server allows is refused.
-func (a *admission) setTimeout(order *executor.Order, entry *tools.Entry, call tools.Call) *executor.Finished {
+func (a *Admission) setTimeout(order *executor.Order, entry *tools.Entry, call tools.Call) *executor.Finished {
 	order.Timeout = entry.Spec.DefaultTimeout
 	timed, ok := call.(tools.Timed)
 	if !ok || timed.Timeout() == 0 {
 		return nil
 	}
 	order.Timeout = timed.Timeout()
-	if longest := a.executor.Config().MaxTimeout; order.Timeout > longest {
+	if longest := a.Executor.Config().MaxTimeout; order.Timeout > longest {
 		return refusedInput(order.Tool, &tools.InputError{Problems: []tools.Problem{{
 			Message: fmt.Sprintf("asks for a timeout of %s: this server allows %s at most", order.Timeout, longest)}}})
 	}
@@ -276,20 +340,20 @@ func (a *admission) setTimeout(order *executor.Order, entry *tools.Entry, call t
 
 // find returns the tool that a session calls by a name, or why there is none.
 // One that is denied outright is not told from one that does not exist.
-func (a *admission) find(s *session.Session, p *policy.Policy, name string) (*tools.Entry, *executor.Finished) {
-	entry, ok := a.registry.Lookup(name)
-	if !ok || !available(s, p, &entry.Spec) {
-		return nil, refusal(executor.NoSuchTool, "no_such_tool", a.unknown(s, p, name))
+func (a *Admission) find(s *session.Session, p *policy.Policy, name string) (*tools.Entry, *executor.Finished) {
+	entry, ok := a.Registry.Lookup(name)
+	if !ok || !Available(s, p, &entry.Spec) {
+		return nil, executor.Refuse(executor.NoSuchTool, "no_such_tool", a.unknown(s, p, name))
 	}
 	if entry.Unavailable != "" {
-		return entry, refusal(executor.NoSuchTool, "unavailable",
+		return entry, executor.Refuse(executor.NoSuchTool, "unavailable",
 			fmt.Sprintf("The tool %s cannot be used here: it %s.", entry.Spec.Name, entry.Unavailable))
 	}
 	return entry, nil
 }
 
-// available reports whether a session has a tool.
-func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
+// Available reports whether a session has a tool.
+func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 	settings := s.Settings()
 	return settings.Tools.Has(spec) &&
 		(!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) &&
@@ -298,36 +362,39 @@ func available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 
 // decode returns the call that an input asks for. It is decoded once: policy and
 // tool share this value.
-func decode(entry *tools.Entry, env tools.Env, input toolInput) (tools.Call, error) {
-	if input.problem != nil {
-		return nil, input.problem
+func decode(entry *tools.Entry, env tools.Env, input callInput) (tools.Call, error) {
+	if input.Problem != nil {
+		return nil, input.Problem
 	}
-	return entry.Tool.Decode(env, input.json)
+	return entry.Tool.Decode(env, input.JSON)
 }
 
-// envOf returns where a call of a session happens.
-func (a *admission) envOf(s *session.Session, guard tools.Guard, callID string) tools.Env {
+// Env returns where a call of a session happens.
+func (a *Admission) Env(s *session.Session, guard tools.Guard, callID string) tools.Env {
 	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Guard: guard, Artifacts: a.artifacts.of(s), Help: a.helpOf(s),
+		Session: s, Changes: s.Changes, Guard: guard, Help: a.helpOf(s),
 	}
-	if a.offer != nil {
-		offer := a.offer()
+	if a.Artifacts != nil {
+		env.Artifacts = a.Artifacts(s)
+	}
+	if a.Offer != nil {
+		offer := a.Offer()
 		env.Readable, env.Temporary = offer.Readable, offer.Temporary
 	}
 	return env
 }
 
-// subjectOf returns a call as the policy sees it, but for its input and effects.
-func (a *admission) subjectOf(s *session.Session, entry *tools.Entry) *policy.Call {
+// Subject returns a call as the policy sees it, but for its input and effects.
+func (a *Admission) Subject(s *session.Session, entry *tools.Entry) *policy.Call {
 	settings := s.Settings()
 	call := &policy.Call{
 		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
 		Spec: &entry.Spec, Network: settings.Network,
 	}
-	if a.offer != nil {
-		call.Offer = a.offer()
+	if a.Offer != nil {
+		call.Offer = a.Offer()
 		call.Network = min(call.Network, call.Offer.Network)
 		call.DeniedThere = func(denial tools.Denial) bool { return deniedThere(s, denial) }
 	}
@@ -350,21 +417,18 @@ const maxLooked = 100_000
 // count counts the call against the limits of the policy that judged it, last of
 // all, and refuses it where it is one too many. It reports false, and counts
 // nothing, where another policy has come into force.
-func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInput) bool {
+func (a *Admission) count(order *executor.Order, p *policy.Policy, input callInput) bool {
 	call := limit.Call{Spec: order.Spec, Principal: order.Owner, Session: order.Session.ID}
 	if p.LoopGuard() != (policy.LoopGuard{}) {
 		call.Digest = callDigest(order.Tool, input.canonical())
 	}
-	permit, tooMany, ok := a.rules.take(p, call)
+	permit, tooMany, ok := a.Rules.Take(p, call)
 	if !ok {
 		return false
 	}
-	for _, shadow := range permit.Shadows() {
-		countLimited(a.meters.shadowLimited, shadow.Rule, order.Tool)
-	}
+	a.tellLimited(order.Tool, permit, tooMany)
 	if tooMany != nil {
-		countLimited(a.meters.limited, tooMany.Rule, order.Tool)
-		order.Refusal = refusal(executor.RateLimited, "rate_limited", tooMany.Message)
+		order.Refusal = executor.Refuse(executor.RateLimited, "rate_limited", tooMany.Message)
 		order.Refusal.Failure.Retryable, order.Refusal.Failure.RetryAfter = tooMany.RetryAfter > 0, tooMany.RetryAfter
 		order.Call, order.Ask = nil, nil
 		return true
@@ -373,6 +437,29 @@ func (a *admission) count(order *executor.Order, p *policy.Policy, input toolInp
 		order.Release = permit.Release
 	}
 	return true
+}
+
+// tellLimited tells which limits a call is over.
+func (a *Admission) tellLimited(tool string, permit *limit.Permit, tooMany *limit.Refusal) {
+	if a.Limited == nil {
+		return
+	}
+	for _, shadow := range permit.Shadows() {
+		a.Limited(shadow.Rule, tool, true)
+	}
+	if tooMany != nil {
+		a.Limited(tooMany.Rule, tool, false)
+	}
+}
+
+// Count counts a call of a session that p has judged, without an order. It reports
+// false, and counts nothing, where another policy has come into force.
+func (a *Admission) Count(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
+	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: s.Owner, Session: s.ID})
+	if ok {
+		a.tellLimited(spec.Name, permit, tooMany)
+	}
+	return permit, tooMany, ok
 }
 
 // question returns what a person is asked about a call.
@@ -408,60 +495,42 @@ func bound(subject *policy.Call, version string) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// Limits of the envelope, in bytes.
+// Limits of a request, in bytes.
 const (
-	maxCallID  = 256
-	maxToolLen = 128
-	maxText    = 4096
+	MaxCallID = 256
+	MaxTool   = 128
+	MaxText   = 4096 // of what people write
 )
 
 // envelope checks what is around the input, and finds the session and how long an
 // answer may be.
-func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest) (*executor.Order, toolInput, int, error) {
-	order := &executor.Order{
-		Owner: principalOf(ctx).Name, OnBehalfOf: principalOf(ctx).OnBehalfOf, Tool: request.GetTool(),
-		CallID: request.GetCallId(), Purpose: request.GetPurpose(),
-	}
-	rpcOf(ctx).asks(request)
+func (a *Admission) envelope(r Request) (*executor.Order, callInput, int, error) {
+	longest := a.Executor.Config().MaxTimeout
 	switch {
-	case order.Tool == "":
-		return nil, toolInput{}, 0, invalid("tool is empty: name the tool to execute")
-	case len(order.Tool) > maxToolLen:
-		return nil, toolInput{}, 0, invalid("tool has %d bytes: at most %d", len(order.Tool), maxToolLen)
-	case request.CallId != nil && order.CallID == "":
-		return nil, toolInput{}, 0, invalid("call_id is empty: leave it out to have one given, or name the call")
-	case len(order.CallID) > maxCallID:
-		return nil, toolInput{}, 0, invalid("call_id has %d bytes: at most %d", len(order.CallID), maxCallID)
-	case len(order.Purpose) > maxText:
-		return nil, toolInput{}, 0, invalid("purpose has %d bytes: at most %d", len(order.Purpose), maxText)
-	case request.Input != nil && len(request.InputJson) > 0:
-		return nil, toolInput{}, 0, invalid("input and input_json are both set: send one of them")
+	case r.Tool == "":
+		return nil, callInput{}, 0, invalid("tool is empty: name the tool to execute")
+	case len(r.Tool) > MaxTool:
+		return nil, callInput{}, 0, invalid("tool has %d bytes: at most %d", len(r.Tool), MaxTool)
+	case len(r.CallID) > MaxCallID:
+		return nil, callInput{}, 0, invalid("call_id has %d bytes: at most %d", len(r.CallID), MaxCallID)
+	case len(r.Purpose) > MaxText:
+		return nil, callInput{}, 0, invalid("purpose has %d bytes: at most %d", len(r.Purpose), MaxText)
+	case r.Timeout < 0 || r.Timeout > longest:
+		return nil, callInput{}, 0, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
 	}
-	if d := request.GetTimeout(); d != nil {
-		timeout, longest := d.AsDuration(), a.executor.Config().MaxTimeout
-		if err := d.CheckValid(); err != nil || timeout <= 0 || timeout > longest {
-			return nil, toolInput{}, 0, invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
-		}
-		order.Timeout = timeout
-	}
-	var ok bool
-	if order.OnDisconnect, ok = onDisconnectFrom[request.GetOnDisconnect()]; !ok {
-		return nil, toolInput{}, 0, invalid("on_disconnect %d is unknown", request.GetOnDisconnect())
-	}
-	var err error
-	if order.Session, err = a.sessions.Get(order.Owner, request.GetSessionId()); err != nil {
-		return nil, toolInput{}, 0, err
-	}
-	asked, err := budgetFrom(request.GetAnswer())
+	found, err := a.Sessions.Get(r.Principal.Name, r.SessionID)
 	if err != nil {
-		return nil, toolInput{}, 0, err
+		return nil, callInput{}, 0, err
 	}
-	answer, err := order.Session.Answer(asked)
+	answer, err := found.Answer(r.Answer)
 	if err != nil {
-		return nil, toolInput{}, 0, err
+		return nil, callInput{}, 0, err
 	}
-	input := a.inputOf(request)
-	rpcOf(ctx).inputBytes = len(input.json)
+	order := &executor.Order{
+		Owner: r.Principal.Name, OnBehalfOf: r.Principal.OnBehalfOf, Session: found, Tool: r.Tool, CallID: r.CallID,
+		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect,
+	}
+	input := a.named(r.Tool, r.Input)
 	if order.CallID != "" {
 		order.Text = textHash(order.Tool, input)
 	}
@@ -470,12 +539,12 @@ func (a *admission) envelope(ctx context.Context, request *pb.ExecuteToolRequest
 
 // textHash stands for a tool as it was named and its input as it was sent, while
 // this process lives.
-func textHash(tool string, input toolInput) uint64 {
+func textHash(tool string, input callInput) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
 	h.WriteString(tool)
 	h.WriteByte(0)
-	h.Write(input.json)
+	h.Write(input.JSON)
 	return h.Sum64()
 }
 
@@ -486,11 +555,11 @@ var hashSeed = maphash.MakeSeed()
 
 // unknown explains to the model that there is no such tool, with the nearest
 // names among those the session has.
-func (a *admission) unknown(s *session.Session, p *policy.Policy, name string) string {
-	entries, _ := a.registry.All()
+func (a *Admission) unknown(s *session.Session, p *policy.Policy, name string) string {
+	entries, _ := a.Registry.All()
 	var names, aliases []string
 	for _, entry := range entries {
-		if available(s, p, &entry.Spec) && entry.Unavailable == "" {
+		if Available(s, p, &entry.Spec) && entry.Unavailable == "" {
 			names = append(names, entry.Spec.Name)
 			aliases = append(aliases, entry.Spec.Aliases...)
 		}
@@ -509,17 +578,8 @@ func (a *admission) unknown(s *session.Session, p *policy.Policy, name string) s
 	return message + "Its tools are: " + strings.Join(names, ", ") + more + "."
 }
 
-// refusal returns how a call ends that does not run.
-func refusal(outcome executor.Outcome, code, message string) *executor.Finished {
-	return &executor.Finished{
-		Outcome: outcome,
-		Result:  tools.TextResult(message),
-		Failure: &executor.Failure{Code: code, Message: message},
-	}
-}
-
 func refusedInput(tool string, wrong *tools.InputError) *executor.Finished {
-	end := refusal(executor.InvalidInput, "invalid_input",
+	end := executor.Refuse(executor.InvalidInput, "invalid_input",
 		fmt.Sprintf("The input of %s is not valid. Correct it and call again:\n%s", tool, wrong))
 	end.Failure.Problems = wrong.Problems
 	return end
@@ -534,15 +594,8 @@ func refused(order *executor.Order, decision *policy.Decision) *executor.Finishe
 	if parts := deniedParts(decision); parts != "" {
 		reason += " Of the command, this was denied: " + parts + ". Nothing of it ran."
 	}
-	end := refusal(executor.Denied, "denied", reason)
+	end := executor.Refuse(executor.Denied, "denied", reason)
 	verdict := order.Verdict
 	end.Verdict, end.Policy = &verdict, order.Policy
 	return end
-}
-
-var onDisconnectFrom = map[pb.OnDisconnect]executor.OnDisconnect{
-	pb.OnDisconnect_ON_DISCONNECT_UNSPECIFIED: executor.Grace,
-	pb.OnDisconnect_ON_DISCONNECT_GRACE:       executor.Grace,
-	pb.OnDisconnect_ON_DISCONNECT_CANCEL:      executor.CancelAtOnce,
-	pb.OnDisconnect_ON_DISCONNECT_DETACH:      executor.Detach,
 }
