@@ -22,6 +22,7 @@ var floors = [][]string{
 	{"internal/operator"},
 	{"internal/cli", "internal/server"},
 	{"internal/config", "internal/service", "bench/work"},
+	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},

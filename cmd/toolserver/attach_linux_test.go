@@ -14,7 +14,7 @@ import (
 
 // What a terminal gets back: the screen of before, and all that programs turn on.
 const (
-	leftScreen    = "\x1b[?1049h"
+	leftScreen    = "\x1b[?1049l"
 	usualTerminal = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l"
 )
 

@@ -75,8 +75,10 @@ type Question struct {
 	ID               string
 	Created, Expires time.Time // Expires may be set; else it is Config.Expiry from now
 
-	// Owner is the principal that made the call.
+	// Owner is the principal that made the call, OnBehalfOf whom it acts for, if not
+	// for itself: that one sees the question too, and cannot approve it either.
 	Owner       string
+	OnBehalfOf  string
 	Session     *session.Session
 	ExecutionID string
 	CallID      string
@@ -220,15 +222,24 @@ type Viewer struct {
 	Approver bool
 }
 
-func (v Viewer) sees(owner string) bool { return v.Approver || v.Name == owner }
+// sees reports whether v may see what belongs to any of these principals.
+func (v Viewer) sees(owners ...string) bool { return v.Approver || slices.Contains(owners, v.Name) }
 
-// mayApprove reports whether v decides about calls of owner. Who may not even
+// owners are those whose call the question is about.
+func (q *Question) owners() []string {
+	if q.OnBehalfOf == "" {
+		return []string{q.Owner}
+	}
+	return []string{q.Owner, q.OnBehalfOf}
+}
+
+// mayApprove reports whether v decides about calls of owners. Who may not even
 // see them gets [ErrNotFound].
-func (d *Desk) mayApprove(v Viewer, owner string) error {
+func (d *Desk) mayApprove(v Viewer, owners ...string) error {
 	switch {
-	case !v.sees(owner):
+	case !v.sees(owners...):
 		return ErrNotFound
-	case v.Name == owner && !d.config.SelfApproval && !d.selfApproval.Load():
+	case slices.Contains(owners, v.Name) && !d.config.SelfApproval && !d.selfApproval.Load():
 		return ErrSelf
 	}
 	return nil

@@ -150,7 +150,7 @@ func (d *Desk) end(t *Ticket, a *Answer) bool {
 	d.bytes -= t.weight
 	t.expiry.Stop()
 	a.Digest = q.Digest
-	d.ended.add(&ending{id: q.ID, owner: q.Owner, answer: *a})
+	d.ended.add(&ending{id: q.ID, owners: q.owners(), answer: *a})
 	d.tell(Change{Kind: Ended, Question: q, Answer: *a})
 	return true
 }
@@ -187,7 +187,7 @@ func (d *Desk) Resolve(by Viewer, id string, a Answer) (Answer, error) {
 
 // judge decides whether by may answer q so, and makes the grant if one is given.
 func (d *Desk) judge(by Viewer, q *Question, a *Answer) error {
-	err := d.mayApprove(by, q.Owner)
+	err := d.mayApprove(by, q.owners()...)
 	if errors.Is(err, ErrSelf) && len(q.Questions) > 0 {
 		err = nil // to tell something is not to approve
 	}
@@ -207,7 +207,7 @@ func (d *Desk) judge(by Viewer, q *Question, a *Answer) error {
 // again tells an approver why a question no longer waits for its answer.
 func (d *Desk) again(by Viewer, id string, a Answer) (Answer, error) {
 	e := d.ended.byID[id]
-	if e == nil || !by.sees(e.owner) {
+	if e == nil || !by.sees(e.owners...) {
 		return Answer{}, fmt.Errorf("approval %.64q: %w: it ended long ago, is not yours, or never was", id, ErrNotFound)
 	}
 	if e.answer.same(a) && (a.Digest == [32]byte{} || a.Digest == e.answer.Digest) {
@@ -275,7 +275,7 @@ func (f Filter) matches(owner, sessionID string) bool {
 // first.
 func (d *Desk) List(viewer Viewer, filter Filter) []*Question {
 	return questions(d.waiting(func(q *Question) bool {
-		return viewer.sees(q.Owner) && filter.matches(q.Owner, q.Session.ID)
+		return viewer.sees(q.owners()...) && filter.matches(q.Owner, q.Session.ID)
 	}))
 }
 
@@ -292,7 +292,7 @@ func (d *Desk) Find(viewer Viewer, id string) (*Question, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t, ok := d.pending[id]
-	if !ok || !viewer.sees(t.Question.Owner) {
+	if !ok || !viewer.sees(t.Question.owners()...) {
 		return nil, fmt.Errorf("approval %.64q: %w: it ended long ago, is not yours, or never was", id, ErrNotFound)
 	}
 	return t.Question, nil
@@ -327,8 +327,9 @@ type endings struct {
 }
 
 type ending struct {
-	id, owner string
-	answer    Answer
+	id     string
+	owners []string
+	answer Answer
 }
 
 // What is kept of ended questions.

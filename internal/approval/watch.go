@@ -89,7 +89,7 @@ func (d *Desk) news(w *watcher) (changes []Change, closed bool) {
 	defer d.mu.Unlock()
 	changes = w.queue
 	if w.behind {
-		pending := d.sorted(func(q *Question) bool { return w.viewer.sees(q.Owner) })
+		pending := d.sorted(func(q *Question) bool { return w.viewer.sees(q.owners()...) })
 		changes = []Change{{Kind: Snapshot, Pending: questions(pending)}}
 	}
 	w.queue, w.bytes, w.behind = nil, 0, false
@@ -103,7 +103,7 @@ func (d *Desk) tell(change Change) {
 	}
 	weight := change.Question.Weight()
 	for w := range d.watchers {
-		if w.behind || !w.viewer.sees(change.Question.Owner) {
+		if w.behind || !w.viewer.sees(change.Question.owners()...) {
 			continue
 		}
 		w.queue = append(w.queue, change)

@@ -28,6 +28,7 @@ type Record struct {
 	Step Step `json:"step"`
 
 	Principal   string `json:"principal,omitempty"`
+	OnBehalfOf  string `json:"on_behalf_of,omitempty"`
 	SessionID   string `json:"session,omitempty"`
 	ExecutionID string `json:"execution,omitempty"`
 	CallID      string `json:"call_id,omitempty"`

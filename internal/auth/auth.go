@@ -26,10 +26,15 @@ type Principal struct {
 	// Approver says that the principal sees the questions of everybody's calls,
 	// and may answer those of others.
 	Approver bool
+
+	// OnBehalfOf is whom a caller inside the process acts for: a principal, or the
+	// user of the machine. It is empty for callers from outside, who act for
+	// themselves.
+	OnBehalfOf string
 }
 
-// Local is the principal of callers inside the process and, where
-// authentication is off, of everybody who reaches the server.
+// Local is, where authentication is off, the principal of everybody who reaches the
+// server.
 var Local = Principal{Name: "local", Operator: true, Approver: true}
 
 // Server is the name of the server itself where it acts: nobody else has it.

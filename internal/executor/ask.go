@@ -52,7 +52,7 @@ func (x *Execution) ask(ctx context.Context, question approval.Question, call to
 
 // about completes a question with the call it is about.
 func (x *Execution) about(q approval.Question) approval.Question {
-	q.Owner, q.Session = x.Order.Owner, x.Order.Session
+	q.Owner, q.OnBehalfOf, q.Session = x.Order.Owner, x.Order.OnBehalfOf, x.Order.Session
 	q.ExecutionID, q.CallID, q.Tool = x.ID, x.Order.CallID, x.Order.Tool
 	q.Purpose = x.Order.Purpose
 	return sendableQuestion(q)

@@ -28,9 +28,11 @@ import (
 // An Order is a call that was judged and is to be carried out, or to be
 // recorded as refused.
 type Order struct {
-	// Owner is the principal that made the call.
-	Owner   string
-	Session *session.Session
+	// Owner is the principal that made the call, OnBehalfOf whom it acts for, if not
+	// for itself.
+	Owner      string
+	OnBehalfOf string
+	Session    *session.Session
 
 	// CallID makes the call idempotent within its session; empty: one is given.
 	CallID string
@@ -333,6 +335,12 @@ func (x *Execution) stopped(cause error) Finished {
 
 // failed returns the end of a call that ran and could not do it.
 func failed(code, message string) Finished { return withFailure(Failed, code, message) }
+
+// Refuse returns how a call ends that does not run.
+func Refuse(outcome Outcome, code, message string) *Finished {
+	finished := withFailure(outcome, code, message)
+	return &finished
+}
 
 func withFailure(outcome Outcome, code, message string) Finished {
 	return Finished{

@@ -9,12 +9,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
@@ -85,7 +82,7 @@ policy cannot be read.`,
 			if err != nil {
 				return err
 			}
-			t := &policyTester{Config: c, offer: *offer, clients: make(map[tested]*cli.Client)}
+			t := &policyTester{config: c, offer: *offer, clients: make(map[tested]*cli.Client)}
 			defer t.close()
 			if t.policy, err = config.LoadPolicy(c.Policy.File); err != nil {
 				return err
@@ -154,7 +151,7 @@ func readCases(path string) ([]policyCase, error) {
 // A policyTester judges calls of several principals, each on a server of its
 // own. Close it after use.
 type policyTester struct {
-	Config  *config.Config
+	config  *config.Config
 	offer   tools.Offer // of the sandbox that is supposed
 	policy  *policy.Policy
 	clients map[tested]*cli.Client
@@ -198,69 +195,23 @@ func (t *policyTester) client(by tested) (*cli.Client, error) {
 	if client := t.clients[by]; client != nil {
 		return client, nil
 	}
-	client, err := t.Connect(by)
+	client, err := t.connect(by)
 	if err == nil {
 		t.clients[by] = client
 	}
 	return client, err
 }
 
-// Connect starts a server that takes every caller for the principal. Callers
-// inside the process are always local, so others come through a socket.
-func (t *policyTester) Connect(by tested) (*cli.Client, error) {
-	c, offer, principal := *t.Config, t.offer, by.principal
+// connect starts a server that the principal calls from inside.
+func (t *policyTester) connect(by tested) (*cli.Client, error) {
+	c, offer := *t.config, t.offer
 	offer.Network = by.network
-	if principal == auth.Local.Name {
-		conn, end, err := server.ConnectSupposed(&c, &offer)
-		if err != nil {
-			return nil, err
-		}
-		return cli.NewClient(conn, true, end), nil
-	}
-	c.TLS = config.TLS{}
-	judging, err := server.NewWith(everybody(principal), principal, &c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	conn, end, err := server.ConnectSupposed(&c, by.principal, &offer)
 	if err != nil {
 		return nil, err
 	}
-	judging.Suppose(&offer)
-	dir, err := os.MkdirTemp("", "toolserver-")
-	if err != nil {
-		return nil, err
-	}
-	end := func() {
-		server.ShutDown(judging, 0)
-		os.RemoveAll(dir)
-	}
-	address := "unix:" + filepath.Join(dir, "socket")
-	listener, err := server.Listen(address)
-	if err != nil {
-		end()
-		return nil, err
-	}
-	go judging.Serve(listener)
-	client, err := cli.Dial(address)
-	if err != nil {
-		end()
-		return nil, err
-	}
-	hangUp := client.Close
-	client.Close = func() {
-		hangUp()
-		end()
-	}
-	return client, nil
+	return cli.NewClient(conn, true, end), nil
 }
-
-// everybody is an authenticator that takes every caller for this principal.
-type everybody string
-
-// Authenticate returns the principal.
-func (e everybody) Authenticate(string) (auth.Principal, error) {
-	return auth.Principal{Name: string(e)}, nil
-}
-
-// Name returns "none".
-func (everybody) Name() string { return auth.None{}.Name() }
 
 func (t *policyTester) close() {
 	for _, client := range t.clients {

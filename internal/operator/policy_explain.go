@@ -90,7 +90,7 @@ Exit codes:
 
 func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
-	client, inForce, err := f.Connect(cmd)
+	client, inForce, err := f.connect(cmd)
 	if err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	return &cli.ExitError{Code: cli.ExitDenied}
 }
 
-// Connect returns a client, and the policy it judges by where that is known.
-func (f *explainFlags) Connect(cmd *cobra.Command) (*cli.Client, *policy.Policy, error) {
+// connect returns a client, and the policy it judges by where that is known.
+func (f *explainFlags) connect(cmd *cobra.Command) (*cli.Client, *policy.Policy, error) {
 	if f.to.Resolve() != "" {
 		for _, name := range []string{"mode", "level", "network", "label"} {
 			if cmd.Flags().Changed(name) {
@@ -162,7 +162,7 @@ func (f *explainFlags) Connect(cmd *cobra.Command) (*cli.Client, *policy.Policy,
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, end, err := server.ConnectSupposed(c, offer)
+	conn, end, err := server.ConnectSupposed(c, auth.Local.Name, offer)
 	if err != nil {
 		return nil, nil, err
 	}

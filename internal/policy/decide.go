@@ -73,8 +73,8 @@ func refuse(call *Call) (v Verdict, refused bool) {
 		return Verdict{Deny, "mode deny", "The session is in mode deny: no call may run."}, true
 	case call.Mode < tools.ModeAsk || call.Mode > tools.ModeAcceptEdits:
 		return Verdict{Deny, "mode none", "The session has no mode, so nothing may run."}, true
-	case call.Spec.Level < tools.ReadOnly || call.Spec.Level > call.Level:
-		return Verdict{Deny, "level", call.Spec.Name + " needs level " + call.Spec.Level.String() +
+	case call.Spec.Needs() < tools.ReadOnly || call.Spec.Needs() > call.Level:
+		return Verdict{Deny, "level", call.Spec.Name + " needs level " + call.Spec.Needs().String() +
 			" and the session has " + call.Level.String() + ": use a tool that needs less."}, true
 	}
 	return v, false

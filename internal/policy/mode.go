@@ -89,7 +89,7 @@ func (s *subject) byDefault() verdict {
 	case tools.ReachesHost:
 		return s.byNetwork()
 	case tools.UsesTool:
-		if s.own && s.call.Spec.Level == tools.ReadOnly {
+		if s.own && s.call.Spec.Needs() == tools.ReadOnly {
 			return allow(readOnly)
 		}
 		if s.own && !s.alone() {

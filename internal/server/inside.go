@@ -4,6 +4,9 @@
 package server
 
 import (
+	"fmt"
+	"os"
+	"os/user"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -32,30 +36,43 @@ func (Inside) Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	return ConnectSupposed(c, nil)
+	return ConnectSupposed(c, auth.Local.Name, nil)
 }
 
-// ConnectSupposed connects to a server in this process that only judges calls, for
-// a sandbox that need not be there; nil is the one that is.
-func ConnectSupposed(c *config.Config, offer *tools.Offer) (conn *grpc.ClientConn, end func(), err error) {
+// ConnectSupposed connects a principal to a server in this process that only judges
+// calls, for a sandbox that need not be there; nil is the one that is.
+func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (conn *grpc.ClientConn, end func(), err error) {
 	c.Authentication, c.TLS = config.Authentication{}, config.TLS{} // of no use here
 	c.Secrets = slices.DeleteFunc(c.Secrets, func(s config.Secret) bool {
 		_, err := s.Value()
 		return err != nil // what this user cannot read, its tools cannot show
 	})
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := New(c, logger, prometheus.NewRegistry(), nil)
+	server, err := newWith(auth.None{}, principal, c, logger, prometheus.NewRegistry(), nil)
 	if err != nil {
+		flush()
 		return nil, nil, err
 	}
+	stop := func() {
+		ShutDown(server, 0)
+		flush()
+	}
 	server.Suppose(offer)
-	conn, err = server.Connect()
+	conn, err = server.Connect(auth.Principal{Name: principal, OnBehalfOf: userName()})
 	if err != nil {
+		stop()
 		return nil, nil, err
 	}
 	return conn, func() {
 		conn.Close()
-		ShutDown(server, 0)
-		flush()
+		stop()
 	}, nil
+}
+
+// userName returns who runs this program, for whom its server works.
+func userName() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
 }

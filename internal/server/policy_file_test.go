@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/policy"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -48,7 +49,7 @@ func newReloading(t *testing.T, path, text string) *reloading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := server.Connect()
+	conn, err := server.Connect(auth.Principal{Name: "local", OnBehalfOf: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

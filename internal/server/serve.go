@@ -34,6 +34,7 @@ func Serve(c *config.Config) error {
 	setGC()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	logger, flush := newLogger(zapcore.Level(c.Log.Level))
 	defer flush()
 	logOthers(logger)
@@ -78,6 +79,7 @@ func Serve(c *config.Config) error {
 	}
 	admin, err := serveAdmin(c.Admin, &adminHandler{showMetrics(metrics, logger), server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
+		ShutDown(server, 0)
 		return err
 	}
 	defer admin.Close() // after the shutdown: probes see that it drains

@@ -79,12 +79,20 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 	if err != nil {
 		return nil, err
 	}
-	return NewWith(authenticator, auth.Local.Name, c, logger, metrics, tracer)
+	return newWith(authenticator, auth.Local.Name, c, logger, metrics, tracer)
 }
 
-// NewWith is newServer with other callers: the workspace of the
+// newWith is newServer with other callers: the workspace of the
 // configuration is that of owner.
-func NewWith(authenticator auth.Authenticator, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
+func newWith(authenticator auth.Authenticator, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+	var opened []func() // what a start that fails has to close, in the order it was opened
+	defer func() {
+		if err != nil {
+			for _, closeIt := range slices.Backward(opened) {
+				closeIt()
+			}
+		}
+	}()
 	if err := c.FillIn(); err != nil {
 		return nil, err
 	}
@@ -92,10 +100,12 @@ func NewWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, func() { stderr.Close() })
 	jails, err := OpenSandbox(&c.Sandbox, stderr)
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, func() { jails.Close() })
 	masker, err := c.Masker()
 	if err != nil {
 		return nil, err
@@ -121,16 +131,22 @@ func NewWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	if err != nil {
 		return nil, err
 	}
+	opened = append(opened, kept.Close)
 	records, err := openAudit(&c.Audit, logger)
 	if err != nil {
 		return nil, err
 	}
+	if records != nil {
+		opened = append(opened, func() { records.Close() })
+	}
+	sessions := session.NewStore(SessionsOf(c, owner))
+	opened = append(opened, sessions.Close)
 	executions := executorOf(&c.Executions)
 	executions.Mask = func(text string) string { return masker().String(text) }
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
-		Sessions:      session.NewStore(SessionsOf(c, owner)),
+		Sessions:      sessions,
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.Off()},
 		Artifacts:     kept,

@@ -16,17 +16,19 @@ import (
 // principalOf returns who is calling; nobody before authenticate.
 func principalOf(ctx context.Context) auth.Principal { return rpcOf(ctx).principal }
 
-// authenticate finds out who is calling. Callers inside the process need no
-// credentials: nobody else can reach the listener they come through.
+// authenticate finds out who is calling. The connection of a caller inside the
+// process says who that is: nobody else can reach the listener it comes through.
 func authenticate(authenticator auth.Authenticator) link {
 	find := func(ctx context.Context) (context.Context, error) {
 		rpc := rpcOf(ctx)
 		if methods[rpc.method] == anybody {
 			return ctx, nil
 		}
-		if p, ok := peer.FromContext(ctx); ok && p.Addr.Network() == localNetwork {
-			rpc.principal = auth.Local
-			return ctx, nil
+		if p, ok := peer.FromContext(ctx); ok {
+			if from, ok := p.Addr.(insideAddr); ok {
+				rpc.principal = auth.Principal(from)
+				return ctx, nil
+			}
 		}
 		var err error
 		rpc.principal, err = authenticator.Authenticate(header(ctx))

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -430,7 +431,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 // goes through the same chain.
 func TestInsideTheProcess(t *testing.T) {
 	s := serve(t, withTokens)
-	conn, err := s.Connect()
+	conn, err := s.Connect(auth.Principal{Name: "local", OnBehalfOf: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,12 +22,10 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
@@ -111,22 +109,22 @@ var goVersion = runtime.Version()
 
 // A Server serves the tools of a registry over gRPC.
 type Server struct {
-	config   Config
-	grpc     *grpc.Server
-	health   *health.Server
-	executor *executor.Executor
-	desk     *approval.Desk
-	rules    *rules
-	policies policyService
-	auditor  *auditor
-	meters   *meters
+	config    Config
+	grpc      *grpc.Server
+	health    *health.Server
+	executor  *executor.Executor
+	desk      *approval.Desk
+	rules     *admission.Rules
+	admission *admission.Admission
+	auditor   *auditor
+	meters    *meters
 
 	artifacts *artifacts // nil where none are kept
 	files     *workspaceService
 
 	failedChecks atomic.Pointer[[]string] // of the self-test; nil before it has run
 	shown        shownTools
-	local        *bufconn.Listener
+	inside       *inside
 	started      time.Time
 
 	connections connections     // from outside
@@ -137,10 +135,10 @@ type Server struct {
 
 // New returns a server that serves callers inside the process at once, and
 // those outside once Serve was called. Shut it down after use. An error is about
-// the policy.
+// the policy; what the configuration brought is then still the caller's to close.
 func New(config Config) (*Server, error) {
 	s := &Server{
-		config: config, started: time.Now(), local: bufconn.Listen(1 << 20), health: health.NewServer(),
+		config: config, started: time.Now(), inside: newInside(), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -149,8 +147,9 @@ func New(config Config) (*Server, error) {
 	}
 	config.Approvals.Observe = s.auditor.answered
 	s.desk = approval.NewDesk(config.Approvals)
-	s.rules = newRules(s.desk)
-	if err := s.rules.replace(config.Policy); err != nil {
+	s.rules = admission.NewRules(s.desk)
+	if err := s.rules.Replace(config.Policy); err != nil {
+		s.close()
 		return nil, err
 	}
 	config.Executor.Logger, config.Executor.Desk = config.Logger, s.desk
@@ -161,6 +160,8 @@ func New(config Config) (*Server, error) {
 	}
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
+
+	s.admission = admission.New(s.admissionConfig())
 
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec())...)
@@ -173,12 +174,11 @@ func New(config Config) (*Server, error) {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	limits := config.Files.withDefaults()
-	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
+	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
-	s.policies.admission = s.admission()
-	pb.RegisterPolicyServiceServer(s.grpc, &s.policies)
+	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
 		registerReflection(s.grpc)
@@ -189,27 +189,33 @@ func New(config Config) (*Server, error) {
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
-	go s.grpc.Serve(s.local)
+	go s.grpc.Serve(s.inside)
 	return s, nil
 }
 
 // Policy returns the version of the policy in force.
 func (s *Server) Policy() string {
-	return s.rules.current().Version()
+	return s.rules.Current().Version()
 }
 
 // ReplacePolicy puts another policy in force for all calls that come later, as
 // a whole or, with an error, not at all. Calls that were admitted keep the one
 // they were judged by, but what waits for a person is judged by the new one when it
 // is allowed, and runs under it.
-func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(p) }
+func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(p) }
 
-func (s *Server) admission() *admission {
-	return &admission{
-		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
-		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer, kept: s.config.Kept,
-		logger: s.config.Logger,
+func (s *Server) admissionConfig() admission.Config {
+	config := admission.Config{
+		Registry: s.config.Registry, Sessions: s.config.Sessions, Rules: s.rules, Approvals: s.desk,
+		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Kept: s.config.Kept, Limited: s.meters.overLimit,
 	}
+	if s.artifacts != nil {
+		config.Artifacts = s.artifacts.of
+	}
+	if s.auditor.log != nil {
+		config.Record = s.auditor.recorder
+	}
+	return config
 }
 
 // links is the chain that every call passes, the outermost link first.
@@ -222,7 +228,7 @@ func (s *Server) links() []link {
 		authenticate(s.config.Authenticator),          // who
 		onEntry(permit),                               // may they call this method at all
 		endKeptOpen(s.closing),                        // what only waits ends with the server
-		onMessage(s.admission().look),                 // may this call run
+		onMessage(s.admit),                            // may this call run
 	}
 }
 
@@ -234,20 +240,6 @@ func (s *Server) Serve(listener net.Listener) error {
 		return nil
 	}
 	return err
-}
-
-// Connect returns a connection for callers inside the process. It goes through
-// the same chain as every other, and what is called is part of the trace of its
-// caller. Close it after use.
-func (s *Server) Connect() (*grpc.ClientConn, error) {
-	options := []grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.local.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}
-	if s.config.Tracer != nil {
-		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(tracing(s.config.Tracer)...)))
-	}
-	return grpc.NewClient("passthrough:local", options...)
 }
 
 // Ready reports whether the server takes new calls.
@@ -316,28 +308,3 @@ const (
 	// to send, once no RPC is under way.
 	quietTime = 250 * time.Millisecond
 )
-
-// localNetwork is the name of the network that callers inside the process come
-// from.
-var localNetwork = bufconn.Listen(0).Addr().Network()
-
-// onlyOutside returns credentials that secure connections with config, if it is
-// set, and leave those inside the process alone.
-func onlyOutside(config *tls.Config) credentials.TransportCredentials {
-	if config == nil {
-		return insecure.NewCredentials()
-	}
-	return &outsideTLS{TransportCredentials: credentials.NewTLS(config), inside: insecure.NewCredentials()}
-}
-
-type outsideTLS struct {
-	credentials.TransportCredentials
-	inside credentials.TransportCredentials
-}
-
-func (c *outsideTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if conn.LocalAddr().Network() == localNetwork {
-		return c.inside.ServerHandshake(conn)
-	}
-	return c.TransportCredentials.ServerHandshake(conn)
-}

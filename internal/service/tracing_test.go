@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -401,7 +402,7 @@ func TestProbesHaveNoSpans(t *testing.T) {
 // TestTracesFromInside proves that callers inside the process hand their trace on.
 func TestTracesFromInside(t *testing.T) {
 	s := serveTraced(t)
-	conn, err := s.Connect()
+	conn, err := s.Connect(auth.Principal{Name: "local", OnBehalfOf: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

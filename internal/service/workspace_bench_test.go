@@ -73,7 +73,7 @@ func benchFiles(b *testing.B) pb.WorkspaceServiceClient {
 	if err != nil {
 		b.Fatal(err)
 	}
-	conn, err := s.Connect()
+	conn, err := s.Connect(auth.Principal{Name: "local", OnBehalfOf: "test"})
 	if err != nil {
 		b.Fatal(err)
 	}

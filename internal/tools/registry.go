@@ -111,6 +111,8 @@ func checkSpec(spec Spec) error {
 		return fmt.Errorf("tool name %q: want a-z, 0-9 and _, beginning with a letter, at most 64", spec.Name)
 	case spec.Level < ReadOnly || spec.Level > DangerFullAccess:
 		return fmt.Errorf("tool %s has no level", spec.Name)
+	case spec.LeastLevel > spec.Level:
+		return fmt.Errorf("tool %s: every call needs level %s, which is above %s, the highest that a call can need", spec.Name, spec.LeastLevel, spec.Level)
 	case spec.Summary == "" || strings.Contains(spec.Summary, "\n"):
 		return fmt.Errorf("tool %s needs a summary of one line", spec.Name)
 	}

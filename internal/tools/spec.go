@@ -4,6 +4,7 @@
 package tools
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -46,9 +47,13 @@ type Spec struct {
 	// server, so that patterns may say @server and @server/tool.
 	Server string
 
-	// Level is how much a session must be trusted to run the tool. The zero
-	// value is none of the three levels, and a registry refuses it.
+	// Level is the highest level that a call of the tool can need. The zero value
+	// is none of the three levels, and a registry refuses it.
 	Level Level
+
+	// LeastLevel is the level that every call needs, where calls differ: the effects
+	// of a call say what it needs beyond that. 0 means Level.
+	LeastLevel Level
 
 	// ConcurrencySafe says that calls may run beside other calls of a session.
 	ConcurrencySafe bool
@@ -70,6 +75,9 @@ type Spec struct {
 	// Examples are inputs that work.
 	Examples []Example
 }
+
+// Needs returns the level that every call of the tool needs.
+func (s *Spec) Needs() Level { return cmp.Or(s.LeastLevel, s.Level) }
 
 // An Example is an input that works, and what it shows.
 type Example struct {

@@ -100,7 +100,8 @@ func Bash(rooms *command.Rooms) tools.Tool {
 			Description:          describe(bashDoc, rooms.Facts()),
 			Help:                 describe(bashHelp, rooms.Facts()),
 			Category:             category,
-			Level:                tools.ReadOnly, // its effects need more
+			Level:                tools.DangerFullAccess,
+			LeastLevel:           tools.ReadOnly,
 			Dangerous:            true,
 			RequiredCapabilities: []string{command.Capability},
 			DefaultTimeout:       defaultTimeout,
@@ -140,25 +141,6 @@ func placeOf(rooms *command.Rooms, env tools.Env, dir string) shell.Place {
 	return place
 }
 
-// deletes reports whether a command is one rm, or one find with -delete, and
-// nothing else that could make a file: no redirection, no second command.
-func deletes(text string) bool {
-	words := strings.Fields(text)
-	if len(words) == 0 || strings.ContainsAny(text, "<>|&;(){}`\n\r") {
-		return false
-	}
-	switch words[0] {
-	case "rm", "rmdir":
-		return true
-	case "find":
-		return slices.Contains(words, "-delete") && !slices.ContainsFunc(words, func(word string) bool {
-			word = strings.Trim(strings.NewReplacer("$HOME", "", "$TMPDIR", "").Replace(word), `'"`)
-			return strings.ContainsAny(word, `'"\$`) || strings.HasPrefix(word, "-exec") || strings.HasPrefix(word, "-ok") || strings.HasPrefix(word, "-f")
-		})
-	}
-	return false
-}
-
 // judged returns the command with what it does to its environment.
 func (in bashInput) judged() string {
 	if len(in.Env) == 0 {
@@ -196,7 +178,8 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		return tools.Result{}, err
 	}
 	c := command.Command{
-		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"), Deletes: deletes(in.Command) && len(in.Env) == 0, Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
+		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"),
+		Deletes: len(in.Env) == 0 && deletes(in.Command, placeOf(rooms, env, dir)), Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])

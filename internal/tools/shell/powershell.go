@@ -62,7 +62,8 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 			Description:          powershellDoc,
 			Help:                 powershellHelp,
 			Category:             category,
-			Level:                tools.ReadOnly, // its effects need more
+			Level:                tools.DangerFullAccess,
+			LeastLevel:           tools.ReadOnly,
 			Dangerous:            true,
 			RequiredCapabilities: []string{command.Capability, PowerShell},
 			DefaultTimeout:       defaultTimeout,

@@ -58,7 +58,8 @@ func Repl(rooms *command.Rooms) tools.Tool {
 			Description:          replDoc,
 			Help:                 replHelp,
 			Category:             category,
-			Level:                tools.ReadOnly, // its effects need more
+			Level:                tools.DangerFullAccess,
+			LeastLevel:           tools.ReadOnly,
 			Dangerous:            true,
 			RunsCode:             true,
 			RequiredCapabilities: []string{command.Capability},

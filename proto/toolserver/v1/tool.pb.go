@@ -168,7 +168,8 @@ type Tool struct {
 	Category string `protobuf:"bytes,9,opt,name=category,proto3" json:"category,omitempty"`
 	// Where it comes from.
 	Kind ToolKind `protobuf:"varint,10,opt,name=kind,proto3,enum=toolserver.v1.ToolKind" json:"kind,omitempty"`
-	// How much a session must be trusted to run it.
+	// The highest level that a call of it can need. Each call is judged by what it
+	// does: one that only looks may run in a session of a lower level.
 	Level Level `protobuf:"varint,11,opt,name=level,proto3,enum=toolserver.v1.Level" json:"level,omitempty"`
 	// Whether calls of it may run beside other calls of the session.
 	ConcurrencySafe bool `protobuf:"varint,12,opt,name=concurrency_safe,json=concurrencySafe,proto3" json:"concurrency_safe,omitempty"`
