@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/lease", "proto/toolserver/v1"},
+	{"internal/glob", "internal/lease", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and

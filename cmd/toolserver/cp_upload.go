@@ -14,15 +14,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -50,11 +49,11 @@ func (c *copier) upload(ctx context.Context, local string, to place) error {
 	if err != nil {
 		return err
 	}
-	for _, pattern := range c.exclude {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("--exclude %s: %w", visible(pattern), err)
-		}
+	excluded, err := glob.CompileList(c.exclude)
+	if err != nil {
+		return fmt.Errorf("--exclude: %s", visible(err.Error()))
 	}
+	c.excluded = excluded.Match
 	if info.IsDir() {
 		return c.uploadTree(ctx, to, func(w io.Writer) error { return c.archive(ctx, w, local) })
 	}
@@ -217,19 +216,6 @@ func (c *copier) archive(ctx context.Context, w io.Writer, top string) error {
 		return err
 	}
 	return out.Close()
-}
-
-func (c *copier) excluded(name string) bool {
-	for _, pattern := range c.exclude {
-		as := path.Base(name)
-		if strings.Contains(pattern, "/") {
-			pattern, as = strings.Trim(pattern, "/"), name
-		}
-		if matches, _ := path.Match(pattern, as); matches {
-			return true
-		}
-	}
-	return false
 }
 
 // add writes one entry of a directory to an archive.
