@@ -309,7 +309,7 @@ func defaultConfig() *config {
 		Search: searchConfig{
 			MaxText:   256 << 20,
 			MaxIndex:  64 << 20,
-			IdleAfter: 5 * time.Minute,
+			IdleAfter: 20 * time.Second,
 		},
 		Artifacts: artifactsConfig{
 			MaxBytes:        256 << 20,
