@@ -1,7 +1,8 @@
-# Everything the project needs beside Go is built from tools.mod into .bin,
-# once; `make test` and `make run` see to it by themselves. A C compiler, for the
-# race detector, and gRPC for Python are installed where Debian's packages can
-# be. With npm, ripgrep is installed too, which search is compared with.
+# `make run` needs Go alone, and builds the server and grpcurl. What else the
+# project needs comes into .bin from tools.mod, once, when `make test` or `make
+# generate` asks for it. A C compiler, for the race detector, and gRPC for Python
+# are installed where Debian's packages can be. With npm, buf need not be built,
+# and there is ripgrep, which search is compared with.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -10,26 +11,22 @@ export PATH := $(BIN):$(PATH)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # grpcnotrace leaves out an HTML page of requests that nobody serves here, and
 # with it a seventh of the binary.
-BUILD := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
+BUILD := CGO_ENABLED=0 go build $(GOV) -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
 # The contract with its comments, for reflection.
 SCHEMA := buf build --exclude-imports --as-file-descriptor-set
-TOOLS := github.com/bufbuild/buf/cmd/buf \
-	github.com/fullstorydev/grpcurl/cmd/grpcurl \
-	google.golang.org/grpc/cmd/protoc-gen-go-grpc \
-	google.golang.org/protobuf/cmd/protoc-gen-go \
-	honnef.co/go/tools/cmd/staticcheck
+TOOL := go build -modfile=tools.mod -o $(BIN)/
 
 .PHONY: help
 help: ## Show what can be made.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: run
-run: build tools ## Build and serve on 127.0.0.1:8665; grpcurl is in .bin.
-	$(BIN)/toolserver serve
+run: ## Build and serve on 127.0.0.1:8665, and build .bin/grpcurl beside it.
+	@build/run
 
 .PHONY: build
 build: ## Build .bin/toolserver, with toolserver-exec in it.
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o internal/server/toolserver-exec ./cmd/toolserver-exec
+	CGO_ENABLED=0 go build $(GOV) -trimpath -ldflags "-s -w" -o internal/server/toolserver-exec ./cmd/toolserver-exec
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
@@ -37,7 +34,7 @@ test: compiler tools ripgrep terminal python lint generated ## Run every check a
 	build/test ./...
 
 .PHONY: lint
-lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
+lint: $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	go vet ./...
 	go vet -tags bench ./internal/server
@@ -47,14 +44,14 @@ lint: tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf brea
 	buf breaking --against proto/contract.binpb
 
 .PHONY: generate
-generate: tools ## Generate Go code from proto/, unless the contract was broken.
+generate: $(BIN)/buf $(BIN)/.tools ## Generate Go code from proto/, unless the contract was broken.
 	@test ! -e proto/contract.binpb || buf breaking --against proto/contract.binpb
 	buf build --exclude-source-info -o proto/contract.binpb
 	$(SCHEMA) -o internal/service/schema.binpb
 	buf generate
 
 .PHONY: generated
-generated: tools ## Fail if generating would change anything.
+generated: $(BIN)/buf $(BIN)/.tools ## Fail if generating would change anything.
 	@rm -rf .bin/generated && mkdir -p .bin/generated
 	@buf generate --output .bin/generated
 	@buf build --exclude-source-info -o .bin/generated/proto/contract.binpb
@@ -134,17 +131,34 @@ terminal:
 .PHONY: ripgrep
 ripgrep: $(BIN)/rg ## Install ripgrep, and an MCP server, into .bin with npm, to compare with.
 
-$(BIN)/rg: npm/package-lock.json
+$(BIN)/rg: $(BIN)/npm/installed
+	@cp $(BIN)/npm/node_modules/@vscode/ripgrep-*/bin/rg $@ 2>/dev/null || echo "nothing is compared with ripgrep"
+
+$(BIN)/npm/installed: npm/package-lock.json
 	@mkdir -p $(BIN)/npm
 	@cp npm/package.json npm/package-lock.json $(BIN)/npm/
-	@if ! command -v npm >/dev/null; then echo "there is no npm: nothing is compared with ripgrep"; \
-	elif npm ci --prefix $(BIN)/npm --no-audit --no-fund --loglevel=error && cp $(BIN)/npm/node_modules/@vscode/ripgrep-*/bin/rg $@; then touch $@; \
-	else echo "npm could not install ripgrep: nothing is compared with it"; fi
+	@if ! command -v npm >/dev/null; then echo "there is no npm"; \
+	elif npm ci --ignore-scripts --prefix $(BIN)/npm --no-audit --no-fund --loglevel=error; then touch $@; \
+	else echo "npm could not install what npm/package.json names"; fi
+
+$(BIN):
+	@mkdir -p $@
 
 .PHONY: tools
-tools: $(BIN)/.tools ## Build the tools that tools.mod pins into .bin.
+tools: $(BIN)/buf $(BIN)/grpcurl $(BIN)/.tools ## Build the tools that tools.mod pins into .bin.
 
-$(BIN)/.tools: tools.mod tools.sum
-	@mkdir -p $(BIN)
-	go build -modfile=tools.mod -o $(BIN)/ $(TOOLS)
+$(BIN)/.tools: tools.mod tools.sum | $(BIN)
+	$(TOOL) google.golang.org/grpc/cmd/protoc-gen-go-grpc google.golang.org/protobuf/cmd/protoc-gen-go honnef.co/go/tools/cmd/staticcheck
+	@touch $@
+
+$(BIN)/grpcurl: tools.mod tools.sum | $(BIN)
+	$(TOOL) github.com/fullstorydev/grpcurl/cmd/grpcurl
+	@touch $@
+
+# npm's buf is buf's own binary, which saves two minutes of compiling; it is
+# taken only if it has the version that tools.mod names.
+$(BIN)/buf: tools.mod tools.sum | $(BIN) $(BIN)/npm/installed
+	@for buf in $(BIN)/npm/node_modules/@bufbuild/buf-*/bin/buf; do \
+		if grep -qs "bufbuild/buf v$$($$buf --version 2>/dev/null) " tools.mod; then cp "$$buf" $@; fi; done
+	@test -e $@ -a $@ -nt tools.mod || { echo "$(TOOL) github.com/bufbuild/buf/cmd/buf"; $(TOOL) github.com/bufbuild/buf/cmd/buf; }
 	@touch $@

@@ -30,7 +30,7 @@ var floors = [][]string{
 	{"internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/endpoint", "internal/lease", "internal/version", "proto/toolserver/v1"},
+	{"internal/endpoint", "internal/glob", "internal/lease", "internal/version", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and

@@ -128,7 +128,8 @@ type copier struct {
 	verbose  bool
 	all      bool
 	exclude  []string
-	leftOut  uint64 // what should have been copied and was not
+	excluded func(name string) bool // by those patterns
+	leftOut  uint64                 // what should have been copied and was not
 	spared   spared
 	progress progressLine
 }

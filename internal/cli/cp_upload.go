@@ -16,13 +16,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -50,11 +50,11 @@ func (c *copier) upload(ctx context.Context, local string, to place) error {
 	if err != nil {
 		return err
 	}
-	for _, pattern := range c.exclude {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("--exclude %s: %w", Visible(pattern), err)
-		}
+	excluded, err := glob.CompileList(c.exclude)
+	if err != nil {
+		return fmt.Errorf("--exclude: %s", Visible(err.Error()))
 	}
+	c.excluded = excluded.Match
 	if info.IsDir() {
 		into, err := c.remoteDirectory(ctx, to)
 		if err != nil {
@@ -224,19 +224,6 @@ func (c *copier) archive(ctx context.Context, w io.Writer, top string) error {
 		return err
 	}
 	return out.Close()
-}
-
-func (c *copier) excluded(name string) bool {
-	for _, pattern := range c.exclude {
-		as := path.Base(name)
-		if strings.Contains(pattern, "/") {
-			pattern, as = strings.Trim(pattern, "/"), name
-		}
-		if matches, _ := path.Match(pattern, as); matches {
-			return true
-		}
-	}
-	return false
 }
 
 // add writes one entry of a directory to an archive.

@@ -312,7 +312,7 @@ func Default() *Config {
 		Search: Search{
 			MaxText:   256 << 20,
 			MaxIndex:  64 << 20,
-			IdleAfter: 5 * time.Minute,
+			IdleAfter: 20 * time.Second,
 		},
 		Artifacts: Artifacts{
 			MaxBytes:        256 << 20,

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -223,7 +224,7 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 		return nil
 	})
 	for _, label := range slices.Sorted(maps.Keys(f.Labels)) {
-		value, err := compileGlob(f.Labels[label], false)
+		value, err := glob.CompileWord(f.Labels[label])
 		if err != nil {
 			c.Fault(key+".labels."+label, "%q %v", f.Labels[label], err)
 		}
@@ -287,10 +288,10 @@ func (c *compiler) tools(key string, texts []string) []toolPattern {
 	return patterns
 }
 
-func (c *compiler) globs(key string, texts []string) []glob {
-	var globs []glob
+func (c *compiler) globs(key string, texts []string) []glob.Word {
+	var globs []glob.Word
 	c.each(key, texts, func(text string) error {
-		g, err := compileGlob(text, false)
+		g, err := glob.CompileWord(text)
 		globs = append(globs, g)
 		return err
 	})

@@ -36,7 +36,7 @@ func TestBadFiles(t *testing.T) {
 			`p.yaml:3: rules[0]: the rule says of nothing what it is about, so it would match every call: write tools: ["*"] if that is meant`},
 		"empty list":      {"version: 1\nrules:\n- {name: a, action: deny, tools: [], reads: [x]}\n", "p.yaml:3: rules[0].tools: is empty: leave the key out"},
 		"list of nothing": {"version: 1\nrules:\n- name: a\n  action: allow\n  tools: [x]\n  reads:\n", "p.yaml:6: rules[0].reads: is empty: leave the key out"},
-		"tool pattern":    {"version: 1\nrules:\n- {name: a, action: deny, tools: ['[']}\n", `p.yaml:3: rules[0].tools[0]: tool pattern "[" is not a name or glob`},
+		"tool pattern":    {"version: 1\nrules:\n- {name: a, action: deny, tools: ['[']}\n", `p.yaml:3: rules[0].tools[0]: tool pattern "[" has a [ without its ]`},
 		"path":            {"version: 1\nrules:\n- name: a\n  action: deny\n  reads:\n  - x\n  - ../y\n", `p.yaml:7: rules[0].reads[1]: "../y" has .. in it: write the path from its beginning`},
 		"command":         {"version: 1\nrules:\n- {name: a, action: deny, commands: ['ls | rm']}\n", `p.yaml:3: rules[0].commands[0]: "ls | rm" has a '|' that is not quoted: words are compared as they are`},
 		"glob command":    {"version: 1\nrules:\n- {name: a, action: deny, commands: ['git * --force']}\n", `p.yaml:3: rules[0].commands[0]: "git * --force" has a * before its end: words are compared as they are`},

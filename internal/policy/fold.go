@@ -54,19 +54,13 @@ func dots(path string) bool {
 	return name == "." || name == ".."
 }
 
-// foldTokens folds the characters of a glob.
-func foldTokens(tokens []token) []token {
-	var folded []token
-	for _, t := range tokens {
-		if t.kind != oneChar {
-			folded = append(folded, t)
-			continue
-		}
-		for _, c := range norm.NFKC.String(string(t.char)) {
-			if !unicode.Is(unicode.Cf, c) {
-				folded = append(folded, token{char: unicode.ToLower(c)})
-			}
+// foldChar folds a character of a pattern.
+func foldChar(c rune) string {
+	var b strings.Builder
+	for _, c := range norm.NFKC.String(string(c)) {
+		if !unicode.Is(unicode.Cf, c) {
+			b.WriteRune(unicode.ToLower(c))
 		}
 	}
-	return folded
+	return b.String()
 }

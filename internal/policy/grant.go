@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -149,7 +150,7 @@ func (s *subject) coveredBy(tier *Tier) bool {
 // caughtBy reports whether something the effect touches could be in the tier.
 func (s *subject) caughtBy(tier *Tier) bool {
 	if s.effect.Glob {
-		forbidden := pathPattern{runs: [][]glob{nil}}
+		forbidden := pathPattern{runs: [][]glob.Name{nil}}
 		for _, step := range literalSteps(tier.Pattern) {
 			forbidden.runs[0] = append(forbidden.runs[0], step.name)
 		}

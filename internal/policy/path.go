@@ -9,6 +9,8 @@ import (
 	"path"
 	"reflect"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/glob"
 )
 
 // A pathPattern is one pattern for paths, without alternatives. It matches a
@@ -21,7 +23,7 @@ type pathPattern struct {
 	// open says that the pattern may begin at any depth. runs are the names that
 	// follow each other; between two runs there may be any number of directories.
 	open bool
-	runs [][]glob
+	runs [][]glob.Name
 
 	// folded is the same for folded paths; nil for a pattern that allows. same
 	// says that it is no different.
@@ -38,8 +40,6 @@ const (
 	fromHome
 )
 
-const maxAlternatives = 256
-
 // compilePath compiles a pattern for paths: one pattern for each alternative
 // between braces. One that forbids matches folded paths as well.
 func compilePath(text string, forbids bool) ([]pathPattern, error) {
@@ -49,7 +49,7 @@ func compilePath(text string, forbids bool) ([]pathPattern, error) {
 	if len(text) > 4096 {
 		return nil, fmt.Errorf("has %d bytes: at most 4096", len(text))
 	}
-	alternatives, err := expandBraces(text)
+	alternatives, err := glob.Expand(text)
 	if err != nil {
 		return nil, err
 	}
@@ -72,67 +72,6 @@ func compilePath(text string, forbids bool) ([]pathPattern, error) {
 	return patterns, nil
 }
 
-// expandBraces returns the alternatives of a pattern.
-func expandBraces(text string) ([]string, error) {
-	done, todo := []string(nil), []string{text}
-	for len(todo) > 0 {
-		next := todo[0]
-		todo = todo[1:]
-		before, options, after, err := cutBraces(next)
-		if err != nil {
-			return nil, err
-		}
-		if options == nil {
-			done = append(done, next)
-			continue
-		}
-		var more []string
-		for _, option := range options {
-			more = append(more, before+option+after)
-		}
-		todo = append(more, todo...)
-		if len(done)+len(todo) > maxAlternatives {
-			return nil, fmt.Errorf("has more than %d alternatives", maxAlternatives)
-		}
-	}
-	return done, nil
-}
-
-// cutBraces cuts a pattern around its first braces; options is nil where there
-// are none.
-func cutBraces(text string) (before string, options []string, after string, err error) {
-	open, depth, start := 0, 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '[':
-			if _, rest, err := compileSet(text[i+1:]); err == nil {
-				i = len(text) - len(rest) - 1
-			}
-		case '{':
-			if depth++; depth == 1 {
-				open, start = i, i+1
-			}
-		case ',':
-			if depth == 1 {
-				options, start = append(options, text[start:i]), i+1
-			}
-		case '}':
-			if depth--; depth < 0 {
-				return "", nil, "", errors.New("has a } without its {")
-			}
-			if depth == 0 {
-				return text[:open], append(options, text[start:i]), text[i+1:], nil
-			}
-		}
-	}
-	if depth > 0 {
-		return "", nil, "", errors.New("has a { without its }")
-	}
-	return "", nil, "", nil
-}
-
 func compileAlternative(text string, folded bool) (pathPattern, error) {
 	var p pathPattern
 	rest := text
@@ -144,13 +83,13 @@ func compileAlternative(text string, folded bool) (pathPattern, error) {
 	case strings.HasPrefix(text, "~"):
 		return p, errors.New("names the home of another user: write the path")
 	}
-	names, err := splitNames(rest)
+	names, err := glob.Split(rest)
 	if err != nil {
 		return p, err
 	}
 	// A single name is looked for at any depth, unless ./ keeps it at the top.
 	p.open = p.from == fromWorkspace && len(names) == 1 && !strings.HasPrefix(text, "./") && names[0] != "."
-	var run []glob
+	var run []glob.Name
 	flush := func() {
 		if len(run) > 0 {
 			p.runs, run = append(p.runs, run), nil
@@ -167,45 +106,18 @@ func compileAlternative(text string, folded bool) (pathPattern, error) {
 		case strings.Contains(name, "**"):
 			return p, errors.New("has ** beside other characters: it stands for directories, between slashes")
 		default:
-			g, err := compileGlob(name, folded)
+			n, err := glob.CompileName(name)
 			if err != nil {
 				return p, err
 			}
-			run = append(run, g)
+			if folded {
+				n = n.Fold(foldChar)
+			}
+			run = append(run, n)
 		}
 	}
 	flush()
 	return p, nil
-}
-
-// splitNames splits a pattern at its slashes.
-func splitNames(text string) ([]string, error) {
-	var names []string
-	start := 0
-	add := func(name string) {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			if i++; i < len(text) && text[i] == '/' {
-				return nil, errors.New(`has a \ before a /`)
-			}
-		case '[':
-			_, rest, err := compileSet(text[i+1:])
-			if err != nil {
-				return nil, err
-			}
-			i = len(text) - len(rest) - 1
-		case '/':
-			add(text[start:i])
-			start = i + 1
-		}
-	}
-	add(text[start:])
-	return names, nil
 }
 
 // match reports whether the pattern matches names, from where it begins. No run
@@ -230,13 +142,9 @@ func (p *pathPattern) match(names []string) bool {
 }
 
 // fits reports whether a run fits the names as far as both go.
-func fits(run []glob, names []string) bool {
+func fits(run []glob.Name, names []string) bool {
 	for i := range min(len(run), len(names)) {
-		if g := &run[i]; g.form == isText {
-			if g.text != names[i] {
-				return false
-			}
-		} else if !g.match(names[i]) {
+		if !run[i].Match(names[i]) {
 			return false
 		}
 	}

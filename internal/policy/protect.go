@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -280,18 +281,19 @@ func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 	if place := p.protects(&fixed); place != "" {
 		return place, true
 	}
-	glob := s.shellGlob()
-	if glob.unknown {
+	pattern := s.shellGlob()
+	if pattern.unknown {
 		return protectedNames[0] + "/", false
 	}
-	for _, steps := range glob.alternatives {
+	for _, steps := range pattern.alternatives {
 		for _, step := range steps[min(len(literalSteps(at.workspace)), len(steps)):] {
-			if step.deep || step.name.vague() {
+			if step.deep || step.name.Vague() {
 				continue
 			}
 			for _, name := range protectedNames {
-				if protected := textGlob(name); protected.meetsShell(&step.name, &s.shared.steps) {
-					return name + "/", step.name.form == isText || !s.holds()
+				if protected := glob.Text(name); s.shared.steps.meetsShell(&protected, &step.name) {
+					_, certain := step.name.Literal()
+					return name + "/", certain || !s.holds()
 				}
 			}
 		}
@@ -308,16 +310,6 @@ func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 		return "node_modules/", false // * may be it
 	}
 	return "", false
-}
-
-// vague reports whether a glob says nothing but how many characters.
-func (g *glob) vague() bool {
-	for i := range g.tokens {
-		if kind := g.tokens[i].kind; kind != star && kind != anyChar {
-			return false
-		}
-	}
-	return true
 }
 
 // protectedVerdict refuses to write what is protected.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -18,7 +19,7 @@ type rule struct {
 	reason      string
 
 	tools      []toolPattern
-	principals []glob
+	principals []glob.Word
 	labels     []labelPattern
 
 	// Selectors of effects. A rule that has some matches effects of their kinds;
@@ -70,7 +71,7 @@ func (p *Policy) rulesFor(kind tools.EffectKind) []*rule {
 
 type labelPattern struct {
 	key   string
-	value glob
+	value glob.Word
 }
 
 // A toolPattern is a pattern of a [tools.Selection].
@@ -105,12 +106,12 @@ func (r *rule) forCaller(principal string, labels map[string]string, spec *tools
 	if len(r.tools) > 0 && !anyTool(r.tools, spec) {
 		return false
 	}
-	if len(r.principals) > 0 && !slices.ContainsFunc(r.principals, func(g glob) bool { return g.match(principal) }) {
+	if len(r.principals) > 0 && !slices.ContainsFunc(r.principals, func(g glob.Word) bool { return g.Match(principal) }) {
 		return false
 	}
 	for i := range r.labels {
 		value, ok := labels[r.labels[i].key]
-		if !ok || !r.labels[i].value.match(value) {
+		if !ok || !r.labels[i].value.Match(value) {
 			return false
 		}
 	}

@@ -6,6 +6,8 @@ package policy
 import (
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/glob"
 )
 
 // A shellGlob is a path that a shell will expand, in its alternatives.
@@ -17,7 +19,7 @@ type shellGlob struct {
 // A step is a name on the way, or any number of directories.
 type step struct {
 	deep bool
-	name glob
+	name glob.Name
 }
 
 // maxShellGlob is how many bytes all alternatives of a pattern may have. There
@@ -30,7 +32,7 @@ func parseShellGlob(s *spot) shellGlob {
 	if len(s.path) > maxShellGlob {
 		return shellGlob{unknown: true}
 	}
-	texts, err := expandBraces(s.path)
+	texts, err := glob.Expand(s.path)
 	if err != nil {
 		return shellGlob{unknown: true}
 	}
@@ -44,7 +46,7 @@ func parseShellGlob(s *spot) shellGlob {
 		if strings.HasPrefix(text, "/") {
 			steps = nil
 		}
-		names, err := splitNames(text)
+		names, err := glob.Split(text)
 		if err != nil {
 			return shellGlob{unknown: true}
 		}
@@ -55,7 +57,7 @@ func parseShellGlob(s *spot) shellGlob {
 			if name == "." {
 				continue
 			}
-			compiled, err := compileGlob(name, false)
+			compiled, err := glob.CompileName(name)
 			if err != nil {
 				return shellGlob{unknown: true}
 			}
@@ -70,18 +72,10 @@ func literalSteps(p string) []step {
 	var steps []step
 	for name := range strings.SplitSeq(p, "/") {
 		if name != "" {
-			steps = append(steps, step{name: textGlob(name)})
+			steps = append(steps, step{name: glob.Text(name)})
 		}
 	}
 	return steps
-}
-
-func textGlob(text string) glob {
-	var tokens []token
-	for _, c := range text {
-		tokens = append(tokens, token{char: c})
-	}
-	return formOf(tokens)
 }
 
 // caughtBy reports whether the glob could name something that a pattern
@@ -111,10 +105,10 @@ func (p *pathPattern) beginnings(s *spot) [][]step {
 	case p.from == fromWorkspace:
 		return [][]step{literalSteps(s.workspace)}
 	}
-	all, _ := compileGlob("*", false)
+	all, _ := glob.CompileName("*")
 	anybody := step{name: all}
 	homes := [][]step{
-		{{name: textGlob("root")}}, {{name: textGlob("home")}, anybody}, {{name: textGlob("Users")}, anybody},
+		{{name: glob.Text("root")}}, {{name: glob.Text("home")}, anybody}, {{name: glob.Text("Users")}, anybody},
 	}
 	if s.home != "" {
 		homes = append(homes, literalSteps(s.home))
@@ -142,10 +136,33 @@ func stepsMeet(a, b []step, taken *steps) bool {
 	if !taken.take((len(a) + 1) * (len(b) + 1)) {
 		return true
 	}
-	return meet(len(a), len(b),
+	return glob.Meet(len(a), len(b),
 		func(i int) bool { return a[i].deep },
 		func(j int) bool { return b[j].deep },
-		func(i, j int) bool { return a[i].name.meetsShell(&b[j].name, taken) })
+		func(i, j int) bool { return taken.meetsShell(&a[i].name, &b[j].name) })
+}
+
+// steps counts what was done to compare patterns, of which a call may have many
+// and a policy too.
+type steps int
+
+// maxSteps is how many steps one decision may take. Beyond them, patterns are
+// taken to meet.
+const maxSteps = 1 << 20
+
+// take takes n steps, if there are as many left.
+func (s *steps) take(n int) bool {
+	if *s+steps(n) > maxSteps {
+		return false
+	}
+	*s += steps(n)
+	return true
+}
+
+// meetsShell reports whether a name of a pattern and one of a shell could be the
+// same.
+func (s *steps) meetsShell(name, shell *glob.Name) bool {
+	return !s.take((name.Len()+1)*(shell.Len()+1)) || name.MeetsShell(shell)
 }
 
 // coveredBy reports whether a pattern that allows matches everything the glob
@@ -183,20 +200,12 @@ func widerAnywhere(p *pathPattern, steps []step) bool {
 	return false
 }
 
-func wider(run []glob, steps []step) bool {
+func wider(run []glob.Name, steps []step) bool {
 	if len(steps) < len(run) {
 		return false
 	}
 	for i := range run {
-		name := &steps[i].name
-		switch {
-		case steps[i].deep:
-			return false
-		case run[i].form == isAll:
-		case name.form == isText && run[i].match(name.text):
-		case run[i].form == isSuffix && name.form == isSuffix && strings.HasSuffix(name.text, run[i].text):
-		case run[i].form == isPrefix && name.form == isPrefix && strings.HasPrefix(name.text, run[i].text):
-		default:
+		if steps[i].deep || !run[i].Covers(&steps[i].name) {
 			return false
 		}
 	}

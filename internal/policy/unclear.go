@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -103,13 +104,14 @@ func (p *pathPattern) under(dir string) bool {
 }
 
 // textsOf returns the names of a run up to the first that is a pattern.
-func textsOf(run []glob) []string {
+func textsOf(run []glob.Name) []string {
 	var names []string
 	for i := range run {
-		if run[i].form != isText {
+		text, ok := run[i].Literal()
+		if !ok {
 			break
 		}
-		names = append(names, run[i].text)
+		names = append(names, text)
 	}
 	return names
 }

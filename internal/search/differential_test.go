@@ -74,8 +74,9 @@ func (x *tree) ask() question {
 	return q
 }
 
+// glob returns a glob that ripgrep reads the same way: to it, ? is a byte.
 func (x *tree) glob() string {
-	return pick(x.r, "*.go", "*.{go,js}", "**/*.go", "a/**", "a/*", "src/**/*.txt", "*", "**", "?", "[ab]*", "!a", "/a", "/*.go", "a/", "**/src/**", "{a,b}/**",
+	return pick(x.r, "*.go", "*.{go,js}", "**/*.go", "a/**", "a/*", "src/**/*.txt", "*", "**", "f?o*", "[ab]*", "!a", "/a", "/*.go", "a/", "**/src/**", "{a,b}/**",
 		"*_test.go", "foo*", ".*", "**/.hid/**", "a{,b}c", "[!a]*", "é*", "a b", "{src,lib}/*.{go,md}", "**/a/*", "node_modules", "*.min.js", "{*.go,a/**}", "a/**/b", "**/{a,foo}*")
 }
 

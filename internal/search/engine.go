@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ type Config struct {
 	MaxIndex int64
 
 	// IdleAfter is how long a workspace is kept in memory that is not searched;
-	// five minutes.
+	// twenty seconds.
 	IdleAfter time.Duration
 }
 
@@ -58,9 +59,10 @@ type Engine struct {
 	mu       sync.Mutex
 	closed   bool
 	searches int
-	busy     bool // something goes on in the background
-	refused  bool // the workspace cannot be kept in memory
-	changed  bool // what is kept has changed since it was tidied
+	last     time.Time // when the last search began
+	busy     bool      // something goes on in the background
+	refused  bool      // the workspace cannot be kept in memory
+	changed  bool      // what is kept has changed since it was tidied
 	timer    *time.Timer
 
 	attentive bool // files that are opened are looked at
@@ -80,7 +82,7 @@ func New(ws *workspace.Workspace, config Config) *Engine {
 }
 
 func newEngine(ws *workspace.Workspace, config Config, with *shared) *Engine {
-	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 5*time.Minute), shared: with, refused: with.text.max < 0}
+	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 20*time.Second), shared: with, refused: with.text.max < 0}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
@@ -104,6 +106,19 @@ func (e *Engine) Close() {
 	e.tasks.Wait()
 	e.Drop()
 }
+
+// rest drops what was kept, and gives the memory back: a process that rests has
+// no other reason to.
+func (e *Engine) rest() {
+	_, kept, index := e.Memory()
+	e.Drop()
+	if kept+index > freeFrom {
+		debug.FreeOSMemory()
+	}
+}
+
+// freeFrom is how much memory is given back at once.
+const freeFrom = 8 << 20
 
 // Drop forgets what is kept in memory.
 func (e *Engine) Drop() {
@@ -181,9 +196,39 @@ func (e *Engine) use(answerable bool) {
 	if !answerable || e.refused {
 		return
 	}
+	e.last = time.Now()
 	if e.searches++; e.searches == warmAfter {
-		e.background(func() { _ = e.Warm(e.ctx) })
+		e.background(e.warmSoon)
 	}
+}
+
+// quiet is how long no search may have begun before the workspace is read into
+// memory, which would take the processors from one that comes right after another;
+// eagerAfter is how many searches need not wait for that.
+const (
+	quiet      = 2 * time.Second
+	eagerAfter = warmAfter + 8
+)
+
+// warmSoon reads the workspace into memory when it is quiet.
+func (e *Engine) warmSoon() {
+	for {
+		e.mu.Lock()
+		wait := time.Until(e.last.Add(quiet))
+		if e.searches >= eagerAfter {
+			wait = 0
+		}
+		e.mu.Unlock()
+		if wait <= 0 {
+			break
+		}
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+	_ = e.Warm(e.ctx)
 }
 
 // touch puts off the time when the engine is idle. It is called with mu locked.
@@ -191,7 +236,7 @@ func (e *Engine) touch() {
 	switch {
 	case e.closed:
 	case e.timer == nil:
-		e.timer = time.AfterFunc(e.idle, e.Drop)
+		e.timer = time.AfterFunc(e.idle, e.rest)
 	default:
 		e.timer.Reset(e.idle)
 	}

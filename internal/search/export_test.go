@@ -9,7 +9,7 @@ func MatchGlob(pattern, path string, dir bool) (bool, error) {
 	if err != nil || o == nil {
 		return false, err
 	}
-	return (dir || !o.dirOnly) && o.glob.match(path), nil
+	return (dir || !o.dirOnly) && o.glob.Match(path), nil
 }
 
 // JudgeRules returns what an ignore file in the workspace says about a path: -1

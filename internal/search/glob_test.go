@@ -30,7 +30,9 @@ func TestGlob(t *testing.T) {
 		{"[^a-c]x", "dx", "ax"},
 		{"[]a]", "] a", "b"},
 		{"[a-]", "a -", "b"},
-		{"[a", "[a", "a"},
+		{`\[a`, "[a", "a"},
+		{"?", "a x/a é", "ab a/bc"},
+		{"[é-ü]x", "éx üx", "ex"},
 		{"{a,b}.go", "a.go b.go x/a.go", "c.go"},
 		{"{a,b/c}.go", "a.go b/c.go", "c.go x/a.go"},
 		{"*.{ts,tsx}", "a.ts a.tsx x/a.ts", "a.js"},
@@ -56,12 +58,14 @@ func TestGlob(t *testing.T) {
 
 func TestGlobErrors(t *testing.T) {
 	for glob, want := range map[string]string{
-		"{a":                          "{ without a }",
-		"a}":                          "} without a {",
-		`a\`:                          `ends with a \`,
+		"{a":                          "{ without its }",
+		"[a":                          "[ without its ]",
+		"[/]":                         "[ without its ]",
+		"a}":                          "} without its {",
+		`a\`:                          "ends with a backslash",
 		strings.Repeat("a", 5000):     "at most 4096",
 		strings.Repeat("{", 100):      "nested more than",
-		strings.Repeat("{a,", 4) + "": "{ without a }",
+		strings.Repeat("{a,", 4) + "": "{ without its }",
 	} {
 		if _, err := search.MatchGlob(glob, "a", false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20s: %v, want %q", glob, err, want)

@@ -6,6 +6,7 @@ package search
 import (
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -24,7 +25,7 @@ type rule struct {
 	negated bool
 	dirOnly bool
 	text    string // literal, suffix or the literal beginning of a path
-	pattern *automaton
+	pattern *glob.Ignore
 }
 
 type ruleKind uint8
@@ -135,11 +136,8 @@ func parseRule(line string) (r rule, ok bool) {
 }
 
 func (r *rule) compile(pattern string, paths bool) bool {
-	b := newBuilder()
-	start, ok := b.wildmatch(pattern, paths)
-	if ok {
-		r.pattern = b.automaton(start)
-	}
+	var ok bool
+	r.pattern, ok = glob.CompileIgnore(pattern, paths)
 	return ok
 }
 
@@ -150,12 +148,12 @@ func (r *rule) match(path, name string) bool {
 	case endsName:
 		return strings.HasSuffix(name, r.text)
 	case matchName:
-		return r.pattern.match(name)
+		return r.pattern.Match(name)
 	case isPath:
 		return path == r.text
 	}
 	rest, ok := strings.CutPrefix(path, r.text)
-	return ok && r.pattern.match(rest)
+	return ok && r.pattern.Match(rest)
 }
 
 // judge returns what the nearest file with a rule for it says about a path of

@@ -107,6 +107,11 @@ func TestIdle(t *testing.T) {
 			isWarm(t, e)
 			synctest.Wait()
 		}
+		if text, _, _ := e.Memory(); text != 0 {
+			t.Fatal("it was read into memory right after a search")
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if text, kept, _ := e.Memory(); text == 0 || kept != text {
 			t.Fatalf("%d bytes of text, %d kept", text, kept)
 		}

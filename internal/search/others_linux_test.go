@@ -494,7 +494,7 @@ func TestKeptOpen(t *testing.T) {
 	}
 	at := func(name string) string { return filepath.Join(x.root, name) }
 	synctest.Test(t, func(t *testing.T) {
-		e := search.New(x.ws, search.Config{MaxText: 1})
+		e := search.New(x.ws, search.Config{MaxText: 1, IdleAfter: time.Hour})
 		defer e.Close()
 		e.LimitOpen(limit)
 		if err := e.Warm(t.Context()); err != nil {

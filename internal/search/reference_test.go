@@ -327,7 +327,7 @@ func referenceOverrides(globs []string, full string, dir bool) int {
 		if strings.HasSuffix(g, "/**") {
 			g += "/*"
 		}
-		if referenceGlob(bytesAsRunes(g)).MatchString(bytesAsRunes(full)) {
+		if referenceGlob(g).MatchString(full) {
 			return verdict
 		}
 	}
@@ -335,15 +335,6 @@ func referenceOverrides(globs []string, full string, dir bool) int {
 		return -1
 	}
 	return 0
-}
-
-// bytesAsRunes makes a character of each byte: globs are about bytes.
-func bytesAsRunes(s string) string {
-	runes := make([]rune, len(s))
-	for i := range len(s) {
-		runes[i] = rune(s[i])
-	}
-	return string(runes)
 }
 
 // referenceGlob turns a glob into a regular expression.
@@ -357,7 +348,7 @@ func referenceGlob(g string) *regexp.Regexp {
 	for i := 0; i < len(g); i++ {
 		switch c := g[i]; c {
 		default:
-			re.WriteString(regexp.QuoteMeta(g[i : i+1]))
+			re.WriteString(regexp.QuoteMeta(g[i : i+1])) // of a character byte by byte
 		case '?':
 			re.WriteString(`[^/]`)
 		case '*':

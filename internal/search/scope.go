@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/glob"
 )
 
 // Scope says which files are meant. The zero value means all files of the
@@ -58,13 +60,13 @@ type chooser struct {
 
 // An override is a glob as ripgrep's -g takes it.
 type override struct {
-	glob    *glob
+	glob    *glob.Path
 	exclude bool
 	dirOnly bool
 }
 
 type typeChoice struct {
-	globs   []*glob
+	globs   []*glob.Path
 	exclude bool
 }
 
@@ -119,8 +121,8 @@ func (s Scope) compile() (*chooser, error) {
 	return c, nil
 }
 
-// newOverride compiles a glob the way ripgrep does, by the syntax of ignore
-// files with braces added. It returns nil for one that is empty.
+// newOverride compiles a glob that may begin with a ! and end with a slash, as
+// ripgrep's may. It returns nil for one that is empty.
 func newOverride(text string) (*override, error) {
 	var o override
 	pattern := text
@@ -130,28 +132,18 @@ func newOverride(text string) (*override, error) {
 	if !strings.HasSuffix(pattern, `\ `) {
 		pattern = strings.TrimRight(pattern, " \t\r\n")
 	}
-	rooted := false
 	if strings.HasPrefix(pattern, `\!`) || strings.HasPrefix(pattern, `\#`) {
 		pattern = pattern[1:]
 	} else {
 		pattern, o.exclude = strings.CutPrefix(pattern, "!")
-		pattern, rooted = strings.CutPrefix(pattern, "/")
 	}
-	if rest, ok := strings.CutSuffix(pattern, "/"); ok {
-		pattern, o.dirOnly = strings.TrimSuffix(rest, `\`), true
-	}
+	pattern, o.dirOnly = strings.CutSuffix(pattern, "/")
 	if pattern == "" {
 		return nil, nil
 	}
-	if !rooted && !strings.Contains(pattern, "/") && pattern != "**" {
-		pattern = "**/" + pattern
-	}
-	if strings.HasSuffix(pattern, "/**") {
-		pattern += "/*"
-	}
-	g, err := newGlob(pattern, text)
+	g, err := glob.CompileBelow(pattern)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("glob %q %w", text, err)
 	}
 	o.glob = g
 	return &o, nil
@@ -163,7 +155,7 @@ func (c *chooser) excluded(path string) bool { return c.Exclude != nil && c.Excl
 // override returns what the globs say about a path.
 func (c *chooser) override(path string, dir bool) verdict {
 	for _, o := range slices.Backward(c.overrides) {
-		if (dir || !o.dirOnly) && o.glob.match(path) {
+		if (dir || !o.dirOnly) && o.glob.Match(path) {
 			if o.exclude {
 				return ignored
 			}
@@ -178,10 +170,10 @@ func (c *chooser) override(path string, dir bool) verdict {
 
 // rejects reports quickly that no file of this name is meant.
 func (c *chooser) rejects(name string) bool {
-	if c.match == nil || c.match.glob.suffixes == nil {
+	if c.match == nil || c.match.glob.Suffixes() == nil {
 		return false
 	}
-	for _, s := range c.match.glob.suffixes {
+	for _, s := range c.match.glob.Suffixes() {
 		if strings.HasSuffix(name, s) || strings.Contains(s, "/") {
 			return false
 		}
@@ -202,7 +194,7 @@ func (c *chooser) takes(path, name string, ignore verdict) bool {
 
 // matches reports whether Match has nothing against a file.
 func (c *chooser) matches(path string) bool {
-	return !c.match.dirOnly && c.match.glob.match(path[c.matchFrom:])
+	return !c.match.dirOnly && c.match.glob.Match(path[c.matchFrom:])
 }
 
 // chooses applies, in the order of ripgrep, globs, ignore files, types, and
@@ -240,7 +232,7 @@ func (c *chooser) chooses(path, name string, ignore verdict, dir bool) bool {
 // typed returns what the types say about a file.
 func (c *chooser) typed(name string) verdict {
 	for _, t := range slices.Backward(c.types) {
-		if slices.ContainsFunc(t.globs, func(g *glob) bool { return g.match(name) }) {
+		if slices.ContainsFunc(t.globs, func(g *glob.Path) bool { return g.Match(name) }) {
 			if t.exclude {
 				return ignored
 			}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/toolserver/toolserver/internal/glob"
 )
 
 // fileTypes are the names for kinds of files that ripgrep knows, with the globs
@@ -239,14 +241,14 @@ var fileTypes = sync.OnceValue(func() map[string]string {
 func Types() []string { return slices.Sorted(maps.Keys(fileTypes())) }
 
 // typeGlobs returns the globs of a type.
-func typeGlobs(name string) ([]*glob, error) {
+func typeGlobs(name string) ([]*glob.Path, error) {
 	text, ok := fileTypes()[name]
 	if !ok {
 		return nil, unknownType(name)
 	}
-	var globs []*glob
+	var globs []*glob.Path
 	for pattern := range strings.FieldsSeq(text) {
-		g, err := newGlob("**/"+pattern, pattern)
+		g, err := glob.CompileBelow(pattern)
 		if err != nil {
 			return nil, err
 		}

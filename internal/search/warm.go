@@ -168,7 +168,7 @@ func (m *memory) candidates(q *query, s *selection) []candidate {
 	if !s.all {
 		in := make([]uint64, (len(m.order)+63)/64)
 		for _, f := range s.files {
-			put(in, f.rank)
+			in[f.rank>>6] |= 1 << (f.rank & 63)
 		}
 		chosen = func(f *fileNode) bool { return in[f.rank>>6]>>(f.rank&63)&1 != 0 }
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 )
 
 // TestFailedStart: a start that fails half-way closes what it opened.
@@ -25,6 +26,7 @@ func TestFailedStart(t *testing.T) {
 	dir := t.TempDir()
 	start := func(change func(*config.Config)) error {
 		c := config.Default()
+		c.Sandbox.Helper = sandboxtest.Helper()
 		c.Listen, c.Log.Level = "127.0.0.1:0", 1 // warnings
 		c.Admin.Address, c.Audit.File = "off", filepath.Join(dir, "audit")
 		c.Sessions.Workspace, c.Sessions.WorkspaceRoot = dir, filepath.Join(dir, "workspaces")

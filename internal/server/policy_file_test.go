@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -44,6 +45,7 @@ func newReloading(t *testing.T, path, text string) *reloading {
 	core, logs := observer.New(zapcore.InfoLevel)
 	r.logs = logs
 	c := config.Default()
+	c.Sandbox.Helper = sandboxtest.Helper()
 	c.Policy.File, c.Sessions.Workspace, c.Sessions.WorkspaceRoot = path, t.TempDir(), t.TempDir()
 	server, err := New(c, zap.New(core), r.metrics, nil)
 	if err != nil {

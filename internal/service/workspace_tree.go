@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -70,17 +71,16 @@ func (t *transfer) noted(summary *pb.TreeSummary, sum []byte) {
 }
 
 func (s *workspaceService) DownloadTree(request *pb.DownloadTreeRequest, stream grpc.ServerStreamingServer[pb.DownloadTreeResponse]) (err error) {
-	for _, pattern := range request.GetExclude() {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return invalid("exclude %.80q is no pattern: want names with *, ? and [a-z], as in a shell", pattern)
-		}
+	exclude, err := glob.CompileList(request.GetExclude())
+	if err != nil {
+		return invalid("exclude: %v", err)
 	}
 	t, err := s.begin(stream.Context(), readsFiles, request.GetSessionId(), topOf(request.GetPath()), readsTree)
 	if err != nil {
 		return err
 	}
 	defer t.end(&err)
-	d := &download{transfer: t, exclude: request.GetExclude(), withheld: t.withheld(), summary: new(pb.TreeSummary)}
+	d := &download{transfer: t, exclude: exclude, withheld: t.withheld(), summary: new(pb.TreeSummary)}
 	d.out = &chunkWriter{send: func(data []byte) error { return stream.Send(&pb.DownloadTreeResponse{Data: data}) }, sum: sha256.New()}
 	d.tar = tar.NewWriter(d.out)
 	all, err := t.session.Workspace.Walk(stream.Context(), t.path, maxEntries, d.visit)
@@ -104,7 +104,7 @@ func (s *workspaceService) DownloadTree(request *pb.DownloadTreeRequest, stream 
 // A download is a tree on its way to a client.
 type download struct {
 	*transfer
-	exclude  []string
+	exclude  glob.List
 	withheld func(path string) bool // nil where nothing is
 	summary  *pb.TreeSummary
 	out      *chunkWriter
@@ -122,7 +122,7 @@ func (d *download) visit(e workspace.Entry) error {
 	switch {
 	case workspace.IsTemporary(e.Path):
 		return nil
-	case d.excluded(name):
+	case d.exclude.Match(name):
 		return skip(e)
 	case d.withheld != nil && d.withheld(e.Path):
 		why := d.may(tools.ReadsPath, e.Path)
@@ -152,20 +152,6 @@ func (d *download) visit(e workspace.Entry) error {
 		return nil
 	}
 	return d.file(e.Path)
-}
-
-// excluded reports whether the caller wants to have the tree without an entry.
-func (d *download) excluded(name string) bool {
-	for _, pattern := range d.exclude {
-		as := path.Base(name)
-		if strings.Contains(pattern, "/") {
-			pattern, as = strings.Trim(pattern, "/"), name
-		}
-		if matches, _ := path.Match(pattern, as); matches {
-			return true
-		}
-	}
-	return false
 }
 
 // file writes a regular file to the archive.

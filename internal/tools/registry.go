@@ -7,11 +7,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/toolserver/toolserver/internal/glob"
 )
 
 // A Registry holds the tools of a server, by source. Readers never wait: they
@@ -250,7 +251,7 @@ func CheckPattern(pattern string) error {
 	if len(pattern) > 128 {
 		return fmt.Errorf("tool pattern %.32q has %d bytes: at most 128", pattern, len(pattern))
 	}
-	glob := pattern
+	name := pattern
 	if origin, ok := strings.CutPrefix(pattern, "@"); ok {
 		server, tool, both := strings.Cut(origin, "/")
 		if !both {
@@ -259,10 +260,13 @@ func CheckPattern(pattern string) error {
 		if !isServerName(server) {
 			return fmt.Errorf("tool pattern %q: want @ and one of %s, or the name of a server", pattern, strings.Join(kindNames[:], ", "))
 		}
-		glob = tool
+		name = tool
 	}
-	if _, err := path.Match(glob, ""); err != nil || glob == "" || glob != pattern && strings.Contains(glob, "/") {
+	if name == "" || name != pattern && strings.Contains(name, "/") {
 		return fmt.Errorf("tool pattern %q is not a name or glob", pattern)
+	}
+	if _, err := glob.CompileWord(name); err != nil {
+		return fmt.Errorf("tool pattern %q %w", pattern, err)
 	}
 	return nil
 }
@@ -289,10 +293,14 @@ func Matches(pattern string, spec *Spec) bool {
 		from := server != "" && (server == spec.Kind.String() || server == spec.Server)
 		return from && (!both || Matches(tool, spec) || inNamespace(tool, spec))
 	}
-	if ok, err := path.Match(pattern, spec.Name); ok && err == nil {
+	if pattern == spec.Name || slices.Contains(spec.Aliases, pattern) {
 		return true
 	}
-	return slices.Contains(spec.Aliases, pattern)
+	if !strings.ContainsAny(pattern, `*?[{\`) {
+		return false
+	}
+	word, err := glob.CompileWord(pattern)
+	return err == nil && word.Match(spec.Name)
 }
 
 // inNamespace reports whether a pattern matches the name that a tool has within the
@@ -302,6 +310,6 @@ func inNamespace(pattern string, spec *Spec) bool {
 		return false
 	}
 	_, own, _ := strings.Cut(spec.Name, NamespaceMark)
-	ok, err := path.Match(pattern, own)
-	return ok && err == nil
+	word, err := glob.CompileWord(pattern)
+	return err == nil && word.Match(own)
 }

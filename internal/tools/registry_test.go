@@ -329,7 +329,7 @@ func TestSelection(t *testing.T) {
 }
 
 func TestSelectionCheck(t *testing.T) {
-	for _, pattern := range []string{"", "[", "a[", "*[", "*[b", "[]", "[a-]", "a*b[", `\`, `a\`, "@", "@/x", "@a b", "@mcp ", "@mcp/", "@mcp/[", "@mcp/a/b"} {
+	for _, pattern := range []string{"", "[", "a[", "*[", "*[b", "[]", "[z-a]", "{a", "a*b[", `\`, `a\`, "@", "@/x", "@a b", "@mcp ", "@mcp/", "@mcp/[", "@mcp/a/b"} {
 		for _, selection := range []tools.Selection{
 			{Include: []string{"fine", pattern}}, {Exclude: []string{pattern}},
 		} {

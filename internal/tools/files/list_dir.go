@@ -11,13 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/toolserver/toolserver/internal/glob"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -45,8 +45,8 @@ func checkPatterns(patterns *[]string) []tools.Problem {
 	}
 	var problems []tools.Problem
 	for i, pattern := range *patterns {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			problems = append(problems, tools.Problem{Pointer: "/exclude/" + itoa(i), Message: "is no pattern: use *, ? and [a-z], such as *.log"})
+		if _, err := glob.CompileBelow(pattern); err != nil {
+			problems = append(problems, tools.Problem{Pointer: "/exclude/" + itoa(i), Message: err.Error() + "; a pattern is such as *.log or build/**"})
 		}
 	}
 	return problems
@@ -129,14 +129,14 @@ func list(ctx context.Context, env tools.Env, in listDirInput, room int) (*listi
 	top := view.Path
 	l := &listing{in: in, room: room, name: name}
 	depth := cmp.Or(in.Depth, 1)
-	withheld := view.Withheld(true)
+	exclude, withheld := excluding(in.Exclude), view.Withheld(true)
 	visit := func(e workspace.Entry) error {
 		rel, err := filepath.Rel(top, e.Path)
 		if err != nil {
 			return err
 		}
 		level := strings.Count(rel, "/") + 1
-		if in.excludes(rel) {
+		if exclude.Match(rel) {
 			l.left++
 			return workspace.SkipDir
 		}
@@ -204,21 +204,13 @@ func (l *listing) add(e listed) bool {
 	return true
 }
 
-// excludes reports whether an entry is left out.
-func (in listDirInput) excludes(rel string) bool {
-	if in.Exclude == nil {
-		return false
+// excluding returns the patterns of what is left out, which were checked.
+func excluding(patterns *[]string) glob.List {
+	if patterns == nil {
+		return nil
 	}
-	for _, pattern := range *in.Exclude {
-		subject := filepath.Base(rel)
-		if strings.Contains(strings.Trim(pattern, "/"), "/") {
-			subject = rel
-		}
-		if ok, _ := path.Match(strings.Trim(pattern, "/"), subject); ok {
-			return true
-		}
-	}
-	return false
+	list, _ := glob.CompileList(*patterns)
+	return list
 }
 
 // notADirectory tells that a file cannot be listed.

@@ -133,17 +133,14 @@ func (w *watching) look(ctx context.Context) (map[string]workspace.Version, erro
 		seen[w.path] = info.Version
 		return seen, nil
 	}
-	exclude := listDirInput{Exclude: w.in.Exclude}
-	if exclude.Exclude == nil {
-		exclude.Exclude = &alwaysExcluded
-	}
+	exclude := excluding(cmp.Or(w.in.Exclude, &alwaysExcluded))
 	withheld := w.env.Withheld(cmp.Or(w.in.Path, "."), true)
 	all, err := w.env.Workspace.Walk(ctx, w.path, maxWatched, func(e workspace.Entry) error {
 		rel, err := filepath.Rel(w.path, e.Path)
 		if err != nil {
 			return err
 		}
-		if exclude.excludes(rel) || workspace.IsTemporary(e.Path) {
+		if exclude.Match(rel) || workspace.IsTemporary(e.Path) {
 			return workspace.SkipDir
 		}
 		version, hidden := e.Version, withheld != nil && withheld(e.Path)

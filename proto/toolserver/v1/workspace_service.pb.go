@@ -939,9 +939,9 @@ type DownloadTreeRequest struct {
 	// The directory; empty or ".": the workspace. Names in the archive are relative
 	// to it.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Patterns of what to leave out, such as "node_modules" or "*.log": as in a
-	// shell, each for one name at any depth or, with a slash in it, for the path
-	// from the directory on. What is below an entry that is left out, is too.
+	// Patterns of what to leave out, such as "node_modules" or "*.{log,tmp}", by
+	// docs/patterns.md: each for one name at any depth or, with a slash in it, for
+	// the path from the directory on. What is below an entry that is left out, is too.
 	Exclude       []string `protobuf:"bytes,3,rep,name=exclude,proto3" json:"exclude,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,15 +1,22 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+package glob
 
 import "bytes"
 
-// wildmatch adds to b the pattern of an ignore rule as git reads it; paths says
-// that it is matched against a path, where only ** matches a slash. It returns
-// the beginning, and false for a pattern that matches nothing.
-func (b *builder) wildmatch(pattern string, paths bool) (start int, ok bool) {
-	inside := anyByte
+// An Ignore is the pattern of a rule of .gitignore, in git's own grammar: there
+// are no braces, every byte is a character, and [:alpha:] is known.
+type Ignore struct{ automaton *automaton }
+
+// Match reports whether the pattern matches the whole of text.
+func (g *Ignore) Match(text string) bool { return g.automaton.match(text) }
+
+// CompileIgnore compiles a pattern as git reads it; paths says that it is matched
+// with paths, where only ** matches a slash. It returns false for a pattern that
+// matches nothing.
+func CompileIgnore(pattern string, paths bool) (*Ignore, bool) {
+	inside := anything
 	if paths {
 		inside = notSlash
 	}
@@ -18,9 +25,9 @@ func (b *builder) wildmatch(pattern string, paths bool) (start int, ok bool) {
 		switch c := pattern[i]; c {
 		case '\\':
 			if i++; i == len(pattern) {
-				return 0, false
+				return nil, false
 			}
-			parts = append(parts, part{kind: one, set: single(pattern[i])})
+			parts = append(parts, part{kind: one, set: single(rune(pattern[i]))})
 		case '?':
 			parts = append(parts, part{kind: one, set: inside})
 		case '*':
@@ -39,23 +46,44 @@ func (b *builder) wildmatch(pattern string, paths bool) (start int, ok bool) {
 			case whole && (rest == "" || len(rest) > 1 && rest[:2] == `\/`):
 				parts = append(parts, part{kind: deep})
 			default:
-				parts = append(parts, part{kind: star})
+				parts = append(parts, part{kind: stars})
 			}
 		case '[':
 			set, length := bracket(pattern[i:])
 			if length == 0 {
-				return 0, false
+				return nil, false
 			}
 			if paths {
-				set.remove('/')
+				set['/'] = false
 			}
-			parts = append(parts, part{kind: one, set: set})
+			parts = append(parts, part{kind: one, set: set.chars()})
 			i += length - 1
 		default:
-			parts = append(parts, part{kind: one, set: single(c)})
+			parts = append(parts, part{kind: one, set: single(rune(c))})
 		}
 	}
-	return b.parts(parts, accept), true
+	b := newBuilder()
+	return &Ignore{b.automaton(b.parts(parts, accept), true)}, true
+}
+
+// A byteSet is a set of bytes.
+type byteSet [256]bool
+
+func (s *byteSet) addRange(low, high byte) {
+	for b := int(low); b <= int(high); b++ {
+		s[b] = true
+	}
+}
+
+// chars returns the same set, of characters that are bytes.
+func (s *byteSet) chars() *charset {
+	set := new(charset)
+	for c, in := range s {
+		if in {
+			set.ranges = append(set.ranges, [2]rune{rune(c), rune(c)})
+		}
+	}
+	return set
 }
 
 // classes are the names between [: and :].
@@ -102,7 +130,7 @@ func bracket(text string) (set byteSet, length int) {
 			if c = at(i); c == 0 {
 				return set, 0
 			}
-			set.add(c)
+			set[c] = true
 		case c == '-' && before != 0 && at(i+1) != 0 && at(i+1) != ']':
 			i++
 			if c = at(i); c == '\\' {
@@ -122,7 +150,7 @@ func bracket(text string) (set byteSet, length int) {
 			}
 			name := text[i+2 : i+2+end]
 			if end == 0 || name[end-1] != ':' { // no class after all
-				set.add('[')
+				set['['] = true
 				break
 			}
 			class, ok := classes[name[:end-1]]
@@ -131,13 +159,13 @@ func bracket(text string) (set byteSet, length int) {
 			}
 			for b := range 256 {
 				if class(byte(b)) {
-					set.add(byte(b))
+					set[b] = true
 				}
 			}
 			i += 2 + end
 			c = 0
 		default:
-			set.add(c)
+			set[c] = true
 		}
 		before = c
 		if i++; at(i) == ']' {
@@ -145,7 +173,9 @@ func bracket(text string) (set byteSet, length int) {
 		}
 	}
 	if negated {
-		set.invert()
+		for b := range set {
+			set[b] = !set[b]
+		}
 	}
 	return set, i + 1
 }
