@@ -20,6 +20,7 @@ const module = "github.com/toolserver/toolserver/"
 var floors = [][]string{
 	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare"},
 	{"internal/service", "bench/work"},
+	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/policy", "internal/limit", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},

@@ -336,6 +336,12 @@ func (x *Execution) stopped(cause error) Finished {
 // failed returns the end of a call that ran and could not do it.
 func failed(code, message string) Finished { return withFailure(Failed, code, message) }
 
+// Refuse returns how a call ends that does not run.
+func Refuse(outcome Outcome, code, message string) *Finished {
+	finished := withFailure(outcome, code, message)
+	return &finished
+}
+
 func withFailure(outcome Outcome, code, message string) Finished {
 	return Finished{
 		Outcome: outcome,

@@ -4,7 +4,6 @@
 package service
 
 import (
-	"context"
 	"crypto/sha256"
 	"strings"
 	"time"
@@ -27,15 +26,14 @@ type auditor struct {
 
 // recorder, of an auditor with a log, returns what records that a call was proposed and what was decided
 // about it. A call that cannot be recorded where it must be does not run.
-func (a *auditor) recorder(ctx context.Context, order *executor.Order, input toolInput) func(*executor.Execution) *executor.Finished {
-	text := input.canonical()
+func (a *auditor) recorder(order *executor.Order, text []byte, trace string) func(*executor.Execution) *executor.Finished {
 	proposed := audit.Record{
 		Step: audit.Proposed, InputDigest: sha256.Sum256(text), InputBytes: len(text), InputShape: outline(text),
 	}
 	if a.inputs {
 		proposed.Input = string(text)
 	}
-	proposed.Trace = rpcOf(ctx).span.Trace()
+	proposed.Trace = trace
 	verdict := audit.Record{
 		Step: audit.Verdict, Policy: order.Policy,
 		Action: order.Verdict.Action.String(), Rule: order.Verdict.Rule, Reason: order.Verdict.Reason,
@@ -54,7 +52,7 @@ func (a *auditor) recorder(ctx context.Context, order *executor.Order, input too
 
 // unrecorded is how a call ends that had to be recorded and could not be.
 func unrecorded() *executor.Finished {
-	end := refusal(executor.Failed, "audit_unavailable",
+	end := executor.Refuse(executor.Failed, "audit_unavailable",
 		"The call did not run: the server must record every call and cannot. Try again later.")
 	end.Failure.Retryable = true
 	return end

@@ -15,25 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/tools"
 )
-
-// toolInput is the input of a call as JSON text, and the call once it was decoded. A
-// Struct that has no such text has a problem, and bytes that stand for it instead.
-type toolInput struct {
-	call    tools.Call
-	json    []byte
-	problem *tools.InputError
-}
-
-// canonical returns the one form that all spellings of the input have. It is made
-// when it is first asked for.
-func (in toolInput) canonical() []byte {
-	if in.call != nil {
-		return in.call.Input()
-	}
-	return tools.Canonical(in.json)
-}
 
 // inputRequest is a request that has an input, in one form at most.
 type inputRequest interface {
@@ -42,35 +26,19 @@ type inputRequest interface {
 	GetInputJson() []byte
 }
 
-// inputOf returns the input of a request, with the names and the values that the
-// schema of its tool has.
-func (a *admission) inputOf(request inputRequest) toolInput {
-	input := plainInputOf(request)
-	entry, ok := a.registry.Lookup(request.GetTool())
-	if !ok {
-		entry, ok = transferTools[request.GetTool()]
-	}
-	if ok {
-		input.json = entry.Spec.Rename(input.json)
-		if input.problem == nil {
-			input.json = tools.Settle(entry.Tool, input.json)
-		}
-	}
-	return input
-}
-
-func plainInputOf(request inputRequest) toolInput {
+// inputOf returns the input of a request as JSON text.
+func inputOf(request inputRequest) admission.Input {
 	input := request.GetInput()
 	if input == nil {
-		return toolInput{json: request.GetInputJson()}
+		return admission.Input{JSON: request.GetInputJson()}
 	}
 	w := structWriter{}
 	w.object(input)
 	if len(w.problems) > 0 {
 		standIn, _ := proto.MarshalOptions{Deterministic: true}.Marshal(input)
-		return toolInput{json: standIn, problem: &tools.InputError{Problems: w.problems}}
+		return admission.Input{JSON: standIn, Problem: &tools.InputError{Problems: w.problems}}
 	}
-	return toolInput{json: w.out}
+	return admission.Input{JSON: w.out}
 }
 
 // structWriter writes a Struct as JSON text, keys sorted, so that the same

@@ -91,8 +91,12 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	}
 }
 
-// countLimited counts a call that is over a limit.
-func countLimited(counter *prometheus.CounterVec, limit, tool string) {
+// overLimit counts a call that is over a limit.
+func (m *meters) overLimit(limit, tool string, shadow bool) {
+	counter := m.limited
+	if shadow {
+		counter = m.shadowLimited
+	}
 	counter.WithLabelValues(label(limit), label(tool)).Inc()
 }
 

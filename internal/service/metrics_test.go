@@ -23,7 +23,7 @@ func TestHostileLabels(t *testing.T) {
 	} {
 		registry := prometheus.NewRegistry()
 		m := newMeters(registry, func() executor.Stats { return executor.Stats{} })
-		countLimited(m.limited, value, value)
+		m.overLimit(value, value, false)
 		gathered, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

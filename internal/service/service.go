@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
@@ -104,15 +105,15 @@ var goVersion = runtime.Version()
 
 // A Server serves the tools of a registry over gRPC.
 type Server struct {
-	config   Config
-	grpc     *grpc.Server
-	health   *health.Server
-	executor *executor.Executor
-	desk     *approval.Desk
-	rules    *rules
-	policies policyService
-	auditor  *auditor
-	meters   *meters
+	config    Config
+	grpc      *grpc.Server
+	health    *health.Server
+	executor  *executor.Executor
+	desk      *approval.Desk
+	rules     *admission.Rules
+	admission *admission.Admission
+	auditor   *auditor
+	meters    *meters
 
 	artifacts *artifacts // nil where none are kept
 	files     *workspaceService
@@ -142,8 +143,8 @@ func New(config Config) (*Server, error) {
 	}
 	config.Approvals.Observe = s.auditor.answered
 	s.desk = approval.NewDesk(config.Approvals)
-	s.rules = newRules(s.desk)
-	if err := s.rules.replace(config.Policy); err != nil {
+	s.rules = admission.NewRules(s.desk)
+	if err := s.rules.Replace(config.Policy); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -156,6 +157,8 @@ func New(config Config) (*Server, error) {
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 
+	s.admission = admission.New(s.admissionConfig())
+
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec())...)
 	if config.Tracer != nil {
@@ -167,12 +170,11 @@ func New(config Config) (*Server, error) {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	limits := config.Files.withDefaults()
-	s.files = &workspaceService{admission: s.admission(), limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
+	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
-	s.policies.admission = s.admission()
-	pb.RegisterPolicyServiceServer(s.grpc, &s.policies)
+	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
 		registerReflection(s.grpc)
@@ -189,21 +191,27 @@ func New(config Config) (*Server, error) {
 
 // Policy returns the version of the policy in force.
 func (s *Server) Policy() string {
-	return s.rules.current().Version()
+	return s.rules.Current().Version()
 }
 
 // ReplacePolicy puts another policy in force for all calls that come later, as
 // a whole or, with an error, not at all. Calls that were admitted keep the one
 // they were judged by, but what waits for a person is judged by the new one when it
 // is allowed, and runs under it.
-func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.replace(p) }
+func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(p) }
 
-func (s *Server) admission() *admission {
-	return &admission{
-		registry: s.config.Registry, sessions: s.config.Sessions, rules: s.rules,
-		desk: s.desk, executor: s.executor, auditor: s.auditor, meters: s.meters, artifacts: s.artifacts, offer: s.config.Offer,
-		logger: s.config.Logger,
+func (s *Server) admissionConfig() admission.Config {
+	config := admission.Config{
+		Registry: s.config.Registry, Sessions: s.config.Sessions, Rules: s.rules, Approvals: s.desk,
+		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Limited: s.meters.overLimit,
 	}
+	if s.artifacts != nil {
+		config.Artifacts = s.artifacts.of
+	}
+	if s.auditor.log != nil {
+		config.Record = s.auditor.recorder
+	}
+	return config
 }
 
 // links is the chain that every call passes, the outermost link first.
@@ -216,7 +224,7 @@ func (s *Server) links() []link {
 		authenticate(s.config.Authenticator),          // who
 		onEntry(permit),                               // may they call this method at all
 		endKeptOpen(s.closing),                        // what only waits ends with the server
-		onMessage(s.admission().look),                 // may this call run
+		onMessage(s.admit),                            // may this call run
 	}
 }
 

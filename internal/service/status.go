@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -45,6 +46,8 @@ func find(table []statusCode, err error) *statusCode {
 // counts.
 var statusCodes = []statusCode{
 	{auth.ErrUnauthenticated, codes.Unauthenticated, 0},
+	{admission.ErrInvalid, codes.InvalidArgument, 0},
+	{admission.ErrLeftOut, codes.PermissionDenied, 0},
 	{executor.ErrNotFound, codes.NotFound, 0},
 	{executor.ErrConflict, codes.AlreadyExists, 0},
 	{executor.ErrAhead, codes.OutOfRange, 0},

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/span"
@@ -119,7 +120,7 @@ func (r *rpc) takeOrder() *executor.Order {
 
 // asks notes what the caller asks for, which may be anything.
 func (r *rpc) asks(request *pb.ExecuteToolRequest) {
-	cut := func(s string) string { return s[:min(len(s), maxCallID)] }
+	cut := func(s string) string { return s[:min(len(s), admission.MaxCallID)] }
 	r.session, r.tool, r.callID = cut(request.GetSessionId()), cut(request.GetTool()), cut(request.GetCallId())
 }
 

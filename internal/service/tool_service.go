@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -84,8 +85,8 @@ func outcomeOf(body executor.Body) executor.Outcome {
 }
 
 func (s *toolService) Cancel(ctx context.Context, request *pb.CancelRequest) (*pb.CancelResponse, error) {
-	if n := len(request.GetReason()); n > maxText {
-		return nil, invalid("reason has %d bytes: at most %d", n, maxText)
+	if n := len(request.GetReason()); n > admission.MaxText {
+		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
 	}
 	x, err := s.find(ctx, request)
 	if err != nil {
@@ -232,7 +233,7 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err != nil {
 		return nil, err
 	}
-	p := s.server.rules.current()
+	p := s.server.rules.Current()
 	wanted := tools.Selection{Include: request.GetNames()}
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
@@ -243,7 +244,7 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if everything && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
 	}
-	has := func(spec *tools.Spec) bool { return available(session, p, spec) }
+	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
 	some := &pb.ListToolsResponse{Version: shown.version(has)}
 	for i, entry := range shown.entries {
 		if tool := all.Tools[i]; has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
@@ -262,7 +263,7 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 			return err
 		}
 		// What tells of changes comes before what may change.
-		registry, rules, settings := s.registry.Changed(), s.server.rules.changed(), session.Changed()
+		registry, rules, settings := s.registry.Changed(), s.server.rules.Changed(), session.Changed()
 		now := s.listOf(session)
 		if change := seen.to(now); change != nil {
 			if err := stream.Send(change); err != nil {
@@ -289,8 +290,8 @@ type toolList struct {
 }
 
 func (s *toolService) listOf(session *session.Session) *toolList {
-	shown, p := s.server.shown.of(s.registry), s.server.rules.current()
-	has := func(spec *tools.Spec) bool { return available(session, p, spec) }
+	shown, p := s.server.shown.of(s.registry), s.server.rules.Current()
+	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
 	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
 	for i, entry := range shown.entries {
 		if has(&entry.Spec) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/limit"
@@ -49,41 +50,8 @@ func (l FileLimits) withDefaults() FileLimits {
 	}
 }
 
-// The tools that calls of WorkspaceService are judged as. They are in no
-// registry, for no model calls them; CheckCall knows them.
-var (
-	readsFiles = transferTool(tools.Spec{
-		Name: "workspace_read", Label: "Read files", Summary: "Send files of the workspace to the caller.", Level: tools.ReadOnly,
-	}, func(env tools.Env, in transferInput) []tools.Effect {
-		if in.Recursive {
-			return env.ReadsTree(in.Path)
-		}
-		return env.Reads(in.Path)
-	})
-	writesFiles = transferTool(tools.Spec{
-		Name: "workspace_write", Label: "Write files", Summary: "Take files of the caller into the workspace.", Level: tools.WorkspaceWrite,
-	}, func(env tools.Env, in transferInput) []tools.Effect { return env.Writes(in.Path) })
-	removesFiles = transferTool(tools.Spec{
-		Name: "workspace_remove", Label: "Remove files", Summary: "Remove files of the workspace.", Level: tools.WorkspaceWrite,
-	}, func(env tools.Env, in transferInput) []tools.Effect { return env.Removes(in.Path, in.Recursive) })
-
-	transferTools = map[string]*tools.Entry{
-		readsFiles.Spec.Name: readsFiles, writesFiles.Spec.Name: writesFiles, removesFiles.Spec.Name: removesFiles,
-	}
-)
-
-type transferInput struct {
-	Path      string `json:"path" check:"min=1,max=4096" jsonschema:"what is read, written or removed, relative to the workspace"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"a directory is meant with everything in it; default false"`
-}
-
-func transferTool(spec tools.Spec, effects func(tools.Env, transferInput) []tools.Effect) *tools.Entry {
-	spec.Category, spec.ConcurrencySafe = "workspace", true
-	tool := tools.New(spec, effects, func(context.Context, tools.Env, transferInput, tools.Sink) (tools.Result, error) {
-		return tools.Result{}, tools.Failf("no_such_tool", "%s is not called as a tool: it is what calls of WorkspaceService are judged as.", spec.Name)
-	})
-	return &tools.Entry{Tool: tool, Spec: tool.Spec()}
-}
+// The tools that calls of WorkspaceService are judged as.
+var readsFiles, writesFiles, removesFiles = admission.ReadsFiles, admission.WritesFiles, admission.RemovesFiles
 
 // A transfer is one call of WorkspaceService: what it may do was decided as for a
 // call of a tool.
@@ -120,10 +88,10 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 		return nil, err
 	}
 	a := s.admission
-	if a.executor.Draining() {
+	if a.Executor.Draining() {
 		return nil, executor.ErrDraining
 	}
-	found, err := a.sessions.Get(principalOf(ctx).Name, sessionID)
+	found, err := a.Sessions.Get(principalOf(ctx).Name, sessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -156,15 +124,6 @@ func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessio
 	return t, nil
 }
 
-// leftOutError is what a session is told that is without a tool.
-type leftOutError string
-
-func (e leftOutError) Error() string { return string(e) }
-
-func (e leftOutError) GRPCStatus() *status.Status {
-	return status.New(codes.PermissionDenied, string(e))
-}
-
 // fits returns an error where so many bytes more would take what is reserved.
 func (t *transfer) fits(more uint64) error {
 	if t.service.space == nil {
@@ -174,18 +133,6 @@ func (t *transfer) fits(more uint64) error {
 		return fmt.Errorf("%w: %w", errTooMany, err)
 	}
 	return nil
-}
-
-// selected returns an error where the session is without calls of this kind: its
-// selection of tools excludes them by a pattern, or the operator has sessions name
-// what they want and it does not. What the selection includes is what a model is
-// shown, and says nothing about them.
-func selected(p *policy.Policy, settings *session.Settings, spec *tools.Spec) error {
-	excludes := tools.Selection{Exclude: settings.Tools.Exclude}
-	if excludes.Has(spec) && (!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) {
-		return nil
-	}
-	return leftOutError(fmt.Sprintf("There is no tool %q in this session: its selection of tools leaves it out.", spec.Name))
 }
 
 // admit has the policy decide, and counts the call.
@@ -201,20 +148,16 @@ func (t *transfer) admit(path string, effects effectsOf) error {
 		if err := t.decide(p); err != nil {
 			return err
 		}
-		permit, tooMany, ok := a.rules.take(p, limit.Call{Spec: t.spec, Principal: t.session.Owner, Session: t.session.ID})
+		permit, tooMany, ok := a.Count(p, t.session, t.spec)
 		if !ok {
 			continue // the policy was replaced meanwhile
 		}
-		for _, shadow := range permit.Shadows() {
-			countLimited(a.meters.shadowLimited, shadow.Rule, t.spec.Name)
-		}
 		if tooMany != nil {
-			countLimited(a.meters.limited, tooMany.Rule, t.spec.Name)
 			t.record.Action, t.record.Rule = policy.Deny.String(), tooMany.Rule
 			return withRetryInfo(status.New(codes.ResourceExhausted, tooMany.Message), tooMany.RetryAfter).Err()
 		}
 		t.permit = permit
-		if log := a.auditor.log; log != nil && log.Required() {
+		if log := t.service.auditor.log; log != nil && log.Required() {
 			intent := t.record
 			intent.Step = audit.Proposed
 			if log.Append(intent) != nil {
@@ -229,20 +172,20 @@ func (t *transfer) admit(path string, effects effectsOf) error {
 // settings that its session has by now.
 func (t *transfer) refresh() *policy.Policy {
 	a, j := t.service.admission, &t.judged
-	p, settings := a.rules.current(), t.session.Settings()
+	p, settings := a.Rules.Current(), t.session.Settings()
 	if j.call == nil || j.policy != p || j.settings != settings {
 		j.policy, j.settings = p, settings
-		j.call = a.subjectOf(t.session, t.entry)
-		j.call.Uploads = t.entry == writesFiles
-		t.env = a.envOf(t.session, p.Guard(j.call), "")
+		j.call = a.Subject(t.session, t.entry)
+		j.call.Uploads = t.entry == admission.WritesFiles
+		t.env = a.Env(t.session, p.Guard(j.call), "")
 	}
-	j.grants = a.desk.Grants(t.session)
+	j.grants = a.Approvals.Grants(t.session)
 	return p
 }
 
 // decide has the policy decide on the effects of the call.
 func (t *transfer) decide(p *policy.Policy) error {
-	if err := selected(p, t.judged.settings, t.spec); err != nil {
+	if err := admission.Selected(p, t.judged.settings, t.spec); err != nil {
 		t.record.Action = policy.Deny.String()
 		return err
 	}
@@ -258,7 +201,7 @@ func (t *transfer) decide(p *policy.Policy) error {
 // may decides on one path that the call touches as part of something larger.
 func (t *transfer) may(kind tools.EffectKind, path string) error {
 	p := t.refresh()
-	if err := selected(p, t.judged.settings, t.spec); err != nil {
+	if err := admission.Selected(p, t.judged.settings, t.spec); err != nil {
 		return err
 	}
 	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
@@ -281,7 +224,7 @@ func (t *transfer) input(p *policy.Policy, path string) json.RawMessage {
 	if !p.Conditional() {
 		return nil
 	}
-	input, _ := json.Marshal(transferInput{Path: output.ValidText(path)}) // of strings alone
+	input, _ := json.Marshal(admission.TransferInput{Path: output.ValidText(path)}) // of strings alone
 	return input
 }
 
@@ -315,7 +258,7 @@ func (t *transfer) end(err *error) {
 	t.session.Leave()
 	t.service.underWay.Add(-1)
 	*err = fileStatus(*err)
-	if log := t.service.admission.auditor.log; log != nil {
+	if log := t.service.auditor.log; log != nil {
 		t.record.DurationMs = float64(time.Since(t.began)) / 1e6
 		t.record.Outcome = outcomeOfStatus(*err)
 		if t.record.Reason == "" && *err != nil {

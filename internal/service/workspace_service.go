@@ -20,6 +20,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -30,7 +31,8 @@ import (
 // transfer, which was judged and counted, and ends with its record.
 type workspaceService struct {
 	pb.UnimplementedWorkspaceServiceServer
-	admission *admission
+	admission *admission.Admission
+	auditor   *auditor
 	limits    FileLimits
 	uploads   *uploads
 	receiving func(env tools.Env) (done func())      // nil where nobody wants to know

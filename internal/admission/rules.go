@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package admission
 
 import (
 	"sync"
@@ -12,31 +12,32 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 )
 
-// rules are the policy in force, and the limits it sets. They change together:
+// Rules are the policy in force, and the limits it sets. They change together:
 // no call is judged by one version and counted by another.
-type rules struct {
-	policy atomic.Pointer[policy.Policy]
-	desk   *approval.Desk
+type Rules struct {
+	policy    atomic.Pointer[policy.Policy]
+	approvals *approval.Desk
 
 	mu       sync.RWMutex // held over changes, so that counting sees one version
 	limiter  *limit.Limiter
 	replaced chan struct{} // closed when another policy is in force
 }
 
-func newRules(desk *approval.Desk) *rules {
+// NewRules returns rules without a policy, which refuse everything.
+func NewRules(approvals *approval.Desk) *Rules {
 	limiter, err := limit.New(limit.Config{})
 	if err != nil {
 		panic(err) // no limits are valid limits
 	}
-	return &rules{limiter: limiter, desk: desk, replaced: make(chan struct{})}
+	return &Rules{limiter: limiter, approvals: approvals, replaced: make(chan struct{})}
 }
 
-// current returns the policy in force.
-func (r *rules) current() *policy.Policy { return r.policy.Load() }
+// Current returns the policy in force.
+func (r *Rules) Current() *policy.Policy { return r.policy.Load() }
 
-// take counts a call that p has judged. It reports false, and counts nothing,
+// Take counts a call that p has judged. It reports false, and counts nothing,
 // where p is no longer in force.
-func (r *rules) take(p *policy.Policy, call limit.Call) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
+func (r *Rules) Take(p *policy.Policy, call limit.Call) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.policy.Load() != p {
@@ -46,22 +47,22 @@ func (r *rules) take(p *policy.Policy, call limit.Call) (permit *limit.Permit, t
 	return permit, tooMany, true
 }
 
-// replace puts another policy in force for every call that comes later.
-func (r *rules) replace(p *policy.Policy) error {
+// Replace puts another policy in force for every call that comes later.
+func (r *Rules) Replace(p *policy.Policy) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.limiter.Replace(limitsOf(p)); err != nil {
 		return err
 	}
-	r.desk.SetSelfApproval(p.Approvals().Self)
+	r.approvals.SetSelfApproval(p.Approvals().Self)
 	r.policy.Store(p)
 	close(r.replaced)
 	r.replaced = make(chan struct{})
 	return nil
 }
 
-// changed returns what is closed when another policy than that of now is in force.
-func (r *rules) changed() <-chan struct{} {
+// Changed returns what is closed when another policy than that of now is in force.
+func (r *Rules) Changed() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.replaced

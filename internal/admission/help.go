@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package service
+package admission
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 )
 
 // helpOf returns what tells the calls of a session more of a tool that it has.
-func (a *admission) helpOf(s *session.Session) func(name string) (string, error) {
+func (a *Admission) helpOf(s *session.Session) func(name string) (string, error) {
 	return func(name string) (string, error) {
-		entry, refusal := a.find(s, a.rules.current(), name)
+		entry, refusal := a.find(s, a.Rules.Current(), name)
 		if refusal != nil {
 			return "", tools.Failf(refusal.Failure.Code, "%s", refusal.Failure.Message)
 		}

@@ -1,0 +1,119 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/files"
+)
+
+func newAdmission(t *testing.T, rules string) *admission.Admission {
+	t.Helper()
+	registry := new(tools.Registry)
+	if err := registry.Replace("builtin", files.Tools(nil)...); err != nil {
+		t.Fatal(err)
+	}
+	sessions := session.NewStore(session.Config{
+		WorkspaceRoot: t.TempDir(), MaxLevel: tools.WorkspaceWrite,
+		Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAsk},
+	})
+	t.Cleanup(sessions.Close)
+	p, err := policy.Parse("test", []byte("version: 1\n"+rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	approvals := approval.NewDesk(approval.Config{})
+	t.Cleanup(approvals.Close)
+	inForce := admission.NewRules(approvals)
+	if err := inForce.Replace(p); err != nil {
+		t.Fatal(err)
+	}
+	run := executor.New(executor.Config{Logger: zap.NewNop()})
+	t.Cleanup(run.Close)
+	return admission.New(admission.Config{
+		Registry: registry, Sessions: sessions, Rules: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
+	})
+}
+
+func request(tool, input string) admission.Request {
+	return admission.Request{
+		Principal: auth.Principal{Name: "agent", OnBehalfOf: "alice"}, Tool: tool, Input: admission.Input{JSON: []byte(input)},
+	}
+}
+
+// TestAdmit asks about calls without any gRPC: as a batch, a hook or a schedule does.
+// What Check says is what Admit decides.
+func TestAdmit(t *testing.T) {
+	a := newAdmission(t, "rules: [{name: keys, action: deny, reads: [\"*.key\"]}]\n")
+	for _, test := range []struct {
+		tool, input string
+		action      policy.Action
+		outcome     executor.Outcome
+	}{
+		{"read_file", `{"path":"a"}`, policy.Allow, 0},
+		{"Read", `"{\"file_path\":\"a\"}"`, policy.Allow, 0},
+		{"write_file", `{"path":"a","content":"x"}`, policy.Ask, 0},
+		{"read_file", `{"path":"a.key"}`, policy.Deny, executor.Denied},
+		{"read_file", `{"pat":"a.key"}`, policy.Deny, executor.InvalidInput},
+		{"raed_file", `{"path":"a"}`, policy.Deny, executor.NoSuchTool},
+	} {
+		for range 2 { // as after a rewrite
+			admitted, err := a.Admit(context.Background(), request(test.tool, test.input))
+			if err != nil {
+				t.Fatal(err)
+			}
+			order := admitted.Order
+			switch {
+			case order.OnBehalfOf != "alice":
+				t.Errorf("%s is on behalf of %q", test.tool, order.OnBehalfOf)
+			case test.outcome == 0 && (order.Refusal != nil || order.Call == nil || order.Verdict.Action != test.action):
+				t.Errorf("%s %s: %+v", test.tool, test.input, order)
+			case test.outcome != 0 && (order.Refusal == nil || order.Refusal.Outcome != test.outcome):
+				t.Errorf("%s %s: %+v, want %s", test.tool, test.input, order.Refusal, test.outcome)
+			case (order.Ask != nil) != (test.action == policy.Ask):
+				t.Errorf("%s %s asks %+v", test.tool, test.input, order.Ask)
+			}
+		}
+		r := request(test.tool, test.input)
+		checked, err := a.Check(admission.CheckRequest{Principal: r.Principal, Tool: r.Tool, Input: r.Input, HasInput: true})
+		if test.outcome == executor.InvalidInput || test.outcome == executor.NoSuchTool {
+			if !errors.Is(err, admission.ErrInvalid) {
+				t.Errorf("%s %s: %v, want an error", test.tool, test.input, err)
+			}
+		} else if err != nil || checked.Decision.Action != test.action {
+			t.Errorf("%s %s: checked %+v, %v", test.tool, test.input, checked, err)
+		}
+	}
+}
+
+// TestAdmitRefusesRequests: what the caller did wrong is an error.
+func TestAdmitRefusesRequests(t *testing.T) {
+	a := newAdmission(t, "")
+	for says, change := range map[string]func(*admission.Request){
+		"tool is empty":   func(r *admission.Request) { r.Tool = "" },
+		"tool has 129":    func(r *admission.Request) { r.Tool = strings.Repeat("x", 129) },
+		"call_id has 257": func(r *admission.Request) { r.CallID = strings.Repeat("x", 257) },
+		"purpose has":     func(r *admission.Request) { r.Purpose = strings.Repeat("x", 5000) },
+		"timeout must be": func(r *admission.Request) { r.Timeout = -1 },
+	} {
+		r := request("read_file", `{"path":"a"}`)
+		change(&r)
+		if _, err := a.Admit(context.Background(), r); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
