@@ -131,9 +131,9 @@ func (in callInput) canonical() []byte {
 }
 
 // named returns an input with the names and the values that the schema of its tool
-// has.
-func (a *Admission) named(tool string, input Input) callInput {
-	entry, ok := a.Registry.Lookup(tool)
+// has, among those of a session.
+func (a *Admission) named(s *session.Session, tool string, input Input) callInput {
+	entry, ok := a.Registry.Lookup(tool, a.has(s, a.Rules.Current()))
 	if !ok {
 		entry, ok = transferTools[tool]
 	}
@@ -144,6 +144,11 @@ func (a *Admission) named(tool string, input Input) callInput {
 		}
 	}
 	return callInput{Input: input}
+}
+
+// has reports which tools a session has.
+func (a *Admission) has(s *session.Session, p *policy.Policy) func(*tools.Spec) bool {
+	return func(spec *tools.Spec) bool { return Available(s, p, spec) }
 }
 
 // Admit decides whether one call may run. What the caller did wrong is an error; what
@@ -341,8 +346,8 @@ func (a *Admission) setTimeout(order *executor.Order, entry *tools.Entry, call t
 // find returns the tool that a session calls by a name, or why there is none.
 // One that is denied outright is not told from one that does not exist.
 func (a *Admission) find(s *session.Session, p *policy.Policy, name string) (*tools.Entry, *executor.Finished) {
-	entry, ok := a.Registry.Lookup(name)
-	if !ok || !Available(s, p, &entry.Spec) {
+	entry, ok := a.Registry.Lookup(name, a.has(s, p))
+	if !ok {
 		return nil, executor.Refuse(executor.NoSuchTool, "no_such_tool", a.unknown(s, p, name))
 	}
 	if entry.Unavailable != "" {
@@ -530,7 +535,7 @@ func (a *Admission) envelope(r Request) (*executor.Order, callInput, int, error)
 		Owner: r.Principal.Name, OnBehalfOf: r.Principal.OnBehalfOf, Session: found, Tool: r.Tool, CallID: r.CallID,
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect,
 	}
-	input := a.named(r.Tool, r.Input)
+	input := a.named(found, r.Tool, r.Input)
 	if order.CallID != "" {
 		order.Text = textHash(order.Tool, input)
 	}

@@ -66,7 +66,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 		subject.Effects = env.Resolve(shell.Effects(request.Command, shell.PlaceOf(env, "")))
 		subject.Input = commandInput(entry, env, request.Command)
 	} else {
-		call, err := decode(entry, env, a.named(request.Tool, request.Input))
+		call, err := decode(entry, env, a.named(found, request.Tool, request.Input))
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return Checked{}, invalid("input: %s", wrong)
 		}
@@ -105,7 +105,7 @@ func (a *Admission) checked(s *session.Session, p *policy.Policy, name string) (
 		return found, nil
 	}
 	entry := &tools.Entry{Spec: shellSpec}
-	if bash, ok := a.Registry.Lookup(shellSpec.Name); ok {
+	if bash, ok := a.Registry.Lookup(shellSpec.Name, nil); ok {
 		entry.Tool = bash.Tool // for the form of its input
 	}
 	return entry, nil

@@ -223,7 +223,7 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 // pageSize returns how many items a page has.
 func pageSize(asked int32) (int, error) {
 	if asked < 0 || asked > 1000 {
-		return 0, invalid("page_size must be from 1 to 1000; leave it out for 100")
+		return 0, invalid("page_size must be from 1 to 1000; leave it out for the default")
 	}
 	return int(cmp.Or(asked, 100)), nil
 }
@@ -233,6 +233,12 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err != nil {
 		return nil, err
 	}
+	size := maxToolPage
+	if request.GetPageSize() != 0 {
+		if size, err = pageSize(request.GetPageSize()); err != nil {
+			return nil, err
+		}
+	}
 	p := s.server.rules.Current()
 	wanted := tools.Selection{Include: request.GetNames()}
 	if err := wanted.Check(); err != nil {
@@ -241,18 +247,29 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	shown := s.server.shown.of(s.registry)
 	all := shown.view(request.GetView())
 	everything := session.Settings().Tools.All() && !p.Hides()
-	if everything && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
+	first := request.GetPageToken() == "" && len(all.Tools) <= size
+	if everything && first && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
 	}
 	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
 	some := &pb.ListToolsResponse{Version: shown.version(has)}
 	for i, entry := range shown.entries {
-		if tool := all.Tools[i]; has(&entry.Spec) && wanted.Has(&entry.Spec) && matches(tool, request) {
-			some.Tools = append(some.Tools, tool)
+		tool := all.Tools[i]
+		// A token is the name of the last tool of the page before it.
+		if tool.Name <= request.GetPageToken() || !has(&entry.Spec) || !wanted.Has(&entry.Spec) || !matches(tool, request) {
+			continue
 		}
+		if len(some.Tools) == size {
+			some.NextPageToken = some.Tools[size-1].Name
+			break
+		}
+		some.Tools = append(some.Tools, tool)
 	}
 	return some, nil
 }
+
+// maxToolPage is how many tools a page has at most, and where the caller does not say.
+const maxToolPage = 1000
 
 func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.ServerStreamingServer[pb.WatchToolsResponse]) error {
 	ctx := stream.Context()

@@ -33,18 +33,27 @@ type Entry struct {
 	Unavailable string
 
 	source string
+	own    string // the name of the tool without its namespace
 }
 
 // catalog is one immutable set of tools.
 type catalog struct {
 	revision uint64
-	byName   map[string]*Entry // names and aliases
+	byName   map[string]*Entry   // by the full name
+	byOther  map[string][]*Entry // by what else a tool answers to: strongest first
 	sorted   []*Entry
 	replaced chan struct{} // closed when another follows
 }
 
-// Replace makes tools the whole of what source offers. On an error nothing
-// changes.
+// NamespaceMark is between the name of a source and that of a tool which is not
+// built in: two servers may both have a tool named search.
+const NamespaceMark = "__"
+
+// Replace makes tools the whole of what source offers. A tool that is not built in is
+// known by a name in the namespace of its source, such as github__search, and answers
+// to its own name where that is nobody else's. The error joins the reasons why some
+// tools were refused: their specs are wrong, or their names are taken. The others are
+// offered.
 func (r *Registry) Replace(source string, tools ...Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,42 +65,69 @@ func (r *Registry) Replace(source string, tools ...Tool) error {
 		next.revision = old.revision + 1
 		for _, entry := range old.sorted {
 			if entry.source != source {
-				next.sorted = append(next.sorted, entry)
+				next.add(entry)
 			}
 		}
 	}
+	var errs []error
 	for _, tool := range tools {
 		spec := tool.Spec()
-		next.sorted = append(next.sorted, &Entry{
-			Tool: tool, Spec: spec, source: source, Unavailable: r.missing(spec),
-		})
+		entry := &Entry{Tool: tool, Spec: spec, own: spec.Name, source: source, Unavailable: r.missing(spec)}
+		if spec.Kind != Builtin {
+			entry.Spec.Name = source + NamespaceMark + spec.Name
+			entry.Spec.Server = cmp.Or(spec.Server, source)
+		}
+		err := checkSpec(entry.Spec)
+		if other, taken := next.byName[entry.Spec.Name]; err == nil && taken {
+			err = fmt.Errorf("tool %s of %s is refused: %s has a tool of that name", entry.Spec.Name, source, other.source)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		next.add(entry)
 	}
 	slices.SortFunc(next.sorted, func(a, b *Entry) int { return cmp.Compare(a.Spec.Name, b.Spec.Name) })
-
-	var errs []error
-	for _, entry := range next.sorted {
-		if entry.source == source {
-			errs = append(errs, checkSpec(entry.Spec))
-		}
-		for _, name := range append([]string{entry.Spec.Name}, entry.Spec.Aliases...) {
-			if other, taken := next.byName[name]; taken {
-				errs = append(errs, fmt.Errorf("tools %s and %s both answer to %q", other.Spec.Name, entry.Spec.Name, name))
-			}
-			next.byName[name] = entry
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	next.nameOthers()
 	r.current.Store(next)
 	if old != nil {
 		close(old.replaced)
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+func (c *catalog) add(entry *Entry) {
+	c.byName[entry.Spec.Name] = entry
+	c.sorted = append(c.sorted, entry)
+}
+
+// nameOthers notes what else tools answer to, in the order of strength: aliases of
+// tools that are built in, which nobody else takes over; the own names of tools in
+// namespaces; their aliases. Among equals the tools come by name.
+func (c *catalog) nameOthers() {
+	note := func(name string, entry *Entry) {
+		if name != entry.Spec.Name && !slices.Contains(c.byOther[name], entry) {
+			c.byOther[name] = append(c.byOther[name], entry)
+		}
+	}
+	aliases := func(builtin bool) {
+		for _, entry := range c.sorted {
+			if builtin == (entry.Spec.Kind == Builtin) {
+				for _, alias := range entry.Spec.Aliases {
+					note(alias, entry)
+				}
+			}
+		}
+	}
+	aliases(true)
+	for _, entry := range c.sorted {
+		note(entry.own, entry)
+	}
+	aliases(false)
 }
 
 func newCatalog() *catalog {
-	return &catalog{byName: make(map[string]*Entry), replaced: make(chan struct{})}
+	return &catalog{byName: make(map[string]*Entry), byOther: make(map[string][]*Entry), replaced: make(chan struct{})}
 }
 
 // Changed returns what is closed when the registry has another set of tools than
@@ -137,14 +173,24 @@ func (r *Registry) missing(spec Spec) string {
 	return ""
 }
 
-// Lookup returns the tool with this name or alias.
-func (r *Registry) Lookup(name string) (*Entry, bool) {
+// Lookup returns the tool that a caller means by a name, among those for which has
+// reports true; nil stands for all. The full name of a tool comes before everything
+// else that tools answer to: an alias never hides a name, and a tool that the caller
+// does not have hides nothing.
+func (r *Registry) Lookup(name string, has func(*Spec) bool) (*Entry, bool) {
 	catalog := r.current.Load()
 	if catalog == nil {
 		return nil, false
 	}
-	entry, ok := catalog.byName[name]
-	return entry, ok
+	if entry, ok := catalog.byName[name]; ok && (has == nil || has(&entry.Spec)) {
+		return entry, true
+	}
+	for _, entry := range catalog.byOther[name] {
+		if has == nil || has(&entry.Spec) {
+			return entry, true
+		}
+	}
+	return nil, false
 }
 
 // All returns every tool, sorted by name, and a number that changes whenever
@@ -241,10 +287,21 @@ func Matches(pattern string, spec *Spec) bool {
 	if origin, ok := strings.CutPrefix(pattern, "@"); ok {
 		server, tool, both := strings.Cut(origin, "/")
 		from := server != "" && (server == spec.Kind.String() || server == spec.Server)
-		return from && (!both || Matches(tool, spec))
+		return from && (!both || Matches(tool, spec) || inNamespace(tool, spec))
 	}
 	if ok, err := path.Match(pattern, spec.Name); ok && err == nil {
 		return true
 	}
 	return slices.Contains(spec.Aliases, pattern)
+}
+
+// inNamespace reports whether a pattern matches the name that a tool has within the
+// namespace of its source.
+func inNamespace(pattern string, spec *Spec) bool {
+	if spec.Kind == Builtin {
+		return false
+	}
+	_, own, _ := strings.Cut(spec.Name, NamespaceMark)
+	ok, err := path.Match(pattern, own)
+	return ok && err == nil
 }

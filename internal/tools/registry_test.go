@@ -6,6 +6,7 @@ package tools_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,7 +54,7 @@ func TestRegistryOfNothing(t *testing.T) {
 	if entries, revision := r.All(); len(entries) != 0 || revision != 0 {
 		t.Errorf("%d tools, revision %d", len(entries), revision)
 	}
-	if _, ok := r.Lookup(""); ok {
+	if _, ok := r.Lookup("", nil); ok {
 		t.Error("there is a tool without a name")
 	}
 }
@@ -62,12 +63,12 @@ func TestRegistryLookup(t *testing.T) {
 	var r tools.Registry
 	mustReplace(t, &r, "builtin", tool("read_file", "Read", "cat"), tool("edit_file"))
 	for _, name := range []string{"read_file", "Read", "cat"} {
-		if entry, ok := r.Lookup(name); !ok || entry.Spec.Name != "read_file" || entry.Tool.Spec().Name != "read_file" {
+		if entry, ok := r.Lookup(name, nil); !ok || entry.Spec.Name != "read_file" || entry.Tool.Spec().Name != "read_file" {
 			t.Errorf("%s: %+v", name, entry)
 		}
 	}
 	for _, name := range []string{"", "read", "READ_FILE", "read_file ", "*"} {
-		if _, ok := r.Lookup(name); ok {
+		if _, ok := r.Lookup(name, nil); ok {
 			t.Errorf("there is a tool %q", name)
 		}
 	}
@@ -104,14 +105,14 @@ func TestRegistryReplacesASource(t *testing.T) {
 		}
 		last = revision
 	}
-	if _, ok := r.Lookup("bee"); ok {
+	if _, ok := r.Lookup("bee", nil); ok {
 		t.Error("an alias outlived its tool")
 	}
 }
 
-// TestRegistryRefusesAll proves that a list with a mistake changes nothing, and
-// that every mistake in it is told.
-func TestRegistryRefusesAll(t *testing.T) {
+// TestRegistryRefusesOne proves that a tool with a mistake is refused alone, with the
+// reason, and that an alias is never a reason.
+func TestRegistryRefusesOne(t *testing.T) {
 	fine := tools.Spec{Name: "fine", Level: tools.ReadOnly, Summary: "Do nothing."}
 	with := func(change func(*tools.Spec)) tools.Tool {
 		spec := fine
@@ -121,47 +122,86 @@ func TestRegistryRefusesAll(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		list []tools.Tool
+		have string
 		want []string
 	}{
-		{"no name", []tools.Tool{tool("")}, []string{`tool name ""`}},
-		{"capital letters", []tools.Tool{tool("Read")}, []string{`tool name "Read"`}},
-		{"a digit first", []tools.Tool{tool("1st")}, []string{`tool name "1st"`}},
-		{"a dash", []tools.Tool{tool("read-file")}, []string{`"read-file"`}},
-		{"a line ending", []tools.Tool{tool("read\n")}, []string{`"read\n"`}},
-		{"65 letters", []tools.Tool{tool(strings.Repeat("x", 65))}, []string{"tool name"}},
-		{"no level", []tools.Tool{with(func(s *tools.Spec) { s.Level = 0 })}, []string{"tool fine has no level"}},
-		{"a level too many", []tools.Tool{with(func(s *tools.Spec) { s.Level = 4 })}, []string{"tool fine has no level"}},
-		{"a negative level", []tools.Tool{with(func(s *tools.Spec) { s.Level = -1 })}, []string{"tool fine has no level"}},
-		{"no summary", []tools.Tool{with(func(s *tools.Spec) { s.Summary = "" })}, []string{"tool fine needs a summary"}},
-		{"two lines", []tools.Tool{with(func(s *tools.Spec) { s.Summary = "a\nb" })}, []string{"tool fine needs a summary"}},
-		{"a name twice", []tools.Tool{tool("twice"), tool("twice")}, []string{`tools twice and twice both answer to "twice"`}},
-		{"an alias that is a name", []tools.Tool{tool("a", "b"), tool("b")}, []string{`tools a and b both answer to "b"`}},
-		{"an alias of two", []tools.Tool{tool("a", "x"), tool("b", "x")}, []string{`tools a and b both answer to "x"`}},
-		{"an alias twice", []tools.Tool{tool("a", "x", "x")}, []string{`both answer to "x"`}},
-		{"its own name", []tools.Tool{tool("a", "a")}, []string{`both answer to "a"`}},
-		{"a name of another source", []tools.Tool{tool("old")}, []string{`both answer to "old"`}},
-		{"an alias of another source", []tools.Tool{tool("ancient")}, []string{`both answer to "ancient"`}},
-		{"an alias that is a name there", []tools.Tool{tool("new", "old")}, []string{`both answer to "old"`}},
-		{"a mistake after what is fine", []tools.Tool{tool("fine"), tool("Bad"), tool("old")}, []string{`"Bad"`, `"old"`}},
+		{"no name", []tools.Tool{tool("")}, "old", []string{`tool name ""`}},
+		{"capital letters", []tools.Tool{tool("Read"), tool("a")}, "a old", []string{`tool name "Read"`}},
+		{"a digit first", []tools.Tool{tool("1st")}, "old", []string{`tool name "1st"`}},
+		{"a dash", []tools.Tool{tool("read-file")}, "old", []string{`"read-file"`}},
+		{"a line ending", []tools.Tool{tool("read\n")}, "old", []string{`"read\n"`}},
+		{"65 letters", []tools.Tool{tool(strings.Repeat("x", 65))}, "old", []string{"tool name"}},
+		{"no level", []tools.Tool{with(func(s *tools.Spec) { s.Level = 0 })}, "old", []string{"tool fine has no level"}},
+		{"a level too many", []tools.Tool{with(func(s *tools.Spec) { s.Level = 4 })}, "old", []string{"tool fine has no level"}},
+		{"a negative level", []tools.Tool{with(func(s *tools.Spec) { s.Level = -1 })}, "old", []string{"tool fine has no level"}},
+		{"more than the highest", []tools.Tool{with(func(s *tools.Spec) { s.LeastLevel = tools.WorkspaceWrite })}, "old", []string{"every call needs"}},
+		{"no summary", []tools.Tool{with(func(s *tools.Spec) { s.Summary = "" })}, "old", []string{"tool fine needs a summary"}},
+		{"two lines", []tools.Tool{with(func(s *tools.Spec) { s.Summary = "a\nb" })}, "old", []string{"tool fine needs a summary"}},
+		{"a name twice", []tools.Tool{tool("twice"), tool("a"), tool("twice")}, "a old twice", []string{"tool twice of mcp is refused"}},
+		{"a name of another source", []tools.Tool{tool("old"), tool("a")}, "a old", []string{"tool old of mcp is refused: other has"}},
+		{"all mistakes", []tools.Tool{tool("fine"), tool("Bad"), tool("old")}, "fine old", []string{`"Bad"`, "tool old of mcp"}},
+
+		{"an alias that is a name", []tools.Tool{tool("a", "b"), tool("b")}, "a b old", nil},
+		{"an alias of two", []tools.Tool{tool("a", "x"), tool("b", "x")}, "a b old", nil},
+		{"its own name", []tools.Tool{tool("a", "a")}, "a old", nil},
+		{"an alias of another source", []tools.Tool{tool("ancient")}, "ancient old", nil},
+		{"a namespace", []tools.Tool{toolOf(tools.Spec{Name: "old", Kind: tools.MCP})}, "mcp__old old", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var r tools.Registry
 			mustReplace(t, &r, "other", tool("old", "ancient"))
 			mustReplace(t, &r, "mcp", tool("mine"))
-			_, before := r.All()
 			err := r.Replace("mcp", test.list...)
+			if (err == nil) != (test.want == nil) {
+				t.Errorf("%v, want %v", err, test.want)
+			}
 			for _, want := range test.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %s in it", err, want)
 				}
 			}
-			if _, after := r.All(); names(&r) != "mine old" || after != before {
-				t.Errorf("now there is %s, revision %d after %d", names(&r), after, before)
-			}
-			if _, ok := r.Lookup("fine"); ok {
-				t.Error("half of the list was taken")
+			if got := names(&r); got != test.have {
+				t.Errorf("now there is %s, want %s", got, test.have)
 			}
 		})
+	}
+}
+
+// TestRegistryViews proves that a name is looked up among the tools that a session has,
+// and that an alias is the weakest name.
+func TestRegistryViews(t *testing.T) {
+	foreign := func(name string, aliases ...string) tools.Tool {
+		return toolOf(tools.Spec{Name: name, Aliases: aliases, Kind: tools.MCP})
+	}
+	var r tools.Registry
+	mustReplace(t, &r, "builtin", tool("read_file", "Read", "find"), tool("search", "query"))
+	mustReplace(t, &r, "github", foreign("search", "Read"), foreign("find"))
+	mustReplace(t, &r, "jira", foreign("search"), foreign("query", "look"))
+	for _, test := range []struct{ name, without, want string }{
+		{"search", "", "search"},
+		{"github__search", "", "github__search"},
+		{"search", "search", "github__search"},
+		{"search", "search github__search", "jira__search"},
+		{"Read", "", "read_file"},
+		{"Read", "read_file", "github__search"},
+		{"find", "", "read_file"},
+		{"find", "read_file", "github__find"},
+		{"query", "", "search"},
+		{"query", "search", "jira__query"},
+		{"look", "", "jira__query"},
+		{"look", "jira__query", ""},
+		{"jira__look", "", ""},
+	} {
+		entry, ok := r.Lookup(test.name, func(spec *tools.Spec) bool { return !slices.Contains(strings.Fields(test.without), spec.Name) })
+		if ok != (test.want != "") || ok && entry.Spec.Name != test.want {
+			t.Errorf("%+v leads to %v %+v", test, ok, entry)
+		}
+	}
+	entry, _ := r.Lookup("github__find", nil)
+	for pattern, want := range map[string]bool{"@github": true, "@github/fi*": true, "@github/search": false, "@mcp/find": true, "github__*": true, "find": false} {
+		if got := tools.Matches(pattern, &entry.Spec); got != want {
+			t.Errorf("%s matches github__find: %v", pattern, got)
+		}
 	}
 }
 
@@ -173,7 +213,7 @@ func TestRegistryCapabilities(t *testing.T) {
 		toolOf(tools.Spec{Name: "c", RequiredCapabilities: []string{"network", "gpu", "display"}}),
 	)
 	for name, want := range map[string]string{"a": "", "b": "", "c": `needs "gpu", which this server does not offer`} {
-		if entry, ok := r.Lookup(name); !ok || entry.Unavailable != want {
+		if entry, ok := r.Lookup(name, nil); !ok || entry.Unavailable != want {
 			t.Errorf("%s: %+v, want unavailable %q", name, entry, want)
 		}
 	}
@@ -199,11 +239,11 @@ func TestRegistryReadersSeeOneSet(t *testing.T) {
 					t.Errorf("a mixture: %s", got)
 					return
 				}
-				if _, ok := r.Lookup("fixed"); !ok {
+				if _, ok := r.Lookup("fixed", nil); !ok {
 					t.Error("a tool of another source was away")
 					return
 				}
-				r.Lookup("odd_1")
+				r.Lookup("odd_1", nil)
 			}
 		})
 	}
@@ -227,8 +267,8 @@ func TestRegistryReadersSeeOneSet(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	group.Wait()
-	if _, revision := r.All(); revision != 402 {
-		t.Errorf("revision %d after 402 changes", revision)
+	if _, revision := r.All(); revision != 802 {
+		t.Errorf("revision %d after 802 changes", revision)
 	}
 }
 

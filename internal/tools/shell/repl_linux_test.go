@@ -266,7 +266,7 @@ func TestPowershell(t *testing.T) {
 	if err := registry.Replace("builtin", k.tools["powershell"]); err != nil {
 		t.Fatal(err)
 	}
-	if entry, _ := registry.Lookup("PowerShell"); !strings.Contains(entry.Unavailable, shell.PowerShell) {
+	if entry, _ := registry.Lookup("PowerShell", nil); !strings.Contains(entry.Unavailable, shell.PowerShell) {
 		t.Errorf("without pwsh: %q", entry.Unavailable)
 	}
 }

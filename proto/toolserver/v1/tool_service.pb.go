@@ -94,7 +94,12 @@ type ListToolsRequest struct {
 	// A family of tools, such as "files".
 	Category string `protobuf:"bytes,5,opt,name=category,proto3" json:"category,omitempty"`
 	// Where the tools come from; not set: from anywhere.
-	Kind          ToolKind `protobuf:"varint,6,opt,name=kind,proto3,enum=toolserver.v1.ToolKind" json:"kind,omitempty"`
+	Kind ToolKind `protobuf:"varint,6,opt,name=kind,proto3,enum=toolserver.v1.ToolKind" json:"kind,omitempty"`
+	// How many tools to return: 1 to 1000; 0: 1000.
+	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Where to continue: next_page_token of the page before. Pages with the same
+	// version are of one list.
+	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,11 +176,27 @@ func (x *ListToolsRequest) GetKind() ToolKind {
 	return ToolKind_TOOL_KIND_UNSPECIFIED
 }
 
+func (x *ListToolsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListToolsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 // ListToolsResponse has the tools.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tools, by name.
 	Tools []*Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// Where to continue; empty: this was the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The version of the list of all tools that the session has, whatever the filters
 	// and the view of the request: lists with the same version are the same, on every
 	// server.
@@ -219,6 +240,13 @@ func (x *ListToolsResponse) GetTools() []*Tool {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *ListToolsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 func (x *ListToolsResponse) GetVersion() string {
@@ -2200,7 +2228,7 @@ var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xd3\x01\n" +
+	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x8f\x02\n" +
 	"\x10ListToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12+\n" +
@@ -2208,9 +2236,13 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x05names\x18\x03 \x03(\tR\x05names\x12\x14\n" +
 	"\x05query\x18\x04 \x01(\tR\x05query\x12\x1a\n" +
 	"\bcategory\x18\x05 \x01(\tR\bcategory\x12+\n" +
-	"\x04kind\x18\x06 \x01(\x0e2\x17.toolserver.v1.ToolKindR\x04kind\"X\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x17.toolserver.v1.ToolKindR\x04kind\x12\x1b\n" +
+	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\b \x01(\tR\tpageToken\"\x80\x01\n" +
 	"\x11ListToolsResponse\x12)\n" +
-	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\x12\x18\n" +
+	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
 	"\aversion\x18\x14 \x01(\tR\aversion\"2\n" +
 	"\x11WatchToolsRequest\x12\x1d\n" +
 	"\n" +
