@@ -3,6 +3,14 @@
 
 // Package session keeps the rooms callers work in: a workspace, how far the
 // caller is trusted there, and which tools it has.
+//
+// Locks: the mutex of the store comes before that of a session. Whoever holds that of
+// a session takes no other lock. Functions of AfterClose, and all that removes
+// directories, run without a lock.
+//
+// Goroutines: there are none. A session has one timer for its idle time, and one for
+// the removal of a workspace that is kept; the store owns both and stops them when it
+// is closed.
 package session
 
 import (
@@ -10,6 +18,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -165,16 +174,26 @@ func (s *Session) AfterClose(f func()) bool {
 // Private returns a directory of the session outside of its workspace.
 func (s *Session) Private() (string, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.private != "" || s.released {
-		return s.private, nil
+	private, released := s.private, s.released
+	s.mu.Unlock()
+	if private != "" || released {
+		return private, nil
 	}
-	dir, err := s.store.privateDir()
+	dir, err := s.store.privateDir() // which takes the lock of the store
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.private != "" || s.released { // somebody else was faster
+		os.Remove(dir)
+		return s.private, nil
+	}
 	s.private = dir
-	return dir, err
+	return dir, nil
 }
 
 // Home returns the home directory of what the session runs; "" as long as nobody
