@@ -7,8 +7,8 @@
 // ask: the interceptor for each message, a batch for each of its calls, a hook again
 // after it rewrote an input, a schedule, a sub-agent. It never runs a call.
 //
-// Locks: the mutex of [Rules] is the only one here. Whoever holds it may take those
-// of the limiter and of approvals, and no others. There are no goroutines.
+// Locks: the mutex of [Rules] is the only one here. Whoever holds it may take that of
+// the limiter, and no other. There are no goroutines.
 package admission
 
 import (

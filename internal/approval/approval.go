@@ -4,6 +4,13 @@
 // Package approval is where questions wait for a person: whether a call may
 // run, and what a tool wants to know. It keeps the lasting answers too, the
 // grants, for as long as the session lives that they were given in.
+//
+// Locks: there is one mutex, that of the desk. Whoever holds it may take that of a
+// session, and no other. Grants are read without it. Whoever asked, and the observer,
+// are told of an answer without it.
+//
+// Goroutines: there are none. Each pending question has a timer for its expiry, which
+// the desk stops when the question ends.
 package approval
 
 import (

@@ -1,10 +1,6 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package executor is the life of a call: it accepts, runs, streams and ends
-// each one exactly once. What happens is a numbered log that any number of
-// readers follow at their own pace; an execution outlives the caller that began
-// it, and whoever lost its stream continues where it was.
 package executor
 
 import (

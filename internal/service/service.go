@@ -4,6 +4,14 @@
 // Package service is the gRPC face of the server: one chain of interceptors
 // that every call passes, from outside or inside, and handlers that translate
 // between messages and the floors below.
+//
+// Locks: those of connections, artifacts and uploads are independent of each other;
+// whoever holds that of artifacts or uploads may take that of a session. None is held
+// while a message is sent or received.
+//
+// Goroutines: gRPC has one for each connection and each RPC, which ends with it. New
+// starts one that serves callers inside the process, and Shutdown ends it. Shutdown
+// itself starts one that waits for gRPC to stop, and waits for it.
 package service
 
 import (

@@ -1,0 +1,53 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package executor is the life of a call: it accepts, runs, streams and ends
+// each one exactly once. What happens is a numbered log that any number of
+// readers follow at their own pace; an execution outlives the caller that began
+// it, and whoever lost its stream continues where it was.
+//
+// # Locks
+//
+// In this order; whoever holds one takes only those after it:
+//
+//  1. Executor.mu: which executions there are, by number and by call id
+//  2. Execution.emitting: the order of what a tool reports, and the offsets of output
+//  3. Execution.mu: where an execution stands, its timers and its input
+//  4. one of: the lock of the approvals, lanes.mu, eventLog.mu, watchers.mu, the lock
+//     of a session
+//
+// Executor.mu and Execution.emitting are never held together. A question is put to the
+// approvals with Execution.mu held, so that it is in the log before its answer; the
+// approvals tell the answer without a lock. Turns of lanes, Config.Observe and
+// Config.Starting are called without a lock.
+//
+// # The event log
+//
+// A log is open until its last event is in. The writer waits only where the log is
+// full and the reader that sets the pace has not taken what would be dropped:
+//
+//	            append                       full, and the pace is behind
+//	          +---------+                   +------------------------------+
+//	          v         |                   |                              v
+//	empty -> open ------+-------------------+                           waiting
+//	          |  ^                                                         |
+//	          |  +-- the pace took half of the log, or nothing for a ------+
+//	          |      while (it is stalled until it moves), or the execution ends
+//	          |
+//	          | end
+//	          v
+//	        ended -- retention is over, or memory is short --> forgotten
+//
+// A reader is reading (there is an event after its place), waiting (there is none, and
+// its wake channel is filled by the next), behind (what it wants was dropped: it gets
+// Skipped and reads on), or done (the log ended and it has the last event).
+//
+// # Goroutines
+//
+// Each execution that runs has one, which runs the tool and ends the execution; the
+// executor counts it until the end is written. A tool that does not stop when told to
+// keeps its goroutine, and nobody waits for that. A call that waits for an answer or
+// for its turn has none: whoever answers, or ends the call before it, starts one.
+// Timers (timeout, grace, progress, expiry) belong to the execution or executor that
+// set them, and are stopped at its end. Readers run on the goroutines of those who read.
+package executor
