@@ -14,7 +14,13 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/tools/files"
+	"github.com/toolserver/toolserver/internal/tools/git"
+	searchtools "github.com/toolserver/toolserver/internal/tools/search"
+	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/tools/turn"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -46,16 +52,24 @@ func TestQuotedInput(t *testing.T) {
 	}
 }
 
-// TestInputSpellings: all spellings of one input get one verdict and one digest.
+// TestInputSpellings: all spellings of one input get one verdict and one digest, for
+// every tool there is.
 func TestInputSpellings(t *testing.T) {
-	s := serve(t, withPolicy(t, `
+	runner := command.New(command.Config{}) // for tools that are judged and never run
+	more := slices.Concat(shell.Tools(runner), git.Tools(runner), searchtools.Tools(search.NewPool(search.Config{})))
+	withMore := func(c *service.Config) {
+		if err := c.Registry.Replace("more", more...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := serve(t, withMore, withPolicy(t, `
 rules:
   - {name: some, action: deny, tools: ["*"], when: 'has(input.path) && input.path.contains("a")'}
   - {name: others, action: ask, tools: ["*"], when: 'has(input.content) && size(input.content) > 3'}
 `))
 	c := s.dial("")
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, tool := range slices.Concat(files.Tools(nil), turn.Tools()) {
+	for _, tool := range slices.Concat(files.Tools(nil), turn.Tools(), more) {
 		spec := tool.Spec()
 		for _, input := range toolstest.Inputs(rng, tool, 4) {
 			check := func(input string) string {
