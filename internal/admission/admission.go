@@ -447,7 +447,7 @@ const maxLooked = 100_000
 // nothing, where another policy has come into force.
 func (a *Admission) count(order *executor.Order, p *policy.Policy, input callInput) bool {
 	call := limit.Call{Spec: order.Spec, Principal: order.Owner, Session: order.Session.ID}
-	if p.LoopGuard() != (policy.LoopGuard{}) {
+	if p.LoopGuard() != (limit.Guard{}) {
 		call.Digest = callDigest(order.Tool, input.canonical())
 	}
 	permit, tooMany, ok := a.Rules.Take(p, call)

@@ -70,22 +70,5 @@ func (r *Rules) Changed() <-chan struct{} {
 
 // limitsOf returns the limits that a policy sets.
 func limitsOf(p *policy.Policy) limit.Config {
-	guard := p.LoopGuard()
-	config := limit.Config{Guard: limit.Guard{Repeat: guard.Repeat, Alternate: guard.Alternate}}
-	for _, l := range p.Limits() {
-		if len(l.Tools) == 0 {
-			l.Tools = []string{"*"}
-		}
-		config.Rules = append(config.Rules, limit.Rule{
-			Name: l.Name, Tools: l.Tools, Rate: l.Rate, Burst: l.Burst,
-			Concurrent: l.Concurrent, Per: scopes[l.Per], Shadow: l.Shadow,
-		})
-	}
-	return config
-}
-
-var scopes = map[policy.Scope]limit.Scope{
-	policy.PerSession:   limit.Session,
-	policy.PerPrincipal: limit.Principal,
-	policy.PerServer:    limit.Server,
+	return limit.Config{Guard: p.LoopGuard(), Rules: p.Limits()}
 }

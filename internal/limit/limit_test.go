@@ -258,7 +258,7 @@ func TestInvalidConfig(t *testing.T) {
 	}{
 		{limit.Config{Rules: []limit.Rule{{Tools: all, Rate: 1}}}, "no name"},
 		{limit.Config{Rules: []limit.Rule{{Name: "x", Rate: 1}}}, "no tools"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: []string{"["}, Rate: 1}}}, "glob"},
+		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: []string{"["}, Rate: 1}}}, "without its ]"},
 		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all}}}, "neither"},
 		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: -1}}}, "rate"},
 		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: 1e9}}}, "rate"},

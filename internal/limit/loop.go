@@ -15,11 +15,11 @@ import (
 type Guard struct {
 	// Repeat is how often the same tool may be called with the same input in a
 	// row; 0 means any number.
-	Repeat int
+	Repeat int `yaml:"repeat"`
 
 	// Alternate is how many rounds two calls may take turns: A B A B are two. 0
 	// means any number.
-	Alternate int
+	Alternate int `yaml:"alternate"`
 }
 
 // Check returns what is wrong with a guard.

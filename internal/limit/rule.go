@@ -54,6 +54,16 @@ var scopeNames = [...]string{"session", "principal", "server"}
 
 func (s Scope) String() string { return scopeNames[s] }
 
+// UnmarshalText reads the word for a scope.
+func (s *Scope) UnmarshalText(text []byte) error {
+	i := slices.Index(scopeNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no scope: want session, principal or server", text)
+	}
+	*s = Scope(i)
+	return nil
+}
+
 // Limits of rules. An empty bucket must fill up in a time that can be counted
 // in, and a nanosecond more or less between calls must not matter.
 const (

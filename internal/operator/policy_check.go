@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/strictyaml"
@@ -75,7 +76,7 @@ func summarizePolicy(to io.Writer, p *policy.Policy, text []byte) error {
 }
 
 // limitText tells what a limit lets through.
-func limitText(l policy.Limit) string {
+func limitText(l limit.Rule) string {
 	var parts []string
 	if l.Rate > 0 {
 		rate := cli.PlainNumber(l.Rate) + "/s"

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/glob"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -30,7 +31,7 @@ type policyFile struct {
 	Rules        []ruleFile  `yaml:"rules"`
 	ExplicitOnly []string    `yaml:"explicit_only"`
 	Limits       []limitFile `yaml:"limits"`
-	LoopGuard    LoopGuard   `yaml:"loop_guard"`
+	LoopGuard    limit.Guard `yaml:"loop_guard"`
 	Approvals    Approvals   `yaml:"approvals"`
 }
 
@@ -59,13 +60,13 @@ type examplesFile struct {
 }
 
 type limitFile struct {
-	Name       string   `yaml:"name"`
-	Tools      []string `yaml:"tools"`
-	Rate       rate     `yaml:"rate"`
-	Burst      int      `yaml:"burst"`
-	Concurrent int      `yaml:"concurrent"`
-	Per        Scope    `yaml:"per"`
-	Shadow     bool     `yaml:"shadow"`
+	Name       string      `yaml:"name"`
+	Tools      []string    `yaml:"tools"`
+	Rate       rate        `yaml:"rate"`
+	Burst      int         `yaml:"burst"`
+	Concurrent int         `yaml:"concurrent"`
+	Per        limit.Scope `yaml:"per"`
+	Shadow     bool        `yaml:"shadow"`
 }
 
 // A rate is a number of calls in a second, a minute or an hour.
@@ -311,12 +312,15 @@ func (c *compiler) paths(key string, texts []string, forbids bool) []pathPattern
 	return patterns
 }
 
-func (c *compiler) limit(key string, i int, f *limitFile) Limit {
-	l := Limit{
+func (c *compiler) limit(key string, i int, f *limitFile) limit.Rule {
+	l := limit.Rule{
 		Name: f.Name, Rate: f.Rate.perSecond, Burst: f.Burst, Concurrent: f.Concurrent, Per: f.Per, Shadow: f.Shadow,
 	}
 	for _, pattern := range c.tools(key+".tools", f.Tools) {
 		l.Tools = append(l.Tools, pattern.text)
+	}
+	if len(l.Tools) == 0 {
+		l.Tools = []string{"*"}
 	}
 	if l.Name == "" {
 		l.Name = fmt.Sprintf("limit %d", i+1)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -87,15 +88,15 @@ loop_guard: {alternate: 3}
 approvals: {self: true}
 `
 	p := must(text)
-	want := []policy.Limit{
-		{Name: "web", Tools: []string{"web_*", "@mcp"}, Rate: 0.5, Burst: 10, Concurrent: 4, Per: policy.PerPrincipal, Shadow: true},
-		{Name: "limit 2", Rate: 100.0 / 60, Burst: 100},
-		{Name: "limit 3", Concurrent: 2, Per: policy.PerServer},
+	want := []limit.Rule{
+		{Name: "web", Tools: []string{"web_*", "@mcp"}, Rate: 0.5, Burst: 10, Concurrent: 4, Per: limit.Principal, Shadow: true},
+		{Name: "limit 2", Tools: []string{"*"}, Rate: 100.0 / 60, Burst: 100},
+		{Name: "limit 3", Tools: []string{"*"}, Concurrent: 2, Per: limit.Server},
 	}
 	if !reflect.DeepEqual(p.Limits(), want) {
 		t.Errorf("got %+v\nwant %+v", p.Limits(), want)
 	}
-	if p.LoopGuard() != (policy.LoopGuard{Alternate: 3}) || p.Approvals() != (policy.Approvals{Expire: 2 * time.Minute, Self: true}) {
+	if p.LoopGuard() != (limit.Guard{Alternate: 3}) || p.Approvals() != (policy.Approvals{Expire: 2 * time.Minute, Self: true}) {
 		t.Errorf("%+v %+v", p.LoopGuard(), p.Approvals())
 	}
 	if other := must(text + "\n"); other.Version() == p.Version() || len(p.Version()) != 12 || must(text).Version() != p.Version() {

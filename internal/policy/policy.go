@@ -9,6 +9,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/limit"
 )
 
 // Action is what a verdict does with a call. The zero value denies.
@@ -54,8 +56,8 @@ type Policy struct {
 	byKind       [len(kinds)][]*rule // those that could match an effect of a kind, in order
 	protected    []pathPattern
 	explicitOnly []toolPattern
-	limits       []Limit
-	loopGuard    LoopGuard
+	limits       []limit.Rule
+	loopGuard    limit.Guard
 	unclear      Unclear // 0 leaves it to the mode
 	approvals    Approvals
 	names        []namedTool // for Check
@@ -79,7 +81,7 @@ func (p *Policy) Conditional() bool { return p != nil && p.conditional }
 
 // Limits are the rate limits, in the order of the file. The slice must not be
 // changed.
-func (p *Policy) Limits() []Limit {
+func (p *Policy) Limits() []limit.Rule {
 	if p == nil {
 		return nil
 	}
@@ -87,9 +89,9 @@ func (p *Policy) Limits() []Limit {
 }
 
 // LoopGuard is when a model that goes in circles is stopped.
-func (p *Policy) LoopGuard() LoopGuard {
+func (p *Policy) LoopGuard() limit.Guard {
 	if p == nil {
-		return LoopGuard{}
+		return limit.Guard{}
 	}
 	return p.loopGuard
 }
@@ -100,61 +102,6 @@ func (p *Policy) Approvals() Approvals {
 		return Approvals{}
 	}
 	return p.approvals
-}
-
-// A Limit bounds how often and how many at once calls of some tools may run.
-type Limit struct {
-	// Name tells it apart from others; it is "limit" and its place in the file
-	// where none was given.
-	Name string
-
-	// Tools are patterns as in [tools.Selection]; none means every tool.
-	Tools []string
-
-	// Rate is how many calls a second are let through for good, and Burst how
-	// many at once after a pause. A Rate of 0 does not limit.
-	Rate  float64
-	Burst int
-
-	// Concurrent is how many may run at the same time; 0 does not limit.
-	Concurrent int
-
-	// Per is who shares the limit.
-	Per Scope
-
-	// Shadow counts and reports, and lets pass.
-	Shadow bool
-}
-
-// Scope is who shares a limit.
-type Scope int
-
-const (
-	PerSession Scope = iota
-	PerPrincipal
-	PerServer
-)
-
-var scopeNames = [...]string{"session", "principal", "server"}
-
-func (s Scope) String() string { return scopeNames[s] }
-
-// UnmarshalText reads the word for a scope.
-func (s *Scope) UnmarshalText(text []byte) error {
-	for i, name := range scopeNames {
-		if name == string(text) {
-			*s = Scope(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is no scope: want session, principal or server", text)
-}
-
-// LoopGuard is when a model that goes in circles is stopped: after the same call
-// this many times in a row, or two calls in turn this many times. 0 is never.
-type LoopGuard struct {
-	Repeat    int `yaml:"repeat"`
-	Alternate int `yaml:"alternate"`
 }
 
 // Approvals is how people are asked.
