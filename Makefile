@@ -1,5 +1,5 @@
 # `make run` needs Go alone, and builds the server and grpcurl. What else the
-# project needs comes into .bin from tools.mod, once, when `make test` or `make
+# project needs comes into .bin from build/tools.mod, once, when `make test` or `make
 # generate` asks for it. A C compiler, for the race detector, and gRPC for Python
 # are installed where Debian's packages can be. With npm, buf need not be built,
 # and there is ripgrep, which search is compared with.
@@ -14,7 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 BUILD := CGO_ENABLED=0 go build $(GOV) -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
 # The contract with its comments, for reflection.
 SCHEMA := buf build --exclude-imports --as-file-descriptor-set
-TOOL := go build -modfile=tools.mod -o $(BIN)/
+TOOL := go build -modfile=build/tools.mod -o $(BIN)/
 
 .PHONY: help
 help: ## Show what can be made.
@@ -134,31 +134,31 @@ ripgrep: $(BIN)/rg ## Install ripgrep, and an MCP server, into .bin with npm, to
 $(BIN)/rg: $(BIN)/npm/installed
 	@cp $(BIN)/npm/node_modules/@vscode/ripgrep-*/bin/rg $@ 2>/dev/null || echo "nothing is compared with ripgrep"
 
-$(BIN)/npm/installed: npm/package-lock.json
+$(BIN)/npm/installed: build/npm/package-lock.json
 	@mkdir -p $(BIN)/npm
-	@cp npm/package.json npm/package-lock.json $(BIN)/npm/
+	@cp build/npm/package.json build/npm/package-lock.json $(BIN)/npm/
 	@if ! command -v npm >/dev/null; then echo "there is no npm"; \
 	elif npm ci --ignore-scripts --prefix $(BIN)/npm --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm could not install what npm/package.json names"; fi
+	else echo "npm could not install what build/npm/package.json names"; fi
 
 $(BIN):
 	@mkdir -p $@
 
 .PHONY: tools
-tools: $(BIN)/buf $(BIN)/grpcurl $(BIN)/.tools ## Build the tools that tools.mod pins into .bin.
+tools: $(BIN)/buf $(BIN)/grpcurl $(BIN)/.tools ## Build the tools that build/tools.mod pins into .bin.
 
-$(BIN)/.tools: tools.mod tools.sum | $(BIN)
+$(BIN)/.tools: build/tools.mod build/tools.sum | $(BIN)
 	$(TOOL) google.golang.org/grpc/cmd/protoc-gen-go-grpc google.golang.org/protobuf/cmd/protoc-gen-go honnef.co/go/tools/cmd/staticcheck
 	@touch $@
 
-$(BIN)/grpcurl: tools.mod tools.sum | $(BIN)
+$(BIN)/grpcurl: build/tools.mod build/tools.sum | $(BIN)
 	$(TOOL) github.com/fullstorydev/grpcurl/cmd/grpcurl
 	@touch $@
 
 # npm's buf is buf's own binary, which saves two minutes of compiling; it is
-# taken only if it has the version that tools.mod names.
-$(BIN)/buf: tools.mod tools.sum | $(BIN) $(BIN)/npm/installed
+# taken only if it has the version that build/tools.mod names.
+$(BIN)/buf: build/tools.mod build/tools.sum | $(BIN) $(BIN)/npm/installed
 	@for buf in $(BIN)/npm/node_modules/@bufbuild/buf-*/bin/buf; do \
-		if grep -qs "bufbuild/buf v$$($$buf --version 2>/dev/null) " tools.mod; then cp "$$buf" $@; fi; done
-	@test -e $@ -a $@ -nt tools.mod || { echo "$(TOOL) github.com/bufbuild/buf/cmd/buf"; $(TOOL) github.com/bufbuild/buf/cmd/buf; }
+		if grep -qs "bufbuild/buf v$$($$buf --version 2>/dev/null) " build/tools.mod; then cp "$$buf" $@; fi; done
+	@test -e $@ -a $@ -nt build/tools.mod || { echo "$(TOOL) github.com/bufbuild/buf/cmd/buf"; $(TOOL) github.com/bufbuild/buf/cmd/buf; }
 	@touch $@

@@ -60,7 +60,7 @@ type Language struct {
 func framed(name, code string) string { return name + "\x00" + code + "\x00" }
 
 // Driven returns a language that a program with a driver of its own speaks: it
-// keeps to the protocol that deploy/repl.pl explains.
+// keeps to the protocol that examples/repl.pl explains.
 func Driven(name string, line []string) Language {
 	return Language{Name: name, Program: line[0], args: line[1:], request: framed}
 }

@@ -273,7 +273,7 @@ func TestPowershell(t *testing.T) {
 
 // TestReplDriven has a language whose driver is a file of the operator.
 func TestReplDriven(t *testing.T) {
-	driver, err := os.ReadFile("../../../deploy/repl.pl")
+	driver, err := os.ReadFile("../../../examples/repl.pl")
 	if err != nil {
 		t.Skip("this is not run where the source is: ", err)
 	}
