@@ -134,7 +134,9 @@ type keeper struct {
 	lists   map[ref]listing
 	trusted map[version]bool // hooks that were trusted once, such as those of another branch
 	noted   notes
-	again   bool // something changed while it was judged
+	again   bool            // something changed while it was judged
+	cut     string          // what the last walk of everything left out
+	far     map[string]bool // repositories that nobody can look at, which were told
 
 	writing int  // writes of the server that are under way
 	midway  bool // what is looked at may be half of something
@@ -209,6 +211,7 @@ func newKeeper(t *tree, state string) *keeper {
 	k.places, k.own = make(map[string]*place), make(map[string]bool)
 	k.base, k.seen = make(map[ref]item), make(map[ref]item)
 	k.lists, k.trusted = make(map[ref]listing), make(map[version]bool)
+	k.far = make(map[string]bool)
 	k.noted.dir = state
 	return k
 }
@@ -486,6 +489,7 @@ func (k *keeper) tell(found []string) {
 	if len(found) == 0 {
 		return
 	}
+	planted := slices.ContainsFunc(found, isTaken)
 	calls := slices.ContainsFunc(k.marks, func(m *Mark) bool { return !m.writer.Lasting })
 	told := make(map[*Keeper]bool)
 	ends := false
@@ -499,6 +503,9 @@ func (k *keeper) tell(found []string) {
 			continue
 		}
 		told[m.keeper] = true
+		if !planted {
+			continue
+		}
 		if m.strikes++; m.strikes > 1 && !ends && m.writer.Again != nil {
 			ends = true
 			go m.writer.Again()
@@ -508,7 +515,10 @@ func (k *keeper) tell(found []string) {
 		if len(k.marks) == 0 && member.wrote {
 			told[member] = true
 			for _, what := range found {
-				member.pending = append(member.pending, what+" (an earlier call did it)")
+				if isTaken(what) {
+					what += " (an earlier call did it)"
+				}
+				member.pending = append(member.pending, what)
 			}
 			member.pending = member.pending[:min(len(member.pending), maxFound)]
 		}
@@ -570,7 +580,7 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 		return !ready
 	}
 	var found []candidate
-	w := walker{ctx: ctx, protections: protections, budget: maxDirs, found: func(c candidate) { found = append(found, c) }}
+	w := walker{ctx: ctx, protections: protections, budget: maxDirs, inside: true, found: func(c candidate) { found = append(found, c) }}
 	w.walk(k.tree, ".")
 	k.serving.Lock()
 	defer k.serving.Unlock()
@@ -588,6 +598,7 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 	if ctx.Err() != nil {
 		return false
 	}
+	k.tell(k.unseenNow(&w))
 	k.forgetGone()
 	k.gaps = slices.DeleteFunc(k.gaps, func(g gap) bool { return g.to.Before(begun) })
 	if !k.idle.IsZero() && k.idle.Before(begun.Add(-clockStep)) {
