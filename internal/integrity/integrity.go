@@ -138,8 +138,9 @@ type keeper struct {
 	cut     string          // what the last walk of everything left out
 	far     map[string]bool // repositories that nobody can look at, which were told
 
-	writing int  // writes of the server that are under way
-	midway  bool // what is looked at may be half of something
+	writing int          // writes of the server that are under way
+	midway  bool         // what is looked at may be half of something
+	half    map[ref]bool // hooks that were changed, and may have been half written
 
 	idle  time.Time // since when nothing runs; zero while something does
 	gaps  []gap     // in which nothing ran
@@ -154,7 +155,8 @@ type keeper struct {
 type gap struct{ from, to time.Time }
 
 const (
-	// clockStep is how far the times of files may be behind the clock.
+	// clockStep is how far the times of files may be behind the clock that they are
+	// taken from, on file systems that have their own.
 	clockStep = 20 * time.Millisecond
 
 	// A sweep comes soon after something began or ended, and less and less often
@@ -211,7 +213,7 @@ func newKeeper(t *tree, state string) *keeper {
 	k.places, k.own = make(map[string]*place), make(map[string]bool)
 	k.base, k.seen = make(map[ref]item), make(map[ref]item)
 	k.lists, k.trusted = make(map[ref]listing), make(map[version]bool)
-	k.far = make(map[string]bool)
+	k.far, k.half = make(map[string]bool), make(map[ref]bool)
 	k.noted.dir = state
 	return k
 }
@@ -268,7 +270,7 @@ func (k *Keeper) Leave() {
 func (k *Keeper) Begin(w Writer) *Mark {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	m := &Mark{keeper: k, writer: w, begun: time.Now()}
+	m := &Mark{keeper: k, writer: w, begun: fileTime()}
 	k.wrote, k.owed = true, true
 	switch {
 	case !k.ready:
@@ -352,6 +354,7 @@ func (m *Mark) Drop() {
 func (k *keeper) rests() {
 	if len(k.marks) == 0 && k.writing == 0 {
 		k.idle = time.Now()
+		clear(k.half)
 	}
 }
 
@@ -373,7 +376,7 @@ func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wrote, k.owed = true, true
-	now := time.Now()
+	now := fileTime()
 	switch {
 	case !k.ready:
 		k.pending = append(k.pending, k.first(p)...)
@@ -406,7 +409,7 @@ func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 
 // first gets to know the workspace, and returns what a crash has left in it.
 func (k *Keeper) first(p tools.Protection) (found []string) {
-	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: time.Now()}
+	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: fileTime()}
 	k.begin(m)
 	return m.found
 }

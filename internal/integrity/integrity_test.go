@@ -297,6 +297,35 @@ func TestRemovedMidway(t *testing.T) {
 	k.must(`test -e .git/hooks/pre-commit -a ! -e sub/c`)
 }
 
+// TestHalfWritten sweeps while git writes hooks that are trusted to another work tree,
+// and to this: they stay, as they are when they are complete.
+func TestHalfWritten(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, repository+`; git config core.hooksPath .husky`)
+	k.run("touch x", integrity.Writer{})
+	time.Sleep(100 * time.Millisecond) // the clock of the file system must move on
+	k.must(`git checkout -qb other; echo other >.husky/pre-commit; git -c core.hooksPath=/dev/null commit -qam other`)
+	time.Sleep(100 * time.Millisecond)
+	k.run("touch x", integrity.Writer{})
+	mark := k.keeper.Begin(integrity.Writer{})
+	k.must(`git worktree add -q sub/wt main; : >sub/wt/.husky/pre-commit; rm .husky/pre-commit; : >.husky/pre-commit; echo evil >.husky/pre-push`)
+	k.keeper.Sweep(context.Background())
+	k.must(`echo old | tee -a sub/wt/.husky/pre-commit >>.husky/pre-commit`)
+	if got := mark.End(); len(got) != 1 || got[0] != ".husky/pre-push was made, and removed" {
+		t.Errorf("%q", got)
+	}
+	k.must(`test $(cat .husky/pre-commit) = old -a $(cat sub/wt/.husky/pre-commit) = old -a ! -e .husky/pre-push`)
+
+	// Nobody holds that up for long.
+	mark = k.keeper.Begin(integrity.Writer{Lasting: true})
+	k.must(`echo evil >.husky/pre-commit`)
+	k.keeper.Sweep(context.Background())
+	k.must(`echo evil2 >.husky/pre-commit`)
+	k.keeper.Sweep(context.Background())
+	k.must(`test $(cat .husky/pre-commit) = old`)
+	mark.End()
+}
+
 // TestMoved has commands move, to where git finds it, what was written while nothing
 // ran: that was harmless where it lay, or trusted there, and is planted where it is
 // now.

@@ -236,6 +236,10 @@ func (c *change) hook(s *shot, kind itemKind) {
 		c.accept()
 	case c.now.Type == workspace.Regular && !c.now.Unread && c.k.trusted[s.version(c.ref, c.now)]:
 		c.accept()
+	case c.now.Type == workspace.Regular && c.k.midway && !c.k.half[c.ref]:
+		// It may be a trusted one of which git has written nothing or a part so far.
+		c.k.half[c.ref] = true
+		c.k.soon()
 	default:
 		c.undo()
 	}

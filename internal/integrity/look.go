@@ -451,7 +451,7 @@ func (s *shot) names(r ref, dir item, kind itemKind) []string {
 	return list.names
 }
 
-func isYoung(stat workspace.Stat) bool { return time.Since(time.Unix(0, stat.CTime)) < clockStep }
+func isYoung(stat workspace.Stat) bool { return fileTime().Sub(time.Unix(0, stat.CTime)) < clockStep }
 
 // note looks at one thing, and reports whether it is there. A file that has not
 // changed is not read again.
