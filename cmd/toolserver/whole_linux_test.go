@@ -385,6 +385,36 @@ func TestSecretFilesAreClosed(t *testing.T) {
 	}
 }
 
+// TestClosedFilesKeepTheirNames has commands rename what is above a file with a secret
+// and above what is the server's own, which would have other names then.
+func TestClosedFilesKeepTheirNames(t *testing.T) {
+	work := t.TempDir()
+	file := filepath.Join(work, "conf/keys/secret.txt")
+	kept := filepath.Join(work, "var/kept/own.txt")
+	for _, path := range []string{file, kept} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("canary-77c0"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWhole(t, work, func(c *config) {
+		c.Secrets, c.Artifacts.Dir = []secretConfig{{File: file}}, filepath.Dir(kept)
+	})
+	answer := w.bash("mv -T conf c2; mv -T conf/keys k2; mv -T var v2; mv conf/keys/secret.txt s2; mkdir -p conf/more && echo x >conf/more/x && mv conf/more conf/m2 && cat conf/m2/x && echo ran")
+	if !strings.Contains(answer, "ran") {
+		t.Errorf("other files of the directory: %s", answer)
+	}
+	// Reversed, nobody masks it.
+	answer = w.bash("find . -type f | xargs rev; rev conf/keys/secret.txt c2/keys/secret.txt k2/secret.txt s2 v2/kept/own.txt var/kept/own.txt; echo ran")
+	if strings.Contains(answer, "0c77-yranac") || !strings.Contains(answer, "ran") {
+		t.Errorf("bash: %s", answer)
+	}
+	for _, path := range []string{file, kept} {
+		if data, err := os.ReadFile(path); err != nil || string(data) != "canary-77c0" {
+			t.Errorf("%s is %q, %v", path, data, err)
+		}
+	}
+}
+
 // TestServersOwnWithoutNamespaces has no command run that could not be kept from what
 // is the server's own.
 func TestServersOwnWithoutNamespaces(t *testing.T) {

@@ -235,7 +235,8 @@ func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.
 	if hooks := filepath.Join(r.workspace.Dir(), ".git", "hooks"); isDir(filepath.Dir(hooks)) && isDir(hooks) {
 		view.Fixed = append(view.Fixed, hooks)
 	}
-	defer func() { view.Version = versionOf(view.Cover, view.Fixed) }()
+	view.Held = between(r.workspace.Dir(), slices.Concat(view.Empty, view.Cover))
+	defer func() { view.Version = versionOf(view.Cover, view.Fixed, view.Held) }()
 	protection := *r.protection.Load()
 	if rights.Deny == nil && protection == nil {
 		return view, nil
@@ -277,6 +278,19 @@ func (r *Room) ownFiles() (files []string) {
 		}
 	}
 	return files
+}
+
+// between returns the directories between one and paths below it. A command that renames
+// one of them takes what is closed below it out of the name that it is closed by. Where
+// there are no namespaces nothing keeps it from that, and none is run: see viewFor.
+func between(dir string, paths []string) (dirs []string) {
+	for _, path := range paths {
+		for at := filepath.Dir(path); strings.HasPrefix(at, dir+"/"); at = filepath.Dir(at) {
+			dirs = append(dirs, at)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 var errTooMuch = errors.New("too much to be covered")

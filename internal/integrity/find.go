@@ -4,7 +4,9 @@
 package integrity
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -83,10 +85,12 @@ type walker struct {
 	protections []tools.Protection
 	found       func(candidate)
 
+	inside bool  // what is in directories of git, too
 	budget int   // directories
 	names  int   // of one directory; 0: all
 	since  int64 // when what is gone through has changed at the earliest
 	skip   func(path string) bool
+	cut    string // what was left out, if anything was
 
 	buffer [16 << 10]byte
 }
@@ -102,7 +106,14 @@ func (w *walker) walk(t *tree, dir string) {
 }
 
 func (w *walker) visit(d *workspace.Dir, dir string, depth int) {
-	if w.budget--; w.budget < 0 || depth == 0 || w.ctx.Err() != nil {
+	switch w.budget--; {
+	case w.ctx.Err() != nil:
+		return
+	case depth == 0:
+		w.cut = cmp.Or(w.cut, fmt.Sprintf("%s, which lies below %d directories", clip(dir), maxDepth))
+		return
+	case w.budget < 0:
+		w.cut = cmp.Or(w.cut, fmt.Sprintf("%s and others, for there are very many directories", clip(dir)))
 		return
 	}
 	var subs []string
@@ -140,7 +151,7 @@ func (w *walker) visit(d *workspace.Dir, dir string, depth int) {
 	}
 	for _, name := range subs {
 		below := path.Join(dir, name)
-		if git && gitInside[name] || w.skip != nil && w.skip(below) {
+		if git && !w.inside && gitInside[name] || w.skip != nil && w.skip(below) {
 			continue
 		}
 		if w.since > 0 {
@@ -158,7 +169,8 @@ func (w *walker) visit(d *workspace.Dir, dir string, depth int) {
 }
 
 // gitInside are directories in which git keeps its own. What is to be looked after
-// in them is known; work trees may lie beside them.
+// in them is known; work trees may lie beside them. Sweeps go into them nevertheless,
+// for anything may look like a directory of git.
 var gitInside = set("branches hooks info lfs logs modules objects rebase-apply rebase-merge refs rr-cache sequencer worktrees")
 
 func (w *walker) protected(dir string, name []byte) bool {
@@ -176,7 +188,7 @@ func (k *keeper) begin(m *Mark) {
 	m.keeper.protection = m.writer.Protection
 	k.protections = k.protectionsNow()
 	crashed := k.noted.load(k)
-	w := walker{ctx: k.ctx, protections: k.protections, budget: maxDirs, found: func(c candidate) { k.adopt(c, !crashed) }}
+	w := walker{ctx: k.ctx, protections: k.protections, budget: maxDirs, inside: true, found: func(c candidate) { k.adopt(c, !crashed) }}
 	w.walk(k.tree, ".")
 	k.most = len(k.places) + maxPlaces
 	if crashed {
@@ -186,7 +198,50 @@ func (k *keeper) begin(m *Mark) {
 		m.found = k.look()
 	}
 	k.rebase()
+	m.found = append(m.found, k.unseenNow(&w)...)
 }
+
+// follow adopts the repositories that the indexes of others lead git into, and those
+// that their indexes do.
+func (k *keeper) follow(s *shot, adopt func(candidate)) {
+	for len(s.links) > 0 {
+		links := s.links
+		s.links = nil
+		for _, c := range links {
+			if k.places[c.path] != nil {
+				continue
+			}
+			adopt(c)
+			if p := k.places[c.path]; p != nil {
+				s.place(p)
+				k.again = true
+			}
+		}
+	}
+}
+
+// unseenNow returns what a walk has left out, if the one before has not done so too.
+func (k *keeper) unseenNow(w *walker) (found []string) {
+	if w.cut != "" && k.cut == "" {
+		found = []string{unseen + w.cut}
+	}
+	k.cut = w.cut
+	return found
+}
+
+// farNow returns the repositories that an index names and nobody can look at, each once.
+func (k *keeper) farNow(s *shot) (found []string) {
+	for _, at := range s.far {
+		if len(k.far) < maxFound && !k.far[at] {
+			k.far[at] = true
+			found = append(found, unseen+clip(at)+", which an index of git names: its path is too long")
+		}
+	}
+	return found
+}
+
+// unseen begins what is told of directories that nobody has looked at.
+const unseen = "Not searched for repositories: "
 
 // protectionsNow returns what the operator protects of the workspace, as the last
 // calls of its sessions were told.
@@ -271,6 +326,11 @@ func (k *keeper) adopt(c candidate, trust bool) {
 		k.tell(k.judge(s))
 		k.forget(p)
 		return
+	}
+	if trust {
+		for _, c := range s.links {
+			k.adopt(c, true)
+		}
 	}
 	if p.dir == "" {
 		return
@@ -393,15 +453,20 @@ func (k *keeper) discover() {
 // was not moved there.
 func (k *keeper) discoverQuiet() {
 	for _, c := range k.near(k.idle.UnixNano()) {
-		if c.own || k.places[c.path] != nil {
-			continue
+		if !c.own && k.places[c.path] == nil {
+			k.adoptQuiet(c)
 		}
-		k.adopt(c, false)
-		if p := k.places[c.path]; p != nil {
-			s := k.newShot(false)
-			s.place(p)
-			k.tell(k.judge(s))
-		}
+	}
+}
+
+// adoptQuiet adopts a repository while nothing runs: what in it is no person's is
+// taken back before the rest is trusted.
+func (k *keeper) adoptQuiet(c candidate) {
+	k.adopt(c, false)
+	if p := k.places[c.path]; p != nil {
+		s := k.newShot(false)
+		s.place(p)
+		k.tell(k.judge(s))
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -28,11 +30,15 @@ import (
 
 const (
 	maxIndex     = 256 << 20
+	maxGitlinks  = 100_000  // of one index
 	maxIndexName = 64 << 10 // the names that can be written have at most 4,096 bytes
 	maxPart      = 1 << 10  // and their parts 255, or as many of two bytes
 
-	indexHead  = 12      // signature, version, entries
-	statData   = 40      // of an entry, before its hash
+	indexHead  = 12 // signature, version, entries
+	statData   = 40 // of an entry, before its hash
+	statMode   = 24 // where in it the mode is
+	typeMask   = 0o170000
+	gitlink    = 0o160000
 	maxBlocks  = 1 << 16 // that threads read
 	extended   = 0x4000  // in the flags of an entry
 	lengthMask = 0x0fff
@@ -45,6 +51,12 @@ const forged = "it is none that git writes"
 type indexFacts struct {
 	bad    string // what is wrong with it; empty: nothing
 	shared string // the hash of the index that has the rest, in hexadecimal
+
+	// links are the entries that are repositories, which git goes into to see
+	// whether they have changed. renames says that one of them is called by an
+	// entry of the shared index, whatever that was there.
+	links   []string
+	renames bool
 }
 
 // block is a part of the entries, for a thread to read.
@@ -58,6 +70,7 @@ type indexReader struct {
 	file   io.ReaderAt
 	size   int64
 	hash   int64
+	all    bool              // each entry may be a repository
 	seen   func(name []byte) // for tests
 	blocks []block
 
@@ -66,6 +79,9 @@ type indexReader struct {
 	end     int64 // of what is read: git takes entries for such up to the last byte
 	version uint32
 	name    []byte // of the entry that was read last
+	mode    uint32 // its mode
+	links   []string
+	renames bool
 }
 
 var (
@@ -106,6 +122,7 @@ func (x *indexReader) read() (facts indexFacts, err error) {
 	if err == nil && facts.bad == "" {
 		facts.shared, err = x.extensions()
 	}
+	facts.links, facts.renames = x.links, x.renames
 	if errors.Is(err, errForged) || errors.Is(err, errEnd) {
 		return indexFacts{bad: forged}, nil
 	}
@@ -190,6 +207,15 @@ func (x *indexReader) entries(count uint32) (bad string, err error) {
 		if leadsAway(x.name, from) {
 			return entryText(x.name), nil
 		}
+		switch isLink := x.mode&typeMask == gitlink; {
+		case isLink && len(x.name) == 0:
+			x.renames = true
+		case isLink || x.all:
+			if len(x.links) == maxGitlinks {
+				return fmt.Sprintf("it has more than %d links to repositories", maxGitlinks), nil
+			}
+			x.links = append(x.links, string(x.name))
+		}
 	}
 	for _, b := range blocks {
 		left += uint64(b.count)
@@ -208,6 +234,7 @@ func (x *indexReader) entry(first, begins bool) (from int, err error) {
 		x.name = x.name[:0]
 		return 0, err
 	}
+	x.mode = binary.BigEndian.Uint32(head[statMode:])
 	flags := binary.BigEndian.Uint16(head[statData+x.hash:])
 	if flags&extended != 0 {
 		if err := x.skip(2); err != nil {
@@ -435,7 +462,41 @@ func (s *shot) index(dir string) {
 		return
 	}
 	for _, shared := range it.shared {
-		s.note(ref{s.k.tree, path.Join(dir, sharedIndex+shared)}, indexKind, dir)
+		r := ref{s.k.tree, path.Join(dir, sharedIndex+shared)}
+		s.all[r] = it.renames
+		s.note(r, indexKind, dir)
+	}
+}
+
+// gitlinks finds the repositories that the index of one leads git into, wherever they
+// lie: "git status" runs in them.
+func (s *shot) gitlinks(p *place) {
+	index := s.now[ref{s.k.tree, path.Join(p.dir, "index")}]
+	names := index.links
+	for _, shared := range index.shared {
+		names = slices.Concat(names, s.now[ref{s.k.tree, path.Join(p.dir, sharedIndex+shared)}].links)
+	}
+	if len(names) == 0 {
+		return
+	}
+	for _, work := range s.workTrees(p) {
+		for _, name := range names {
+			at := path.Join(work, name, gitName)
+			if s.k.places[at] != nil {
+				continue
+			}
+			_, err := s.k.tree.root.Lstat(at)
+			if errors.Is(err, syscall.ENAMETOOLONG) {
+				s.far = append(s.far, path.Join(work, name))
+			}
+			if err != nil {
+				continue
+			}
+			// Git follows no link on the way.
+			if real, inside := s.k.tree.ws.Resolve(path.Dir(at)); inside && real == path.Dir(at) {
+				s.links = append(s.links, candidate{path: at})
+			}
+		}
 	}
 }
 
@@ -496,7 +557,7 @@ func (s *shot) readIndex(r ref, it *item) {
 		if hash == 0 {
 			continue
 		}
-		facts, err := (&indexReader{file: file, size: size, hash: hash}).read()
+		facts, err := (&indexReader{file: file, size: size, hash: hash, all: s.all[r]}).read()
 		if err != nil {
 			it.Unread = true
 			return
@@ -507,6 +568,7 @@ func (s *shot) readIndex(r ref, it *item) {
 		if facts.shared != "" {
 			it.shared = append(it.shared, facts.shared)
 		}
+		it.links, it.renames, it.all = append(it.links, facts.links...), it.renames || facts.renames, s.all[r]
 	}
 	if same, err := file.Unchanged(); err != nil || !same {
 		it.Unread = true

@@ -134,10 +134,13 @@ type keeper struct {
 	lists   map[ref]listing
 	trusted map[version]bool // hooks that were trusted once, such as those of another branch
 	noted   notes
-	again   bool // something changed while it was judged
+	again   bool            // something changed while it was judged
+	cut     string          // what the last walk of everything left out
+	far     map[string]bool // repositories that nobody can look at, which were told
 
-	writing int  // writes of the server that are under way
-	midway  bool // what is looked at may be half of something
+	writing int          // writes of the server that are under way
+	midway  bool         // what is looked at may be half of something
+	half    map[ref]bool // hooks that were changed, and may have been half written
 
 	idle  time.Time // since when nothing runs; zero while something does
 	gaps  []gap     // in which nothing ran
@@ -152,7 +155,8 @@ type keeper struct {
 type gap struct{ from, to time.Time }
 
 const (
-	// clockStep is how far the times of files may be behind the clock.
+	// clockStep is how far the times of files may be behind the clock that they are
+	// taken from, on file systems that have their own.
 	clockStep = 20 * time.Millisecond
 
 	// A sweep comes soon after something began or ended, and less and less often
@@ -209,6 +213,7 @@ func newKeeper(t *tree, state string) *keeper {
 	k.places, k.own = make(map[string]*place), make(map[string]bool)
 	k.base, k.seen = make(map[ref]item), make(map[ref]item)
 	k.lists, k.trusted = make(map[ref]listing), make(map[version]bool)
+	k.far, k.half = make(map[string]bool), make(map[ref]bool)
 	k.noted.dir = state
 	return k
 }
@@ -265,7 +270,7 @@ func (k *Keeper) Leave() {
 func (k *Keeper) Begin(w Writer) *Mark {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	m := &Mark{keeper: k, writer: w, begun: time.Now()}
+	m := &Mark{keeper: k, writer: w, begun: fileTime()}
 	k.wrote, k.owed = true, true
 	switch {
 	case !k.ready:
@@ -349,6 +354,7 @@ func (m *Mark) Drop() {
 func (k *keeper) rests() {
 	if len(k.marks) == 0 && k.writing == 0 {
 		k.idle = time.Now()
+		clear(k.half)
 	}
 }
 
@@ -370,7 +376,7 @@ func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wrote, k.owed = true, true
-	now := time.Now()
+	now := fileTime()
 	switch {
 	case !k.ready:
 		k.pending = append(k.pending, k.first(p)...)
@@ -403,7 +409,7 @@ func (k *Keeper) Receiving(p tools.Protection) (done func()) {
 
 // first gets to know the workspace, and returns what a crash has left in it.
 func (k *Keeper) first(p tools.Protection) (found []string) {
-	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: time.Now()}
+	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: fileTime()}
 	k.begin(m)
 	return m.found
 }
@@ -486,6 +492,7 @@ func (k *keeper) tell(found []string) {
 	if len(found) == 0 {
 		return
 	}
+	planted := slices.ContainsFunc(found, isTaken)
 	calls := slices.ContainsFunc(k.marks, func(m *Mark) bool { return !m.writer.Lasting })
 	told := make(map[*Keeper]bool)
 	ends := false
@@ -499,6 +506,9 @@ func (k *keeper) tell(found []string) {
 			continue
 		}
 		told[m.keeper] = true
+		if !planted {
+			continue
+		}
 		if m.strikes++; m.strikes > 1 && !ends && m.writer.Again != nil {
 			ends = true
 			go m.writer.Again()
@@ -508,7 +518,10 @@ func (k *keeper) tell(found []string) {
 		if len(k.marks) == 0 && member.wrote {
 			told[member] = true
 			for _, what := range found {
-				member.pending = append(member.pending, what+" (an earlier call did it)")
+				if isTaken(what) {
+					what += " (an earlier call did it)"
+				}
+				member.pending = append(member.pending, what)
 			}
 			member.pending = member.pending[:min(len(member.pending), maxFound)]
 		}
@@ -570,7 +583,7 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 		return !ready
 	}
 	var found []candidate
-	w := walker{ctx: ctx, protections: protections, budget: maxDirs, found: func(c candidate) { found = append(found, c) }}
+	w := walker{ctx: ctx, protections: protections, budget: maxDirs, inside: true, found: func(c candidate) { found = append(found, c) }}
 	w.walk(k.tree, ".")
 	k.serving.Lock()
 	defer k.serving.Unlock()
@@ -588,6 +601,7 @@ func (k *keeper) sweep(ctx context.Context) (done bool) {
 	if ctx.Err() != nil {
 		return false
 	}
+	k.tell(k.unseenNow(&w))
 	k.forgetGone()
 	k.gaps = slices.DeleteFunc(k.gaps, func(g gap) bool { return g.to.Before(begun) })
 	if !k.idle.IsZero() && k.idle.Before(begun.Add(-clockStep)) {

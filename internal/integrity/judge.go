@@ -70,7 +70,8 @@ func (k *keeper) look() (found []string) {
 	found = k.keepRoot()
 	for range maxRounds {
 		k.again = false
-		more := k.judge(k.shoot(false))
+		s := k.shoot(false)
+		more := append(k.judge(s), k.farNow(s)...)
 		if found = append(found, more...); len(more) == 0 && !k.again {
 			break
 		}
@@ -235,6 +236,10 @@ func (c *change) hook(s *shot, kind itemKind) {
 		c.accept()
 	case c.now.Type == workspace.Regular && !c.now.Unread && c.k.trusted[s.version(c.ref, c.now)]:
 		c.accept()
+	case c.now.Type == workspace.Regular && c.k.midway && !c.k.half[c.ref]:
+		// It may be a trusted one of which git has written nothing or a part so far.
+		c.k.half[c.ref] = true
+		c.k.soon()
 	default:
 		c.undo()
 	}
@@ -459,11 +464,22 @@ func (k *keeper) beside() (name string) {
 	return name
 }
 
-// Text says in a result what was taken back.
+// Text says in a result what was taken back, and where nobody has looked.
 func Text(found []string) string {
-	if len(found) == 0 {
-		return ""
+	var taken, texts []string
+	for _, what := range found {
+		if isTaken(what) {
+			taken = append(taken, what)
+		} else {
+			texts = append(texts, what+".")
+		}
 	}
-	return "Taken back: " + strings.Join(found, "; ") + ". The rest of the command's work stays. " +
-		"No command may plant what runs later, outside of its sandbox, or change what is protected: go on without it, or have the user do it."
+	if len(taken) > 0 {
+		texts = append([]string{"Taken back: " + strings.Join(taken, "; ") + ". The rest of the command's work stays. " +
+			"No command may plant what runs later, outside of its sandbox, or change what is protected: go on without it, or have the user do it."}, texts...)
+	}
+	return strings.Join(texts, " ")
 }
+
+// isTaken reports whether something that is told was taken back, and not left unseen.
+func isTaken(what string) bool { return !strings.HasPrefix(what, unseen) }

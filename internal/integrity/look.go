@@ -63,12 +63,16 @@ type item struct {
 
 	hashes hashSizes // of a repository, as its configuration says
 	shared []string  // the indexes that have the rest of one
+	links  []string  // the repositories that an index names
 	works  []string  // where a configuration has the work tree
 	leads  bool      // what is in it depends on where a path leads
 
-	at    string // where Data is from, if that is not its own path
-	stat  workspace.Stat
-	young bool // it may have changed since without a trace
+	// renames says that the shared index has the name of such a repository, and all that
+	// each entry of one may be one therefore.
+	renames, all bool
+	at           string // where Data is from, if that is not its own path
+	stat         workspace.Stat
+	young        bool // it may have changed since without a trace
 }
 
 // same reports whether nothing has changed that matters.
@@ -118,6 +122,9 @@ type shot struct {
 	hooks    map[string][]string // trusted core.hooksPath of directories of git
 	works    map[string][]string // where their configuration has the work tree
 	common   map[string]string   // directories of git that have another
+	all      map[ref]bool        // indexes each entry of which may be a repository
+	links    []candidate         // repositories that indexes name and are not known
+	far      []string            // those that nobody can look at
 	bytes    int
 	own      int
 }
@@ -126,6 +133,7 @@ func (k *keeper) newShot(trusting bool) *shot {
 	return &shot{
 		k: k, trusting: trusting, now: make(map[ref]item, len(k.seen)), done: make(map[string]bool),
 		hooks: make(map[string][]string), works: make(map[string][]string), common: make(map[string]string), kept: make(map[string]bool),
+		all: make(map[ref]bool),
 	}
 }
 
@@ -136,6 +144,13 @@ func (k *keeper) shoot(trusting bool) *shot {
 	for _, p := range k.places {
 		s.place(p)
 	}
+	k.follow(s, func(c candidate) {
+		if trusting {
+			k.adoptQuiet(c)
+		} else {
+			k.adopt(c, false)
+		}
+	})
 	if _, repository := k.places[gitName]; !repository {
 		s.tree(ref{k.tree, huskyName}, scriptKind, "", maxNested)
 	}
@@ -210,6 +225,7 @@ func (s *shot) place(p *place) {
 	}
 	s.git(p.dir, 0)
 	s.scripts(p)
+	s.gitlinks(p)
 }
 
 // target returns where a .git that is no directory, or a commondir, leads; "" where
@@ -278,15 +294,19 @@ var underWay = []struct {
 	files []string
 }{{"rebase-merge", []string{"git-rebase-todo", "strategy"}}, {"sequencer", []string{"todo", "opts"}}}
 
+// workTrees returns where the files of a repository may lie.
+func (s *shot) workTrees(p *place) []string {
+	works := slices.Concat(s.works[p.dir], s.works[s.common[p.dir]])
+	if p.work != "" {
+		return append(works, p.work)
+	}
+	return append(works, p.dir)
+}
+
 // scripts looks at hooks that lie in a work tree, or wherever the configuration has
 // them.
 func (s *shot) scripts(p *place) {
-	works := slices.Concat(s.works[p.dir], s.works[s.common[p.dir]])
-	if p.work != "" {
-		works = append(works, p.work)
-	} else {
-		works = append(works, p.dir)
-	}
+	works := s.workTrees(p)
 	husky := path.Join(p.work, huskyName)
 	named := false
 	for _, value := range slices.Concat(s.hooks[p.dir], s.hooks[s.common[p.dir]]) {
@@ -431,7 +451,7 @@ func (s *shot) names(r ref, dir item, kind itemKind) []string {
 	return list.names
 }
 
-func isYoung(stat workspace.Stat) bool { return time.Since(time.Unix(0, stat.CTime)) < clockStep }
+func isYoung(stat workspace.Stat) bool { return fileTime().Sub(time.Unix(0, stat.CTime)) < clockStep }
 
 // note looks at one thing, and reports whether it is there. A file that has not
 // changed is not read again.
@@ -456,7 +476,7 @@ func (s *shot) note(r ref, kind itemKind, owner string) (it item, there bool) {
 		hashes = s.hashSizes(owner)
 	}
 	old, known := s.k.seen[r]
-	if known && old.Kind == kind && old.stat == stat && !old.young && !old.Unread && stat.Kind != workspace.Link && !old.leads && (kind != indexKind || old.hashes == hashes) {
+	if known && old.Kind == kind && old.stat == stat && !old.young && !old.Unread && stat.Kind != workspace.Link && !old.leads && (kind != indexKind || old.hashes == hashes && old.all == s.all[r]) {
 		it = old
 	} else {
 		it = item{Kind: kind, Type: stat.Kind, stat: stat, young: isYoung(stat), hashes: hashes}

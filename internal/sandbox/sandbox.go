@@ -86,6 +86,11 @@ type View struct {
 	// they are. Empty are trees of which nothing is shown but what else is named.
 	Cover, Fixed, Empty []string
 
+	// Held are directories that keep their names: what lies below one that is hidden
+	// by its name would be seen by another. What is renamed into or out of them is
+	// renamed across file systems.
+	Held []string
+
 	// Version differs where the same paths are other files: what hides a file does
 	// not hide another that has taken its name.
 	Version string

@@ -46,6 +46,12 @@ func planOf(v *View) []helper.Mount {
 		{Kind: helper.MakeLink, Source: "/proc/self/fd/2", Target: "/dev/stderr"},
 	}
 	steps = append(steps, p.steps()...)
+	// Behind what the steps leave out: each is shown already, and mounted on itself.
+	held := slices.Clone(v.Held)
+	slices.Sort(held)
+	for _, path := range slices.Compact(held) {
+		steps = append(steps, helper.Mount{Kind: helper.Hold, Target: path})
+	}
 	for _, path := range v.Fixed {
 		steps = append(steps, helper.Mount{Kind: helper.Fix, Target: path})
 	}

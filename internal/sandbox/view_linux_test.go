@@ -145,3 +145,31 @@ func TestUsedViewsStay(t *testing.T) {
 		t.Errorf("it sees what was hidden from it: %s", text)
 	}
 }
+
+// TestHeld has a command rename directories above what is hidden from it.
+func TestHeld(t *testing.T) {
+	for name, held := range map[string][]string{"held": {"a/b", "a", "a/c", "gone", "a"}, "not": nil} {
+		v := newViewer(t) // in one, what a view holds all others do
+		secret := v.write("ws/a/b/secret", "CANARY")
+		own := filepath.Dir(v.write("ws/a/c/own/x", "CANARY"))
+		ws := filepath.Join(v.dir, "ws")
+		jail, err := v.jail(func(p *sandbox.Profile) {
+			p.View.Cover, p.View.Empty = []string{secret}, []string{own}
+			for _, dir := range held {
+				p.View.Held = append(p.View.Held, filepath.Join(ws, dir))
+			}
+		}, ws)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := jail.run(t, `for d in a/b a/c a/c/own a; do mv -T $d m 2>/dev/null && echo moved $d && mv -T m $d; rmdir $d 2>/dev/null && echo removed $d; done
+			cat a/b/secret a/c/own/x 2>/dev/null; echo new >a/b/new && mv a/b/new a/b/n2 && mkdir a/d && mv a/d a/e && rmdir a/e && cat a/b/n2 && rm a/b/n2; echo end`, sandbox.Limits{})
+		want := "new\nend\n"
+		if held == nil {
+			want = "moved a/b\nmoved a/c\nmoved a\n" + want
+		}
+		if out != want {
+			t.Errorf("%s: %q", name, out)
+		}
+	}
+}

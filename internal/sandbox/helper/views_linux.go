@@ -51,6 +51,9 @@ const (
 	Cover MountKind = 'c'
 	// Empty hides a tree behind an empty directory, in which more may be mounted.
 	Empty MountKind = 'e'
+	// Hold has a directory of the view keep its name, with what is mounted in it. One
+	// that is not there is left out.
+	Hold MountKind = 'h'
 	// Fix has a file or tree of the view stay as it is. One that is not there is
 	// left out.
 	Fix MountKind = 'f'
@@ -206,6 +209,8 @@ func (v view) step(m Mount) error {
 		return v.bind(m, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	case BindDevice:
 		return ignoreMissing(v.bind(m, unix.MOUNT_ATTR_NOSUID))
+	case Hold:
+		return ignoreMissing(v.hold(m.Target))
 	case Fix:
 		return ignoreMissing(v.fix(m.Target))
 	case Cover:
@@ -324,6 +329,16 @@ func (v view) mountAt(source, target string, at int, attributes uint64) error {
 	}
 	defer unix.Close(mounted)
 	return unix.MountSetattr(mounted, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attributes})
+}
+
+// hold mounts a directory on itself: where something is mounted, nothing is renamed.
+func (v view) hold(path string) error {
+	at, err := v.open(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return v.mountAt(fdPath(at), path, at, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
 func (v view) fix(path string) error {
