@@ -396,8 +396,8 @@ func TestClosedFilesKeepTheirNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWhole(t, work, func(c *config) {
-		c.Secrets, c.Artifacts.Dir = []secretConfig{{File: file}}, filepath.Dir(kept)
+	w := newWhole(t, work, func(c *config.Config) {
+		c.Secrets, c.Artifacts.Dir = []config.Secret{{File: file}}, filepath.Dir(kept)
 	})
 	answer := w.bash("mv -T conf c2; mv -T conf/keys k2; mv -T var v2; mv conf/keys/secret.txt s2; mkdir -p conf/more && echo x >conf/more/x && mv conf/more conf/m2 && cat conf/m2/x && echo ran")
 	if !strings.Contains(answer, "ran") {
