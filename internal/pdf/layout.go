@@ -434,7 +434,7 @@ func (c *collector) writeLine(out *strings.Builder, l line) {
 		text = append(text, piece...)
 		last = s
 	}
-	if trimmed := strings.TrimSpace(string(text)); trimmed != "" {
+	if trimmed := logical(strings.TrimSpace(string(text))); trimmed != "" {
 		out.WriteString(trimmed)
 		out.WriteByte('\n')
 	}
