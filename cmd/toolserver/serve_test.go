@@ -44,6 +44,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/cli"
+	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	"github.com/toolserver/toolserver/internal/server"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -56,6 +57,47 @@ func writeFile(t *testing.T, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestSignalDuringSelfTest ends a server that does not serve yet, since it tries its
+// sandbox first: it never serves. The helper of the sandbox tells when that is.
+func TestSignalDuringSelfTest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	begun, goOn := filepath.Join(dir, "begun"), filepath.Join(dir, "go-on")
+	for _, path := range []string{begun, goOn} {
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	helper := filepath.Join(dir, "helper")
+	script := fmt.Sprintf("#!/bin/sh\nmkdir %s/first 2>/dev/null && { echo >%s; read x <%s; }\nexec %s \"$@\"\n", dir, begun, goOn, sandboxtest.Helper())
+	if err := os.WriteFile(helper, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("toolserver", "serve", "--listen", "127.0.0.1:0", "--admin", "off")
+	var log bytes.Buffer
+	cmd.Dir, cmd.Stderr = t.TempDir(), &log
+	cmd.Env = append(os.Environ(), "TOOLSERVER_SANDBOX_MODE=required", "TOOLSERVER_SANDBOX_HELPER="+helper)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	if _, err := os.ReadFile(begun); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(goOn, []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if code := wait(t, cmd); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	if text := log.String(); !strings.Contains(text, "stopped before it served") || strings.Contains(text, `"serving"`) || strings.Contains(text, "could not be tried") {
+		t.Errorf("the log is\n%s", text)
+	}
 }
 
 func TestServeEndsInPeace(t *testing.T) {

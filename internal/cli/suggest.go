@@ -52,7 +52,14 @@ func CommandsOnly(cmd *cobra.Command, args []string) error {
 			near = []string{name}
 		}
 	}
-	hint := cmp.Or(nearest.Hint(near), fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath()))
+	help := fmt.Sprintf("\nRun '%s --help' to see what there is", cmd.CommandPath())
+	switch {
+	case !cmd.HasParent():
+		help += fmt.Sprintf("; a tool is run by '%s call NAME'", cmd.CommandPath())
+	case args[0] == "list" && cmd.Runnable():
+		help = fmt.Sprintf(": '%s' alone lists them", cmd.CommandPath())
+	}
+	hint := cmp.Or(nearest.Hint(near), help)
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 }
 
@@ -62,6 +69,9 @@ func FlagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return fmt.Errorf("%w%s", err, help)
+	}
+	if before := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && len(before) > 0 {
+		return CommandsOnly(cmd, before) // the flag may be one of the command that was meant
 	}
 	name := unknown.GetSpecifiedName()
 	if near := nearFlags(cmd, name); len(near) > 0 {

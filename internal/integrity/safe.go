@@ -15,11 +15,12 @@ import (
 // MaxConfig is the size up to which [SafeConfig] reads a configuration file.
 const MaxConfig = 256 << 10
 
-// safeValues are the keys that a repository needs to be read as its owner did, by
+// safeValues are the keys that a repository needs to be used as its owner did, by
 // section and name, with the values that they may have. None of them has git run
 // a program, or look at files outside of the repository.
 var safeValues = sync.OnceValue(func() map[string]*regexp.Regexp {
 	boolean := regexp.MustCompile(`^(?i:true|false|yes|no|on|off|[01])$`)
+	person := regexp.MustCompile(`^[^\pC<>]{1,200}$`)
 	return map[string]*regexp.Regexp{
 		"core.repositoryformatversion": regexp.MustCompile(`^[01]$`),
 		"core.bare":                    regexp.MustCompile(`^(?i:false|no|off|0)$`),
@@ -37,6 +38,9 @@ var safeValues = sync.OnceValue(func() map[string]*regexp.Regexp {
 		"remote.fetch":  regexp.MustCompile(`^\+?refs/[\w./*-]+:refs/[\w./*-]+$`),
 		"branch.remote": regexp.MustCompile(`^([A-Za-z0-9_][\w.-]*|\.)$`),
 		"branch.merge":  regexp.MustCompile(`^refs/[\w./-]+$`),
+		// Who commits, in a line.
+		"user.name":  person,
+		"user.email": person,
 	}
 })
 

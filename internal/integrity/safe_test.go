@@ -56,7 +56,17 @@ func TestSafeConfig(t *testing.T) {
 [filter "lfs"]
 	process = git-lfs filter-process
 [user]
+	name = Zoë O'Neil "zo" # not this
 	email = me@example.com
+	signingKey = evil
+[user "evil"]
+	name = evil
+[author]
+	name = evil
+[User]
+	Name = "evil <evil@evil>"
+	email = "evil\nevil"
+	email =
 [url "ext::evil"]
 	insteadOf = https://
 `
@@ -74,12 +84,15 @@ func TestSafeConfig(t *testing.T) {
 [branch "main"]
 	remote = "origin"
 	merge = "refs/heads/main"
+[user]
+	name = "Zoë O'Neil zo"
+	email = "me@example.com"
 `
 	got, dropped := SafeConfig([]byte(config))
 	if string(got) != want {
 		t.Errorf("got:\n%s", got)
 	}
-	if len(dropped) != 20 || !slices.Contains(dropped, "core.fsmonitor") || !slices.Contains(dropped, "remote.password.url") {
+	if len(dropped) != 23 || !slices.Contains(dropped, "core.fsmonitor") || !slices.Contains(dropped, "remote.password.url") {
 		t.Errorf("%d left out: %q", len(dropped), dropped)
 	}
 	if strings.Contains(string(got), "secret") || strings.Contains(string(got), "evil") {
@@ -91,7 +104,7 @@ func TestSafeConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("git", "config", "--file", path, "--list").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "\nextensions.objectformat=sha256\n") || strings.Count(string(out), "\n") != 9 {
+	if err != nil || !strings.Contains(string(out), "\nextensions.objectformat=sha256\n") || strings.Count(string(out), "\n") != 11 {
 		t.Errorf("git reads %s (%v)", out, err)
 	}
 }

@@ -27,6 +27,7 @@ type Process struct {
 	limits  Limits
 	group   *Group
 	grace   time.Duration
+	onTTY   bool                  // its input is a terminal
 	view    *view                 // nil without
 	cause   atomic.Pointer[cause] // what it was killed for; nil if it was not
 	guard   atomic.Uint32         // its process id; 0 until it has told
@@ -86,7 +87,7 @@ func (j *Jail) Start(c Command) (_ *Process, err error) {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("making a socket: %w", err)
 	}
-	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group, grace: c.Grace, view: view}
+	p := &Process{jail: j, id: request.ID, control: os.NewFile(uintptr(pair[0]), "control"), limits: c.Limits, group: c.Group, grace: c.Grace, onTTY: c.Terminal, view: view}
 	files, err := j.files(pair[1], &c, ruleset)
 	if err == nil {
 		err = s.add(p)
@@ -216,6 +217,24 @@ func (p *Process) Terminate() {
 		return
 	}
 	time.AfterFunc(p.grace, p.hangUp)
+	p.remind(reminder)
+}
+
+// reminder is after what time an interactive shell is told again that its terminal is
+// gone. Each time it is twice as long.
+const reminder = 50 * time.Millisecond
+
+// remind tells what is on a terminal that this is gone, until it ends: a shell that was
+// about to read a line may wait for it all the same.
+func (p *Process) remind(after time.Duration) {
+	if !p.onTTY {
+		return
+	}
+	time.AfterFunc(after, func() {
+		if err := p.say(helper.HangUp); err == nil || err == syscall.EAGAIN {
+			p.remind(2 * after)
+		}
+	})
 }
 
 func (p *Process) kill(reason Reason, of *Group) {

@@ -28,14 +28,17 @@ const (
 )
 
 // selfTest tries what commands must not be able to do, logs and exports what
-// holds, and fails if something required does not.
-func selfTest(c *config.Sandbox, logger *zap.Logger, registry prometheus.Registerer, tested func(failed []string)) error {
+// holds, and fails if something required does not, or with ctx.
+func selfTest(ctx context.Context, c *config.Sandbox, logger *zap.Logger, registry prometheus.Registerer, tested func(failed []string)) error {
 	stderr, err := LogLines(logger, "a helper of the sandbox failed")
 	if err != nil {
 		return err
 	}
 	defer stderr.Close()
-	checks, _, err := Probe(context.Background(), c, stderr)
+	checks, _, err := Probe(ctx, c, stderr)
+	if ctx.Err() != nil {
+		return ctx.Err() // what was found says nothing
+	}
 	if err != nil {
 		logger.Warn("the sandbox could not be tried: toolserver sandbox probe tells more", zap.Error(err))
 		return fmt.Errorf("the sandbox could not be tried: %w", err)

@@ -59,7 +59,14 @@ func Serve(c *config.Config) error {
 	metrics := newMetrics()
 	var weak []string
 	if c.Sandbox.Mode == config.SandboxRequired {
-		if err := selfTest(&c.Sandbox, logger, metrics, func(failed []string) { weak = failed }); err != nil {
+		s, err := untilSignal(signals, func(ctx context.Context) error {
+			return selfTest(ctx, &c.Sandbox, logger, metrics, func(failed []string) { weak = failed })
+		})
+		if s != nil {
+			logger.Info("stopped before it served", zap.Stringer("signal", s))
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -88,7 +95,7 @@ func Serve(c *config.Config) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == config.SandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() { selfTest(&c.Sandbox, logger, metrics, server.SelfTested) })
+		time.AfterFunc(selfTestDelay, func() { selfTest(context.Background(), &c.Sandbox, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
@@ -117,6 +124,26 @@ func Serve(c *config.Config) error {
 	ShutDown(server, c.ShutdownGrace)
 	logger.Info("stopped")
 	return err
+}
+
+// untilSignal runs f until it ends, or a signal comes, which it returns. What f began
+// ends then, unless another signal says not to wait.
+func untilSignal(signals <-chan os.Signal, f func(context.Context) error) (os.Signal, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	select {
+	case err := <-ended:
+		return nil, err
+	case s := <-signals:
+		cancel()
+		select {
+		case <-ended:
+		case <-signals:
+		}
+		return s, nil
+	}
 }
 
 // ShutDown ends a server, with grace for what runs.

@@ -16,25 +16,29 @@ import (
 // principalOf returns who is calling; nobody before authenticate.
 func principalOf(ctx context.Context) auth.Principal { return rpcOf(ctx).principal }
 
-// authenticate finds out who is calling. The connection of a caller inside the
-// process says who that is: nobody else can reach the listener it comes through.
+// authenticate finds out who is calling.
 func authenticate(authenticator auth.Authenticator) link {
 	find := func(ctx context.Context) (context.Context, error) {
 		rpc := rpcOf(ctx)
 		if methods[rpc.method] == anybody {
 			return ctx, nil
 		}
-		if p, ok := peer.FromContext(ctx); ok {
-			if from, ok := p.Addr.(insideAddr); ok {
-				rpc.principal = auth.Principal(from)
-				return ctx, nil
-			}
-		}
 		var err error
-		rpc.principal, err = authenticator.Authenticate(header(ctx))
+		rpc.principal, err = whoCalls(ctx, authenticator)
 		return ctx, err
 	}
 	return link{grpcauth.UnaryServerInterceptor(find), grpcauth.StreamServerInterceptor(find)}
+}
+
+// whoCalls returns who is calling. The connection of a caller inside the process says
+// who that is: nobody else can reach the listener it comes through.
+func whoCalls(ctx context.Context, authenticator auth.Authenticator) (auth.Principal, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if from, ok := p.Addr.(insideAddr); ok {
+			return auth.Principal(from), nil
+		}
+	}
+	return authenticator.Authenticate(header(ctx))
 }
 
 // header returns the authorization header; one that was sent twice counts as

@@ -174,7 +174,8 @@ func New(config Config) (*Server, error) {
 	options := chain(s.links()...)
 	options = append(options, config.Wire.options(newCodec())...)
 	if config.Tracer != nil {
-		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(tracing(config.Tracer)...)))
+		handler := otelgrpc.NewServerHandler(append(tracing(config.Tracer), ofStrangers(config.Authenticator))...)
+		options = append(options, grpc.StatsHandler(handler))
 	}
 	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
 

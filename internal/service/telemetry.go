@@ -81,6 +81,17 @@ func tracing(provider trace.TracerProvider) []otelgrpc.Option {
 	}
 }
 
+// ofStrangers has the calls of those who do not prove who they are begin traces of their
+// own, which name the caller's as a link: such a caller does not choose what is exported,
+// nor in which trace it is found. Of the others, the operator's sampler may trust what
+// they say.
+func ofStrangers(authenticator auth.Authenticator) otelgrpc.Option {
+	return otelgrpc.WithPublicEndpointFn(func(ctx context.Context, _ *stats.RPCTagInfo) bool {
+		_, err := whoCalls(ctx, authenticator)
+		return err != nil
+	})
+}
+
 type rpcKey struct{}
 
 // rpc is what is known of one RPC. Telemetry makes it, the links and handlers

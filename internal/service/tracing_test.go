@@ -376,6 +376,54 @@ func TestTraceParents(t *testing.T) {
 	}
 }
 
+// TestTracesOfStrangers proves that who does not prove who it is has no say in what is
+// exported, nor in which trace: the server's own sampler decides. Of others the sampler
+// may trust what they say.
+func TestTracesOfStrangers(t *testing.T) {
+	for _, test := range []struct {
+		name, token string
+		root        sdk.Sampler
+		exported    bool
+		follows     bool
+	}{
+		{"stranger, nothing is exported", "", sdk.NeverSample(), false, false},
+		{"stranger, all is exported", "", sdk.AlwaysSample(), true, false},
+		{"wrong token", "alice-alice-malice", sdk.NeverSample(), false, false},
+		{"caller", "alice-alice-alice", sdk.NeverSample(), true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			spans := tracetest.NewSpanRecorder()
+			provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans), sdk.WithSampler(sdk.ParentBased(test.root)))
+			s := traced{serve(t, withTokens, func(c *service.Config) { c.Tracer = provider }), spans}
+			_, err := s.dial(test.token).ListTools(withHeader(timeout(t), "traceparent", theirs), &pb.ListToolsRequest{})
+			if test.token == "alice-alice-alice" {
+				wantCode(t, err, codes.OK)
+			} else {
+				wantCode(t, err, codes.Unauthenticated)
+			}
+			all := s.ended()
+			id := fmt.Sprint(s.logs.FilterMessage("call").All()[0].ContextMap()["trace"])
+			if (id == theirTrace) != test.follows {
+				t.Errorf("trace %s", id)
+			}
+			if len(all) == 0 {
+				if test.exported {
+					t.Error("nothing is exported")
+				}
+				return
+			}
+			call := only(t, all, "toolserver.v1.ToolService/ListTools")
+			if !test.exported {
+				t.Fatalf("exported: %v", call.SpanContext())
+			}
+			links := call.Links()
+			if linked := len(links) == 1 && links[0].SpanContext.TraceID().String() == theirTrace; linked == test.follows {
+				t.Errorf("links %v", links)
+			}
+		})
+	}
+}
+
 // TestProbesHaveNoSpans proves that what looks at the server is not traced, nor is
 // what would spoil a batch of spans.
 func TestProbesHaveNoSpans(t *testing.T) {

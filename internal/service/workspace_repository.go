@@ -64,7 +64,7 @@ func (a *arrival) config(at string, size int64, content io.Reader, old workspace
 	if more := len(dropped) - shown; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return always("it was taken without " + names + ": only keys that git needs to read the repository, and that run nothing, come along")
+	return always("it was taken without " + names + ": only keys that git needs to read the repository or to name who commits, and that run nothing, come along")
 }
 
 // maxConfigs is how many configurations of an archive are remembered, for the indexes

@@ -273,6 +273,10 @@ func attend(s *slot, child uintptr) (gone bool) {
 				terminateAll(s, child)
 				continue
 			}
+			if s.incoming[i] == HangUp {
+				signalAll(s, child, uintptr(syscall.SIGHUP))
+				continue
+			}
 			if s.incoming[i] == Tell {
 				pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 				s.outgoing.guard, s.outgoing.command = uint32(pid), uint32(child)
@@ -313,18 +317,30 @@ func reap(s *slot, child uintptr) (all bool) {
 	}
 }
 
-// terminateAll asks everything below the guard to end, also what is stopped.
+// terminateAll asks everything below the guard to end, also what is stopped. On a
+// terminal it hangs up as well: an interactive shell does not mind the other signal.
+// That comes last, for readline knows one signal at a time and forgets the one before.
 //
 //go:norace
 //go:nosplit
 func terminateAll(s *slot, child uintptr) {
+	signalAll(s, child, uintptr(syscall.SIGTERM))
+	signalAll(s, child, uintptr(syscall.SIGCONT))
+	if s.wanted&Terminal != 0 {
+		signalAll(s, child, uintptr(syscall.SIGHUP))
+	}
+}
+
+// signalAll signals everything below the guard, or what of it can be found.
+//
+//go:norace
+//go:nosplit
+func signalAll(s *slot, child, sig uintptr) {
 	if s.flags&Scoped == 0 {
-		signalChildren(s, child, uintptr(syscall.SIGTERM))
-		signalChildren(s, child, uintptr(syscall.SIGCONT))
+		signalChildren(s, child, sig)
 		return
 	}
-	syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGTERM), 0)
-	syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGCONT), 0)
+	syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), sig, 0)
 }
 
 // killAll kills everything below the guard and reaps it. In a domain one signal

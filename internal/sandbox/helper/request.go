@@ -315,10 +315,11 @@ const (
 const AnswerSize = 256
 
 // What the server says to a guard is one byte each: a signal for the process
-// group of the command; Tell, which asks for a report of what is running; or
-// Terminate, which asks everything that is running to end. Hanging up has it
-// killed.
+// group of the command; Tell, which asks for a report of what is running;
+// Terminate, which asks everything that is running to end; or HangUp, which tells
+// it that its terminal is gone. The end of what the server says has it killed.
 const (
 	Tell      = 255
 	Terminate = 254
+	HangUp    = 253
 )

@@ -244,6 +244,40 @@ func TestBashStops(t *testing.T) {
 	}
 }
 
+// TestTerminalHangsUp cancels what runs on a terminal: it is told as by a terminal that
+// closes, and an interactive shell, which does not mind SIGTERM, ends by that. Nobody
+// waits for the grace, which would take longer than this test may.
+func TestTerminalHangsUp(t *testing.T) {
+	tool := shell.Bash(rooms(t, func(c *command.Config) { c.Grace = time.Hour }))
+	for name, command := range map[string]string{
+		"interactive shell":   "exec bash --norc -i",
+		"one in another":      "bash --norc -i; true",
+		"with a job":          "exec bash --norc -ic 'sleep 300 & echo begun; read x; read x'",
+		"trap of the hang-up": "trap 'echo told >told; exit' HUP; trap '' TERM; echo begun; while read x; do :; done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := toolstest.Env(t, nil)
+			input, _ := json.Marshal(m{"command": command, "interactive": true})
+			c, err := tool.Decode(env, input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			out := stopAt{stop: func() { cancel(errors.New("enough")) }}
+			result, err := c.Run(ctx, toolstest.RightsOf(c), &out)
+			if !errors.Is(err, context.Canceled) || result.Exit.Reason != tools.Cancelled {
+				t.Errorf("%+v %v", result.Exit, err)
+			}
+			if strings.Contains(command, "told") {
+				if told, err := os.ReadFile(filepath.Join(env.Workspace.Dir(), "told")); string(told) != "told\n" {
+					t.Errorf("%q %v: it was not told", told, err)
+				}
+			}
+			noneLeft(t, env)
+		})
+	}
+}
+
 // stopAt calls stop with the first output.
 type stopAt struct {
 	toolstest.Recorder
