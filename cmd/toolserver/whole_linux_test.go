@@ -415,6 +415,54 @@ func TestClosedFilesKeepTheirNames(t *testing.T) {
 	}
 }
 
+// TestAuditLogRotates has the audit log of a workspace go on in a new file while a
+// command runs: what was hidden from that stays hidden by its new name, and from the next
+// command all of it is.
+func TestAuditLogRotates(t *testing.T) {
+	work := t.TempDir()
+	log := filepath.Join(work, "log/audit.jsonl")
+	if err := os.Mkdir(filepath.Dir(log), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := newWhole(t, work, func(c *config) { c.Audit.File, c.Audit.MaxBytes = log, 64<<10 })
+	if answer := w.bash("echo ran; cat log/*"); !strings.Contains(answer, "ran") || strings.Contains(answer, `\"seq\"`) {
+		t.Fatalf("before: %s", answer)
+	}
+	time.Sleep(50 * time.Millisecond) // a shell is made ready meanwhile, from which the next file is not hidden
+	running := make(chan string)
+	go func() {
+		running <- w.bash("touch begun; until [ -e go ]; do sleep 0.05; done; cat log/audit.jsonl.0*; echo x >>$(ls log/audit.jsonl.0*); echo ran")
+	}()
+	there := func(pattern string) []string {
+		files, err := filepath.Glob(filepath.Join(work, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	for len(there("begun")) == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for i := 0; len(there("log/audit.jsonl.0*")) == 0; i++ {
+		if i == 10_000 {
+			t.Fatal("the log is still the first")
+		}
+		w.StatFile(w.context(), &pb.StatFileRequest{Path: "canary"})
+	}
+	full := must(os.ReadFile(there("log/audit.jsonl.0*")[0]))
+	if err := os.WriteFile(filepath.Join(work, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, answer := range map[string]string{"running": <-running, "next": w.bash("cat log/*; echo ran")} {
+		if !strings.Contains(answer, "ran") || strings.Contains(answer, "canary") {
+			t.Errorf("%s: %.1000s", name, answer)
+		}
+	}
+	if now := must(os.ReadFile(there("log/audit.jsonl.0*")[0])); !bytes.Equal(now, full) {
+		t.Error("the full file was changed")
+	}
+}
+
 // TestServersOwnWithoutNamespaces has no command run that could not be kept from what
 // is the server's own.
 func TestServersOwnWithoutNamespaces(t *testing.T) {

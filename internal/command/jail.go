@@ -280,6 +280,13 @@ func (r *Room) ownFiles() (files []string) {
 	return files
 }
 
+// ownVersion tells the files of the server that are in the workspace from those that
+// were there at another time.
+func (r *Room) ownVersion() string {
+	own := r.ownFiles()
+	return fmt.Sprintf("%q %s", own, versionOf(own))
+}
+
 // between returns the directories between one and paths below it. A command that renames
 // one of them takes what is closed below it out of the name that it is closed by. Where
 // there are no namespaces nothing keeps it from that, and none is run: see viewFor.

@@ -39,6 +39,7 @@ const (
 type readyShell struct {
 	x      *Running
 	expiry *time.Timer
+	own    string // the server's own files that are hidden from it
 }
 
 // readyFits reports whether a shell that was made ready can run a script.
@@ -64,6 +65,10 @@ func (r *Room) beginReady(s Script, take Taker) (*Running, bool) {
 	}
 	shell.expiry.Stop()
 	r.rooms.countReady(-1)
+	if shell.own != r.ownVersion() { // an audit log has gone on in a new file
+		shell.drop()
+		return nil, false
+	}
 	leave, err := r.enter(s.Command)
 	if err != nil {
 		shell.drop()
@@ -121,7 +126,7 @@ func (r *Room) refill() {
 	if r.closed || r.group.Spent() || r.ready[next] != nil || !r.rooms.countReady(+1) {
 		return
 	}
-	shell := &readyShell{x: newRunning(r, Command{
+	shell := &readyShell{own: r.ownVersion(), x: newRunning(r, Command{
 		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, Rights: readyRights(next),
 	})}
 	if err := shell.x.start(context.Background()); err != nil {

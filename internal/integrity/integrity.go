@@ -138,9 +138,9 @@ type keeper struct {
 	cut     string          // what the last walk of everything left out
 	far     map[string]bool // repositories that nobody can look at, which were told
 
-	writing int          // writes of the server that are under way
-	midway  bool         // what is looked at may be half of something
-	half    map[ref]bool // hooks that were changed, and may have been half written
+	writing int               // writes of the server that are under way
+	midway  bool              // what is looked at may be half of something
+	half    map[ref]time.Time // hooks that may have been half written, since when
 
 	idle  time.Time // since when nothing runs; zero while something does
 	gaps  []gap     // in which nothing ran
@@ -213,7 +213,7 @@ func newKeeper(t *tree, state string) *keeper {
 	k.places, k.own = make(map[string]*place), make(map[string]bool)
 	k.base, k.seen = make(map[ref]item), make(map[ref]item)
 	k.lists, k.trusted = make(map[ref]listing), make(map[version]bool)
-	k.far, k.half = make(map[string]bool), make(map[ref]bool)
+	k.far, k.half = make(map[string]bool), make(map[ref]time.Time)
 	k.noted.dir = state
 	return k
 }

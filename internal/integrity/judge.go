@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -236,13 +237,22 @@ func (c *change) hook(s *shot, kind itemKind) {
 		c.accept()
 	case c.now.Type == workspace.Regular && !c.now.Unread && c.k.trusted[s.version(c.ref, c.now)]:
 		c.accept()
-	case c.now.Type == workspace.Regular && c.k.midway && !c.k.half[c.ref]:
-		// It may be a trusted one of which git has written nothing or a part so far.
-		c.k.half[c.ref] = true
+	case c.now.Type == workspace.Regular && c.k.midway && c.half():
 		c.k.soon()
 	default:
 		c.undo()
 	}
+}
+
+// half reports whether a hook may be a trusted one of which git has written nothing or
+// a part so far: for a moment, however often it changes.
+func (c *change) half() bool {
+	since, known := c.k.half[c.ref]
+	if !known {
+		since = time.Now()
+		c.k.half[c.ref] = since
+	}
+	return time.Since(since) < sweepSoon
 }
 
 // pointer judges what says where a repository is: it has to be in the workspace,
