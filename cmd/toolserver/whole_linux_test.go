@@ -424,7 +424,7 @@ func TestAuditLogRotates(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(log), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w := newWhole(t, work, func(c *config) { c.Audit.File, c.Audit.MaxBytes = log, 64<<10 })
+	w := newWhole(t, work, func(c *config.Config) { c.Audit.File, c.Audit.MaxBytes = log, 64<<10 })
 	if answer := w.bash("echo ran; cat log/*"); !strings.Contains(answer, "ran") || strings.Contains(answer, `\"seq\"`) {
 		t.Fatalf("before: %s", answer)
 	}
