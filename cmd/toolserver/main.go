@@ -62,7 +62,7 @@ or with a server:
   toolserver call --address 127.0.0.1:8665 sleep duration_ms=3000`,
 		Args:          cli.CommandsOnly,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true, // complain prints them
+		SilenceErrors: true, // cli.Complain prints them
 		SilenceUsage:  true,
 		Version:       version.Line(),
 	}

@@ -376,7 +376,7 @@ func Load(flags *pflag.FlagSet, validate func(*Config, FaultFunc)) (*Config, err
 	return c, err
 }
 
-// LoadWithOrigins is loadConfig, and returns where keys were set.
+// LoadWithOrigins is Load, and returns where keys were set.
 func LoadWithOrigins(flags *pflag.FlagSet, validate func(*Config, FaultFunc)) (c *Config, origin func(key string) string, err error) {
 	file := os.Getenv("TOOLSERVER_CONFIG")
 	if f := flags.Lookup("config"); f != nil && f.Changed {

@@ -82,7 +82,7 @@ func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tr
 	return newWith(authenticator, auth.Local.Name, c, logger, metrics, tracer)
 }
 
-// newWith is newServer with other callers: the workspace of the
+// newWith is New with other callers: the workspace of the
 // configuration is that of owner.
 func newWith(authenticator auth.Authenticator, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
 	var opened []func() // what a start that fails has to close, in the order it was opened
