@@ -173,24 +173,11 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	return notes
 }
 
-// unclosed returns the bracket of a pattern that has no other end, if there is one.
-func unclosed(pattern string) string {
-	for _, pair := range []string{"[]", "{}"} {
-		if open := strings.LastIndex(pattern, pair[:1]); open >= 0 && !strings.Contains(pattern[open:], pair[1:]) {
-			return pair[:1]
-		}
-	}
-	return ""
-}
-
 // hint tells what would have matched: something below a directory, or something
 // hidden or ignored.
 func (g *glob) hint(ctx context.Context) string {
 	if path.IsAbs(g.Pattern) || strings.HasPrefix(g.Pattern, "../") {
 		return ": a pattern is relative to path, and leads nowhere outside of the workspace"
-	}
-	if open := unclosed(g.Pattern); open != "" {
-		return fmt.Sprintf(": the %s in the pattern is never closed, so it stands for itself", open)
 	}
 	scope := g.scope()
 	scope.Match = path.Join(g.Pattern, "**")
