@@ -64,16 +64,21 @@ def serve():
             settle(task)
             raise
 
-    # What was interrupted while it waited would go on beside the next code.
+    # What was interrupted while it waited would go on beside the next code. A task that
+    # the event loop was about to wake when it was interrupted is never woken again, and
+    # the loop is of no use any more.
     def settle(task):
+        nonlocal loop
         import asyncio
         while True:
             try:
                 signal.signal(signal.SIGINT, idle)
                 if not task.done():
                     task.cancel()
-                    loop.run_until_complete(asyncio.wait([task]))
-                if not task.cancelled():
+                    loop.run_until_complete(asyncio.wait([task], timeout=1))
+                if not task.done():
+                    loop = None
+                elif not task.cancelled():
                     task.exception()  # which is told, here or nowhere
                 return
             except KeyboardInterrupt:
