@@ -95,7 +95,7 @@ func Serve(c *config.Config) error {
 	go func() { ended <- server.Serve(listener) }()
 	if c.Sandbox.Mode == config.SandboxPreferred {
 		// What fails is known soon enough: nobody waits for it.
-		time.AfterFunc(selfTestDelay, func() { selfTest(context.Background(), &c.Sandbox, logger, metrics, server.SelfTested) })
+		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, &c.Sandbox, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
