@@ -25,6 +25,7 @@ import (
 // A jailed is where a command runs: a jail, and its temporary directory.
 type jailed struct {
 	*sandbox.Jail
+	view  sandbox.View
 	temp  string
 	hosts *outlook // nil where none can be reached
 
@@ -80,14 +81,13 @@ func (r *Room) jailFor(ctx context.Context, rights tools.Rights, guard tools.Gua
 	default:
 		jail, err = r.keptJail(&rights, view)
 	}
-	if hosts == nil {
-		return jail, err
-	}
 	if err != nil {
-		hosts.close()
+		if hosts != nil {
+			hosts.close()
+		}
 		return nil, err
 	}
-	jail.hosts = hosts
+	jail.view, jail.hosts = view, hosts
 	return jail, nil
 }
 
@@ -278,13 +278,6 @@ func (r *Room) ownFiles() (files []string) {
 		}
 	}
 	return files
-}
-
-// ownVersion tells the files of the server that are in the workspace from those that
-// were there at another time.
-func (r *Room) ownVersion() string {
-	own := r.ownFiles()
-	return fmt.Sprintf("%q %s", own, versionOf(own))
 }
 
 // between returns the directories between one and paths below it. A command that renames

@@ -5,6 +5,7 @@ package command
 
 import (
 	"context"
+	"reflect"
 	"runtime"
 	"time"
 
@@ -39,7 +40,6 @@ const (
 type readyShell struct {
 	x      *Running
 	expiry *time.Timer
-	own    string // the server's own files that are hidden from it
 }
 
 // readyFits reports whether a shell that was made ready can run a script.
@@ -54,7 +54,7 @@ func readyFits(s Script) bool {
 
 // beginReady has the shell that is ready run a script. It reports false where
 // there is none.
-func (r *Room) beginReady(s Script, take Taker) (*Running, bool) {
+func (r *Room) beginReady(ctx context.Context, s Script, take Taker) (*Running, bool) {
 	r.mu.Lock()
 	r.readyNext = s.Rights.Confinement
 	shell := r.ready[r.readyNext]
@@ -65,9 +65,11 @@ func (r *Room) beginReady(s Script, take Taker) (*Running, bool) {
 	}
 	shell.expiry.Stop()
 	r.rooms.countReady(-1)
-	if shell.own != r.ownVersion() { // an audit log has gone on in a new file
+	// A file that was protected meanwhile, or an audit log that goes on in a new file,
+	// is not kept from a shell that was made before.
+	if view, err := r.viewFor(ctx, &s.Rights); err != nil || !reflect.DeepEqual(view, shell.x.jail.view) {
 		shell.drop()
-		return nil, false
+		return nil, false // which tells an error too
 	}
 	leave, err := r.enter(s.Command)
 	if err != nil {
@@ -126,7 +128,7 @@ func (r *Room) refill() {
 	if r.closed || r.group.Spent() || r.ready[next] != nil || !r.rooms.countReady(+1) {
 		return
 	}
-	shell := &readyShell{own: r.ownVersion(), x: newRunning(r, Command{
+	shell := &readyShell{x: newRunning(r, Command{
 		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, Rights: readyRights(next),
 	})}
 	if err := shell.x.start(context.Background()); err != nil {

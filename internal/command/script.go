@@ -71,7 +71,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 	r.rooms.mu.Unlock()
 	result, err := r.follow(ctx, env, c, out, func(ctx context.Context, take Taker) (*Running, error) {
 		if readyFits(s) && r.traceEnv(ctx) == nil { // which is in no environment yet
-			if x, ok := r.beginReady(s, take); ok {
+			if x, ok := r.beginReady(ctx, s, take); ok {
 				return x, nil
 			}
 		}

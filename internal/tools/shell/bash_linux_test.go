@@ -296,21 +296,39 @@ func TestReadyShell(t *testing.T) {
 	tool := shell.Bash(rooms(t))
 	for range 3 {
 		call(t, tool, env, m{"command": "true"})
-		ready := ""
-		for deadline := time.Now().Add(time.Minute); ready == "" && time.Now().Before(deadline); {
-			for dir, line := range working(t, env) {
-				if isReady(line) {
-					ready = dir
-				}
-			}
-		}
-		if ready == "" {
-			t.Fatal("no shell was made ready")
-		}
+		waitReady(t, env)
 		if text, _, _ := call(t, tool, env, m{"command": `echo "$BASH_EXECUTION_STRING"`}); !isReady([]byte(text)) {
 			t.Errorf("another shell ran the script: %s", text)
 		}
 	}
+}
+
+// TestReadyShellSeesWhatIsNow has a shell that was made ready not be used when something
+// is to be kept from commands since.
+func TestReadyShellSeesWhatIsNow(t *testing.T) {
+	k := newKit(t)
+	k.needsNamespaces()
+	k.call("bash", m{"command": "touch f"})
+	waitReady(t, k.env)
+	if err := os.MkdirAll(filepath.Join(k.env.Workspace.Dir(), ".git/hooks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := k.call("bash", m{"command": "echo x >.git/hooks/pre-commit"}); !strings.Contains(text, "Read-only file system") {
+		t.Errorf("hooks were written: %s", text)
+	}
+}
+
+// waitReady returns when a shell waits for the next script.
+func waitReady(t *testing.T, env tools.Env) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		for _, line := range working(t, env) {
+			if isReady(line) {
+				return
+			}
+		}
+	}
+	t.Fatal("no shell was made ready")
 }
 
 // TestBashDescription is told what commands find on this server.
