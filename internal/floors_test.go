@@ -21,7 +21,8 @@ var floors = [][]string{
 	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare"},
 	{"internal/operator"},
 	{"internal/cli", "internal/server"},
-	{"internal/config", "internal/service", "bench/work"},
+	{"internal/config"},
+	{"internal/service", "bench/work"},
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
@@ -30,7 +31,7 @@ var floors = [][]string{
 	{"internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/endpoint", "internal/glob", "internal/lease", "internal/version", "proto/toolserver/v1"},
+	{"internal/endpoint", "internal/glob", "internal/lease", "internal/size", "internal/version", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and
@@ -47,8 +48,8 @@ var reserved = map[string][]string{
 	"github.com/goccy/go-yaml":        {"internal/strictyaml"},
 	"cel.dev":                         {"internal/policy"},
 	module + "internal/config":        {"cmd/toolserver", "internal/operator", "internal/server"},
-	module + "internal/executor":      {"internal/admission", "internal/server", "internal/service"},
-	module + "internal/service":       {"internal/server"},
+	module + "internal/executor":      {"internal/admission", "internal/config", "internal/server", "internal/service"},
+	module + "internal/service":       {"internal/config", "internal/server"},
 	module + "internal/tools/files":   {"internal/server"},
 	module + "internal/tools/git":     {"internal/server"},
 	module + "internal/tools/search":  {"internal/server"},

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/size"
 )
 
 // leased is the kind of directory that a store has.
@@ -37,13 +38,13 @@ var (
 // Config sets the limits of a store. Zero fields take the defaults named.
 type Config struct {
 	// Dir is where the store makes a directory of its own. Required.
-	Dir string
+	Dir string `yaml:"dir"`
 
-	MaxBytes        int64         // of one artifact; 256 MiB
-	MaxSessionBytes int64         // of the artifacts of a session; 1 GiB
-	MaxTotalBytes   int64         // of all artifacts; 4 GiB
-	MaxCount        int           // of artifacts; 10,000
-	TTL             time.Duration // from when it is complete; 1 hour
+	MaxBytes        size.Bytes    `yaml:"max_bytes"`         // of one artifact; 256 MiB
+	MaxSessionBytes size.Bytes    `yaml:"max_session_bytes"` // of the artifacts of a session; 1 GiB
+	MaxTotalBytes   size.Bytes    `yaml:"max_total_bytes"`   // of all artifacts; 4 GiB
+	MaxCount        int           `yaml:"max_count"`         // of artifacts; 10,000
+	TTL             time.Duration `yaml:"ttl"`               // from when it is complete; 1 hour
 }
 
 // WithDefaults returns c with its zero fields filled in.
@@ -226,18 +227,18 @@ func (s *Store) Close() {
 // them there is room for, and why not for all.
 func (s *Store) reserve(k *kept, n int64) (int64, string) {
 	why := ""
-	if room := s.config.MaxBytes - int64(k.info.Size); n > room {
-		n, why = max(room, 0), fmt.Sprintf("only the first %d bytes of an artifact are kept", s.config.MaxBytes)
+	if room := int64(s.config.MaxBytes) - int64(k.info.Size); n > room {
+		n, why = max(room, 0), fmt.Sprintf("only the first %d bytes of an artifact are kept", int64(s.config.MaxBytes))
 	}
-	for s.rooms[k.room]+n > s.config.MaxSessionBytes {
+	for s.rooms[k.room]+n > int64(s.config.MaxSessionBytes) {
 		if !s.evict(func(other *kept) bool { return other.room == k.room }) {
-			n, why = max(s.config.MaxSessionBytes-s.rooms[k.room], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", s.config.MaxSessionBytes)
+			n, why = max(int64(s.config.MaxSessionBytes)-s.rooms[k.room], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", int64(s.config.MaxSessionBytes))
 			break
 		}
 	}
-	for s.total+n > s.config.MaxTotalBytes {
+	for s.total+n > int64(s.config.MaxTotalBytes) {
 		if !s.evict(func(*kept) bool { return true }) {
-			n, why = max(s.config.MaxTotalBytes-s.total, 0), fmt.Sprintf("the artifacts of this server have room for %d bytes", s.config.MaxTotalBytes)
+			n, why = max(int64(s.config.MaxTotalBytes)-s.total, 0), fmt.Sprintf("the artifacts of this server have room for %d bytes", int64(s.config.MaxTotalBytes))
 			break
 		}
 	}

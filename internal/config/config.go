@@ -17,32 +17,36 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // Config is everything that can be set. Each field is a key of the YAML file;
 // deploy/toolserver.yaml explains them all.
 type Config struct {
-	Listen         string         `yaml:"listen"`
-	Admin          Admin          `yaml:"admin"`
-	TLS            TLS            `yaml:"tls"`
-	Authentication Authentication `yaml:"authentication"`
-	Log            Log            `yaml:"log"`
-	Sessions       Sessions       `yaml:"sessions"`
-	Policy         Policy         `yaml:"policy"`
-	Audit          Audit          `yaml:"audit"`
-	Executions     Executions     `yaml:"executions"`
-	Sandbox        Sandbox        `yaml:"sandbox"`
-	Answers        Answers        `yaml:"answers"`
-	Search         Search         `yaml:"search"`
-	Artifacts      Artifacts      `yaml:"artifacts"`
-	Files          Files          `yaml:"files"`
-	Secrets        []Secret       `yaml:"secrets"`
-	Wire           Wire           `yaml:"wire"`
-	Reflection     bool           `yaml:"reflection"`
-	Channelz       bool           `yaml:"channelz"`
-	ShutdownGrace  time.Duration  `yaml:"shutdown_grace"`
+	Listen         string             `yaml:"listen"`
+	Admin          Admin              `yaml:"admin"`
+	TLS            TLS                `yaml:"tls"`
+	Authentication Authentication     `yaml:"authentication"`
+	Log            Log                `yaml:"log"`
+	Sessions       Sessions           `yaml:"sessions"`
+	Policy         Policy             `yaml:"policy"`
+	Audit          Audit              `yaml:"audit"`
+	Executions     executor.Limits    `yaml:"executions"`
+	Sandbox        Sandbox            `yaml:"sandbox"`
+	Answers        Answers            `yaml:"answers"`
+	Search         Search             `yaml:"search"`
+	Artifacts      artifact.Config    `yaml:"artifacts"`
+	Files          service.FileLimits `yaml:"files"`
+	Secrets        []Secret           `yaml:"secrets"`
+	Wire           service.Wire       `yaml:"wire"`
+	Reflection     bool               `yaml:"reflection"`
+	Channelz       bool               `yaml:"channelz"`
+	ShutdownGrace  time.Duration      `yaml:"shutdown_grace"`
 }
 
 type Admin struct {
@@ -100,36 +104,17 @@ type Policy struct {
 }
 
 type Audit struct {
-	File     string   `yaml:"file"`
-	Stdout   bool     `yaml:"stdout"`
-	Inputs   bool     `yaml:"inputs"`
-	Required bool     `yaml:"required"`
-	Sync     syncMode `yaml:"sync"`
-	MaxBytes Size     `yaml:"max_bytes"`
-	Keep     int      `yaml:"keep"`
+	File     string     `yaml:"file"`
+	Stdout   bool       `yaml:"stdout"`
+	Inputs   bool       `yaml:"inputs"`
+	Required bool       `yaml:"required"`
+	Sync     syncMode   `yaml:"sync"`
+	MaxBytes size.Bytes `yaml:"max_bytes"`
+	Keep     int        `yaml:"keep"`
 }
 
 // Off says that no audit log is kept.
 func (c Audit) Off() bool { return c.File == "" && !c.Stdout }
-
-type Executions struct {
-	MaxRunning       int           `yaml:"max_running"`
-	DefaultTimeout   time.Duration `yaml:"default_timeout"`
-	MaxTimeout       time.Duration `yaml:"max_timeout"`
-	StopGrace        time.Duration `yaml:"stop_grace"`
-	DisconnectGrace  time.Duration `yaml:"disconnect_grace"`
-	Retention        time.Duration `yaml:"retention"`
-	MaxRetained      int           `yaml:"max_retained"`
-	MaxRemembered    int           `yaml:"max_remembered"`
-	MaxRememberedAll int           `yaml:"max_remembered_all"`
-	MaxResultBytes   Size          `yaml:"max_result_bytes"`
-	MaxLogBytes      Size          `yaml:"max_log_bytes"`
-	MaxLogEvents     int           `yaml:"max_log_events"`
-	LogMemory        Size          `yaml:"log_memory"`
-	ReaderPatience   time.Duration `yaml:"reader_patience"`
-	ProgressInterval time.Duration `yaml:"progress_interval"`
-	Heartbeat        time.Duration `yaml:"heartbeat"`
-}
 
 type Sandbox struct {
 	Mode       sandboxMode   `yaml:"mode"`
@@ -152,14 +137,14 @@ type Sandbox struct {
 
 // Caches is where programs keep what they have fetched and built.
 type Caches struct {
-	Dir      string `yaml:"dir"`
-	MaxBytes Size   `yaml:"max_bytes"`
+	Dir      string     `yaml:"dir"`
+	MaxBytes size.Bytes `yaml:"max_bytes"`
 }
 
 // Kept is what is kept between the calls of a session.
 type Kept struct {
-	Output      Size          `yaml:"output"`
-	EndedOutput Size          `yaml:"ended_output"`
+	Output      size.Bytes    `yaml:"output"`
+	EndedOutput size.Bytes    `yaml:"ended_output"`
 	Ended       int           `yaml:"ended"`
 	Idle        time.Duration `yaml:"interpreter_idle"`
 }
@@ -173,24 +158,24 @@ type Repl struct {
 }
 
 type Limits struct {
-	Memory     Size          `yaml:"memory"`
+	Memory     size.Bytes    `yaml:"memory"`
 	Processes  int           `yaml:"processes"`
 	CPU        time.Duration `yaml:"cpu"`
 	OpenFiles  int           `yaml:"open_files"`
-	FileSize   Size          `yaml:"file_size"`
-	Output     Size          `yaml:"output"`
+	FileSize   size.Bytes    `yaml:"file_size"`
+	Output     size.Bytes    `yaml:"output"`
 	PerSession int           `yaml:"per_session"`
 	PerServer  int           `yaml:"per_server"`
 
-	SessionMemory    Size          `yaml:"session_memory"`
+	SessionMemory    size.Bytes    `yaml:"session_memory"`
 	SessionProcesses int           `yaml:"session_processes"`
 	SessionCPU       time.Duration `yaml:"session_cpu"`
-	ServerMemory     Size          `yaml:"server_memory"`
+	ServerMemory     size.Bytes    `yaml:"server_memory"`
 	ServerProcesses  int           `yaml:"server_processes"`
 
-	SessionFiles  int  `yaml:"session_files"`
-	ReservedFiles int  `yaml:"reserved_files"`
-	ReservedSpace Size `yaml:"reserved_space"`
+	SessionFiles  int        `yaml:"session_files"`
+	ReservedFiles int        `yaml:"reserved_files"`
+	ReservedSpace size.Bytes `yaml:"reserved_space"`
 }
 
 // Answers is how much text answers have for a model.
@@ -200,45 +185,15 @@ type Answers struct {
 }
 
 type Search struct {
-	MaxText   Size          `yaml:"max_text"`
-	MaxIndex  Size          `yaml:"max_index"`
+	MaxText   size.Bytes    `yaml:"max_text"`
+	MaxIndex  size.Bytes    `yaml:"max_index"`
 	IdleAfter time.Duration `yaml:"idle_after"`
-}
-
-type Artifacts struct {
-	Dir             string        `yaml:"dir"`
-	MaxBytes        Size          `yaml:"max_bytes"`
-	MaxSessionBytes Size          `yaml:"max_session_bytes"`
-	MaxTotalBytes   Size          `yaml:"max_total_bytes"`
-	TTL             time.Duration `yaml:"ttl"`
-}
-
-// Files bounds the files that clients bring and fetch.
-type Files struct {
-	MaxFileBytes   Size          `yaml:"max_file_bytes"`
-	MaxTreeBytes   Size          `yaml:"max_tree_bytes"`
-	MaxTreeEntries int           `yaml:"max_tree_entries"`
-	MaxUploads     int           `yaml:"max_uploads"`
-	MaxUploadBytes Size          `yaml:"max_upload_bytes"`
-	UploadTTL      time.Duration `yaml:"upload_ttl"`
-	StreamIdle     time.Duration `yaml:"stream_idle"`
 }
 
 // Secret is where a value is that must not leave the server.
 type Secret struct {
 	File string `yaml:"file"`
 	Env  string `yaml:"env"`
-}
-
-type Wire struct {
-	MaxMessageBytes    Size          `yaml:"max_message_bytes"`
-	MaxStreams         int           `yaml:"max_streams"`
-	MaxHeaderBytes     Size          `yaml:"max_header_bytes"`
-	KeepaliveTime      time.Duration `yaml:"keepalive_time"`
-	KeepaliveTimeout   time.Duration `yaml:"keepalive_timeout"`
-	MinPingInterval    time.Duration `yaml:"min_ping_interval"`
-	MaxConnectionAge   time.Duration `yaml:"max_connection_age"`
-	MaxConnectionGrace time.Duration `yaml:"max_connection_grace"`
 }
 
 // Default is the configuration of a server that was told nothing.
@@ -256,24 +211,7 @@ func Default() *Config {
 			KeepWorkspace:   time.Hour,
 			MaxKept:         100,
 		},
-		Executions: Executions{
-			MaxRunning:       20_000,
-			DefaultTimeout:   2 * time.Minute,
-			MaxTimeout:       time.Hour,
-			StopGrace:        5 * time.Second,
-			DisconnectGrace:  30 * time.Second,
-			Retention:        10 * time.Minute,
-			MaxRetained:      10_000,
-			MaxRemembered:    20_000,
-			MaxRememberedAll: 500_000,
-			MaxResultBytes:   1 << 20,
-			MaxLogBytes:      256 << 10,
-			MaxLogEvents:     10_000,
-			LogMemory:        256 << 20,
-			ReaderPatience:   time.Second,
-			ProgressInterval: 100 * time.Millisecond,
-			Heartbeat:        15 * time.Second,
-		},
+		Executions: executor.Limits{}.WithDefaults(),
 		Sandbox: Sandbox{
 			Mode:       SandboxPreferred,
 			Namespaces: true,
@@ -314,31 +252,9 @@ func Default() *Config {
 			MaxIndex:  64 << 20,
 			IdleAfter: 20 * time.Second,
 		},
-		Artifacts: Artifacts{
-			MaxBytes:        256 << 20,
-			MaxSessionBytes: 1 << 30,
-			MaxTotalBytes:   4 << 30,
-			TTL:             time.Hour,
-		},
-		Files: Files{
-			MaxFileBytes:   1 << 30,
-			MaxTreeBytes:   4 << 30,
-			MaxTreeEntries: 200_000,
-			MaxUploads:     16,
-			MaxUploadBytes: 2 << 30,
-			UploadTTL:      15 * time.Minute,
-			StreamIdle:     2 * time.Minute,
-		},
-		Wire: Wire{
-			MaxMessageBytes:    4 << 20,
-			MaxStreams:         1024,
-			MaxHeaderBytes:     16 << 10,
-			KeepaliveTime:      30 * time.Second,
-			KeepaliveTimeout:   10 * time.Second,
-			MinPingInterval:    10 * time.Second,
-			MaxConnectionAge:   2 * time.Hour,
-			MaxConnectionGrace: 10 * time.Minute,
-		},
+		Artifacts:     artifact.Config{}.WithDefaults(),
+		Files:         service.FileLimits{}.WithDefaults(),
+		Wire:          service.Wire{}.WithDefaults(),
 		Reflection:    true,
 		Channelz:      true,
 		ShutdownGrace: 10 * time.Second,

@@ -8,7 +8,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.uber.org/zap/zapcore"
@@ -73,38 +72,3 @@ func (m *syncMode) UnmarshalText(text []byte) error {
 }
 
 func (m syncMode) String() string { return syncNames[m] }
-
-// A Size is a number of bytes.
-type Size int64
-
-var sizeUnits = []struct {
-	suffix string
-	bytes  int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
-
-// UnmarshalText reads a number of bytes, or a number with a unit.
-func (s *Size) UnmarshalText(text []byte) error {
-	for _, unit := range sizeUnits {
-		number, ok := strings.CutSuffix(string(text), unit.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-		if err != nil || n > (1<<62)/unit.bytes || n < -(1<<62)/unit.bytes {
-			break
-		}
-		*s = Size(n * unit.bytes)
-		return nil
-	}
-	return fmt.Errorf(`%q is not a size: want bytes, or a number with KiB, MiB or GiB, such as "4MiB"`, text)
-}
-
-// String writes the size with the largest unit that divides it.
-func (s Size) String() string {
-	for _, unit := range []int{2, 1, 0} {
-		if u := sizeUnits[unit]; s != 0 && int64(s)%u.bytes == 0 {
-			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(s), 10)
-}

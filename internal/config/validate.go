@@ -24,6 +24,7 @@ import (
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -382,6 +383,7 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "artifacts.max_bytes", a.MaxBytes, 1<<10, 1<<50)
 	within(fault, "artifacts.max_session_bytes", a.MaxSessionBytes, 1<<10, 1<<50)
 	within(fault, "artifacts.max_total_bytes", a.MaxTotalBytes, 1<<10, 1<<50)
+	within(fault, "artifacts.max_count", a.MaxCount, 1, 10_000_000)
 	within(fault, "artifacts.ttl", a.TTL, time.Second, 365*day)
 	if a.MaxBytes > a.MaxSessionBytes {
 		fault("artifacts.max_bytes", "%s is above artifacts.max_session_bytes, %s", a.MaxBytes, a.MaxSessionBytes)
@@ -397,7 +399,7 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "files.max_uploads", f.MaxUploads, 1, 100_000)
 	within(fault, "files.max_upload_bytes", f.MaxUploadBytes, 1<<10, 1<<50)
 	within(fault, "files.upload_ttl", f.UploadTTL, time.Second, 30*day)
-	within(fault, "files.stream_idle", f.StreamIdle, time.Second, day)
+	within(fault, "files.stream_idle", f.Idle, time.Second, day)
 	if f.MaxFileBytes > f.MaxTreeBytes {
 		fault("files.max_file_bytes", "%s is above files.max_tree_bytes, %s", f.MaxFileBytes, f.MaxTreeBytes)
 	}
@@ -416,11 +418,11 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "wire.max_connection_grace", w.MaxConnectionGrace, time.Second, 365*day)
 	if x.MaxResultBytes > w.MaxMessageBytes-envelope {
 		fault("executions.max_result_bytes", "%s does not fit into a message: leave %s for the rest of it below wire.max_message_bytes, %s",
-			x.MaxResultBytes, Size(envelope), w.MaxMessageBytes)
+			x.MaxResultBytes, size.Bytes(envelope), w.MaxMessageBytes)
 	}
 }
 
-func (c *Answers) validate(fault FaultFunc, result Size) {
+func (c *Answers) validate(fault FaultFunc, result size.Bytes) {
 	if err := c.Max.Check(int(result)); err != nil {
 		fault("answers.max", "%v (executions.max_result_bytes is %s)", err, result)
 	}

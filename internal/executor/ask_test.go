@@ -262,7 +262,7 @@ func TestStopWhileWaiting(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newDesked(t, executor.Config{StopGrace: time.Hour}, approval.Config{})
+				f := newDesked(t, executor.Config{Limits: executor.Limits{StopGrace: time.Hour}}, approval.Config{})
 				x := f.start(f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
 					t.Error("it ran")
 					return tools.Result{}, nil
@@ -293,7 +293,7 @@ func TestStopWhileWaiting(t *testing.T) {
 // an answer that allows it.
 func TestAnswerCancelAndExpiryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{MaxRetained: 10}, approval.Config{Expiry: time.Second})
+		f := newDesked(t, executor.Config{Limits: executor.Limits{MaxRetained: 10}}, approval.Config{Expiry: time.Second})
 		outcomes := map[string]int{}
 		for i := range 300 {
 			var ran atomic.Int32
@@ -451,7 +451,7 @@ func BenchmarkWaiting(b *testing.B) {
 		b.Fatal(err)
 	}
 	desk := approval.NewDesk(approval.Config{MaxPending: 1 << 30, MaxPerSession: 1 << 30, MaxBytes: 1 << 40})
-	e := executor.New(executor.Config{Logger: zap.NewNop(), MaxRunning: 1 << 30, Desk: desk})
+	e := executor.New(executor.Config{Logger: zap.NewNop(), Desk: desk, Limits: executor.Limits{MaxRunning: 1 << 30}})
 	f := &desked{fixture: &fixture{Executor: e, session: s}}
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -425,7 +425,7 @@ func (x *Execution) finish(finished Finished) {
 	}
 	x.emitting.Unlock()
 	finished = finished.masked(x.executor.config.Mask)
-	finished = finished.sendable(x.executor.config.MaxResultBytes)
+	finished = finished.sendable(int(x.executor.config.MaxResultBytes))
 	x.executor.leave(x, &finished) // first: who sees the end may call again
 
 	x.mu.Lock()

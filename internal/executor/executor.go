@@ -41,7 +41,7 @@ var (
 	ErrDraining = errors.New("server is shutting down")
 )
 
-// Config sets the limits of an executor. Zero fields take the defaults named.
+// Config is what an executor is made of.
 type Config struct {
 	// Logger takes what goes wrong inside tools. Required.
 	Logger *zap.Logger
@@ -61,43 +61,7 @@ type Config struct {
 	// texts of every result, whatever tool it is of, and of what comes before it.
 	Mask func(text string) string
 
-	MaxRunning       int           // unfinished executions at once; 20,000
-	DefaultTimeout   time.Duration // of a tool that names none; 2 minutes
-	MaxTimeout       time.Duration // 1 hour
-	StopGrace        time.Duration // for a tool that was told to stop; 5 seconds
-	DisconnectGrace  time.Duration // for a client to come back; 30 seconds
-	Retention        time.Duration // of ended executions; 10 minutes
-	MaxRetained      int           // ended executions kept; 10,000
-	MaxRemembered    int           // call ids of a session, of executions that are no longer kept; 20,000
-	MaxRememberedAll int           // the same of all sessions together; 500,000
-	MaxResultBytes   int           // content of a result; 1 MiB
-	MaxLogBytes      int           // events of one execution; 256 KiB
-	MaxLogEvents     int           // events of one execution; 10,000
-	LogMemory        int64         // bytes of all logs together; 256 MiB
-	ReaderPatience   time.Duration // how long a full log waits for a reader that stopped; 1 second
-	ProgressInterval time.Duration // between two reports of progress; 100 ms
-	Heartbeat        time.Duration // on a stream without events; 15 seconds
-}
-
-// WithDefaults returns c with its zero fields filled in.
-func (c Config) WithDefaults() Config {
-	c.MaxRunning = cmp.Or(c.MaxRunning, 20_000)
-	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 2*time.Minute)
-	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
-	c.StopGrace = cmp.Or(c.StopGrace, 5*time.Second)
-	c.DisconnectGrace = cmp.Or(c.DisconnectGrace, 30*time.Second)
-	c.Retention = cmp.Or(c.Retention, 10*time.Minute)
-	c.MaxRetained = cmp.Or(c.MaxRetained, 10_000)
-	c.MaxRemembered = cmp.Or(c.MaxRemembered, 20_000)
-	c.MaxRememberedAll = cmp.Or(c.MaxRememberedAll, 500_000)
-	c.MaxResultBytes = cmp.Or(c.MaxResultBytes, 1<<20)
-	c.MaxLogBytes = cmp.Or(c.MaxLogBytes, 256<<10)
-	c.MaxLogEvents = cmp.Or(c.MaxLogEvents, 10_000)
-	c.LogMemory = cmp.Or(c.LogMemory, 256<<20)
-	c.ReaderPatience = cmp.Or(c.ReaderPatience, time.Second)
-	c.ProgressInterval = cmp.Or(c.ProgressInterval, 100*time.Millisecond)
-	c.Heartbeat = cmp.Or(c.Heartbeat, 15*time.Second)
-	return c
+	Limits
 }
 
 // An Executor runs calls. Its methods are safe for concurrent use.
@@ -130,12 +94,12 @@ type callKey struct{ owner, session, call string }
 
 // New returns an executor.
 func New(config Config) *Executor {
-	config = config.WithDefaults()
+	config.Limits = config.Limits.WithDefaults()
 	return &Executor{
 		config: config,
 		limits: logLimits{
-			events: config.MaxLogEvents, bytes: config.MaxLogBytes,
-			total: config.LogMemory, floor: 2 * MaxChunk, patience: config.ReaderPatience,
+			events: config.MaxLogEvents, bytes: int(config.MaxLogBytes),
+			total: int64(config.LogMemory), floor: 2 * MaxChunk, patience: config.ReaderPatience,
 		},
 		birth:    strings.ToLower(rand.Text()[:8]),
 		byNumber: make(map[uint64]*Execution),

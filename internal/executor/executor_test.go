@@ -147,7 +147,7 @@ func TestTimeoutKeepsWhatWasProduced(t *testing.T) {
 }
 
 func TestTimeoutLimits(t *testing.T) {
-	f := newFixture(t, executor.Config{DefaultTimeout: time.Minute, MaxTimeout: time.Hour})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{DefaultTimeout: time.Minute, MaxTimeout: time.Hour}})
 	for _, c := range []struct{ asked, want time.Duration }{
 		{0, time.Minute}, {time.Second, time.Second}, {48 * time.Hour, time.Hour},
 	} {
@@ -161,7 +161,7 @@ func TestTimeoutLimits(t *testing.T) {
 
 func TestToolThatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{StopGrace: 5 * time.Second})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{StopGrace: 5 * time.Second}})
 		release := make(chan struct{})
 		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
 			<-release
@@ -252,7 +252,7 @@ func TestDisconnect(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, executor.Config{DisconnectGrace: 30 * time.Second, DefaultTimeout: time.Minute})
+				f := newFixture(t, executor.Config{Limits: executor.Limits{DisconnectGrace: 30 * time.Second, DefaultTimeout: time.Minute}})
 				order := f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 					out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("begun")})
 					return waits(ctx, out)
@@ -285,7 +285,7 @@ func readTwo(t *testing.T, x *executor.Execution) {
 
 func TestComingBackEndsTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{DisconnectGrace: 30 * time.Second, DefaultTimeout: time.Hour})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{DisconnectGrace: 30 * time.Second, DefaultTimeout: time.Hour}})
 		x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 			select {
 			case <-time.After(5 * time.Minute):
@@ -355,7 +355,7 @@ func TestEndIsSeenWhole(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{Retention: time.Minute, MaxRetained: 3})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{Retention: time.Minute, MaxRetained: 3}})
 		var all []*executor.Execution
 		for range 5 {
 			x := f.start(f.order(says("ok")))
@@ -389,7 +389,7 @@ func TestRetention(t *testing.T) {
 }
 
 func TestFullAndDraining(t *testing.T) {
-	f := newFixture(t, executor.Config{MaxRunning: 2})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxRunning: 2}})
 	first, second := f.start(f.order(waits)), f.start(f.order(waits))
 	if _, err := f.Start(context.Background(), f.order(waits)); !errors.Is(err, executor.ErrFull) {
 		t.Errorf("third: %v, want ErrFull", err)

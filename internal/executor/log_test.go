@@ -80,7 +80,7 @@ func TestOutputIsChunkedAndCopied(t *testing.T) {
 
 func TestProgressIsCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{ProgressInterval: 100 * time.Millisecond})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{ProgressInterval: 100 * time.Millisecond}})
 		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
 			for i := range 1000 {
 				out.Emit(tools.Progress{Done: float64(i)})
@@ -116,7 +116,7 @@ func TestProgressIsCoalesced(t *testing.T) {
 
 func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{MaxLogBytes: 200_000, ReaderPatience: time.Second})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{MaxLogBytes: 200_000, ReaderPatience: time.Second}})
 		total := 0
 		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
 			time.Sleep(time.Second)
@@ -169,7 +169,7 @@ func TestReaderThatReadsGetsEverything(t *testing.T) {
 // readsEverything reads much output beside ten readers that take one event and
 // stop.
 func readsEverything(t *testing.T, readerFirst bool) {
-	f := newFixture(t, executor.Config{MaxLogBytes: 200_000, ReaderPatience: time.Minute})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxLogBytes: 200_000, ReaderPatience: time.Minute}})
 	const chunks = 2000
 	begin := make(chan struct{})
 	x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
@@ -275,7 +275,7 @@ func TestCallerLeavesEarly(t *testing.T) {
 
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{Heartbeat: 15 * time.Second})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{Heartbeat: 15 * time.Second}})
 		x := f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
 			time.Sleep(40 * time.Second)
 			return tools.Result{}, nil
@@ -288,7 +288,7 @@ func TestHeartbeat(t *testing.T) {
 }
 
 func TestMemoryOfAllLogsIsBounded(t *testing.T) {
-	f := newFixture(t, executor.Config{LogMemory: 1 << 20, MaxLogBytes: 1 << 20})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{LogMemory: 1 << 20, MaxLogBytes: 1 << 20}})
 	var wg sync.WaitGroup
 	for range 20 {
 		x := f.start(f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
@@ -306,7 +306,7 @@ func TestMemoryOfAllLogsIsBounded(t *testing.T) {
 }
 
 func TestResultIsTrimmed(t *testing.T) {
-	f := newFixture(t, executor.Config{MaxResultBytes: 10})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxResultBytes: 10}})
 	ends := func(content ...tools.Content) executor.Finished {
 		return finished(t, f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
 			return tools.Result{Content: content}, nil
@@ -330,7 +330,7 @@ func TestResultIsTrimmed(t *testing.T) {
 // TestReasonIsKept proves that a model reads why a call did not succeed, however
 // much it produced before.
 func TestReasonIsKept(t *testing.T) {
-	f := newFixture(t, executor.Config{MaxResultBytes: 1000})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxResultBytes: 1000}})
 	x := f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
 		return tools.TextResult(strings.Repeat("x", 5000)), errors.New("out of luck")
 	}))
@@ -360,7 +360,7 @@ func TestWhateverToolsReportCanBeSent(t *testing.T) {
 // TestOutputAfterACancel proves that a caller that reads gets what a tool wrote
 // while it was stopping.
 func TestOutputAfterACancel(t *testing.T) {
-	f := newFixture(t, executor.Config{MaxLogBytes: 200_000})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxLogBytes: 200_000}})
 	x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 		<-ctx.Done()
 		for range 100 {

@@ -30,7 +30,7 @@ func (f *fixture) named(id string, digest byte, call callFunc) *executor.Order {
 // it stood for is not run again.
 func TestCallIDOutlivesItsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{Retention: time.Minute})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{Retention: time.Minute}})
 		order := f.named("a", 1, says("hello"))
 		order.Text = 77
 		first := f.start(order)
@@ -93,7 +93,7 @@ func TestCallIDsEndWithTheirSession(t *testing.T) {
 			WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
 		})
 		t.Cleanup(store.Close)
-		f := newFixture(t, executor.Config{Retention: time.Minute})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{Retention: time.Minute}})
 		ran := 0
 		call := func() {
 			t.Helper()
@@ -124,7 +124,7 @@ func TestCallIDsEndWithTheirSession(t *testing.T) {
 // TestTooManyCallIDs: the oldest are forgotten, and how many is told.
 func TestTooManyCallIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{MaxRetained: 1, MaxRemembered: 40})
+		f := newFixture(t, executor.Config{Limits: executor.Limits{MaxRetained: 1, MaxRemembered: 40}})
 		for i := range 101 {
 			finished(t, f.start(f.named(fmt.Sprint(i), 1, says("x"))))
 			synctest.Wait() // it is kept a moment after its end
@@ -145,7 +145,7 @@ func TestTooManyCallIDs(t *testing.T) {
 
 // TestTooManyCallIDsOfAll: the session that has most gives.
 func TestTooManyCallIDsOfAll(t *testing.T) {
-	f := newFixture(t, executor.Config{MaxRetained: 1, MaxRemembered: 1000, MaxRememberedAll: 50})
+	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxRetained: 1, MaxRemembered: 1000, MaxRememberedAll: 50}})
 	store := session.NewStore(session.Config{
 		WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
 	})
@@ -177,7 +177,7 @@ func TestRememberedCallIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := executor.New(executor.Config{Logger: zap.NewNop(), MaxRetained: 1})
+	e := executor.New(executor.Config{Logger: zap.NewNop(), Limits: executor.Limits{MaxRetained: 1}})
 	heap := func() int64 {
 		runtime.GC()
 		runtime.GC()

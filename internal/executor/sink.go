@@ -36,7 +36,7 @@ func (s *sink) Emit(report tools.Report) {
 		if mask := x.executor.config.Mask; mask != nil {
 			r.Content = maskedContent(r.Content, mask)
 		}
-		x.emit(Partial(r).sendable(x.executor.config.MaxResultBytes))
+		x.emit(Partial(r).sendable(int(x.executor.config.MaxResultBytes)))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())
 	}

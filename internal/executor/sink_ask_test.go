@@ -72,7 +72,7 @@ func TestToolGetsNoAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newDesked(t, executor.Config{DefaultTimeout: time.Second}, approval.Config{})
+				f := newDesked(t, executor.Config{Limits: executor.Limits{DefaultTimeout: time.Second}}, approval.Config{})
 				x := f.start(f.order(wonders))
 				synctest.Wait()
 				c.act(f)
@@ -106,7 +106,7 @@ func TestToolGetsNoAnswer(t *testing.T) {
 // asked, however long the answer takes, and not more.
 func TestTimeStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{DefaultTimeout: 10 * time.Second}, approval.Config{Expiry: time.Hour})
+		f := newDesked(t, executor.Config{Limits: executor.Limits{DefaultTimeout: 10 * time.Second}}, approval.Config{Expiry: time.Hour})
 		x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 			time.Sleep(4 * time.Second)
 			var group sync.WaitGroup

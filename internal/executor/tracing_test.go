@@ -22,7 +22,7 @@ import (
 // long as that waits.
 func TestSpansEndWithTheExecution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{StopGrace: 5 * time.Second}, approval.Config{})
+		f := newDesked(t, executor.Config{Limits: executor.Limits{StopGrace: 5 * time.Second}}, approval.Config{})
 		spans := tracetest.NewSpanRecorder()
 		ctx, root := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "call")
 		root.End()

@@ -29,6 +29,7 @@ import (
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -214,7 +215,7 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 
 // lines returns the limits that an operator thinks of first.
 func linesOf(l *config.Limits) []limitLine {
-	amount := func(s config.Size) string {
+	amount := func(s size.Bytes) string {
 		if s == 0 {
 			return "none"
 		}

@@ -13,21 +13,14 @@ import (
 
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/config"
-	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/search"
-	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
-	if got, want := executorOf(&config.Default().Executions), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
 	if got, want := keptOf(&config.Default().Sandbox.Kept), (command.Kept{}).WithDefaults(); got != want {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if got, want := wireOf(&config.Default().Wire), (service.Wire{}).WithDefaults(); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
@@ -39,7 +32,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.FillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{executorOf(&c.Executions), wireOf(&c.Wire), SessionsOf(c, "local"), enginesOf(&c.Search), filesOf(&c.Files)} {
+	for _, made := range []any{SessionsOf(c, "local"), enginesOf(&c.Search)} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -53,7 +46,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 
 // TestSearchInMemory proves what max_text says: at 0 every search reads the files.
 func TestSearchInMemory(t *testing.T) {
-	for most, warm := range map[config.Size]bool{0: false, 1: true, 1 << 20: true} {
+	for most, warm := range map[size.Bytes]bool{0: false, 1: true, 1 << 20: true} {
 		c := config.Default()
 		c.Search.MaxText = most
 		dir := t.TempDir()

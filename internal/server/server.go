@@ -127,7 +127,7 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	if err != nil {
 		return nil, err
 	}
-	kept, err := artifact.Open(artifactsOf(&c.Artifacts))
+	kept, err := artifact.Open(c.Artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +141,6 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	}
 	sessions := session.NewStore(SessionsOf(c, owner))
 	opened = append(opened, sessions.Close)
-	executions := executorOf(&c.Executions)
-	executions.Mask = func(text string) string { return masker().String(text) }
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
@@ -154,9 +152,9 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: authenticator,
 		Metrics:       metrics,
-		Executor:      executions,
-		Wire:          wireOf(&c.Wire),
-		Files:         filesOf(&c.Files),
+		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }},
+		Wire:          c.Wire,
+		Files:         c.Files,
 		Closers:       []io.Closer{jails, stderr},
 		Offer:         rooms.Offer,
 		Receiving:     rooms.Receiving,
@@ -224,68 +222,12 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 	return config
 }
 
-func executorOf(c *config.Executions) executor.Config {
-	return executor.Config{
-		MaxRunning:       c.MaxRunning,
-		DefaultTimeout:   c.DefaultTimeout,
-		MaxTimeout:       c.MaxTimeout,
-		StopGrace:        c.StopGrace,
-		DisconnectGrace:  c.DisconnectGrace,
-		Retention:        c.Retention,
-		MaxRetained:      c.MaxRetained,
-		MaxRemembered:    c.MaxRemembered,
-		MaxRememberedAll: c.MaxRememberedAll,
-		MaxResultBytes:   int(c.MaxResultBytes),
-		MaxLogBytes:      int(c.MaxLogBytes),
-		MaxLogEvents:     c.MaxLogEvents,
-		LogMemory:        int64(c.LogMemory),
-		ReaderPatience:   c.ReaderPatience,
-		ProgressInterval: c.ProgressInterval,
-		Heartbeat:        c.Heartbeat,
-	}
-}
-
 func enginesOf(c *config.Search) search.Config {
 	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter}
 	if c.MaxText == 0 {
 		config.MaxText = -1 // there 0 is the default
 	}
 	return config
-}
-
-func artifactsOf(c *config.Artifacts) artifact.Config {
-	return artifact.Config{
-		Dir:             c.Dir,
-		MaxBytes:        int64(c.MaxBytes),
-		MaxSessionBytes: int64(c.MaxSessionBytes),
-		MaxTotalBytes:   int64(c.MaxTotalBytes),
-		TTL:             c.TTL,
-	}
-}
-
-func filesOf(c *config.Files) service.FileLimits {
-	return service.FileLimits{
-		MaxFileBytes:   int64(c.MaxFileBytes),
-		MaxTreeBytes:   int64(c.MaxTreeBytes),
-		MaxTreeEntries: c.MaxTreeEntries,
-		MaxUploads:     c.MaxUploads,
-		MaxUploadBytes: int64(c.MaxUploadBytes),
-		UploadTTL:      c.UploadTTL,
-		Idle:           c.StreamIdle,
-	}
-}
-
-func wireOf(c *config.Wire) service.Wire {
-	return service.Wire{
-		MaxMessageBytes:    int(c.MaxMessageBytes),
-		MaxStreams:         uint32(c.MaxStreams),
-		MaxHeaderBytes:     uint32(c.MaxHeaderBytes),
-		KeepaliveTime:      c.KeepaliveTime,
-		KeepaliveTimeout:   c.KeepaliveTimeout,
-		MinPingInterval:    c.MinPingInterval,
-		MaxConnectionAge:   c.MaxConnectionAge,
-		MaxConnectionGrace: c.MaxConnectionGrace,
-	}
 }
 
 // BuiltinSpecs describes the tools that are part of the server.

@@ -182,7 +182,7 @@ func New(config Config) (*Server, error) {
 	pb.RegisterToolServiceServer(s.grpc, &toolService{
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
-	limits := config.Files.withDefaults()
+	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})

@@ -392,7 +392,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Principal:      principalOf(ctx).Name,
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config()),
-		Files:          fileLimits(config.Files.withDefaults()),
+		Files:          fileLimits(config.Files.WithDefaults()),
 	}, nil
 }
 

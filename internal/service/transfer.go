@@ -22,23 +22,26 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// FileLimits bound what WorkspaceService takes. Zero fields take their defaults.
+// FileLimits are the section "files" of the configuration: they bound what
+// WorkspaceService takes. Zero fields take their defaults.
 type FileLimits struct {
-	MaxFileBytes   int64         // of one file; 1 GiB
-	MaxTreeBytes   int64         // of the files of a tree, and of its archive; 4 GiB
-	MaxTreeEntries int           // of an archive; 200,000
-	MaxUploads     int           // that are not finished, of one session; 16
-	MaxUploadBytes int64         // of those, together; 2 GiB
-	UploadTTL      time.Duration // how long an upload waits to be continued; 15 minutes
-	Idle           time.Duration // how long a stream may bring nothing; 2 minutes
+	MaxFileBytes   size.Bytes    `yaml:"max_file_bytes"`   // of one file; 1 GiB
+	MaxTreeBytes   size.Bytes    `yaml:"max_tree_bytes"`   // of the files of a tree, and of its archive; 4 GiB
+	MaxTreeEntries int           `yaml:"max_tree_entries"` // of an archive; 200,000
+	MaxUploads     int           `yaml:"max_uploads"`      // that are not finished, of one session; 16
+	MaxUploadBytes size.Bytes    `yaml:"max_upload_bytes"` // of those, together; 2 GiB
+	UploadTTL      time.Duration `yaml:"upload_ttl"`       // how long an upload waits to be continued; 15 minutes
+	Idle           time.Duration `yaml:"stream_idle"`      // how long a stream may bring nothing; 2 minutes
 }
 
-func (l FileLimits) withDefaults() FileLimits {
+// WithDefaults returns l with its zero fields filled in.
+func (l FileLimits) WithDefaults() FileLimits {
 	return FileLimits{
 		MaxFileBytes:   cmp.Or(l.MaxFileBytes, 1<<30),
 		MaxTreeBytes:   cmp.Or(l.MaxTreeBytes, 4<<30),

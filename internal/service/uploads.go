@@ -181,11 +181,11 @@ func (u *uploads) dropOldest(of *sessionUploads) bool {
 // write adds bytes to an upload.
 func (u *uploads) write(up *upload, data []byte) error {
 	n := int64(len(data))
-	if up.received+n > u.limits.MaxFileBytes {
+	if up.received+n > int64(u.limits.MaxFileBytes) {
 		return fmt.Errorf("%s would have more than %d bytes: %w", up.path, u.limits.MaxFileBytes, errTooMany)
 	}
 	u.mu.Lock()
-	fits := up.of.bytes+n <= u.limits.MaxUploadBytes
+	fits := up.of.bytes+n <= int64(u.limits.MaxUploadBytes)
 	if fits {
 		up.of.bytes += n
 		up.kept += n

@@ -7,21 +7,23 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/size"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
 )
 
-// Wire sets the limits of connections. Zero fields take the defaults named.
+// Wire is the section "wire" of the configuration: the limits of connections. Zero
+// fields take the defaults named.
 type Wire struct {
-	MaxMessageBytes    int           // of a request or an answer; 4 MiB
-	MaxStreams         uint32        // calls at once on one connection; 1,024
-	MaxHeaderBytes     uint32        // metadata of a call; 16 KiB
-	KeepaliveTime      time.Duration // before a silent client is asked for a sign of life; 30 s
-	KeepaliveTimeout   time.Duration // for that sign; 10 s
-	MinPingInterval    time.Duration // below which a client that pings is cut off; 10 s
-	MaxConnectionAge   time.Duration // after which a client is asked to connect anew; 2 h
-	MaxConnectionGrace time.Duration // for the streams of such a client; 10 min
+	MaxMessageBytes    size.Bytes    `yaml:"max_message_bytes"`    // of a request or an answer; 4 MiB
+	MaxStreams         int           `yaml:"max_streams"`          // calls at once on one connection; 1,024
+	MaxHeaderBytes     size.Bytes    `yaml:"max_header_bytes"`     // metadata of a call; 16 KiB
+	KeepaliveTime      time.Duration `yaml:"keepalive_time"`       // before a silent client is asked for a sign of life; 30 s
+	KeepaliveTimeout   time.Duration `yaml:"keepalive_timeout"`    // for that sign; 10 s
+	MinPingInterval    time.Duration `yaml:"min_ping_interval"`    // below which a client that pings is cut off; 10 s
+	MaxConnectionAge   time.Duration `yaml:"max_connection_age"`   // after which a client is asked to connect anew; 2 h
+	MaxConnectionGrace time.Duration `yaml:"max_connection_grace"` // for the streams of such a client; 10 min
 }
 
 // windows are the flow-control windows for requests, in bytes. Being set, they
@@ -53,10 +55,10 @@ func (w Wire) WithDefaults() Wire {
 func (w Wire) options(codec encoding.CodecV2) []grpc.ServerOption {
 	w = w.WithDefaults()
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(w.MaxMessageBytes),
-		grpc.MaxSendMsgSize(w.MaxMessageBytes),
-		grpc.MaxConcurrentStreams(w.MaxStreams),
-		grpc.MaxHeaderListSize(w.MaxHeaderBytes),
+		grpc.MaxRecvMsgSize(int(w.MaxMessageBytes)),
+		grpc.MaxSendMsgSize(int(w.MaxMessageBytes)),
+		grpc.MaxConcurrentStreams(uint32(w.MaxStreams)),
+		grpc.MaxHeaderListSize(uint32(w.MaxHeaderBytes)),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time:                  w.KeepaliveTime,

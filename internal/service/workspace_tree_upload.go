@@ -48,7 +48,7 @@ func (s *workspaceService) UploadTree(stream grpc.ClientStreamingServer[pb.Uploa
 	if in.closed, err = s.uploads.closing(t.session); err != nil {
 		return err
 	}
-	a := &arrival{transfer: t, in: &archive{in: in, limit: s.limits.MaxTreeBytes, sum: sha256.New()}, summary: new(pb.TreeSummary)}
+	a := &arrival{transfer: t, in: &archive{in: in, limit: int64(s.limits.MaxTreeBytes), sum: sha256.New()}, summary: new(pb.TreeSummary)}
 	record, err := a.unpack(stream.Context())
 	a.summary.ArchiveBytes, a.summary.Directories = uint64(a.in.n), uint64(a.tree.Made())
 	sum := a.in.sum.Sum(nil)
@@ -138,10 +138,10 @@ func (a *arrival) entry(header *tar.Header, content io.Reader) error {
 	}
 	if header.Typeflag == tar.TypeReg {
 		limits := &a.service.limits
-		if header.Size > limits.MaxFileBytes {
+		if header.Size > int64(limits.MaxFileBytes) {
 			return fmt.Errorf("%s has %d bytes, a file may have %d: %w", header.Name, header.Size, limits.MaxFileBytes, errTooMany)
 		}
-		if int64(a.summary.FileBytes)+header.Size > limits.MaxTreeBytes {
+		if int64(a.summary.FileBytes)+header.Size > int64(limits.MaxTreeBytes) {
 			return fmt.Errorf("the files of the archive have more than %d bytes together: %w", limits.MaxTreeBytes, errTooMany)
 		}
 		if a.unseen += header.Size + fitsEntry; a.unseen >= fitsStep || a.entries == 1 {
