@@ -480,16 +480,6 @@ func (a *Admission) tellLimited(tool string, permit *limit.Permit, tooMany *limi
 	}
 }
 
-// Count counts a call of a session that p has judged, without an order. It reports
-// false, and counts nothing, where another policy has come into force.
-func (a *Admission) Count(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
-	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: s.Owner, Session: s.ID})
-	if ok {
-		a.tellLimited(spec.Name, permit, tooMany)
-	}
-	return permit, tooMany, ok
-}
-
 // question returns what a person is asked about a call.
 func question(ctx context.Context, order *executor.Order, p *policy.Policy, subject *policy.Call, decision policy.Decision, call tools.Call) *approval.Question {
 	q := &approval.Question{

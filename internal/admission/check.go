@@ -92,7 +92,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 // judged all the same.
 func (a *Admission) checked(s *session.Session, p *policy.Policy, name string) (*tools.Entry, error) {
 	if known := transferTools[name]; known != nil {
-		if err := Selected(p, s.Settings(), &known.Spec); err != nil {
+		if err := selected(p, s.Settings(), &known.Spec); err != nil {
 			return nil, invalid("tool: %s", err)
 		}
 		return known, nil

@@ -13,11 +13,14 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// admit asks admission about each message that wants a tool to run, and leaves the
-// order for the handler.
+// admit asks admission about each message that wants a tool to run or files to be
+// moved, and leaves the order or the transfer for the handler.
 func (s *Server) admit(ctx context.Context, message any) error {
 	request, ok := message.(*pb.ExecuteToolRequest)
 	if !ok {
+		if asked, ok := transferOf(message); ok {
+			return s.files.begin(ctx, asked)
+		}
 		return nil
 	}
 	ctx, decide := span.Start(ctx, "decide")

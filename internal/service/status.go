@@ -47,7 +47,7 @@ func find(table []statusCode, err error) *statusCode {
 var statusCodes = []statusCode{
 	{auth.ErrUnauthenticated, codes.Unauthenticated, 0},
 	{admission.ErrInvalid, codes.InvalidArgument, 0},
-	{admission.ErrLeftOut, codes.PermissionDenied, 0},
+	{admission.ErrDenied, codes.PermissionDenied, 0},
 	{executor.ErrNotFound, codes.NotFound, 0},
 	{executor.ErrConflict, codes.AlreadyExists, 0},
 	{executor.ErrAhead, codes.OutOfRange, 0},
@@ -79,6 +79,9 @@ var statusCodes = []statusCode{
 func toStatus(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err // nil, or a status already
+	}
+	if limited := new(admission.LimitError); errors.As(err, &limited) {
+		return withRetryInfo(status.New(codes.ResourceExhausted, limited.Message), limited.RetryAfter).Err()
 	}
 	known := find(statusCodes, err)
 	if known == nil {

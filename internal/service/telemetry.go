@@ -107,6 +107,7 @@ type rpc struct {
 	method     string
 	principal  auth.Principal
 	order      *executor.Order // what admission made of the newest message
+	asked      transferSlot    // the same of a transfer
 	session    string
 	tool       string
 	callID     string
@@ -171,6 +172,9 @@ func exemplarOf(trace string) prometheus.Labels {
 // close counts and logs the call, and returns the status it ends with.
 func (r *rpc) close(err error) error {
 	defer r.underWay.Add(-1)
+	if session, tool := r.asked.close(); tool != "" {
+		r.session, r.tool = session, tool
+	}
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
 	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())

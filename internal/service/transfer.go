@@ -6,10 +6,10 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,14 +18,10 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/limit"
-	"github.com/toolserver/toolserver/internal/output"
-	"github.com/toolserver/toolserver/internal/policy"
-	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // FileLimits are the section "files" of the configuration: they bound what
@@ -53,79 +49,180 @@ func (l FileLimits) WithDefaults() FileLimits {
 	}
 }
 
-// The tools that calls of WorkspaceService are judged as.
-var readsFiles, writesFiles, removesFiles = admission.ReadsFiles, admission.WritesFiles, admission.RemovesFiles
-
-// A transfer is one call of WorkspaceService: what it may do was decided as for a
-// call of a tool.
+// A transfer is one call of Workspaceservice: what admission decided, and its record.
 type transfer struct {
+	*admission.Transfer
 	service *workspaceService
-	session *session.Session
-	entry   *tools.Entry
-	spec    *tools.Spec
-	path    string // where the path of the request leads, relative to the workspace
-	permit  *limit.Permit
 	record  audit.Record
 	began   time.Time
 	written func() // tells that nothing more is written; nil where nothing is
-
-	judged struct { // what is known as long as the policy and the settings stay
-		policy   *policy.Policy
-		settings *session.Settings
-		grants   []policy.Grant
-		call     *policy.Call
-	}
-	env         tools.Env
-	makesConfig bool // what is written next is the configuration of a repository as the server makes it
-	judgedIndex bool // what is written next is the index of a repository that was read
 }
 
-// effectsOf tells what a call would touch, by the names of a request.
-type effectsOf func(env tools.Env, names ...string) []tools.Effect
-
-// readsTree is [tools.Env.ReadsTree] as effectsOf.
+// readsTree is [tools.Env.ReadsTree] as effects of a transfer.
 func readsTree(env tools.Env, names ...string) []tools.Effect { return env.ReadsTree(names[0]) }
 
-// begin admits a call. Where there is no error, end it.
-func (s *workspaceService) begin(ctx context.Context, entry *tools.Entry, sessionID, path string, effects effectsOf) (*transfer, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
+// transferOf translates a message; ok is false where it asks for no transfer.
+func transferOf(message any) (request admission.TransferRequest, ok bool) {
+	switch m := message.(type) {
+	case *pb.StatFileRequest:
+		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: m.GetPath(), Tool: admission.ReadsFiles, Effects: tools.Env.ReadsEntries}, true
+	case *pb.ListFilesRequest:
+		effects := tools.Env.Reads
+		if m.GetRecursive() {
+			effects = readsTree
+		}
+		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: topOf(m.GetPath()), Tool: admission.ReadsFiles, Effects: effects}, true
+	case *pb.ReadFileRequest:
+		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: m.GetPath(), Tool: admission.ReadsFiles, Effects: tools.Env.Reads}, true
+	case *pb.DownloadTreeRequest:
+		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: topOf(m.GetPath()), Tool: admission.ReadsFiles, Effects: readsTree}, true
+	case *pb.RemoveFileRequest:
+		removes := func(env tools.Env, names ...string) []tools.Effect { return env.Removes(names[0], m.GetRecursive()) }
+		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: m.GetPath(), Tool: admission.RemovesFiles, Effects: removes}, true
+	case *pb.WriteFileRequest:
+		h := m.GetHeader()
+		return admission.TransferRequest{SessionID: h.GetSessionId(), Path: h.GetPath(), Tool: admission.WritesFiles, Effects: tools.Env.Writes}, h != nil
+	case *pb.UploadTreeRequest:
+		h := m.GetHeader()
+		return admission.TransferRequest{SessionID: h.GetSessionId(), Path: topOf(h.GetPath()), Tool: admission.WritesFiles, Effects: tools.Env.Writes}, h != nil
 	}
-	a := s.admission
-	if a.Executor.Draining() {
-		return nil, executor.ErrDraining
-	}
-	found, err := a.Sessions.Get(principalOf(ctx).Name, sessionID)
-	if err != nil {
-		return nil, err
-	}
+	return request, false
+}
+
+// begin asks admission about a transfer, and leaves it for the handler. A stream has
+// one: what says later that it is another is the handler's to refuse.
+func (s *workspaceService) begin(ctx context.Context, request admission.TransferRequest) error {
 	rpc := rpcOf(ctx)
-	rpc.session, rpc.tool = found.ID, entry.Spec.Name
-	t := &transfer{service: s, session: found, entry: entry, spec: &entry.Spec, began: time.Now()}
-	t.record = audit.Record{
-		Step: audit.Transfer, Principal: found.Owner, OnBehalfOf: principalOf(ctx).OnBehalfOf, SessionID: found.ID, Tool: t.spec.Name, Path: path,
-		Trace: rpc.span.Trace(), Action: policy.Allow.String(),
+	if !rpc.asked.first() {
+		return nil
 	}
-	s.underWay.Add(1)
-	if !found.Enter() {
-		s.underWay.Add(-1)
-		return nil, fmt.Errorf("%w: it was closed just now", session.ErrNotFound)
+	if err := checkPath(request.Path); err != nil {
+		return err
 	}
+	request.Principal = principalOf(ctx)
 	_, decide := span.Start(ctx, "decide")
-	err = t.admit(path, effects)
-	decide.Set("toolserver.tool", t.spec.Name)
+	defer decide.End()
+	s.underWay.Add(1)
+	admitted, err := s.admission.Transfer(request)
+	if admitted == nil {
+		s.underWay.Add(-1)
+		return err
+	}
+	t := &transfer{Transfer: admitted, service: s, began: time.Now()}
+	t.record = audit.Record{
+		Step: audit.Transfer, Principal: t.Session.Owner, OnBehalfOf: request.Principal.OnBehalfOf, SessionID: t.Session.ID, Tool: t.Spec.Name, Path: request.Path,
+		Trace: rpc.span.Trace(), Action: t.Decision.Action.String(), Rule: t.Decision.Rule, Policy: t.Decision.Policy,
+	}
+	decide.Set("toolserver.tool", t.Spec.Name)
 	decide.Set("toolserver.action", t.record.Action)
 	decide.Set("toolserver.rule", t.record.Rule)
 	decide.Set("toolserver.policy", t.record.Policy)
-	decide.End()
+	if err == nil {
+		err = t.propose()
+	}
+	if !rpc.asked.leave(t, err == nil) && err == nil {
+		err = status.Error(codes.Aborted, "the call has ended")
+	}
 	if err != nil {
+		t.noteRefusal(err)
 		t.end(&err)
-		return nil, err
 	}
-	if t.spec.Level == tools.WorkspaceWrite && s.receiving != nil {
-		t.written = s.receiving(t.env)
+	return err
+}
+
+// A transferSlot is where admission leaves the transfer of a call for its handler. The
+// first message of an upload may arrive after the call has ended.
+type transferSlot struct {
+	mu            sync.Mutex
+	transfer      *transfer
+	session, tool string // of the transfer, whether it was admitted or not
+	used          bool   // by the first transfer
+	closed        bool
+}
+
+// first reports whether the call has asked for no transfer before.
+func (s *transferSlot) first() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.used
+	s.used = true
+	return !before
+}
+
+// leave puts a transfer there, if it was admitted; it reports false where nobody will
+// take it.
+func (s *transferSlot) leave(t *transfer, admitted bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
 	}
-	return t, nil
+	s.session, s.tool = t.Session.ID, t.Spec.Name
+	if admitted {
+		s.transfer = t
+	}
+	return admitted
+}
+
+// take returns what is there, which is then nobody else's.
+func (s *transferSlot) take() *transfer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.transfer
+	s.transfer = nil
+	return t
+}
+
+// close ends what no handler has taken, and returns what the call was about; nothing
+// where it was about no transfer.
+func (s *transferSlot) close() (session, tool string) {
+	s.mu.Lock()
+	s.closed = true
+	session, tool = s.session, s.tool // nobody changes them any more
+	s.mu.Unlock()
+	if t := s.take(); t != nil {
+		err := status.Error(codes.Aborted, "the call ended before it began")
+		t.end(&err)
+	}
+	return session, tool
+}
+
+// takeTransfer returns the transfer that admission left, once. End it.
+func (r *rpc) takeTransfer() *transfer {
+	t := r.asked.take()
+	if t.Spec.Level == tools.WorkspaceWrite && t.service.receiving != nil {
+		t.written = t.service.receiving(t.Env)
+	}
+	return t
+}
+
+// propose records the transfer before it begins, where it must be recorded.
+func (t *transfer) propose() error {
+	log := t.service.auditor.log
+	if log == nil || !log.Required() {
+		return nil
+	}
+	intent := t.record
+	intent.Step = audit.Proposed
+	if log.Append(intent) != nil {
+		return withRetryInfo(status.New(codes.Unavailable, "the server must record every transfer and cannot: nothing was done"), time.Second).Err()
+	}
+	return nil
+}
+
+// noteRefusal puts the reason of the policy into the record, where it refused.
+func (t *transfer) noteRefusal(err error) {
+	if errors.Is(err, admission.ErrDenied) {
+		t.record.Action, t.record.Rule, t.record.Reason = t.Decision.Action.String(), t.Decision.Rule, t.Decision.Reason
+	}
+}
+
+// again judges the transfer once more, when what it brings has arrived.
+func (t *transfer) again() error {
+	err := t.Again()
+	t.record.Rule, t.record.Policy = t.Decision.Rule, t.Decision.Policy
+	t.noteRefusal(err)
+	return err
 }
 
 // fits returns an error where so many bytes more would take what is reserved.
@@ -133,116 +230,10 @@ func (t *transfer) fits(more uint64) error {
 	if t.service.space == nil {
 		return nil
 	}
-	if err := t.service.space(t.env, more); err != nil {
+	if err := t.service.space(t.Env, more); err != nil {
 		return fmt.Errorf("%w: %w", errTooMany, err)
 	}
 	return nil
-}
-
-// admit has the policy decide, and counts the call.
-func (t *transfer) admit(path string, effects effectsOf) error {
-	a := t.service.admission
-	for {
-		p := t.refresh()
-		t.judged.call.Effects, t.judged.call.Input = effects(t.env, path), t.input(p, path)
-		if len(t.judged.call.Effects) == 0 {
-			return fmt.Errorf("%s: %w", output.VisibleText(path), workspace.ErrOutside)
-		}
-		t.path = t.judged.call.Effects[0].Path
-		if err := t.decide(p); err != nil {
-			return err
-		}
-		permit, tooMany, ok := a.Count(p, t.session, t.spec)
-		if !ok {
-			continue // the policy was replaced meanwhile
-		}
-		if tooMany != nil {
-			t.record.Action, t.record.Rule = policy.Deny.String(), tooMany.Rule
-			return withRetryInfo(status.New(codes.ResourceExhausted, tooMany.Message), tooMany.RetryAfter).Err()
-		}
-		t.permit = permit
-		if log := t.service.auditor.log; log != nil && log.Required() {
-			intent := t.record
-			intent.Step = audit.Proposed
-			if log.Append(intent) != nil {
-				return withRetryInfo(status.New(codes.Unavailable, "the server must record every transfer and cannot: nothing was done"), time.Second).Err()
-			}
-		}
-		return nil
-	}
-}
-
-// refresh sees to it that the call is judged by the policy in force and by the
-// settings that its session has by now.
-func (t *transfer) refresh() *policy.Policy {
-	a, j := t.service.admission, &t.judged
-	p, settings := a.Rules.Current(), t.session.Settings()
-	if j.call == nil || j.policy != p || j.settings != settings {
-		j.policy, j.settings = p, settings
-		j.call = a.Subject(t.session, t.entry)
-		j.call.Uploads = t.entry == admission.WritesFiles
-		t.env = a.Env(t.session, p.Guard(j.call), "")
-	}
-	j.grants = a.Approvals.Grants(t.session)
-	return p
-}
-
-// decide has the policy decide on the effects of the call.
-func (t *transfer) decide(p *policy.Policy) error {
-	if err := admission.Selected(p, t.judged.settings, t.spec); err != nil {
-		t.record.Action = policy.Deny.String()
-		return err
-	}
-	d := p.Decide(t.judged.call, t.judged.grants)
-	t.record.Policy, t.record.Rule = d.Policy, d.Rule
-	err := refusedBy(t.spec, d.Verdict)
-	if err != nil {
-		t.record.Action, t.record.Reason = d.Action.String(), d.Reason
-	}
-	return err
-}
-
-// may decides on one path that the call touches as part of something larger.
-func (t *transfer) may(kind tools.EffectKind, path string) error {
-	p := t.refresh()
-	if err := admission.Selected(p, t.judged.settings, t.spec); err != nil {
-		return err
-	}
-	t.judged.call.Effects = []tools.Effect{{Kind: kind, Path: path, Rooted: true}}
-	t.judged.call.Input = t.input(p, path)
-	t.judged.call.MakesConfig, t.judged.call.JudgedIndex = t.makesConfig, t.judgedIndex
-	return refusedBy(t.spec, p.Decide(t.judged.call, t.judged.grants).Verdict)
-}
-
-// again judges the call once more, when what it brings has arrived.
-func (t *transfer) again(path string, effects effectsOf) error {
-	p := t.refresh()
-	t.judged.call.Effects, t.judged.call.Input = effects(t.env, path), t.input(p, path)
-	t.path = t.judged.call.Effects[0].Path
-	return t.decide(p)
-}
-
-// input is what conditions of a policy see as the input of the call: the path that is
-// judged, as CheckCall is asked about it.
-func (t *transfer) input(p *policy.Policy, path string) json.RawMessage {
-	if !p.Conditional() {
-		return nil
-	}
-	input, _ := json.Marshal(admission.TransferInput{Path: output.ValidText(path)}) // of strings alone
-	return input
-}
-
-// refusedBy returns why a call is not made, or nil. What a person would have to
-// be asked about is refused, too: nobody is there to wait for the answer.
-func refusedBy(spec *tools.Spec, v policy.Verdict) error {
-	switch v.Action {
-	case policy.Allow:
-		return nil
-	case policy.Ask:
-		return denied("%s (%s). A transfer does not wait for a person: set the mode of the session to accept_edits or allow, or have a rule of the policy allow %s.",
-			output.VisibleText(strings.TrimSuffix(v.Reason, ".")), v.Rule, spec.Name)
-	}
-	return denied("%s (%s)", output.VisibleText(v.Reason), v.Rule)
 }
 
 func denied(format string, args ...any) error {
@@ -251,15 +242,14 @@ func denied(format string, args ...any) error {
 
 // withheld reports what is left out of the tree that is read; nil where that is
 // nothing.
-func (t *transfer) withheld() func(path string) bool { return t.env.WithheldBelow(t.path, true) }
+func (t *transfer) withheld() func(path string) bool { return t.Env.WithheldBelow(t.Path, true) }
 
 // end writes the record of the call, and makes a status of its error.
 func (t *transfer) end(err *error) {
 	if t.written != nil {
 		t.written()
 	}
-	t.permit.Release()
-	t.session.Leave()
+	t.Release()
 	t.service.underWay.Add(-1)
 	*err = fileStatus(*err)
 	if log := t.service.auditor.log; log != nil {

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/output"
-	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -27,23 +26,20 @@ const maxFileChunk = 64 << 10
 var fileChunks = sync.Pool{New: func() any { return new([maxFileChunk]byte) }}
 
 func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.ServerStreamingServer[pb.ReadFileResponse]) (err error) {
-	t, err := s.begin(stream.Context(), readsFiles, request.GetSessionId(), request.GetPath(), tools.Env.Reads)
-	if err != nil {
-		return err
-	}
+	t := rpcOf(stream.Context()).takeTransfer()
 	defer t.end(&err)
-	file, err := t.session.Workspace.OpenFile(t.path)
+	file, err := t.Session.Workspace.OpenFile(t.Path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info := t.fileInfo(workspace.Entry{Path: t.path, Info: file.Info()})
+	info := t.fileInfo(workspace.Entry{Path: t.Path, Info: file.Info()})
 	if want := request.GetVersion(); want != "" && want != info.Version {
-		return status.Errorf(codes.Aborted, "%s has another version by now, %s: begin again", output.VisibleText(t.path), info.Version)
+		return status.Errorf(codes.Aborted, "%s has another version by now, %s: begin again", output.VisibleText(t.Path), info.Version)
 	}
 	at, end := request.GetOffset(), info.Size
 	if at > end {
-		return status.Errorf(codes.OutOfRange, "offset %d is beyond the end of %s, which has %d bytes", at, output.VisibleText(t.path), end)
+		return status.Errorf(codes.OutOfRange, "offset %d is beyond the end of %s, which has %d bytes", at, output.VisibleText(t.Path), end)
 	}
 	if limit := request.GetLimit(); limit > 0 && limit < end-at {
 		end = at + limit
@@ -72,7 +68,7 @@ func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.Ser
 	}
 	// The last bytes are not sent before it is known that all were of one version.
 	if same, err := file.Unchanged(); err != nil || !same {
-		return errors.Join(err, writtenMeanwhile(t.path))
+		return errors.Join(err, writtenMeanwhile(t.Path))
 	}
 	if sum != nil {
 		digest := workspace.Hash(sum.Sum(nil))
@@ -86,10 +82,10 @@ func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.Ser
 func (t *transfer) chunk(file *workspace.Opened, data []byte, at uint64, sum hash.Hash) error {
 	n, err := file.ReadAt(data, int64(at))
 	if errors.Is(err, io.EOF) && n < len(data) {
-		return writtenMeanwhile(t.path)
+		return writtenMeanwhile(t.Path)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %w", t.path, err)
+		return fmt.Errorf("%s: %w", t.Path, err)
 	}
 	if sum != nil {
 		sum.Write(data)

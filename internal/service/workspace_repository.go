@@ -39,9 +39,9 @@ func (a *arrival) config(at string, size int64, content io.Reader, old workspace
 	if len(config) == 0 {
 		return always("git would not read it, or it has no key that is taken: the repository has no configuration")
 	}
-	a.makesConfig = true
-	err = a.may(tools.WritesPath, at)
-	a.makesConfig = false
+	a.MakesConfig = true
+	err = a.May(tools.WritesPath, at)
+	a.MakesConfig = false
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (a *arrival) index(at string, size int64, content io.Reader, old workspace.
 	beside := path.Join(path.Dir(at), "config")
 	config, known := a.configs[beside]
 	if !known {
-		there, err := a.session.Workspace.ReadFile(beside, integrity.MaxConfig)
+		there, err := a.Session.Workspace.ReadFile(beside, integrity.MaxConfig)
 		if err != nil {
 			return badIndex("no configuration of its repository came before it")
 		}
@@ -97,9 +97,9 @@ func (a *arrival) index(at string, size int64, content io.Reader, old workspace.
 	if bad := integrity.JudgeIndex(data, config); bad != "" {
 		return badIndex(bad)
 	}
-	a.judgedIndex = true
-	err = a.may(tools.WritesPath, at)
-	a.judgedIndex = false
+	a.JudgedIndex = true
+	err = a.May(tools.WritesPath, at)
+	a.JudgedIndex = false
 	if err != nil {
 		return err
 	}

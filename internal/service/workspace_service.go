@@ -55,22 +55,19 @@ func (s *workspaceService) drain(ctx context.Context) {
 }
 
 func (s *workspaceService) StatFile(ctx context.Context, request *pb.StatFileRequest) (_ *pb.StatFileResponse, err error) {
-	t, err := s.begin(ctx, readsFiles, request.GetSessionId(), request.GetPath(), tools.Env.ReadsEntries)
-	if err != nil {
-		return nil, err
-	}
+	t := rpcOf(ctx).takeTransfer()
 	defer t.end(&err)
 	info, err := t.present()
 	if err != nil {
 		return nil, err
 	}
-	file := t.fileInfo(workspace.Entry{Path: t.path, Info: info})
+	file := t.fileInfo(workspace.Entry{Path: t.Path, Info: info})
 	if request.GetDigest() && info.Mode.IsRegular() {
 		var sum workspace.Hash
 		if sum, info, err = t.digest(ctx); err != nil {
 			return nil, err
 		}
-		file = t.fileInfo(workspace.Entry{Path: t.path, Info: info})
+		file = t.fileInfo(workspace.Entry{Path: t.Path, Info: info})
 		file.Sha256 = sum.String()
 		t.record.Digest = [32]byte(sum)
 	}
@@ -80,16 +77,16 @@ func (s *workspaceService) StatFile(ctx context.Context, request *pb.StatFileReq
 
 // present tells of the entry that the transfer is about, which must be there.
 func (t *transfer) present() (workspace.Info, error) {
-	info, err := t.session.Workspace.Stat(t.path)
+	info, err := t.Session.Workspace.Stat(t.Path)
 	if err == nil && !info.Exists() {
-		err = fmt.Errorf("%s: %w", t.path, fs.ErrNotExist)
+		err = fmt.Errorf("%s: %w", t.Path, fs.ErrNotExist)
 	}
 	return info, err
 }
 
 // digest reads the file that the transfer is about.
 func (t *transfer) digest(ctx context.Context) (workspace.Hash, workspace.Info, error) {
-	file, err := t.session.Workspace.OpenFile(t.path)
+	file, err := t.Session.Workspace.OpenFile(t.Path)
 	if err != nil {
 		return workspace.Hash{}, workspace.Info{}, err
 	}
@@ -109,7 +106,7 @@ func (t *transfer) digest(ctx context.Context) (workspace.Hash, workspace.Info, 
 		}
 	}
 	if same, err := file.Unchanged(); err != nil || !same {
-		return workspace.Hash{}, workspace.Info{}, errors.Join(err, writtenMeanwhile(t.path))
+		return workspace.Hash{}, workspace.Info{}, errors.Join(err, writtenMeanwhile(t.Path))
 	}
 	return workspace.Hash(sum.Sum(nil)), file.Info(), nil
 }
@@ -126,6 +123,8 @@ const maxEntries = 1 << 20
 var errEnough = errors.New("enough")
 
 func (s *workspaceService) ListFiles(ctx context.Context, request *pb.ListFilesRequest) (_ *pb.ListFilesResponse, err error) {
+	t := rpcOf(ctx).takeTransfer()
+	defer t.end(&err)
 	size, err := pageSize(request.GetPageSize())
 	if err != nil {
 		return nil, err
@@ -134,20 +133,11 @@ func (s *workspaceService) ListFiles(ctx context.Context, request *pb.ListFilesR
 	if err != nil || len(token) > maxPath {
 		return nil, invalid("page_token is not one that this server gave: begin again without one")
 	}
-	effects := tools.Env.Reads
-	if request.GetRecursive() {
-		effects = readsTree
-	}
-	t, err := s.begin(ctx, readsFiles, request.GetSessionId(), topOf(request.GetPath()), effects)
-	if err != nil {
-		return nil, err
-	}
-	defer t.end(&err)
 	withheld := t.withheld()
 	after := walkKey(string(token))
 	response := new(pb.ListFilesResponse)
 	last := ""
-	all, err := t.session.Workspace.Walk(ctx, t.path, maxEntries, func(e workspace.Entry) error {
+	all, err := t.Session.Workspace.Walk(ctx, t.Path, maxEntries, func(e workspace.Entry) error {
 		key := walkKey(e.Path)
 		if workspace.IsTemporary(e.Path) {
 			return nil
@@ -171,7 +161,7 @@ func (s *workspaceService) ListFiles(ctx context.Context, request *pb.ListFilesR
 		return skip(e)
 	})
 	if err == nil && !all {
-		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.path, maxEntries, errTooMany)
+		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.Path, maxEntries, errTooMany)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
@@ -200,22 +190,16 @@ func skip(e workspace.Entry) error {
 func walkKey(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
 
 func (s *workspaceService) RemoveFile(ctx context.Context, request *pb.RemoveFileRequest) (_ *pb.RemoveFileResponse, err error) {
-	removes := func(env tools.Env, names ...string) []tools.Effect {
-		return env.Removes(names[0], request.GetRecursive())
-	}
-	t, err := s.begin(ctx, removesFiles, request.GetSessionId(), request.GetPath(), removes)
-	if err != nil {
-		return nil, err
-	}
+	t := rpcOf(ctx).takeTransfer()
 	defer t.end(&err)
-	ws := t.session.Workspace
-	if t.path == "." {
+	ws := t.Session.Workspace
+	if t.Path == "." {
 		return nil, invalid("path %q is the workspace itself, which cannot be removed: name what is in it", request.GetPath())
 	}
 	if request.GetRecursive() {
 		defer ws.LockAll()()
 	} else {
-		defer ws.Lock(t.path)()
+		defer ws.Lock(t.Path)()
 	}
 	info, err := t.present()
 	if err != nil {
@@ -229,8 +213,8 @@ func (s *workspaceService) RemoveFile(ctx context.Context, request *pb.RemoveFil
 		}
 		removed += n
 	}
-	batch := ws.Begin(t.session.Changes, "", t.spec.Name)
-	if err := batch.RemoveAll(ctx, t.path); err != nil {
+	batch := ws.Begin(t.Session.Changes, "", t.Spec.Name)
+	if err := batch.RemoveAll(ctx, t.Path); err != nil {
 		return nil, errors.Join(err, batch.Rollback())
 	}
 	t.record.Count = removed
@@ -241,14 +225,14 @@ func (s *workspaceService) RemoveFile(ctx context.Context, request *pb.RemoveFil
 // protected, and has appeared since the call was judged, is an error.
 func (t *transfer) removable(ctx context.Context, recursive bool) (n uint64, err error) {
 	if !recursive {
-		entries, _, err := t.session.Workspace.ReadDir(t.path, 1)
+		entries, _, err := t.Session.Workspace.ReadDir(t.Path, 1)
 		if err == nil && len(entries) > 0 {
-			err = fmt.Errorf("%s: %w: set recursive to remove it with everything in it", t.path, syscall.ENOTEMPTY)
+			err = fmt.Errorf("%s: %w: set recursive to remove it with everything in it", t.Path, syscall.ENOTEMPTY)
 		}
 		return 0, err
 	}
-	_, err = t.session.Workspace.Walk(ctx, t.path, 1<<30, func(e workspace.Entry) error {
-		if t.env.Protected(e.Path) {
+	_, err = t.Session.Workspace.Walk(ctx, t.Path, 1<<30, func(e workspace.Entry) error {
+		if t.Env.Protected(e.Path) {
 			return denied("%s is protected. Nothing was removed.", output.VisibleText(e.Path))
 		}
 		n++
@@ -277,7 +261,7 @@ func (t *transfer) fileInfo(e workspace.Entry) *pb.FileInfo {
 		m.Type = pb.FileType_FILE_TYPE_DIRECTORY
 	case e.Mode&fs.ModeSymlink != 0:
 		m.Type = pb.FileType_FILE_TYPE_SYMLINK
-		if target, err := t.session.Workspace.Readlink(e.Path); err == nil {
+		if target, err := t.Session.Workspace.Readlink(e.Path); err == nil {
 			m.LinkTarget = output.ValidText(target)
 		}
 	default:

@@ -23,21 +23,18 @@ import (
 )
 
 func (s *workspaceService) DownloadTree(request *pb.DownloadTreeRequest, stream grpc.ServerStreamingServer[pb.DownloadTreeResponse]) (err error) {
+	t := rpcOf(stream.Context()).takeTransfer()
+	defer t.end(&err)
 	exclude, err := glob.CompileList(request.GetExclude())
 	if err != nil {
 		return invalid("exclude: %v", err)
 	}
-	t, err := s.begin(stream.Context(), readsFiles, request.GetSessionId(), topOf(request.GetPath()), readsTree)
-	if err != nil {
-		return err
-	}
-	defer t.end(&err)
 	d := &download{transfer: t, exclude: exclude, withheld: t.withheld(), summary: new(pb.TreeSummary)}
 	d.out = &chunkWriter{send: func(data []byte) error { return stream.Send(&pb.DownloadTreeResponse{Data: data}) }, sum: sha256.New()}
 	d.tar = tar.NewWriter(d.out)
-	all, err := t.session.Workspace.Walk(stream.Context(), t.path, maxEntries, d.visit)
+	all, err := t.Session.Workspace.Walk(stream.Context(), t.Path, maxEntries, d.visit)
 	if err == nil && !all {
-		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.path, maxEntries, errTooMany)
+		err = fmt.Errorf("%s: a directory has more than %d entries: %w", t.Path, maxEntries, errTooMany)
 	}
 	if err == nil {
 		err = d.tar.Close()
@@ -67,7 +64,7 @@ type download struct {
 
 // visit writes one entry to the archive.
 func (d *download) visit(e workspace.Entry) error {
-	name, err := filepath.Rel(d.path, e.Path)
+	name, err := filepath.Rel(d.Path, e.Path)
 	if err != nil {
 		return err
 	}
@@ -77,7 +74,7 @@ func (d *download) visit(e workspace.Entry) error {
 	case d.exclude.Match(name):
 		return skip(e)
 	case d.withheld != nil && d.withheld(e.Path):
-		why := d.may(tools.ReadsPath, e.Path)
+		why := d.May(tools.ReadsPath, e.Path)
 		if why == nil {
 			why = reason("a rule of the policy keeps it from being read")
 		}
@@ -91,7 +88,7 @@ func (d *download) visit(e workspace.Entry) error {
 		d.summary.Directories++
 		return d.tar.WriteHeader(&d.header)
 	case e.Mode&fs.ModeSymlink != 0:
-		target, err := d.session.Workspace.Readlink(e.Path)
+		target, err := d.Session.Workspace.Readlink(e.Path)
 		if err != nil {
 			leaveOut(d.summary, e.Path, err)
 			return nil
@@ -113,7 +110,7 @@ func (d *download) file(path string) error {
 		d.buffer = make([]byte, 4*maxFileChunk)
 	}
 	for try := 0; ; try++ {
-		file, err := d.session.Workspace.OpenFile(path)
+		file, err := d.Session.Workspace.OpenFile(path)
 		if err != nil {
 			leaveOut(d.summary, path, err) // it is gone, something else, or nobody may read it
 			return nil

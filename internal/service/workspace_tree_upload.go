@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -36,16 +37,13 @@ func (s *workspaceService) UploadTree(stream grpc.ClientStreamingServer[pb.Uploa
 	if header == nil {
 		return noHeader(io.EOF)
 	}
+	t := rpcOf(stream.Context()).takeTransfer()
+	defer t.end(&err)
 	digest, err := digestFrom(header.GetSha256())
 	if err != nil {
 		return err
 	}
-	t, err := s.begin(stream.Context(), writesFiles, header.GetSessionId(), topOf(header.GetPath()), tools.Env.Writes)
-	if err != nil {
-		return err
-	}
-	defer t.end(&err)
-	if in.closed, err = s.uploads.closing(t.session); err != nil {
+	if in.closed, err = s.uploads.closing(t.Session); err != nil {
 		return err
 	}
 	a := &arrival{transfer: t, in: &archive{in: in, limit: int64(s.limits.MaxTreeBytes), sum: sha256.New()}, summary: new(pb.TreeSummary)}
@@ -76,7 +74,7 @@ type arrival struct {
 
 // unpack takes the archive apart. What was written before an error stays.
 func (a *arrival) unpack(ctx context.Context) (*workspace.Record, error) {
-	a.tree = a.session.Workspace.BeginTree(a.session.Changes, "", a.spec.Name, func(path string, size int64, err error) {
+	a.tree = a.Session.Workspace.BeginTree(a.Session.Changes, "", a.Spec.Name, func(path string, size int64, err error) {
 		a.summary.Files--
 		a.summary.FileBytes -= uint64(size)
 		leaveOut(a.summary, path, err)
@@ -91,8 +89,8 @@ func (a *arrival) unpack(ctx context.Context) (*workspace.Record, error) {
 }
 
 func (a *arrival) each(ctx context.Context) error {
-	if a.path != "." {
-		if err := a.tree.Mkdir(a.path, 0o777); err != nil {
+	if a.Path != "." {
+		if err := a.tree.Mkdir(a.Path, 0o777); err != nil {
 			return err
 		}
 	}
@@ -153,7 +151,7 @@ func (a *arrival) entry(header *tar.Header, content io.Reader) error {
 	}
 	dir, inside := a.resolve(path.Dir(name))
 	if !inside {
-		leaveOut(a.summary, filepath.Join(a.path, name), reason("it lies behind a link that leads out of the workspace"))
+		leaveOut(a.summary, filepath.Join(a.Path, name), reason("it lies behind a link that leads out of the workspace"))
 		return nil
 	}
 	why = a.make(header, content, dir, name)
@@ -200,7 +198,7 @@ func (a *arrival) resolve(dir string) (resolved string, inside bool) {
 	if resolved, known := a.dirs[dir]; known {
 		return resolved, true
 	}
-	resolved, inside = a.session.Workspace.Resolve(filepath.Join(a.path, dir))
+	resolved, inside = a.Session.Workspace.Resolve(filepath.Join(a.Path, dir))
 	if inside {
 		if len(a.dirs) == 10_000 {
 			clear(a.dirs)
@@ -227,7 +225,7 @@ func (a *arrival) make(header *tar.Header, content io.Reader, dir, name string) 
 		if policy.NeverUploaded(dir) {
 			return nil // what comes of it is told
 		}
-		if err := a.may(tools.WritesPath, dir); err != nil {
+		if err := a.May(tools.WritesPath, dir); err != nil {
 			return err
 		}
 		return a.tree.Mkdir(dir, header.FileInfo().Mode().Perm()|0o700)
@@ -238,7 +236,7 @@ func (a *arrival) make(header *tar.Header, content io.Reader, dir, name string) 
 		if err := a.leadsOut(dir, header.Linkname); err != nil {
 			return err
 		}
-		if err := a.may(tools.WritesPath, at); err != nil {
+		if err := a.May(tools.WritesPath, at); err != nil {
 			return err
 		}
 		if err := a.tree.Symlink(header.Linkname, at); err != nil {
@@ -259,7 +257,7 @@ func (a *arrival) leadsOut(dir, target string) error {
 	if target == "" || filepath.IsAbs(target) || !filepath.IsLocal(lexical) && lexical != "." || len(target) > maxPath {
 		return reason(fmt.Sprintf("it is a link to %.200q, which leads out of the workspace", target))
 	}
-	if _, inside := a.session.Workspace.Resolve(dir + "/" + target); !inside {
+	if _, inside := a.Session.Workspace.Resolve(dir + "/" + target); !inside {
 		return reason(fmt.Sprintf("it is a link to %.200q, which leads out of the workspace", target))
 	}
 	return nil
@@ -281,14 +279,14 @@ func (a *arrival) file(header *tar.Header, content io.Reader, dir, name string) 
 	}
 	if old.Mode&fs.ModeSymlink != 0 {
 		var inside bool
-		if at, inside = a.session.Workspace.Resolve(at); !inside {
+		if at, inside = a.Session.Workspace.Resolve(at); !inside {
 			return reason("there is a link in its place that leads out of the workspace")
 		}
 		if old, err = a.tree.Stat(filepath.Dir(at), filepath.Base(at)); err != nil {
 			return err
 		}
 	}
-	if err := a.may(tools.WritesPath, at); err != nil {
+	if err := a.May(tools.WritesPath, at); err != nil {
 		return err
 	}
 	if err := a.tree.Write(at, content, header.FileInfo().Mode().Perm(), old); err != nil {
@@ -304,7 +302,7 @@ func fatal(err error) bool {
 	if _, ok := errors.AsType[reason](err); ok {
 		return false
 	}
-	if _, ok := errors.AsType[always](err); ok {
+	if _, ok := errors.AsType[always](err); ok || errors.Is(err, admission.ErrDenied) {
 		return false
 	}
 	code := status.Code(fileStatus(err))

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/output"
-	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -36,25 +35,25 @@ func (s *workspaceService) WriteFile(stream grpc.ClientStreamingServer[pb.WriteF
 		return noHeader(err)
 	}
 	header := first.GetHeader()
+	if header == nil {
+		return noHeader(io.EOF)
+	}
+	t := rpcOf(stream.Context()).takeTransfer()
+	defer t.end(&err)
 	digest, err := s.checkHeader(header)
 	if err != nil {
 		return err
 	}
-	t, err := s.begin(stream.Context(), writesFiles, header.GetSessionId(), header.GetPath(), tools.Env.Writes)
-	if err != nil {
-		return err
-	}
-	defer t.end(&err)
-	if t.path == "." {
+	if t.Path == "." {
 		return fmt.Errorf("%s: %w but the directory of the workspace", header.GetPath(), workspace.ErrNotRegular)
 	}
 	if err := t.fits(header.GetSize() - min(header.GetSize(), header.GetOffset())); err != nil {
 		return err
 	}
-	if in.closed, err = s.uploads.closing(t.session); err != nil {
+	if in.closed, err = s.uploads.closing(t.Session); err != nil {
 		return err
 	}
-	up, err := s.uploads.begin(t.session, header.GetUploadId(), t.path, header.GetOffset())
+	up, err := s.uploads.begin(t.Session, header.GetUploadId(), t.Path, header.GetOffset())
 	if err != nil {
 		return err
 	}
@@ -148,36 +147,36 @@ func (t *transfer) install(ctx context.Context, up *upload, header *pb.WriteFile
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := t.again(header.GetPath(), tools.Env.Writes); err != nil {
+	if err := t.again(); err != nil {
 		return nil, err
 	}
 	if err := t.fits(uint64(up.received)); err != nil {
 		return nil, err
 	}
-	ws := t.session.Workspace
-	defer ws.Lock(t.path)()
-	old, err := ws.Stat(t.path)
+	ws := t.Session.Workspace
+	defer ws.Lock(t.Path)()
+	old, err := ws.Stat(t.Path)
 	if err != nil {
 		return nil, err
 	}
 	if header.Replaces != nil && header.GetReplaces() != old.Version.String() {
 		if !old.Exists() {
-			return nil, status.Errorf(codes.Aborted, "%s is not there any more: nothing was written", output.VisibleText(t.path))
+			return nil, status.Errorf(codes.Aborted, "%s is not there any more: nothing was written", output.VisibleText(t.Path))
 		}
-		return nil, status.Errorf(codes.Aborted, "%s has another version by now, %s: nothing was written", output.VisibleText(t.path), old.Version)
+		return nil, status.Errorf(codes.Aborted, "%s has another version by now, %s: nothing was written", output.VisibleText(t.Path), old.Version)
 	}
 	mode := workspace.KeepMode
 	if header.Mode != nil {
 		mode = fs.FileMode(header.GetMode())
 	}
-	batch := ws.Begin(t.session.Changes, "", t.spec.Name)
-	_, now, err := batch.WriteFrom(t.path, io.NewSectionReader(up.file, 0, up.received), mode, old)
+	batch := ws.Begin(t.Session.Changes, "", t.Spec.Name)
+	_, now, err := batch.WriteFrom(t.Path, io.NewSectionReader(up.file, 0, up.received), mode, old)
 	if err != nil {
 		return nil, errors.Join(err, batch.Rollback())
 	}
 	t.record.Count = 1
 	return &pb.WriteFileResponse{
-		File: t.fileInfo(workspace.Entry{Path: t.path, Info: now}), Created: !old.Exists(), ChangeId: changeID(batch.Commit()),
+		File: t.fileInfo(workspace.Entry{Path: t.Path, Info: now}), Created: !old.Exists(), ChangeId: changeID(batch.Commit()),
 	}, nil
 }
 
