@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -38,7 +39,9 @@ var (
 	}, func(env tools.Env, in TransferInput) []tools.Effect { return env.Writes(in.Path) })
 	RemovesFiles = transferTool(tools.Spec{
 		Name: "workspace_remove", Label: "Remove files", Summary: "Remove files of the workspace.", Level: tools.WorkspaceWrite,
-	}, func(env tools.Env, in TransferInput) []tools.Effect { return env.Removes(in.Path, in.Recursive) })
+	}, func(env tools.Env, in TransferInput) []tools.Effect {
+		return effects.Removes(env, in.Path, in.Recursive)
+	})
 
 	transferTools = map[string]*tools.Entry{
 		ReadsFiles.Spec.Name: ReadsFiles, WritesFiles.Spec.Name: WritesFiles, RemovesFiles.Spec.Name: RemovesFiles,

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -201,7 +202,7 @@ func walkKey(path string) string { return strings.ReplaceAll(path, "/", "\x00") 
 
 func (s *workspaceService) RemoveFile(ctx context.Context, request *pb.RemoveFileRequest) (_ *pb.RemoveFileResponse, err error) {
 	removes := func(env tools.Env, names ...string) []tools.Effect {
-		return env.Removes(names[0], request.GetRecursive())
+		return effects.Removes(env, names[0], request.GetRecursive())
 	}
 	t, err := s.begin(ctx, removesFiles, request.GetSessionId(), request.GetPath(), removes)
 	if err != nil {

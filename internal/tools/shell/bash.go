@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -113,7 +114,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in bashInput) []tools.Effect {
 			dir := workdir(rooms, env, in)
-			return env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
+			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
 			return runBash(ctx, rooms, env, in, out)
@@ -198,7 +199,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
 	}
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir != "" {
-		err = tools.Failf(f.Code, "Nothing was run: %s is no directory of the workspace. %s", in.Workdir, tools.DidYouMean(env.NearFiles(in.Workdir), "Make it first, or choose another."))
+		err = tools.Failf(f.Code, "Nothing was run: %s is no directory of the workspace. %s", in.Workdir, tools.DidYouMean(effects.NearFiles(env, in.Workdir), "Make it first, or choose another."))
 	}
 	return result, err
 }

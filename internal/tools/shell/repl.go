@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -87,14 +88,14 @@ func Repl(rooms *command.Rooms) tools.Tool {
 // before may have given its words another meaning, in bash too.
 func replEffects(env tools.Env, in replInput, language command.Language) []tools.Effect {
 	program := language.Program
-	effects := []tools.Effect{{
+	list := []tools.Effect{{
 		Kind: tools.RunsProgram, Program: program, Argv: []string{program, tools.UnknownWord},
 		Unclear: "it runs code in an interpreter that remembers earlier code",
 	}}
 	if in.Language == "bash" { // as far as it can be told, for rules that deny
-		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
+		list = append(list, effects.Resolve(env, shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
 	}
-	return effects
+	return list
 }
 
 // fenced returns code as a block of Markdown, whatever is in it.
