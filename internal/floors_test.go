@@ -26,6 +26,7 @@ var floors = [][]string{
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
+	{"internal/companion"},
 	{"internal/command", "internal/limit", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},

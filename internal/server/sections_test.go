@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/search"
@@ -24,7 +24,7 @@ func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
 	if got, want := executorOf(&config.Default().Executions), (executor.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if got, want := keptOf(&config.Default().Sandbox.Kept), (command.Kept{}).WithDefaults(); got != want {
+	if got, want := companionsOf(&config.Default().Sandbox), (companion.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	if got, want := wireOf(&config.Default().Wire), (service.Wire{}).WithDefaults(); got != want {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -86,7 +87,7 @@ func isName(s string) bool {
 const defaultTimeout = 2 * time.Minute
 
 // Bash returns the tool that runs shell commands.
-func Bash(rooms *command.Rooms) tools.Tool {
+func Bash(rooms *command.Rooms, companions *companion.Set) tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:    "bash",
@@ -117,7 +118,7 @@ func Bash(rooms *command.Rooms) tools.Tool {
 			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
-			return runBash(ctx, rooms, env, in, out)
+			return runBash(ctx, rooms, companions, env, in, out)
 		})
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in bashInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
@@ -169,7 +170,7 @@ func workdir(rooms *command.Rooms, env tools.Env, in bashInput) string {
 	return path
 }
 
-func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
+func runBash(ctx context.Context, rooms *command.Rooms, companions *companion.Set, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
 	dir, inside := env.Pinned("workdir")
 	if !inside {
 		return tools.Result{}, tools.Failf("outside_workspace", "The command was not run: workdir %s is outside of the workspace.", in.Workdir)
@@ -191,7 +192,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
 	var result tools.Result
 	if in.Background {
-		result, err = startBackground(ctx, room, script, milliseconds(in.TimeoutMS))
+		result, err = startBackground(ctx, companions, env, script, milliseconds(in.TimeoutMS))
 	} else {
 		result, err = room.RunScript(ctx, env, script, out)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -41,9 +42,9 @@ func (in replInput) Check() []tools.Problem {
 }
 
 // Repl returns the tool that runs code and keeps what it defines.
-func Repl(rooms *command.Rooms) tools.Tool {
-	all := rooms.Languages()
-	languages := make(map[string]command.Language, len(all))
+func Repl(companions *companion.Set) tools.Tool {
+	all := companions.Languages()
+	languages := make(map[string]companion.Language, len(all))
 	names := make([]string, len(all))
 	for i, l := range all {
 		languages[l.Name], names[i] = l, l.Name
@@ -72,11 +73,7 @@ func Repl(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in replInput) []tools.Effect { return replEffects(env, in, languages[in.Language]) },
 		func(ctx context.Context, env tools.Env, in replInput, out tools.Sink) (tools.Result, error) {
-			room, err := rooms.Of(env)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			return room.Evaluate(ctx, env, languages[in.Language], in.Code, in.Restart, out)
+			return companions.Evaluate(ctx, env, languages[in.Language], in.Code, in.Restart, out)
 		})
 	tool = tools.WithChoices(tool, "language", names...)
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in replInput) tools.Preview {
@@ -86,7 +83,7 @@ func Repl(rooms *command.Rooms) tools.Tool {
 
 // replEffects tells that code runs of which nobody knows what it does: what ran
 // before may have given its words another meaning, in bash too.
-func replEffects(env tools.Env, in replInput, language command.Language) []tools.Effect {
+func replEffects(env tools.Env, in replInput, language companion.Language) []tools.Effect {
 	program := language.Program
 	list := []tools.Effect{{
 		Kind: tools.RunsProgram, Program: program, Argv: []string{program, tools.UnknownWord},
