@@ -433,7 +433,7 @@ func (a *Admission) keptOf(s *session.Session) func(tools.Protection) policy.Kep
 // read, or more files than can be looked at.
 func deniedThere(s *session.Session, denial tools.Denial) bool {
 	found := false
-	_, all := s.Workspace.Look(".", maxLooked, func(path string, _ fs.FileMode) bool {
+	_, all := s.Workspace.Examine(".", maxLooked, func(path string, _ fs.FileMode) bool {
 		found = found || path != "." && denial.Denies(path)
 		return !found
 	})

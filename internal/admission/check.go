@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/shell"
@@ -63,7 +64,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	}
 	env := a.Env(found, p.Guard(subject), "")
 	if request.Command != "" {
-		subject.Effects = env.Resolve(shell.Effects(request.Command, shell.PlaceOf(env, "")))
+		subject.Effects = effects.Resolve(env, shell.Effects(request.Command, shell.PlaceOf(env, "")))
 		subject.Input = commandInput(entry, env, request.Command)
 	} else {
 		call, err := decode(entry, env, a.named(found, request.Tool, request.Input))

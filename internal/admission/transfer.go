@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/output"
@@ -50,7 +51,9 @@ var (
 	}, func(env tools.Env, in TransferInput) []tools.Effect { return env.Writes(in.Path) })
 	RemovesFiles = transferTool(tools.Spec{
 		Name: "workspace_remove", Label: "Remove files", Summary: "Remove files of the workspace.", Level: tools.WorkspaceWrite,
-	}, func(env tools.Env, in TransferInput) []tools.Effect { return env.Removes(in.Path, in.Recursive) })
+	}, func(env tools.Env, in TransferInput) []tools.Effect {
+		return effects.Removes(env, in.Path, in.Recursive)
+	})
 
 	transferTools = map[string]*tools.Entry{
 		ReadsFiles.Spec.Name: ReadsFiles, WritesFiles.Spec.Name: WritesFiles, RemovesFiles.Spec.Name: RemovesFiles,

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -67,11 +69,17 @@ type Command struct {
 	// Quiet is how long the command may write nothing; 0 means for ever.
 	Quiet time.Duration
 
-	jail     *jailed // where it runs; nil: one is made for its rights
-	unmasked bool    // whoever takes the output masks it
-	lasting  bool    // it is not part of a call
-	joined   bool    // what it writes to standard error comes as standard output
-	rebases  bool    // its words have git rebase
+	// Lasting says that the command is not part of a call.
+	Lasting bool
+
+	// Unmasked gives output to the Taker as it is: whoever takes it masks it.
+	Unmasked bool
+
+	// Joined has what the command writes to standard error come as standard output.
+	Joined bool
+
+	jail    *jailed // where it runs; nil: one is made for its rights
+	rebases bool    // its words have git rebase
 }
 
 // readOnly reports whether the command can write nothing that stays.
@@ -90,6 +98,9 @@ type Outcome struct {
 	Usage tools.Usage
 	Ran   time.Duration
 }
+
+// ErrSessionEnds is why the commands of a session that ends are stopped.
+var ErrSessionEnds = errors.New("the session ends")
 
 // Why a command was stopped. What stops it otherwise is a cancellation.
 var (
@@ -130,15 +141,23 @@ type Running struct {
 // Start starts a command, unless ctx ends before. Its output goes to take until it
 // has ended.
 func (r *Room) Start(ctx context.Context, c Command, take Taker) (*Running, error) {
+	return r.start(ctx, c, take, func() {})
+}
+
+// start is Start with something that is done when the command has ended, or was not
+// started.
+func (r *Room) start(ctx context.Context, c Command, take Taker, cleanup func()) (*Running, error) {
 	ctx, ran := traced(ctx, &c)
 	x, err := r.begin(ctx, c, take)
 	if err != nil {
 		ran(nil)
+		cleanup()
 		return nil, err
 	}
 	go func() {
 		x.attend()
 		ran(x)
+		cleanup()
 	}()
 	return x, nil
 }
@@ -261,7 +280,7 @@ func (x *Running) start(ctx context.Context) (err error) {
 		x.outputs = []outlet{{tools.Terminal, master}}
 	} else {
 		streams := []tools.Stream{tools.Stdout, tools.Stderr}
-		if c.joined {
+		if c.Joined {
 			streams = streams[:1]
 		}
 		for _, stream := range streams {
@@ -346,7 +365,7 @@ func (x *Running) copy(o outlet, live *output.Live) {
 			wide = widen(o.file)
 			total = 0
 		}
-		if x.command.unmasked {
+		if x.command.Unmasked {
 			x.give(o.stream, buffer[:n], int64(n))
 			buffers.Put(buffer)
 			continue
@@ -424,10 +443,13 @@ func (x *Running) maxOutput() int64 {
 func (x *Running) Done() <-chan struct{} { return x.done }
 
 // Wait returns how the command ended, once it has. The error says why the
-// program could not be executed.
+// program could not be executed, and what would be right.
 func (x *Running) Wait() (Outcome, error) {
 	<-x.done
-	return x.outcome, x.failed
+	if x.failed != nil {
+		return x.outcome, notExecuted(x.command, x.failed)
+	}
+	return x.outcome, nil
 }
 
 // Stop ends the command and everything it started, for a reason: it is asked to
@@ -439,8 +461,15 @@ func (x *Running) Stop(cause error) {
 	x.process.Terminate()
 }
 
-// Signal sends a signal to the processes the command has in the foreground.
-func (x *Running) Signal(sig syscall.Signal) error { return x.process.Signal(sig) }
+// Signal sends a signal, by its name without SIG, to the processes the command has in
+// the foreground.
+func (x *Running) Signal(name string) error {
+	sig := unix.SignalNum("SIG" + name)
+	if sig == 0 {
+		return tools.Failf("no_such_signal", "There is no signal %s.", name)
+	}
+	return x.process.Signal(sig)
+}
 
 // Write writes to the input of the command, which must have one. It waits while
 // the command does not read, until ctx is done or the command has ended. One

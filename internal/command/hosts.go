@@ -40,7 +40,7 @@ func (r *Room) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error
 	if r.closed {
 		r.mu.Unlock()
 		listener.Close()
-		return nil, errSessionEnds
+		return nil, ErrSessionEnds
 	}
 	if r.proxy == nil {
 		r.proxy = egress.New(egress.Config{Upstream: r.rooms.config.Upstream})

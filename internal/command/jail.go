@@ -189,7 +189,7 @@ func (r *Room) space(open bool) (*sandbox.Space, error) {
 	r.spacing.Lock()
 	defer r.spacing.Unlock()
 	if r.spaced {
-		return nil, errSessionEnds
+		return nil, ErrSessionEnds
 	}
 	if r.spaces[i] == nil {
 		r.spaces[i] = r.rooms.config.Sandbox.Space(sandbox.SpaceConfig{Open: open})

@@ -41,7 +41,7 @@ func (x *Running) note(c Command) {
 	}
 	x.mark = x.room.keeper.Begin(integrity.Writer{
 		Protection: *x.room.protection.Load(), Rebases: c.rebases || slices.Contains(c.Args, "rebase"),
-		Lasting: c.lasting, Again: func() {
+		Lasting: c.Lasting, Again: func() {
 			if x.live.Load() {
 				x.Stop(errPlanted)
 			}
@@ -78,13 +78,25 @@ func (r *Rooms) serving(env tools.Env, begin func(*integrity.Keeper, tools.Prote
 	return begin(room.keeper, env.Protection())
 }
 
+// BeginWriting is called before text runs in a command that was started before: what is
+// planted from then on is its work, until the mark ends.
+func (r *Room) BeginWriting(text string) *integrity.Mark {
+	return r.keeper.Begin(integrity.Writer{Protection: *r.protection.Load(), Rebases: rebases(text)})
+}
+
+// Mark tells what was taken back of what the command did; nil where it cannot write.
+func (x *Running) Mark() *integrity.Mark { return x.mark }
+
+// Examine has the workspace examined for what commands that run have planted.
+func (x *Running) Examine() { x.room.keeper.Examine() }
+
 var rebasing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bgit\b[^\n;&|#]*\brebase\b`) })
 
 // rebases reports whether a text has git rebase.
 func rebases(text string) bool { return rebasing().MatchString(text) }
 
-// warn tells in a result what was taken back. The outcome stays what it was.
-func (r *Room) warn(result *tools.Result, found []string) {
+// Warn adds to a result what was taken back. The outcome stays what it was.
+func (r *Room) Warn(result *tools.Result, found []string) {
 	if len(found) == 0 {
 		return
 	}
@@ -110,17 +122,4 @@ func (r *Room) keepUndone(data []byte) string {
 		return ""
 	}
 	return r.seen(file.Name())
-}
-
-// Look looks whether the process, or something beside it, has planted something.
-func (b *Background) Look() { b.x.room.keeper.Look() }
-
-// Warn adds to a result what was taken back of what the process did and was not
-// told yet. How the process stands says it, too.
-func (b *Background) Warn(result tools.Result) tools.Result {
-	masker := b.x.room.rooms.config.Masker()
-	for _, what := range b.x.mark.Told() {
-		result.Warnings = append(result.Warnings, masker.String(what))
-	}
-	return result
 }

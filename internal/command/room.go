@@ -82,11 +82,6 @@ type Config struct {
 
 	// Disk bounds what commands leave on file systems.
 	Disk DiskLimits
-
-	// Languages are those of interpreters beside the ones that are always there.
-	Languages []Language
-
-	Kept Kept
 }
 
 // Rooms has a room for every session that runs commands. Its methods are safe
@@ -115,7 +110,6 @@ func New(config Config) *Rooms {
 	if config.Masker == nil {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
-	config.Kept = config.Kept.WithDefaults()
 	r := &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), keepers: integrity.Keepers{State: config.State}}
 	r.offer = sync.OnceValue(r.makeOffer)
 	return r
@@ -164,10 +158,7 @@ type Room struct {
 	ready     map[tools.Confinement]*readyShell
 	readyNext tools.Confinement // which of them to make ready
 
-	backgrounds []*Background // the oldest first
-	started     int           // how many of them there were
-
-	interpreters map[string]*slot // by language
+	closing []func() // what is done before it is closed
 }
 
 // Of returns the room of a session, which is made when it is first used and
@@ -246,11 +237,13 @@ func (r *Room) close(session tools.Session) {
 	r.rooms.mu.Unlock()
 	r.mu.Lock()
 	r.closed = true
+	closing := r.closing
 	r.mu.Unlock()
 	r.dropReady(tools.Reading)
 	r.dropReady(tools.SessionWide)
-	r.stopBackgrounds()
-	r.stopInterpreters()
+	for _, end := range closing {
+		end()
+	}
 	if r.keeper != nil {
 		r.keeper.Leave()
 	}
@@ -264,6 +257,18 @@ func (r *Room) close(session tools.Session) {
 	if proxy != nil {
 		proxy.Close()
 	}
+}
+
+// BeforeClose has f called when the session has ended and before the room is closed: f
+// ends what runs there. It reports false, and does nothing, where it is closed already.
+func (r *Room) BeforeClose(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.closing = append(r.closing, f)
+	return true
 }
 
 // Home returns the home directory of the room's commands.
@@ -287,6 +292,12 @@ func topmost(paths []string) []string {
 		return slices.ContainsFunc(paths, func(top string) bool { return strings.HasPrefix(path, top+"/") })
 	})
 }
+
+// Masker returns what masks secrets in output.
+func (r *Rooms) Masker() *output.Masker { return r.config.Masker() }
+
+// MaxOutput returns how many bytes a command may write; 0 means no limit.
+func (r *Rooms) MaxOutput() int64 { return r.config.MaxOutput }
 
 // Offer returns what commands can be given here, and kept from.
 func (r *Rooms) Offer() *tools.Offer { return r.offer() }
@@ -353,7 +364,7 @@ func (r *Room) enter(c Command) (leave func(), err error) {
 	all.started++
 	all.running++
 	r.running++
-	if c.lasting {
+	if c.Lasting {
 		r.lasting++
 	}
 	return sync.OnceFunc(func() {
@@ -361,7 +372,7 @@ func (r *Room) enter(c Command) (leave func(), err error) {
 		defer all.mu.Unlock()
 		all.running--
 		r.running--
-		if c.lasting {
+		if c.Lasting {
 			r.lasting--
 		}
 		if r.running == r.lasting && r.scripts {

@@ -29,10 +29,10 @@ func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink
 
 // follow is Run for a command that start begins.
 func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(context.Context, Taker) (*Running, error)) (tools.Result, error) {
-	t := newTranscript(env, env.Shown())
+	t := NewTranscript(env, env.Shown())
 	traced, ran := traced(ctx, &c)
 	x, err := start(traced, func(stream tools.Stream, data []byte) {
-		t.write(stream, data)
+		t.Write(stream, data)
 		out.Emit(tools.Output{Stream: stream, Data: data})
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 	x.attend()
 	ran(x)
 	result := t.result(x.outcome)
-	r.warn(&result, x.found)
+	r.Warn(&result, x.found)
 	if len(x.refused) > 0 {
 		result.Content = append(result.Content, tools.Text("(Not reached: "+strings.Join(x.refused, "; ")+")"))
 	}
@@ -61,68 +61,6 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 // lastOf returns at most the last n bytes of a text.
 func lastOf(text string, n int) string { return text[max(0, len(text)-n):] }
 
-// transcript is what a command wrote: what the model is shown and, once that is
-// not everything, the whole of it.
-type transcript struct {
-	window    *output.Window
-	limit     int
-	artifacts tools.Artifacts
-	whole     []byte // all there is while it fits into the window
-	artifact  tools.ArtifactWriter
-	bytes     [tools.Terminal + 1]uint64
-}
-
-// newTranscript returns one of which the model is shown at most limit bytes.
-func newTranscript(env tools.Env, limit int) transcript {
-	return transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts}
-}
-
-func (t *transcript) write(stream tools.Stream, data []byte) {
-	t.bytes[stream] += uint64(len(data))
-	t.window.Write(data)
-	switch {
-	case t.artifact != nil:
-		t.artifact.Write(data)
-	case t.artifacts == nil:
-	case len(t.whole)+len(data) <= t.limit:
-		t.whole = append(t.whole, data...)
-	default:
-		t.keep()
-		if t.artifact != nil {
-			t.artifact.Write(data)
-		}
-	}
-}
-
-// keep begins an artifact with all there is, where artifacts are kept.
-func (t *transcript) keep() {
-	if t.artifacts == nil || t.artifact != nil {
-		return
-	}
-	artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
-	if err != nil {
-		t.artifacts = nil
-		return
-	}
-	artifact.Write(t.whole)
-	t.artifact, t.whole = artifact, nil
-}
-
-// content returns what the model is shown, and the artifact that has the rest.
-// Nothing is written any more.
-func (t *transcript) content() (text string, artifact []tools.Content) {
-	text = t.window.Text(func(gap output.Gap) string {
-		if t.keep(); t.artifact == nil {
-			return "this server does not keep it; write to a file, or filter what is written"
-		}
-		return tools.ReadOn(t.artifact.Close(), gap)
-	})
-	if t.artifact != nil {
-		artifact = []tools.Content{t.artifact.Close()}
-	}
-	return text, artifact
-}
-
 // details is what a runtime is told of a command.
 type details struct {
 	ExitCode    *int   `json:"exit_code,omitempty"`
@@ -133,9 +71,9 @@ type details struct {
 	OutputBytes uint64 `json:"output_bytes,omitempty"` // of a terminal
 }
 
-func (t *transcript) result(o Outcome) tools.Result {
+func (t *Transcript) result(o Outcome) tools.Result {
 	result := tools.Result{Exit: &o.Exit, Usage: &o.Usage}
-	text, artifact := t.content()
+	text, artifact := t.Content()
 	if text != "" {
 		result.Content = append(result.Content, tools.Text(text))
 	} else if o.Exit.Reason == tools.Exited && o.Exit.Code == 0 {
@@ -239,11 +177,7 @@ func (x *Running) hear(ctx context.Context, in tools.Input) (int, error) {
 		}
 		return 0, x.CloseInput()
 	case tools.Signal:
-		sig, ok := signalNumber(string(in))
-		if !ok {
-			return 0, tools.Failf("no_such_signal", "There is no signal %s.", in)
-		}
-		return 0, x.Signal(sig)
+		return 0, x.Signal(string(in))
 	case tools.WindowSize:
 		if !x.terminal {
 			return 0, tools.Failf("no_terminal", "The command has no terminal. Call it with interactive set.")
@@ -313,11 +247,6 @@ func signalName(sig syscall.Signal) string {
 		return name[3:]
 	}
 	return name
-}
-
-func signalNumber(name string) (syscall.Signal, bool) {
-	sig := unix.SignalNum("SIG" + name)
-	return sig, sig != 0
 }
 
 // patience is how long what the kernel could not kill may hold the output.

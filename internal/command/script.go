@@ -45,22 +45,21 @@ const (
 // it writes is reported as it comes. A script that is stopped returns what there
 // is by then.
 func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools.Sink) (tools.Result, error) {
-	var told *os.File
+	var endsIn *os.File
 	if s.KeepDir {
 		var err error
 		if s.jail, err = r.jailFor(ctx, s.Rights, s.Guard); err != nil {
 			return tools.Result{}, err
 		}
 		defer s.jail.close()
-		if told, err = os.CreateTemp(s.jail.temp, "dir-*"); err != nil {
+		if endsIn, err = os.CreateTemp(s.jail.temp, "dir-*"); err != nil {
 			return tools.Result{}, noSpace(err)
 		}
-		defer os.Remove(told.Name())
-		defer told.Close()
-		s.Env = append(slices.Clip(s.Env), "TOOLSERVER_DIR="+r.seen(told.Name()))
+		defer os.Remove(endsIn.Name())
+		defer endsIn.Close()
+		s.Env = append(slices.Clip(s.Env), "TOOLSERVER_DIR="+r.seen(endsIn.Name()))
 		s.Text = tellDir + s.Text
 	}
-	s.rebases = rebases(s.Text)
 	c, cleanup, err := r.prepareScript(s)
 	if err != nil {
 		return tools.Result{}, err
@@ -77,18 +76,29 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		}
 		return r.begin(ctx, c, take)
 	})
-	if told != nil && result.Exit != nil {
-		if remark := r.keep(told); remark != "" {
+	if endsIn != nil && result.Exit != nil {
+		if remark := r.keep(endsIn); remark != "" {
 			result.Content = append(result.Content, tools.Text(remark))
 		}
 	}
 	return result, err
 }
 
+// StartScript starts a script that nobody follows. Its output goes to take until it has
+// ended.
+func (r *Room) StartScript(ctx context.Context, s Script, take Taker) (*Running, error) {
+	c, cleanup, err := r.prepareScript(s)
+	if err != nil {
+		return nil, err
+	}
+	return r.start(ctx, c, take, cleanup)
+}
+
 // prepareScript returns the command that runs a script. Call cleanup when it has
 // ended.
 func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
 	c = s.Command
+	c.rebases = rebases(s.Text)
 	c.Path, c.Args = shellPath, []string{"-c", s.Text}
 	if len(s.Text) <= maxArgument {
 		return c, func() {}, nil
@@ -126,9 +136,9 @@ func noSpace(err error) error {
 // keep makes the directory that a script told the one that calls work in, or says
 // that it is outside of the workspace and therefore not kept. The file is the one
 // the server made, whatever the script has put in its place.
-func (r *Room) keep(told *os.File) (remark string) {
+func (r *Room) keep(endsIn *os.File) (remark string) {
 	var text [4096]byte
-	n, _ := told.ReadAt(text[:], 0)
+	n, _ := endsIn.ReadAt(text[:], 0)
 	dir := strings.TrimSuffix(string(text[:n]), "\n")
 	if dir == "" {
 		return ""

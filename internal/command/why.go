@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -117,7 +118,7 @@ func (f *failure) notFound() string {
 	last := all[len(all)-1]
 	name := last[1] + last[2]
 	if strings.Contains(name, "/") {
-		return fmt.Sprintf(" There is no program %s. %s", name, tools.DidYouMean(f.env.NearFiles(path.Join(f.command.Dir, name)), "Paths are relative to the directory that the command runs in."))
+		return fmt.Sprintf(" There is no program %s. %s", name, tools.DidYouMean(effects.NearFiles(f.env, path.Join(f.command.Dir, name)), "Paths are relative to the directory that the command runs in."))
 	}
 	if places := f.inWorkspace(name); len(places) > 0 {
 		return fmt.Sprintf(" The program %s is not in $PATH, but the workspace has it: call it as %s.", name, strings.Join(places, " or "))
@@ -139,7 +140,7 @@ func (f *failure) inWorkspace(name string) []string {
 	var places []string
 	for _, dir := range []string{".", "bin", "scripts", "node_modules/.bin", ".venv/bin", "venv/bin"} {
 		at := path.Join(f.command.Dir, dir)
-		for _, entry := range f.env.Glance(at, 2000) {
+		for _, entry := range effects.Glance(f.env, at, 2000) {
 			if entry.Name() == name && !entry.IsDir() {
 				places = append(places, "./"+path.Join(dir, name))
 			}
@@ -162,7 +163,7 @@ func (f *failure) notExecutable() string {
 	if filepath.IsAbs(found[1]) {
 		return known
 	}
-	for _, entry := range f.env.Glance(path.Dir(name), 2000) {
+	for _, entry := range effects.Glance(f.env, path.Dir(name), 2000) {
 		if entry.Name() != path.Base(name) {
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
@@ -334,8 +334,8 @@ func (c *Sandbox) validateRepl(fault FaultFunc) {
 		switch {
 		case r.Mark == "" && r.Begin != "":
 			fault(key+".begin", "only a program with a mark is given something to read first")
-		case r.Mark != "" && !strings.Contains(r.Mark, command.MarkName):
-			fault(key+".mark", "lacks %s, which stands for the text it has to write", command.MarkName)
+		case r.Mark != "" && !strings.Contains(r.Mark, companion.MarkName):
+			fault(key+".mark", "lacks %s, which stands for the text it has to write", companion.MarkName)
 		}
 	}
 }

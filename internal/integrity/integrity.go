@@ -454,8 +454,8 @@ func (k Kept) At(at string, below bool) string {
 	return ""
 }
 
-// Told returns what was found since the mark was set and not returned yet.
-func (m *Mark) Told() []string {
+// Unreported returns what was found since the mark was set and not returned yet.
+func (m *Mark) Unreported() []string {
 	if m == nil {
 		return nil
 	}
@@ -476,8 +476,8 @@ func (m *Mark) Found() []string {
 	return slices.Clone(m.found)
 }
 
-// Look looks whether anything that runs has planted something.
-func (k *Keeper) Look() {
+// Examine looks whether anything that runs has planted something.
+func (k *Keeper) Examine() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.marks) > 0 {

@@ -571,14 +571,14 @@ func TestLasting(t *testing.T) {
 	older := k.keeper.Begin(integrity.Writer{Lasting: true, Again: func() { again <- "older" }})
 	mark := k.keeper.Begin(integrity.Writer{Lasting: true, Again: func() { again <- "younger" }})
 	k.must("git config core.pager evil")
-	k.keeper.Look()
+	k.keeper.Examine()
 	if got := <-k.told; len(got) != 1 || !strings.Contains(got[0], "core.pager = evil") {
 		t.Error(got)
 	}
-	if got := mark.Told(); len(got) != 1 || !strings.Contains(got[0], "core.pager = evil") {
+	if got := mark.Unreported(); len(got) != 1 || !strings.Contains(got[0], "core.pager = evil") {
 		t.Error(got)
 	}
-	if got := mark.Told(); len(got) != 0 {
+	if got := mark.Unreported(); len(got) != 0 {
 		t.Error(got)
 	}
 	// A call is blamed for what happens while it runs.
@@ -589,7 +589,7 @@ func TestLasting(t *testing.T) {
 		t.Error("ended too early")
 	}
 	k.must("echo evil >.git/hooks/pre-push")
-	k.keeper.Look()
+	k.keeper.Examine()
 	if got := <-again; got != "younger" {
 		t.Error(got)
 	}

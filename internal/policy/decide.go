@@ -227,7 +227,7 @@ func (s *subject) unclear() string {
 func (s *subject) standsForMore(action Action) bool {
 	e := s.effect
 	changes := e.Kind == tools.WritesPath
-	return e.Glob && !e.Looked || e.Tree && !e.Withholds && (action == Deny || changes) && !(changes && e.Looked)
+	return e.Glob && !e.Examined || e.Tree && !e.Withholds && (action == Deny || changes) && !(changes && e.Examined)
 }
 
 // alone reports whether the call names no effects, so that it is judged by its

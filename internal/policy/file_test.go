@@ -153,7 +153,7 @@ func FuzzParse(f *testing.F) {
 		if (p == nil) == (err == nil) {
 			t.Fatalf("%v and %v", p, err)
 		}
-		for _, list := range effects {
+		for _, list := range sampleEffects {
 			p.Decide(call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, list), nil)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
 func grantOf(c *policy.Call, action policy.Action, tier policy.Tier) policy.Grant {
@@ -218,14 +219,14 @@ func TestGrantsOfOtherTools(t *testing.T) {
 func TestGrantsAndSecrets(t *testing.T) {
 	p := policy.Builtin()
 	for _, file := range []string{"/home/bob/notes.txt", "/home/alice/docs/notes.txt", "/srv/data/x/notes.txt", "/root/a", "/tmp/a", "/Users/bob/a"} {
-		c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Reads(file))
+		c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, toolstest.Reads(file))
 		for _, tier := range p.Tiers(c, p.Decide(c, nil)) {
 			if tier.Kind == policy.TierCall {
 				continue
 			}
 			grants := []policy.Grant{grantOf(c, policy.Allow, tier)}
 			for _, secret := range []string{"/home/alice/.ssh/id_rsa", "/home/alice/docs/.env", "/srv/data/x/y/server.pem", "/root/.ssh/x", "/tmp/.env"} {
-				c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Reads(secret))
+				c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, toolstest.Reads(secret))
 				if d := p.Decide(c, grants); d.Action != policy.Ask {
 					t.Errorf("%q lets %s be read: %+v", tier.Label, secret, d.Verdict)
 				}
@@ -237,7 +238,7 @@ func TestGrantsAndSecrets(t *testing.T) {
 // A grant for a directory says nothing about a condition.
 func TestGrantsAndConditions(t *testing.T) {
 	p := must("version: 1\nrules:\n- {name: c, action: ask, when: 'effect.path.contains(\"x\")'}\n")
-	c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, tools.Writes("src/x"))
+	c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, toolstest.Writes("src/x"))
 	grant := func(kind policy.TierKind, pattern string) []policy.Grant {
 		return []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: kind, Pattern: pattern, Effect: tools.WritesPath})}
 	}
@@ -248,9 +249,9 @@ func TestGrantsAndConditions(t *testing.T) {
 // A grant is for working: plan mode stays plan mode.
 func TestGrantsInPlanMode(t *testing.T) {
 	p := must(grantPolicy)
-	c := call(tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, tools.Writes("src/a"))
+	c := call(tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, toolstest.Writes("src/a"))
 	check(t, p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: policy.TierTool})}), "deny")
-	c.Effects = tools.Reads("/etc/hosts")
+	c.Effects = toolstest.Reads("/etc/hosts")
 	check(t, p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: policy.TierTool})}), "allow")
 }
 

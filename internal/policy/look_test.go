@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -46,7 +47,7 @@ func TestCommands(t *testing.T) {
 			Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite},
 		}
 		env := tools.Env{Workspace: ws, Guard: p.Guard(call)}
-		call.Effects = env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
+		call.Effects = effects.Resolve(env, shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
 		return p.Decide(call, nil)
 	}
 	for command, want := range map[string]string{
@@ -175,7 +176,7 @@ func TestOrdinaryWork(t *testing.T) {
 				},
 			}
 			env := tools.Env{Workspace: ws, Guard: p.Guard(call)}
-			call.Effects = env.Resolve(shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
+			call.Effects = effects.Resolve(env, shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
 			d := p.Decide(call, nil)
 			if d.Action.String() != want {
 				t.Errorf("%+v, want %s", d.Verdict, want)

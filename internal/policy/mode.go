@@ -85,7 +85,7 @@ func (s *subject) byDefault() verdict {
 		if s.call.reading() && s.holds() {
 			return s.inReadingJail()
 		}
-		edits = e.Told // by what is written
+		edits = e.Complete // by what is written
 	case tools.ReachesHost:
 		return s.byNetwork()
 	case tools.UsesTool:
@@ -110,7 +110,7 @@ func (s *subject) byDefault() verdict {
 // inReadingJail judges a program in a session whose commands may write nothing.
 func (s *subject) inReadingJail() verdict {
 	switch how, _ := s.disposition(nil); {
-	case s.effect.Told, s.effect.Malformed:
+	case s.effect.Complete, s.effect.Malformed:
 		return verdict{Verdict: byEffects}
 	case how == UnclearContained:
 		return s.contained("what " + s.effect.Program + " does is not known")

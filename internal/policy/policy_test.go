@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
 // empty is a policy that says nothing.
@@ -24,22 +25,22 @@ func must(text string) *policy.Policy {
 }
 
 // effects are those of the tables below, by column.
-var effects = map[string][]tools.Effect{
+var sampleEffects = map[string][]tools.Effect{
 	"nothing":        nil,
-	"reads":          tools.Reads("a", "b"),
-	"writes":         tools.Writes("a"),
-	"edits":          append(tools.Reads("a"), tools.Writes("a")...),
+	"reads":          toolstest.Reads("a", "b"),
+	"writes":         toolstest.Writes("a"),
+	"edits":          append(toolstest.Reads("a"), toolstest.Writes("a")...),
 	"looks":          {{Kind: tools.RunsProgram, Program: "ls", ReadOnly: true}},
 	"runs":           {{Kind: tools.RunsProgram, Program: "ls"}},
 	"reaches":        {{Kind: tools.ReachesHost, Host: "example.com", Port: 443}},
 	"uses":           {{Kind: tools.UsesTool, Tool: "other"}},
 	"unknown":        {{}},
-	"reads,runs":     append(tools.Reads("a"), tools.Effect{Kind: tools.RunsProgram, Program: "ls"}),
-	"edits,runs":     append(tools.Writes("a"), tools.Effect{Kind: tools.RunsProgram, Program: "ls"}),
-	"reads_outside":  tools.Reads("/etc/hosts"),
-	"writes_outside": tools.Writes("/tmp/x"),
+	"reads,runs":     append(toolstest.Reads("a"), tools.Effect{Kind: tools.RunsProgram, Program: "ls"}),
+	"edits,runs":     append(toolstest.Writes("a"), tools.Effect{Kind: tools.RunsProgram, Program: "ls"}),
+	"reads_outside":  toolstest.Reads("/etc/hosts"),
+	"writes_outside": toolstest.Writes("/tmp/x"),
 	"leaves":         {{Kind: tools.WritesPath, Path: "../x", Rooted: true}},
-	"protected":      tools.Writes(".git/config"),
+	"protected":      toolstest.Writes(".git/config"),
 	"unclear":        {{Kind: tools.RunsProgram, Program: "ls", ReadOnly: true, Unclear: "it has a variable in it"}},
 	"unclear_read":   {{Kind: tools.ReadsPath, Path: "a", Unclear: "it has a variable in it"}},
 	"to_plan":        {{Kind: tools.ChangesMode, Mode: tools.ModePlan}},
@@ -163,7 +164,7 @@ func TestModes(t *testing.T) {
 	} {
 		table(t, test.table, func(mode, does, want string) {
 			t.Run(fmt.Sprintf("%s/%s/%s", test.tool, mode, does), func(t *testing.T) {
-				touched, ok := effects[does]
+				touched, ok := sampleEffects[does]
 				if _, known := modes[mode]; !ok || !known {
 					t.Fatal("the table has a name that is not known")
 				}
@@ -186,7 +187,7 @@ func TestLevels(t *testing.T) {
 	`, func(session, tool, want string) {
 		for _, does := range []string{"nothing", "reads"} {
 			t.Run(session+"/"+tool+"/"+does, func(t *testing.T) {
-				check(t, empty.Decide(call(levels[session], tools.ModeAllow, levels[tool], effects[does]), nil), want)
+				check(t, empty.Decide(call(levels[session], tools.ModeAllow, levels[tool], sampleEffects[does]), nil), want)
 			})
 		}
 	})
@@ -198,7 +199,7 @@ func TestLevels(t *testing.T) {
 	danger_full_access  allow  allow   allow  allow  ask      allow          allow
 	`, func(session, does, want string) {
 		t.Run(session+"/"+does, func(t *testing.T) {
-			check(t, empty.Decide(call(levels[session], tools.ModeAllow, tools.ReadOnly, effects[does]), nil), want)
+			check(t, empty.Decide(call(levels[session], tools.ModeAllow, tools.ReadOnly, sampleEffects[does]), nil), want)
 		})
 	})
 }
@@ -219,9 +220,9 @@ func TestZeroValuesDeny(t *testing.T) {
 		{"zero tool", empty, tools.DangerFullAccess, tools.ModeAllow, 0},
 		{"zero everything", nil, 0, 0, 0},
 	} {
-		for does := range effects {
+		for does := range sampleEffects {
 			t.Run(test.name+"/"+does, func(t *testing.T) {
-				check(t, test.policy.Decide(call(test.level, test.mode, test.tool, effects[does]), nil), "deny")
+				check(t, test.policy.Decide(call(test.level, test.mode, test.tool, sampleEffects[does]), nil), "deny")
 			})
 		}
 	}
@@ -260,11 +261,11 @@ func TestVerdictsExplain(t *testing.T) {
 		{tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, "reads_outside", "outside", "/etc/hosts"},
 		{tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, "to_allow", "mode plan", "approve the plan"},
 	} {
-		got := empty.Decide(call(test.level, test.mode, test.tool, effects[test.does]), nil)
+		got := empty.Decide(call(test.level, test.mode, test.tool, sampleEffects[test.does]), nil)
 		if got.Rule != test.rule || !strings.Contains(got.Reason, test.says) {
 			t.Errorf("%+v, want rule %q and %q", got, test.rule, test.says)
 		}
-		if n := len(effects[test.does]) + 1; len(got.Effects) != n || got.Effects[n-1].Effect.Tool != "tool" || got.Policy != empty.Version() {
+		if n := len(sampleEffects[test.does]) + 1; len(got.Effects) != n || got.Effects[n-1].Effect.Tool != "tool" || got.Policy != empty.Version() {
 			t.Errorf("%+v does not have all effects", got)
 		}
 	}
@@ -279,7 +280,7 @@ func TestStrangeValues(t *testing.T) {
 		check(t, empty.Decide(call(tools.DangerFullAccess, tools.ModeAsk, tools.ReadOnly, list), nil), "ask")
 		check(t, empty.Decide(call(-1, tools.ModeAllow, tools.ReadOnly, list), nil), "deny")
 	}
-	root := call(tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, tools.Writes("/etc/x"))
+	root := call(tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, toolstest.Writes("/etc/x"))
 	root.Workspace = "/"
 	check(t, must("version: 1\nrules:\n- {name: c, action: deny, writes: [/etc/]}\n").Decide(root, nil), "deny")
 	check(t, empty.Decide(root, nil), "allow") // the workspace is everything

@@ -99,7 +99,7 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 	if s.effect.Path == "" && s.effect.Unclear != "" && s.holds() {
 		return protectedNames[0] + "/", false // it may be anything
 	}
-	if s.effect.Removes && !s.effect.Rooted && (!s.effect.Glob || s.effect.Looked) {
+	if s.effect.Removes && !s.effect.Rooted && (!s.effect.Glob || s.effect.Examined) {
 		return p.guardsRemoval(s)
 	}
 	if s.effect.Glob {
@@ -298,7 +298,7 @@ func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
 			}
 		}
 	}
-	if s.effect.Looked {
+	if s.effect.Examined {
 		return "", false // what is protected of it is judged by itself
 	}
 	for i := range p.protected {

@@ -46,7 +46,7 @@ func (b *rightsBuilder) add(s *subject) {
 	case tools.RunsProgram:
 		b.program = s.program()
 		b.changes = b.changes || !e.ReadOnly
-		b.unclear = b.unclear || unclear || !e.ReadOnly && !e.Told
+		b.unclear = b.unclear || unclear || !e.ReadOnly && !e.Complete
 	case tools.ReadsPath:
 		if at := s.sight().path; outside(at) && !s.ours() && !s.readable() {
 			if e.Glob {

@@ -187,11 +187,11 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 	// everything. Nor is a rule about what was looked at and is not there, or is
 	// left out of what is read.
 	changes := s.effect.Kind == tools.WritesPath
-	below := s.effect.Tree && !s.effect.Withholds && (r.action == Deny || changes) && !(changes && s.effect.Looked)
+	below := s.effect.Tree && !s.effect.Withholds && (r.action == Deny || changes) && !(changes && s.effect.Examined)
 	for i := range patterns {
 		p := &patterns[i]
 		if s.effect.Glob {
-			if (below || !s.effect.Looked) && s.globCaughtBy(p, below) {
+			if (below || !s.effect.Examined) && s.globCaughtBy(p, below) {
 				best = touches
 			}
 			continue

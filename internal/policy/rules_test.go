@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
 // ruleCase is a call and what a policy says of it.
@@ -35,7 +36,7 @@ func parseEffect(t *testing.T, text string) tools.Effect {
 		case "glob":
 			e.Glob = true
 		case "looked":
-			e.Looked = true
+			e.Examined = true
 		case "rooted":
 			e.Rooted = true
 		case "unclear":
@@ -46,7 +47,7 @@ func parseEffect(t *testing.T, text string) tools.Effect {
 			e.Kind, e.Removes, e.Tree, e.Path = tools.WritesPath, true, true, rest
 			return e
 		case "told":
-			e.Told = true
+			e.Complete = true
 		case "somewhere": // writes a file of which nothing is known
 			e.Kind, e.Unclear = tools.WritesPath, "which file is meant is not known"
 			return e
@@ -172,7 +173,7 @@ func TestProtected(t *testing.T) {
 		}
 	}
 	// Nothing lifts it.
-	c := call(tools.DangerFullAccess, tools.ModeAllow, tools.WorkspaceWrite, tools.Writes(".git/config"))
+	c := call(tools.DangerFullAccess, tools.ModeAllow, tools.WorkspaceWrite, toolstest.Writes(".git/config"))
 	check(t, p.Decide(c, []policy.Grant{grantOf(c, policy.Allow, policy.Tier{Kind: policy.TierTool})}), "deny")
 }
 
@@ -360,7 +361,7 @@ func TestAllowedToolsStayInside(t *testing.T) {
 
 func TestLeavingPlan(t *testing.T) {
 	p := must("version: 1\nrules:\n- {name: a, action: allow, tools: ['*']}\n")
-	c := call(tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, effects["to_allow"])
+	c := call(tools.WorkspaceWrite, tools.ModePlan, tools.WorkspaceWrite, sampleEffects["to_allow"])
 	d := p.Decide(c, nil)
 	check(t, d, "ask")
 	if got := p.Tiers(c, d); len(got) > 0 {

@@ -134,7 +134,7 @@ func (s *subject) disposition(by *rule) (how Unclear, said bool) {
 // touches. What is no program is.
 func (s *subject) understood() bool {
 	e := s.effect
-	return e.Kind != tools.RunsProgram || e.ReadOnly || e.Told
+	return e.Kind != tools.RunsProgram || e.ReadOnly || e.Complete
 }
 
 // nowhere reports whether the effect writes a file of which nothing is known, so

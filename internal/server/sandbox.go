@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -81,8 +82,6 @@ func NewRooms(all *config.Config, s *sandbox.Sandbox, programs command.Programs,
 			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
 			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
 		},
-		Languages:     languagesOf(c),
-		Kept:          keptOf(&c.Kept),
 		MaxOutput:     int64(l.Output),
 		MaxRunning:    l.PerSession,
 		MaxRunningAll: l.PerServer,
@@ -95,18 +94,20 @@ func NewRooms(all *config.Config, s *sandbox.Sandbox, programs command.Programs,
 	})
 }
 
-func keptOf(c *config.Kept) command.Kept {
-	return command.Kept{Output: int(c.Output), EndedOutput: int(c.EndedOutput), Ended: c.Ended, Idle: c.Idle}
+// companionsOf returns what lives between calls, and for how long.
+func companionsOf(c *config.Sandbox) companion.Config {
+	k := &c.Kept
+	return companion.Config{Output: int(k.Output), EndedOutput: int(k.EndedOutput), Ended: k.Ended, Idle: k.Idle, Languages: languagesOf(c)}
 }
 
 // languagesOf returns those of the tool repl that the operator has added.
-func languagesOf(c *config.Sandbox) []command.Language {
-	var list []command.Language
+func languagesOf(c *config.Sandbox) []companion.Language {
+	var list []companion.Language
 	for _, r := range c.Repl {
 		if r.Mark == "" {
-			list = append(list, command.Driven(r.Language, r.Command))
+			list = append(list, companion.Driven(r.Language, r.Command))
 		} else {
-			list = append(list, command.Lines(r.Language, r.Command, r.Begin, r.Mark))
+			list = append(list, companion.Lines(r.Language, r.Command, r.Begin, r.Mark))
 		}
 	}
 	return list

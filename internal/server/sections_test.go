@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/size"
@@ -20,7 +20,7 @@ import (
 )
 
 func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
-	if got, want := keptOf(&config.Default().Sandbox.Kept), (command.Kept{}).WithDefaults(); got != want {
+	if got, want := companionsOf(&config.Default().Sandbox), (companion.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/pdf"
@@ -40,7 +41,7 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
+func builtin(rooms *command.Rooms, companions companion.Config, documents files.Documents, searched search.Config) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -49,7 +50,7 @@ func builtin(rooms *command.Rooms, documents files.Documents, searched search.Co
 	}
 	list := slices.Concat(
 		writes,
-		shell.Tools(rooms),
+		shell.Tools(rooms, companion.New(rooms, companions)),
 		git.Tools(rooms),
 		searchtools.Tools(search.NewPool(searched)),
 		turn.Tools(),
@@ -116,7 +117,7 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	rooms := NewRooms(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, rooms)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.Load()
@@ -233,7 +234,7 @@ func enginesOf(c *config.Search) search.Config {
 // BuiltinSpecs describes the tools that are part of the server.
 func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{}), nil, search.Config{}) {
+	for _, tool := range builtin(command.New(command.Config{}), companion.Config{}, nil, search.Config{}) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -105,7 +106,7 @@ func shellTool() tools.Tool {
 	}
 	return tools.New(tools.Spec{Name: "shell", Summary: "A tool for tests.", Level: tools.WorkspaceWrite},
 		func(env tools.Env, in input) []tools.Effect {
-			return env.Resolve(shell.Effects(in.Command, shell.PlaceOf(env, "")))
+			return effects.Resolve(env, shell.Effects(in.Command, shell.PlaceOf(env, "")))
 		},
 		func(context.Context, tools.Env, input, tools.Sink) (tools.Result, error) {
 			return tools.TextResult("ran"), nil

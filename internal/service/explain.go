@@ -68,7 +68,7 @@ func effectToProto(e *tools.Effect) *pb.Effect {
 	case tools.WritesPath:
 		m.Kind = &pb.Effect_Writes{Writes: path}
 	case tools.RunsProgram:
-		m.Kind = &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: admission.ShownWords(e.Argv), ReadOnly: e.ReadOnly, Told: e.Told}}
+		m.Kind = &pb.Effect_Runs{Runs: &pb.ProgramEffect{Argv: admission.ShownWords(e.Argv), ReadOnly: e.ReadOnly, Told: e.Complete}}
 	case tools.ReachesHost:
 		m.Kind = &pb.Effect_Reaches{Reaches: &pb.HostEffect{Host: output.Visible(e.Host), Port: uint32(e.Port)}}
 	case tools.UsesTool:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
 // runs counts how often the tool "count" ran.
@@ -108,7 +109,7 @@ func testTools() []tools.Tool {
 				return tools.Result{Content: []tools.Content{tools.Text("kept"), w.Close()}}, nil
 			}),
 		tools.New(spec("writes", tools.WorkspaceWrite),
-			func(tools.Env, nothing) []tools.Effect { return tools.Writes("a.txt") },
+			func(tools.Env, nothing) []tools.Effect { return toolstest.Writes("a.txt") },
 			func(context.Context, tools.Env, nothing, tools.Sink) (tools.Result, error) {
 				return tools.TextResult("wrote"), nil
 			}),

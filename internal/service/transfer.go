@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/span"
@@ -67,17 +68,19 @@ func transferOf(message any) (request admission.TransferRequest, ok bool) {
 	case *pb.StatFileRequest:
 		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: m.GetPath(), Tool: admission.ReadsFiles, Effects: tools.Env.ReadsEntries}, true
 	case *pb.ListFilesRequest:
-		effects := tools.Env.Reads
+		reads := tools.Env.Reads
 		if m.GetRecursive() {
-			effects = readsTree
+			reads = readsTree
 		}
-		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: topOf(m.GetPath()), Tool: admission.ReadsFiles, Effects: effects}, true
+		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: topOf(m.GetPath()), Tool: admission.ReadsFiles, Effects: reads}, true
 	case *pb.ReadFileRequest:
 		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: m.GetPath(), Tool: admission.ReadsFiles, Effects: tools.Env.Reads}, true
 	case *pb.DownloadTreeRequest:
 		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: topOf(m.GetPath()), Tool: admission.ReadsFiles, Effects: readsTree}, true
 	case *pb.RemoveFileRequest:
-		removes := func(env tools.Env, names ...string) []tools.Effect { return env.Removes(names[0], m.GetRecursive()) }
+		removes := func(env tools.Env, names ...string) []tools.Effect {
+			return effects.Removes(env, names[0], m.GetRecursive())
+		}
 		return admission.TransferRequest{SessionID: m.GetSessionId(), Path: m.GetPath(), Tool: admission.RemovesFiles, Effects: removes}, true
 	case *pb.WriteFileRequest:
 		h := m.GetHeader()

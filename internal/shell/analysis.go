@@ -185,7 +185,7 @@ func (a *analysis) settle() {
 	}
 	for _, i := range a.still {
 		if e := &a.effects[i]; e.Kind == tools.RunsProgram {
-			e.ReadOnly, e.Told = false, false
+			e.ReadOnly, e.Complete = false, false
 		} else if e.Unclear == "" {
 			e.Unclear = "what the command changes may be among the files it finds"
 		}

@@ -150,7 +150,7 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	if at < len(a.effects) {
 		e := &a.effects[at]
 		e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
-		e.Told = (c.readOnly || c.told) && c.unclear == ""
+		e.Complete = (c.readOnly || c.told) && c.unclear == ""
 		if c.still {
 			a.still = append(a.still, at)
 		}

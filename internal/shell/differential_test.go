@@ -285,7 +285,7 @@ func FuzzEffects(f *testing.F) {
 			t.Errorf("two answers: %v and %v", first, second)
 		}
 		for _, e := range first {
-			if (e.ReadOnly || e.Told) && e.Unclear != "" || e.ReadOnly && !e.Told {
+			if (e.ReadOnly || e.Complete) && e.Unclear != "" || e.ReadOnly && !e.Complete {
 				t.Errorf("read-only, told and unclear do not go together: %v", e)
 			}
 			if e.Kind == tools.RunsProgram && (len(e.Argv) == 0 || e.Program == "" && e.Unclear == "") {

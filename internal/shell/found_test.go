@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -67,7 +68,7 @@ func TestFoundNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := tools.Env{Workspace: ws}
-		effects := env.Resolve(shell.Effects(command, shell.PlaceOf(env, "")))
+		effects := effects.Resolve(env, shell.Effects(command, shell.PlaceOf(env, "")))
 		if slices.ContainsFunc(effects, func(e tools.Effect) bool { return e.Unclear != "" }) {
 			continue
 		}

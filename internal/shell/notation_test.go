@@ -33,7 +33,7 @@ func notation(e tools.Effect) string {
 		switch {
 		case e.ReadOnly:
 			verb = "ro"
-		case e.Told:
+		case e.Complete:
 			verb = "told"
 		case e.Malformed:
 			verb = "malformed"

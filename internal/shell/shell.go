@@ -26,6 +26,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -57,7 +58,7 @@ type Place struct {
 // PlaceOf is where a command of a call in env would run that begins in dir. Its
 // home is that of the session.
 func PlaceOf(env tools.Env, dir string) Place {
-	place := Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: env.SameRepository}
+	place := Place{Dir: dir, Workspace: env.Workspace.Dir(), SameRepository: func(dir string) bool { return effects.SameRepository(env, dir) }}
 	if env.Session != nil {
 		if _, err := env.Session.Private(); err == nil {
 			place.Home, place.Temp, place.Temporary = env.Session.Home(), env.Session.Temp(), env.Temporary
@@ -131,7 +132,7 @@ func distinct(effects []tools.Effect) []tools.Effect {
 
 func equal(a, b tools.Effect) bool {
 	return a.Kind == b.Kind && a.Path == b.Path && a.Named == b.Named && a.Tree == b.Tree && a.Glob == b.Glob && a.Cut == b.Cut &&
-		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Told == b.Told && a.Malformed == b.Malformed && a.Host == b.Host && a.Port == b.Port &&
+		a.Program == b.Program && a.ReadOnly == b.ReadOnly && a.Complete == b.Complete && a.Malformed == b.Malformed && a.Host == b.Host && a.Port == b.Port &&
 		a.Unclear == b.Unclear && slices.Equal(a.Argv, b.Argv)
 }
 

@@ -29,9 +29,9 @@ type Effect struct {
 	// and quotes before they are used.
 	Cut bool
 
-	// Looked says that what a pattern names, and of what is changed everything
-	// below, was looked at: what a policy may care about is an effect by itself.
-	Looked bool
+	// Examined says that what a pattern names, and of what is changed everything
+	// below, was examined: what a policy may care about is an effect by itself.
+	Examined bool
 
 	// Removes says that the path is removed, and that nothing is put there.
 	Removes bool
@@ -49,9 +49,9 @@ type Effect struct {
 	// nothing.
 	ReadOnly bool
 
-	// Told says that the effects beside it tell everything that running the
+	// Complete says that the effects beside it are everything that running the
 	// program touches. What is not told is contained, or asked about.
-	Told bool
+	Complete bool
 
 	// Malformed says that the command does not parse: bash runs at most the lines
 	// before the mistake, and answers with its syntax error.
@@ -91,17 +91,3 @@ const (
 var effectNames = []string{"unknown", "reads", "writes", "runs", "reaches", "uses", "changes_mode"}
 
 func (k EffectKind) String() string { return nameOf(effectNames, int(k)) }
-
-// Reads returns the effects of reading paths.
-func Reads(paths ...string) []Effect { return onPaths(ReadsPath, paths) }
-
-// Writes returns the effects of writing paths.
-func Writes(paths ...string) []Effect { return onPaths(WritesPath, paths) }
-
-func onPaths(kind EffectKind, paths []string) []Effect {
-	effects := make([]Effect, len(paths))
-	for i, path := range paths {
-		effects[i] = Effect{Kind: kind, Path: path}
-	}
-	return effects
-}

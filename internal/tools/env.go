@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -93,7 +92,7 @@ type judged struct {
 	paths  map[string]string
 	beside map[string]place
 	pins   map[string]string
-	look   *look
+	once   map[any]any
 }
 
 // same returns nil where every name that was judged leads to the same place in now.
@@ -172,45 +171,8 @@ func (e Env) WithheldBelow(top string, asked bool) func(path string) bool {
 	return func(path string) bool { return closed(path) || withheld(path) }
 }
 
-// Removes returns the effects of removing an entry of the workspace, which may
-// be a link; with tree, also what is below it.
-func (e Env) Removes(name string, tree bool) []Effect {
-	effect := e.entry(name)
-	effect.Tree = tree
-	changes := e.looking().within(effect, nil)
-	read := changes[0] // what is removed is kept, and shown
-	read.Kind, read.Looked, read.Unclear = ReadsPath, false, ""
-	return append([]Effect{read}, changes...)
-}
-
-// Moves returns the effects of moving an entry of the workspace, with what is
-// below it.
-func (e Env) Moves(from, to string) []Effect {
-	effects := e.Removes(from, true)
-	source, target := effects[1], e.entry(to)
-	target.Tree = source.Tree
-	read := target
-	read.Kind = ReadsPath
-	effects = append(effects, read)
-	if !filepath.IsLocal(source.Path) || !filepath.IsLocal(target.Path) {
-		return append(effects, target)
-	}
-	// What is moved may be protected where it comes to lie.
-	look := e.looking()
-	brought := look.tree(source.Path, target.Path, false)
-	there := look.within(target, nil)
-	there[0].Looked = there[0].Looked && brought.all && !brought.more
-	if !brought.all && there[0].Unclear == "" {
-		there[0].Unclear = tooMuch(source.Path)
-	}
-	for _, found := range brought.found {
-		there = append(there, found.effect(to, target))
-	}
-	return append(effects, there...)
-}
-
-// entry returns the effect of writing an entry itself, not what it leads to.
-func (e Env) entry(name string) Effect {
+// WritesEntry returns the effect of writing an entry itself, not what it leads to.
+func (e Env) WritesEntry(name string) Effect {
 	path, inside := e.Workspace.ResolveEntry(name)
 	return e.judge(WritesPath, name, path, inside)
 }
@@ -236,6 +198,23 @@ func (e Env) judge(kind EffectKind, name, path string, inside bool) Effect {
 		e.judged.paths[name] = path
 	}
 	return effect
+}
+
+// Once returns what make returned when the call first asked for key: what its effects
+// share. An Env of no call shares nothing.
+func (e Env) Once(key any, make func() any) any {
+	if e.judged == nil {
+		return make()
+	}
+	value, ok := e.judged.once[key]
+	if !ok {
+		value = make()
+		if e.judged.once == nil {
+			e.judged.once = map[any]any{}
+		}
+		e.judged.once[key] = value
+	}
+	return value
 }
 
 // Pin notes what something was when the call was judged or shown, so that Run

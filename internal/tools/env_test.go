@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -75,43 +74,6 @@ func TestJudgedAsRun(t *testing.T) {
 			result, err := call.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
 			if toolstest.Text(result) != test.want || !errors.Is(err, test.err) {
 				t.Errorf("%q, %v, want %q, %v", toolstest.Text(result), err, test.want, test.err)
-			}
-		})
-	}
-}
-
-func TestResolve(t *testing.T) {
-	env := toolstest.Env(t, map[string]string{"dir/f": "", "deep/er/.git/config": "", "plain/g": ""})
-	dir := env.Workspace.Dir()
-	if err := os.Symlink("dir", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("deep/er", filepath.Join(dir, "away")); err != nil {
-		t.Fatal(err)
-	}
-	env.Guard = toolstest.Guard{Protects: func(path string) bool { return filepath.Base(path) == ".git" }}
-	tree := func(path string) tools.Effect { return tools.Effect{Kind: tools.WritesPath, Path: path, Tree: true} }
-	for _, test := range []struct {
-		name string
-		give tools.Effect
-		want []tools.Effect
-	}{
-		{"a link", tools.Reads("link/f")[0], []tools.Effect{{Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
-		{"up from a link", tools.Effect{Kind: tools.ReadsPath, Path: "f", Named: "away/../f"},
-			[]tools.Effect{{Kind: tools.ReadsPath, Path: "deep/f", Named: "away/../f"}}},
-		{"what is there", tools.Reads("dir/f")[0], tools.Reads("dir/f")},
-		{"outside", tools.Writes("/etc/x")[0], tools.Writes("/etc/x")},
-		{"a pattern", tools.Effect{Kind: tools.ReadsPath, Path: "link/*", Glob: true},
-			[]tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true, Looked: true}, {Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
-		{"a program", tools.Effect{Kind: tools.RunsProgram, Program: "link/f"}, []tools.Effect{{Kind: tools.RunsProgram, Program: "link/f"}}},
-		{"a tree", tree("plain"), []tools.Effect{tree("plain")}},
-		{"a tree that is not there", tree("gone"), []tools.Effect{tree("gone")}},
-		{"a tree with something protected", tree("deep"),
-			[]tools.Effect{{Kind: tools.WritesPath, Path: "deep", Tree: true, Unclear: "it may change deep/er/.git, which is protected"}}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			if got := env.Resolve([]tools.Effect{test.give}); !reflect.DeepEqual(got, test.want) {
-				t.Errorf("%+v\nwant %+v", got, test.want)
 			}
 		})
 	}

@@ -59,3 +59,16 @@ const TimedOutCode = "timed_out"
 func Failf(code, format string, args ...any) error {
 	return &Failure{Code: code, Message: fmt.Sprintf(format, args...)}
 }
+
+// DidYouMean returns the question whether one of names was meant, or fallback where
+// there are none.
+func DidYouMean(names []string, fallback string) string {
+	switch n := len(names); n {
+	case 0:
+		return fallback
+	case 1:
+		return "Did you mean " + names[0] + "?"
+	default:
+		return "Did you mean " + strings.Join(names[:n-1], ", ") + " or " + names[n-1] + "?"
+	}
+}

@@ -173,37 +173,37 @@ func (w *Workspace) readlink(path string, anywhere bool) (target string, kind in
 	return target, isLink
 }
 
-// Look shows see what is at top and below it, and of what type, until see says to stop, and
-// returns how much was looked at. Where that would be more than limit, or
+// Examine shows see what is at top and below it, and of what type, until see says to stop, and
+// returns how many entries it examined. Where that would be more than limit, or
 // something cannot be read, it reports that it did not see all. Links are not
 // followed.
-func (w *Workspace) Look(top string, limit int, see func(path string, kind fs.FileMode) (more bool)) (looked int, all bool) {
+func (w *Workspace) Examine(top string, limit int, see func(path string, kind fs.FileMode) (more bool)) (examined int, all bool) {
 	info, err := w.root.Lstat(top)
 	if err != nil {
 		return 1, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	}
-	if looked++; !see(top, info.Mode().Type()) || !info.IsDir() {
-		return looked, true
+	if examined++; !see(top, info.Mode().Type()) || !info.IsDir() {
+		return examined, true
 	}
 	all = true
 	for todo := []string{top}; len(todo) > 0 && all; {
 		dir := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		looked += strings.Count(dir, "/") / 8 // it is opened name by name
+		examined += strings.Count(dir, "/") / 8 // it is opened name by name
 		f, err := w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			all = errors.Is(err, fs.ErrNotExist)
 			continue
 		}
 		for entry, err := range entriesOf(f) {
-			if looked++; err != nil || looked > limit {
+			if examined++; err != nil || examined > limit {
 				all = false
 				break
 			}
 			path := filepath.Join(dir, entry.Name())
 			if !see(path, entry.Type()) {
 				f.Close()
-				return looked, true
+				return examined, true
 			}
 			if entry.IsDir() {
 				todo = append(todo, path)
@@ -211,7 +211,7 @@ func (w *Workspace) Look(top string, limit int, see func(path string, kind fs.Fi
 		}
 		f.Close()
 	}
-	return looked, all
+	return examined, all
 }
 
 // Glance returns what is in a directory of the workspace, by name, but for what is

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -43,7 +44,7 @@ func Delete() tools.Tool {
 				{Summary: "A directory", Input: json.RawMessage(`{"path":"build","recursive":true}`)},
 			},
 		},
-		func(env tools.Env, in deleteInput) []tools.Effect { return env.Removes(in.Path, in.Recursive) },
+		func(env tools.Env, in deleteInput) []tools.Effect { return effects.Removes(env, in.Path, in.Recursive) },
 		runDelete)
 	return tools.WithPreview(tool, func(ctx context.Context, env tools.Env, in deleteInput) tools.Preview {
 		d, err := planDelete(ctx, env, in)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -25,7 +26,7 @@ func explainOf(env tools.Env, err error, names ...string) error {
 		return err
 	}
 	for _, name := range names {
-		if near := env.NearFiles(name); len(near) > 0 {
+		if near := effects.NearFiles(env, name); len(near) > 0 {
 			for i := range near {
 				near[i] = plain(near[i])
 			}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -47,7 +48,7 @@ func Move() tools.Tool {
 				{Summary: "Replace another", Input: json.RawMessage(`{"from":"config.new","to":"etc/config","overwrite":true}`)},
 			},
 		},
-		func(env tools.Env, in moveInput) []tools.Effect { return env.Moves(in.From, in.To) },
+		func(env tools.Env, in moveInput) []tools.Effect { return effects.Moves(env, in.From, in.To) },
 		runMove)
 	return tools.WithPreview(tool, func(_ context.Context, env tools.Env, in moveInput) tools.Preview {
 		m, err := planMove(env, in)

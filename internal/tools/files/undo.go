@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -122,7 +123,7 @@ func idsOf(records []*workspace.Record) string {
 
 // undoEffects returns the effects of taking records back.
 func undoEffects(env tools.Env, records []*workspace.Record) []tools.Effect {
-	var effects []tools.Effect
+	var list []tools.Effect
 	for _, r := range records {
 		folders := make(map[string]bool)
 		for _, change := range r.Changes {
@@ -133,13 +134,13 @@ func undoEffects(env tools.Env, records []*workspace.Record) []tools.Effect {
 		for _, change := range r.Changes {
 			switch {
 			case change.MovedFrom != "":
-				effects = append(effects, env.Moves(change.Path, change.MovedFrom)...)
+				list = append(list, effects.Moves(env, change.Path, change.MovedFrom)...)
 			case !inOne(change.Path, folders): // and otherwise part of the tree
-				effects = append(effects, env.Removes(change.Path, folders[change.Path])...)
+				list = append(list, effects.Removes(env, change.Path, folders[change.Path])...)
 			}
 		}
 	}
-	return effects
+	return list
 }
 
 // inOne reports whether a path is below one of the folders.

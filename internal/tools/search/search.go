@@ -16,6 +16,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	engine "github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -51,7 +52,7 @@ func explain(env tools.Env, err error, path string) error {
 	case errors.Is(err, fs.ErrNotExist) && tools.IsArtifact(path):
 		return tools.Failf("artifact_not_found", "%s: it is no longer kept. Make the call again whose output it was.", path)
 	case errors.Is(err, fs.ErrNotExist):
-		near := env.NearFiles(path)
+		near := effects.NearFiles(env, path)
 		for i := range near {
 			near[i] = shown(near[i])
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -82,7 +83,7 @@ func TestAttacks(t *testing.T) {
 	} {
 		t.Run(a.id, func(t *testing.T) {
 			env := toolstest.Env(t, nil)
-			tool := shell.Bash(rooms(t, func(c *command.Config) {
+			tool := shell.Bash(running(t, func(c *command.Config) {
 				c.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, OpenFiles: 256, FileSize: 64 << 20}
 				c.MaxOutput = 8 << 20
 				c.Disk = command.DiskLimits{SessionFiles: 1000}
@@ -167,12 +168,12 @@ func TestForkBomb(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { bounded.Close() })
-	tool := shell.Bash(rooms(t, func(c *command.Config) {
+	tool := shell.Bash(running(t, func(c *command.Config) {
 		c.Sandbox = bounded
 		c.Limits = sandbox.Limits{Processes: 100}
 	}))
 	// First a storm that ends by itself, to see that the number holds.
-	free := shell.Bash(rooms(t, func(c *command.Config) { c.Sandbox = bounded }))
+	free := shell.Bash(running(t, func(c *command.Config) { c.Sandbox = bounded }))
 	storm := attempt(t, free, toolstest.Env(t, nil), "exec sh -c 'i=0; while [ $i -lt 450 ]; do sleep 100 & i=$((i+1)); done'")
 	if !strings.Contains(toolstest.Text(storm), "Cannot fork") {
 		t.Skip("the number of processes cannot be bounded here")
@@ -180,7 +181,7 @@ func TestForkBomb(t *testing.T) {
 	env, other := toolstest.Env(t, nil), toolstest.Env(t, nil)
 	ended := make(chan tools.Result, 1)
 	go func() { ended <- attempt(t, tool, env, "bomb() { bomb | bomb & }; bomb; sleep 100") }()
-	if text, code, _ := call(t, shell.Bash(rooms(t)), other, m{"command": "echo ok"}); text != "ok\n" || code != "" {
+	if text, code, _ := call(t, shell.Bash(running(t)), other, m{"command": "echo ok"}); text != "ok\n" || code != "" {
 		t.Errorf("beside a bomb: %q %s", text, code)
 	}
 	result := <-ended
@@ -194,7 +195,7 @@ func TestForkBomb(t *testing.T) {
 func TestTenants(t *testing.T) {
 	all := rooms(t)
 	a, b := toolstest.Env(t, nil), toolstest.Env(t, map[string]string{"f": "CANARY of b"})
-	tool := shell.Bash(all)
+	tool := shell.Bash(all, companion.New(all, companion.Config{}))
 	if _, code, _ := call(t, tool, b, m{"command": "echo CANARY >$HOME/h; echo CANARY >$TMPDIR/t"}); code != "" {
 		t.Fatal(code)
 	}
@@ -274,7 +275,7 @@ func TestWork(t *testing.T) {
 				t.Skipf("there is no %s", work.needs)
 			}
 			env := toolstest.Env(t, nil)
-			if text, code, exit := call(t, shell.Bash(all), env, m{"command": work.command}); code != "" {
+			if text, code, exit := call(t, shell.Bash(all, companion.New(all, companion.Config{})), env, m{"command": work.command}); code != "" {
 				t.Errorf("%s %+v\n%s", code, exit, text)
 			}
 		})

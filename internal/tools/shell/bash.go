@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -85,7 +87,7 @@ func isName(s string) bool {
 const defaultTimeout = 2 * time.Minute
 
 // Bash returns the tool that runs shell commands.
-func Bash(rooms *command.Rooms) tools.Tool {
+func Bash(rooms *command.Rooms, companions *companion.Set) tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:    "bash",
@@ -113,10 +115,10 @@ func Bash(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in bashInput) []tools.Effect {
 			dir := workdir(rooms, env, in)
-			return env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
+			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
-			return runBash(ctx, rooms, env, in, out)
+			return runBash(ctx, rooms, companions, env, in, out)
 		})
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in bashInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
@@ -168,7 +170,7 @@ func workdir(rooms *command.Rooms, env tools.Env, in bashInput) string {
 	return path
 }
 
-func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
+func runBash(ctx context.Context, rooms *command.Rooms, companions *companion.Set, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
 	dir, inside := env.Pinned("workdir")
 	if !inside {
 		return tools.Result{}, tools.Failf("outside_workspace", "The command was not run: workdir %s is outside of the workspace.", in.Workdir)
@@ -190,7 +192,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
 	var result tools.Result
 	if in.Background {
-		result, err = startBackground(ctx, room, script, milliseconds(in.TimeoutMS))
+		result, err = startBackground(ctx, companions, env, script, milliseconds(in.TimeoutMS))
 	} else {
 		result, err = room.RunScript(ctx, env, script, out)
 	}
@@ -198,7 +200,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, env tools.Env, in bashIn
 		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)
 	}
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir != "" {
-		err = tools.Failf(f.Code, "Nothing was run: %s is no directory of the workspace. %s", in.Workdir, tools.DidYouMean(env.NearFiles(in.Workdir), "Make it first, or choose another."))
+		err = tools.Failf(f.Code, "Nothing was run: %s is no directory of the workspace. %s", in.Workdir, tools.DidYouMean(effects.NearFiles(env, in.Workdir), "Make it first, or choose another."))
 	}
 	return result, err
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -38,8 +39,15 @@ func rooms(t *testing.T, change ...func(*command.Config)) *command.Rooms {
 	return command.New(config)
 }
 
+// running returns rooms with what lives in them between calls.
+func running(t *testing.T, change ...func(*command.Config)) (*command.Rooms, *companion.Set) {
+	t.Helper()
+	r := rooms(t, change...)
+	return r, companion.New(r, companion.Config{})
+}
+
 func TestContract(t *testing.T) {
-	for _, tool := range shell.Tools(rooms(t)) {
+	for _, tool := range shell.Tools(running(t)) {
 		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Test(t, tool) })
 	}
 }
@@ -69,7 +77,7 @@ func TestBash(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("secret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	tool := shell.Bash(rooms(t, func(c *command.Config) { c.Env = []string{"OPERATOR=says", "LANG=C"} }))
+	tool := shell.Bash(running(t, func(c *command.Config) { c.Env = []string{"OPERATOR=says", "LANG=C"} }))
 	t.Setenv("TOOLSERVER_TEST_SECRET", "must not be seen")
 
 	const nothing = "(The command wrote nothing.)"
@@ -138,7 +146,7 @@ func TestBashKeptDirectoryGone(t *testing.T) {
 // TestBashBadInput has inputs that no command comes of.
 func TestBashBadInput(t *testing.T) {
 	env := toolstest.Env(t, nil)
-	tool := shell.Bash(rooms(t))
+	tool := shell.Bash(running(t))
 	for input, want := range map[string]string{
 		`{}`:                                    "command",
 		`{"command":""}`:                        "command",
@@ -161,7 +169,7 @@ func TestBashBadInput(t *testing.T) {
 // write, whatever it does.
 func TestBashReadOnly(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"f": "old"})
-	tool := shell.Bash(rooms(t))
+	tool := shell.Bash(running(t))
 	input := m{"command": "cat f"}
 	if text, code, _ := call(t, tool, env, input); text != "old" || code != "" {
 		t.Errorf("%q %s", text, code)
@@ -170,7 +178,7 @@ func TestBashReadOnly(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(env.Workspace.Dir(), "cat"), []byte("#!/bin/sh\necho new >f\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	changed := shell.Bash(rooms(t, func(c *command.Config) { c.Path = []string{env.Workspace.Dir(), "/usr/bin", "/bin"} }))
+	changed := shell.Bash(running(t, func(c *command.Config) { c.Path = []string{env.Workspace.Dir(), "/usr/bin", "/bin"} }))
 	if text, code, _ := call(t, changed, env, input); code != "exit_status" || !strings.Contains(text, "denied") {
 		t.Errorf("%q %s", text, code)
 	}
@@ -203,7 +211,7 @@ func TestBashDenied(t *testing.T) {
 // TestBashLimits has commands that use too much.
 func TestBashLimits(t *testing.T) {
 	env := toolstest.Env(t, nil)
-	tool := shell.Bash(rooms(t, func(c *command.Config) {
+	tool := shell.Bash(running(t, func(c *command.Config) {
 		c.Limits = sandbox.Limits{Memory: 64 << 20, Processes: 20, OpenFiles: 64, FileSize: 1 << 20}
 		c.MaxOutput = 1 << 20
 	}))
@@ -230,7 +238,7 @@ func TestBashLimits(t *testing.T) {
 // wrote before be kept.
 func TestBashStops(t *testing.T) {
 	env := toolstest.Env(t, nil)
-	tool := shell.Bash(rooms(t))
+	tool := shell.Bash(running(t))
 	c, err := tool.Decode(env, json.RawMessage(`{"command":"trap '' TERM INT HUP; echo begun; sleep 300; sleep 300"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +256,7 @@ func TestBashStops(t *testing.T) {
 // closes, and an interactive shell, which does not mind SIGTERM, ends by that. Nobody
 // waits for the grace, which would take longer than this test may.
 func TestTerminalHangsUp(t *testing.T) {
-	tool := shell.Bash(rooms(t, func(c *command.Config) { c.Grace = time.Hour }))
+	tool := shell.Bash(running(t, func(c *command.Config) { c.Grace = time.Hour }))
 	for name, command := range map[string]string{
 		"interactive shell":   "exec bash --norc -i",
 		"one in another":      "bash --norc -i; true",
@@ -293,7 +301,7 @@ func (s *stopAt) Emit(r tools.Report) {
 // A session that rests has a shell that is ready, which runs the next script.
 func TestReadyShell(t *testing.T) {
 	env := toolstest.Env(t, nil)
-	tool := shell.Bash(rooms(t))
+	tool := shell.Bash(running(t))
 	for range 3 {
 		call(t, tool, env, m{"command": "true"})
 		waitReady(t, env)
@@ -343,7 +351,7 @@ func TestBashDescription(t *testing.T) {
 		{"an open network", func(c *command.Config) { c.Network = tools.NetworkOpen }, []string{"Network: Open.\n"}, "None"},
 		{"no programs", func(c *command.Config) { c.Path = []string{t.TempDir()} }, []string{"Programs beside the usual ones: none."}, "git"},
 	} {
-		text := shell.Bash(rooms(t, test.change)).Spec().Description
+		text := shell.Bash(running(t, test.change)).Spec().Description
 		for _, want := range test.want {
 			if !strings.Contains(text, want) || strings.Contains(text, test.not) {
 				t.Errorf("%s: %s", test.name, text)

@@ -32,7 +32,7 @@ func deletes(text string, place shell.Place) bool {
 		switch e.Kind {
 		case tools.ReadsPath, tools.WritesPath:
 		case tools.RunsProgram:
-			if !e.Told || e.Unclear != "" {
+			if !e.Complete || e.Unclear != "" {
 				return false
 			}
 			switch path.Base(e.Program) {

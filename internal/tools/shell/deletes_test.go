@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -63,7 +64,7 @@ func TestDeletes(t *testing.T) {
 // TestLevels: what runs code lists the highest level that a call can need; a call that
 // only looks needs the lowest.
 func TestLevels(t *testing.T) {
-	for _, tool := range Tools(command.New(command.Config{})) {
+	for _, tool := range Tools(command.New(command.Config{}), companion.New(nil, companion.Config{})) {
 		spec := tool.Spec()
 		if runs := spec.Name == "bash" || spec.Name == "repl" || spec.Name == "powershell"; runs &&
 			(spec.Level != tools.DangerFullAccess || spec.Needs() != tools.ReadOnly) {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
@@ -54,7 +55,7 @@ func TestPayloads(t *testing.T) {
 			prepareRepository(t, env, place.Replace(p.Setup))
 			before := ofOthers(t, env)
 
-			result := attempt(t, shell.Bash(all), env, place.Replace(p.Command))
+			result := attempt(t, shell.Bash(all, companion.New(all, companion.Config{})), env, place.Replace(p.Command))
 			text := toolstest.Text(result)
 			if p.Works && (result.Exit == nil || result.Exit.Reason != tools.Exited || result.Exit.Code != 0) {
 				t.Errorf("it does not work: %+v %s", result.Exit, text)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -76,7 +77,7 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 			if inside {
 				env.Pin("workdir", dir)
 			}
-			return env.Resolve(shell.Effects(in.judged(), placeOf(rooms, env, dir)))
+			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(rooms, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in powershellInput, out tools.Sink) (tools.Result, error) {
 			dir, inside := env.Pinned("workdir")

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // startBackground starts a script as a background process and says which one it
 // is.
-func startBackground(ctx context.Context, room *command.Room, script command.Script, limit time.Duration) (tools.Result, error) {
-	b, err := room.StartBackground(ctx, script, limit)
+func startBackground(ctx context.Context, companions *companion.Set, env tools.Env, script command.Script, limit time.Duration) (tools.Result, error) {
+	b, err := companions.Start(ctx, env, script, limit)
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -44,7 +45,7 @@ type processDetails struct {
 	TakenBack []string `json:"taken_back,omitempty"` // of what it, or something beside it, did
 }
 
-func detailsOf(b *command.Background) processDetails {
+func detailsOf(b *companion.Process) processDetails {
 	state := b.State()
 	d := processDetails{ID: b.ID, State: "running", DurationMS: b.Ran().Milliseconds(), Output: state.Output, TakenBack: state.TakenBack}
 	if !state.Running {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -36,7 +37,7 @@ func (in processInputInput) Check() []tools.Problem {
 }
 
 // ProcessInput returns the tool that writes to a background process.
-func ProcessInput(rooms *command.Rooms) tools.Tool {
+func ProcessInput(companions *companion.Set) tools.Tool {
 	return tools.New(
 		tools.Spec{
 			Name:    "process_input",
@@ -62,7 +63,7 @@ func ProcessInput(rooms *command.Rooms) tools.Tool {
 		},
 		nil,
 		func(ctx context.Context, env tools.Env, in processInputInput, _ tools.Sink) (tools.Result, error) {
-			b, err := rooms.Background(env.Session, in.ID)
+			b, err := companions.Process(env.Session, in.ID)
 			if err != nil {
 				return tools.Result{}, err
 			}

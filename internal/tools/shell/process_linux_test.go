@@ -19,7 +19,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
-// kit has the tools of one set of rooms, by name, and a session.
+// kit has the tools of one runner, by name, and a session.
 type kit struct {
 	t     *testing.T
 	env   tools.Env
@@ -29,7 +29,7 @@ type kit struct {
 func newKit(t *testing.T, change ...func(*command.Config)) kit {
 	t.Helper()
 	k := kit{t: t, env: toolstest.Env(t, nil), tools: make(map[string]tools.Tool)}
-	for _, tool := range shell.Tools(rooms(t, change...)) {
+	for _, tool := range shell.Tools(running(t, change...)) {
 		k.tools[tool.Spec().Name] = tool
 	}
 	return k
@@ -327,42 +327,6 @@ func TestReplGone(t *testing.T) {
 			t.Fatalf("%q %s", text, code)
 		default:
 			return
-		}
-	}
-}
-
-// TestKept has less kept than usual.
-func TestKept(t *testing.T) {
-	needs(t, "python3")
-	k := newKit(t, func(c *command.Config) {
-		c.Kept = command.Kept{Output: 100, EndedOutput: 150, Ended: 2, Idle: time.Millisecond}
-	})
-	for i := range 3 {
-		k.start("seq 1000", nil)
-		k.call("process_output", m{"id": fmt.Sprintf("p%d", i+1), "until_end": true})
-	}
-	for { // that it ended is told first
-		if list, _ := k.call("process_list", m{}); !strings.Contains(list, "p1 ") {
-			break
-		}
-	}
-	if got := k.failure("process_output", m{"id": "p1"}); !strings.Contains(got, "There are: p2, p3.") {
-		t.Errorf("what is remembered: %s", got)
-	}
-	for id, want := range map[string]string{"p2": "3893 bytes before offset 3893 are no longer kept", "p3": "3793 bytes before offset 3793 are no longer kept"} {
-		if got, _ := k.call("process_output", m{"id": id, "offset": 0}); !strings.Contains(got, want) {
-			t.Errorf("%s: %q lacks %q", id, got, want)
-		}
-	}
-	// An interpreter goes, soon and not at once, and who comes next is told.
-	for {
-		k.call("repl", m{"language": "python", "code": "x = 1"})
-		text, code := k.call("repl", m{"language": "python", "code": "x"})
-		if told := strings.Contains(text, "what was defined before is lost: the last one was ended because nobody used it for 1ms.)"); told != (code == "exception") {
-			t.Errorf("%q %s", text, code)
-		}
-		if code == "exception" {
-			break
 		}
 	}
 }

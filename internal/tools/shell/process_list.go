@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -26,7 +27,7 @@ type processListInput struct {
 }
 
 // ProcessList returns the tool that lists background processes.
-func ProcessList(rooms *command.Rooms) tools.Tool {
+func ProcessList(companions *companion.Set) tools.Tool {
 	return tools.New(
 		tools.Spec{
 			Name:    "process_list",
@@ -48,8 +49,8 @@ func ProcessList(rooms *command.Rooms) tools.Tool {
 		func(_ context.Context, env tools.Env, in processListInput, _ tools.Sink) (tools.Result, error) {
 			details := []processDetails{}
 			var text strings.Builder
-			for _, b := range rooms.Backgrounds(env.Session) {
-				b.Look()
+			for _, b := range companions.Processes(env.Session) {
+				b.Examine()
 				state := b.State()
 				if in.RunningOnly && !state.Running {
 					continue

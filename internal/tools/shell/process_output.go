@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -75,7 +76,7 @@ func (in processOutputInput) pattern() (*regexp.Regexp, error) {
 }
 
 // ProcessOutput returns the tool that reads what a background process wrote.
-func ProcessOutput(rooms *command.Rooms) tools.Tool {
+func ProcessOutput(companions *companion.Set) tools.Tool {
 	return tools.New(
 		tools.Spec{
 			Name:    "process_output",
@@ -101,12 +102,12 @@ func ProcessOutput(rooms *command.Rooms) tools.Tool {
 		},
 		nil,
 		func(ctx context.Context, env tools.Env, in processOutputInput, _ tools.Sink) (tools.Result, error) {
-			return processOutput(ctx, rooms, env, in)
+			return processOutput(ctx, companions, env, in)
 		})
 }
 
-func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in processOutputInput) (tools.Result, error) {
-	b, err := rooms.Background(env.Session, in.ID)
+func processOutput(ctx context.Context, companions *companion.Set, env tools.Env, in processOutputInput) (tools.Result, error) {
+	b, err := companions.Process(env.Session, in.ID)
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -122,7 +123,7 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 	if in.MaxBytes > 0 {
 		limit = min(limit, in.MaxBytes)
 	}
-	b.Look()
+	b.Examine()
 	state := b.State() // before the output: of what has ended, all is there
 	o := b.Output(in.Offset, limit)
 	d := detailsOf(b)
@@ -157,7 +158,7 @@ func processOutput(ctx context.Context, rooms *command.Rooms, env tools.Env, in 
 
 // waitFor waits as the input says, and ends before the call has to. An error is
 // that of a call that is cancelled.
-func waitFor(ctx context.Context, b *command.Background, in processOutputInput, pattern *regexp.Regexp) (found bool, err error) {
+func waitFor(ctx context.Context, b *companion.Process, in processOutputInput, pattern *regexp.Regexp) (found bool, err error) {
 	until := time.Now().Add(in.wait())
 	if deadline, ok := ctx.Deadline(); ok {
 		if latest := deadline.Add(-min(leeway, time.Until(deadline)) / 5); latest.Before(until) {

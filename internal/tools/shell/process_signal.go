@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -32,7 +33,7 @@ type processSignalInput struct {
 func (in processSignalInput) Timeout() time.Duration { return milliseconds(in.KillAfterMS) + leeway }
 
 // ProcessSignal returns the tool that signals and ends background processes.
-func ProcessSignal(rooms *command.Rooms) tools.Tool {
+func ProcessSignal(companions *companion.Set) tools.Tool {
 	return tools.New(
 		tools.Spec{
 			Name:    "process_signal",
@@ -57,7 +58,7 @@ func ProcessSignal(rooms *command.Rooms) tools.Tool {
 		},
 		nil,
 		func(ctx context.Context, env tools.Env, in processSignalInput, _ tools.Sink) (tools.Result, error) {
-			b, err := rooms.Background(env.Session, in.ID)
+			b, err := companions.Process(env.Session, in.ID)
 			if err != nil {
 				return tools.Result{}, err
 			}
@@ -65,7 +66,7 @@ func ProcessSignal(rooms *command.Rooms) tools.Tool {
 		})
 }
 
-func processSignal(ctx context.Context, b *command.Background, in processSignalInput) (tools.Result, error) {
+func processSignal(ctx context.Context, b *companion.Process, in processSignalInput) (tools.Result, error) {
 	signal := cmp.Or(in.Signal, "TERM")
 	if err := b.Signal(signal); err != nil {
 		return withDetails(detailsOf(b)), err
@@ -89,6 +90,6 @@ func processSignal(ctx context.Context, b *command.Background, in processSignalI
 			return withDetails(detailsOf(b)), err
 		}
 	}
-	b.Look()
+	b.Examine()
 	return b.Warn(withDetails(detailsOf(b), fmt.Sprintf("Signal %s was sent. %s %s.", cmp.Or(in.Signal, "TERM"), b.ID, b.State()))), nil
 }

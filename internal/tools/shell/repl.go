@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -40,9 +42,9 @@ func (in replInput) Check() []tools.Problem {
 }
 
 // Repl returns the tool that runs code and keeps what it defines.
-func Repl(rooms *command.Rooms) tools.Tool {
-	all := rooms.Languages()
-	languages := make(map[string]command.Language, len(all))
+func Repl(companions *companion.Set) tools.Tool {
+	all := companions.Languages()
+	languages := make(map[string]companion.Language, len(all))
 	names := make([]string, len(all))
 	for i, l := range all {
 		languages[l.Name], names[i] = l, l.Name
@@ -71,11 +73,7 @@ func Repl(rooms *command.Rooms) tools.Tool {
 		},
 		func(env tools.Env, in replInput) []tools.Effect { return replEffects(env, in, languages[in.Language]) },
 		func(ctx context.Context, env tools.Env, in replInput, out tools.Sink) (tools.Result, error) {
-			room, err := rooms.Of(env)
-			if err != nil {
-				return tools.Result{}, err
-			}
-			return room.Evaluate(ctx, env, languages[in.Language], in.Code, in.Restart, out)
+			return companions.Evaluate(ctx, env, languages[in.Language], in.Code, in.Restart, out)
 		})
 	tool = tools.WithChoices(tool, "language", names...)
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in replInput) tools.Preview {
@@ -85,16 +83,16 @@ func Repl(rooms *command.Rooms) tools.Tool {
 
 // replEffects tells that code runs of which nobody knows what it does: what ran
 // before may have given its words another meaning, in bash too.
-func replEffects(env tools.Env, in replInput, language command.Language) []tools.Effect {
+func replEffects(env tools.Env, in replInput, language companion.Language) []tools.Effect {
 	program := language.Program
-	effects := []tools.Effect{{
+	list := []tools.Effect{{
 		Kind: tools.RunsProgram, Program: program, Argv: []string{program, tools.UnknownWord},
 		Unclear: "it runs code in an interpreter that remembers earlier code",
 	}}
 	if in.Language == "bash" { // as far as it can be told, for rules that deny
-		effects = append(effects, env.Resolve(shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
+		list = append(list, effects.Resolve(env, shell.Effects(in.Code, shell.PlaceOf(env, "")))...)
 	}
-	return effects
+	return list
 }
 
 // fenced returns code as a block of Markdown, whatever is in it.

@@ -6,15 +6,16 @@ package shell
 
 import (
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
 const category = "shell"
 
 // Tools returns the tools that run commands in rooms.
-func Tools(rooms *command.Rooms) []tools.Tool {
+func Tools(rooms *command.Rooms, companions *companion.Set) []tools.Tool {
 	return []tools.Tool{
-		Bash(rooms), Powershell(rooms), Repl(rooms),
-		ProcessList(rooms), ProcessOutput(rooms), ProcessInput(rooms), ProcessSignal(rooms),
+		Bash(rooms, companions), Powershell(rooms), Repl(companions),
+		ProcessList(companions), ProcessOutput(companions), ProcessInput(companions), ProcessSignal(companions),
 	}
 }

@@ -29,7 +29,7 @@ func TestSoak(t *testing.T) {
 	if os.Getenv("TOOLSERVER_SOAK") != "" {
 		runs = 100_000
 	}
-	tool := shell.Bash(rooms(t))
+	tool := shell.Bash(running(t))
 	sessions := make([]tools.Env, 4)
 	for i := range sessions {
 		sessions[i] = toolstest.Env(t, nil)

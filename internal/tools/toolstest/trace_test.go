@@ -12,7 +12,7 @@ import (
 
 func TestUndeclared(t *testing.T) {
 	tree := tools.Effect{Kind: tools.WritesPath, Path: "tree", Tree: true}
-	effects := append(tools.Reads("r", "deep/r"), tools.Writes("w", "deep/w")...)
+	effects := append(Reads("r", "deep/r"), Writes("w", "deep/w")...)
 	effects = append(effects, tree)
 	var got []string
 	for _, path := range []string{"r", "w", "deep", "deep/r", "deep/w", "tree", "tree/x/y", "treetop", "other"} {

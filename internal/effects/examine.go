@@ -1,7 +1,11 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools
+// Package effects examines the workspace for what a call would touch, before the
+// call runs: what shell patterns stand for, where links lead, what lies in trees
+// that are moved and removed, and what a name was meant to be where it leads to
+// nothing. It reads within bounds and changes nothing; package tools has the words.
+package effects
 
 import (
 	"cmp"
@@ -10,45 +14,43 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// What may be looked at to tell the effects of one call, all together.
+// What may be examined for the effects of one call, all together.
 const (
 	maxEntries = 20_000 // of directories
 	maxMatches = 1_000  // of patterns
-	maxFound   = 64     // in one tree, that are told by themselves
+	maxFound   = 64     // in one tree, that are effects by themselves
 )
 
-// A look is what the effects of one call share while the workspace is looked
-// at: what may still be looked at, and what was seen.
-type look struct {
-	env     Env
+// An examination is what the effects of one call share while the workspace is
+// examined: how much may be examined from now on, and what was found.
+type examination struct {
+	env     tools.Env
 	entries int
 	matches int
-	trees   map[viewed]*seen
+	trees   map[treeKey]*contents
 }
 
-// viewed is how a tree was looked at: as if it lay elsewhere, or to be removed.
-type viewed struct {
+// treeKey is how a tree was examined: as if it lay elsewhere, or to be removed.
+type treeKey struct {
 	top, as string
 	removed bool
 }
 
-// looking returns the look of the call.
-func (e Env) looking() *look {
-	if e.judged == nil {
-		return newLook(e)
-	}
-	if e.judged.look == nil {
-		e.judged.look = newLook(e)
-	}
-	return e.judged.look
+type examinationKey struct{}
+
+// examine returns the examination of the call that an Env is of.
+func examine(e tools.Env) *examination {
+	return e.Once(examinationKey{}, func() any {
+		return &examination{env: e, entries: maxEntries, matches: maxMatches}
+	}).(*examination)
 }
 
-func newLook(e Env) *look { return &look{env: e, entries: maxEntries, matches: maxMatches} }
-
-// seen is what there is at a path and below it.
-type seen struct {
+// contents are what there is at a path and below it.
+type contents struct {
 	missing, dir bool
 	all          bool     // nothing was left out
 	more         bool     // found or links has not everything
@@ -56,37 +58,37 @@ type seen struct {
 	links        []string // seen from the top
 }
 
-// found is something in a tree that is told by itself.
+// found is something in a tree that is an effect by itself.
 type found struct {
 	path      string
 	dir       bool
 	protected bool
 }
 
-func (f found) effect(named string, of Effect) Effect {
-	return Effect{Kind: WritesPath, Path: f.path, Named: named, Tree: f.dir && !f.protected, Rooted: of.Rooted, Removes: of.Removes}
+func (f found) effect(named string, of tools.Effect) tools.Effect {
+	return tools.Effect{Kind: tools.WritesPath, Path: f.path, Named: named, Tree: f.dir && !f.protected, Rooted: of.Rooted, Removes: of.Removes}
 }
 
-// tree looks at what is below top, as if it were below as. Where it is removed by
+// tree examines what is below top, as if it were below as. Where it is removed by
 // a command, only what the operator protects is protected: nothing is planted, and
 // the repository of the workspace is not below any other directory.
-func (l *look) tree(top, as string, removed bool) *seen {
-	key := viewed{top, as, removed}
-	if s := l.trees[key]; s != nil {
+func (x *examination) tree(top, as string, removed bool) *contents {
+	key := treeKey{top, as, removed}
+	if s := x.trees[key]; s != nil {
 		return s
 	}
-	s := &seen{missing: true}
-	if l.entries <= 0 {
+	s := &contents{missing: true}
+	if x.entries <= 0 {
 		return s
 	}
-	protected := l.env.Protected
+	protected := x.env.Protected
 	if removed {
 		protected = func(string) bool { return false }
-		if own := l.env.Protection(); own != nil {
+		if own := x.env.Protection(); own != nil {
 			protected = own.Protects
 		}
 	}
-	looked, all := l.env.Workspace.Look(top, l.entries, func(path string, kind fs.FileMode) bool {
+	examined, all := x.env.Workspace.Examine(top, x.entries, func(path string, kind fs.FileMode) bool {
 		if path == top {
 			s.missing, s.dir = false, kind.IsDir()
 			return true // it is judged by itself
@@ -100,7 +102,7 @@ func (l *look) tree(top, as string, removed bool) *seen {
 			return false
 		}
 		known := slices.ContainsFunc(s.found, func(f found) bool { return f.dir && strings.HasPrefix(path, f.path+"/") })
-		if !known && l.named(WritesPath, path) {
+		if !known && x.named(tools.WritesPath, path) {
 			s.found = append(s.found, found{path, kind.IsDir(), false})
 		}
 		if kind&fs.ModeSymlink != 0 {
@@ -112,12 +114,12 @@ func (l *look) tree(top, as string, removed bool) *seen {
 		return true
 	})
 	s.all = all
-	l.entries -= min(looked, l.entries)
+	x.entries -= min(examined, x.entries)
 	slices.SortFunc(s.found, func(a, b found) int { return cmp.Compare(a.path, b.path) })
-	if l.trees == nil {
-		l.trees = make(map[viewed]*seen)
+	if x.trees == nil {
+		x.trees = make(map[treeKey]*contents)
 	}
-	l.trees[key] = s
+	x.trees[key] = s
 	return s
 }
 
@@ -130,31 +132,31 @@ func prefixOf(dir string) string {
 }
 
 func tooMuch(path string) string {
-	return fmt.Sprintf("there is more below %s than can be looked at", path)
+	return fmt.Sprintf("there is more below %s than can be examined", path)
 }
 
 // within adds to the effect of changing a whole tree those of changing what is
 // in it and has to be judged by itself. The command is what changes it; nil where
 // a tool does, which changes nothing but what is there.
-func (l *look) within(effect Effect, by *command) []Effect {
-	if effect.Kind != WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || l.env.Guard == nil {
-		return []Effect{effect}
+func (x *examination) within(effect tools.Effect, by *command) []tools.Effect {
+	if effect.Kind != tools.WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || x.env.Guard == nil {
+		return []tools.Effect{effect}
 	}
-	s := l.tree(effect.Path, effect.Path, effect.Removes && by != nil)
+	s := x.tree(effect.Path, effect.Path, effect.Removes && by != nil)
 	if !s.missing && !s.dir {
 		effect.Tree = false // there is nothing below it
-		return []Effect{effect}
+		return []tools.Effect{effect}
 	}
-	return l.tell(effect, effect.Path, s, by)
+	return x.addFound(effect, effect.Path, s, by)
 }
 
-// tell adds what was seen in a tree to the effect of changing it.
-func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
-	effects := []Effect{effect}
+// addFound adds what was seen in a tree to the effect of changing it.
+func (x *examination) addFound(effect tools.Effect, top string, s *contents, by *command) []tools.Effect {
+	effects := []tools.Effect{effect}
 	for _, found := range s.found {
 		// Of what a pattern stands for it may be something else, and what a command
 		// does to a whole tree is not done to put something there.
-		if found.protected && (effect.Glob || by != nil && !l.own(found.path)) {
+		if found.protected && (effect.Glob || by != nil && !x.own(found.path)) {
 			effects[0].Unclear = "it may change " + found.path + ", which is protected"
 			return effects
 		}
@@ -163,26 +165,26 @@ func (l *look) tell(effect Effect, top string, s *seen, by *command) []Effect {
 			return effects
 		}
 	}
-	brought := l.brings(top, cmp.Or(effect.Named, effect.Path), s, by)
+	brought := x.brings(top, cmp.Or(effect.Named, effect.Path), s, by)
 	unclear := brought.unclear
 	if !s.all {
 		unclear = tooMuch(top)
 	}
 	effects[0].Unclear = cmp.Or(effect.Unclear, unclear)
-	effects[0].Looked = effects[0].Unclear == "" && !s.more && !brought.more && l.env.Guard != nil &&
+	effects[0].Examined = effects[0].Unclear == "" && !s.more && !brought.more && x.env.Guard != nil &&
 		(by == nil || by.keeps || by.copies && len(by.sources) > 0)
 	return append(effects, brought.through...)
 }
 
 // brought is what a command may put into a tree.
 type brought struct {
-	more    bool     // something has to be judged by itself
-	unclear string   // why it cannot be told
-	through []Effect // what is written through links that are there
+	more    bool           // something has to be judged by itself
+	unclear string         // why that is not known
+	through []tools.Effect // what is written through links that are there
 }
 
 // brings tells what a command may put below top, which it calls name.
-func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
+func (x *examination) brings(top, name string, s *contents, by *command) (b brought) {
 	if by == nil || !by.copies {
 		return b
 	}
@@ -191,7 +193,7 @@ func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
 			b.more = true
 			continue
 		}
-		put := l.tree(source.Path, top, false)
+		put := x.tree(source.Path, top, false)
 		if !put.all {
 			b.unclear = tooMuch(source.Path)
 			return b
@@ -202,9 +204,9 @@ func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
 		}
 		b.more = b.more || len(put.found) > 0
 		for _, link := range s.links {
-			if l.env.Workspace.Has(source.Path + "/" + link) {
-				through := Effect{Kind: WritesPath, Path: filepath.Join(top, link)}
-				l.follow(&through)
+			if x.env.Workspace.Has(source.Path + "/" + link) {
+				through := tools.Effect{Kind: tools.WritesPath, Path: filepath.Join(top, link)}
+				x.follow(&through)
 				b.through = append(b.through, through)
 			}
 		}
@@ -213,28 +215,28 @@ func (l *look) brings(top, name string, s *seen, by *command) (b brought) {
 }
 
 // own reports whether a path is one that the operator protects.
-func (l *look) own(path string) bool {
-	protection := l.env.Protection()
+func (x *examination) own(path string) bool {
+	protection := x.env.Protection()
 	return protection != nil && protection.Protects(path)
 }
 
 // A command is what a program of known ways does with trees.
 type command struct {
-	removes bool     // takes away the trees that it is given
-	keeps   bool     // makes nothing that is not there
-	copies  bool     // makes nothing but what it reads
-	sources []Effect // the trees it reads
-	byName  map[string][]Effect
+	removes bool           // takes away the trees that it is given
+	keeps   bool           // makes nothing that is not there
+	copies  bool           // makes nothing but what it reads
+	sources []tools.Effect // the trees it reads
+	byName  map[string][]tools.Effect
 }
 
 // sourcesOf returns what may come to lie at a name: of several, those with its
 // last part, for what is copied into a directory keeps it.
-func (c *command) sourcesOf(name string) []Effect {
+func (c *command) sourcesOf(name string) []tools.Effect {
 	if len(c.sources) < 2 {
 		return c.sources
 	}
 	if c.byName == nil {
-		c.byName = make(map[string][]Effect)
+		c.byName = make(map[string][]tools.Effect)
 		for _, source := range c.sources {
 			base := filepath.Base(cmp.Or(source.Named, source.Path))
 			c.byName[base] = append(c.byName[base], source)
@@ -247,7 +249,7 @@ func (c *command) sourcesOf(name string) []Effect {
 }
 
 // commandOf returns the command whose effects follow the one of running it.
-func commandOf(run Effect, effects []Effect) *command {
+func commandOf(run tools.Effect, effects []tools.Effect) *command {
 	c := new(command)
 	dir, name := filepath.Split(run.Program)
 	if dir != "" && dir != "/bin/" && dir != "/usr/bin/" {
@@ -262,10 +264,10 @@ func commandOf(run Effect, effects []Effect) *command {
 		c.copies = true
 	}
 	for _, e := range effects {
-		if e.Kind == RunsProgram {
+		if e.Kind == tools.RunsProgram {
 			break
 		}
-		if e.Kind == ReadsPath && e.Tree {
+		if e.Kind == tools.ReadsPath && e.Tree {
 			c.sources = append(c.sources, e)
 		}
 	}
@@ -274,25 +276,25 @@ func commandOf(run Effect, effects []Effect) *command {
 
 // Resolve returns the effects of a program that is not kept in the workspace,
 // with every path as it is once links are followed, and with what patterns name.
-func (e Env) Resolve(effects []Effect) []Effect {
-	l := e.looking()
+func Resolve(e tools.Env, effects []tools.Effect) []tools.Effect {
+	x := examine(e)
 	effects = slices.Clone(effects)
 	for i := range effects {
-		l.follow(&effects[i])
+		x.follow(&effects[i])
 	}
-	resolved := make([]Effect, 0, len(effects))
+	resolved := make([]tools.Effect, 0, len(effects))
 	by := new(command)
 	for i, effect := range effects {
 		// A redirection may follow, but it never writes a tree.
-		effect.Removes = effect.Removes || by.removes && effect.Kind == WritesPath && effect.Tree
+		effect.Removes = effect.Removes || by.removes && effect.Kind == tools.WritesPath && effect.Tree
 		switch {
-		case effect.Kind == RunsProgram:
+		case effect.Kind == tools.RunsProgram:
 			by = commandOf(effect, effects[i+1:])
 			resolved = append(resolved, effect)
 		case effect.Glob && effect.Path != "":
-			resolved = append(resolved, l.expand(effect, by)...)
+			resolved = append(resolved, x.expand(effect, by)...)
 		default:
-			resolved = append(resolved, l.within(effect, by)...)
+			resolved = append(resolved, x.within(effect, by)...)
 		}
 	}
 	return resolved
@@ -302,7 +304,7 @@ func (e Env) Resolve(effects []Effect) []Effect {
 // is there and has the repository that the workspace has: none of its own, and no
 // directory between them has. A HEAD counts as one, for a repository need not be
 // called .git.
-func (e Env) SameRepository(dir string) bool {
+func SameRepository(e tools.Env, dir string) bool {
 	at, known := e.Workspace.ResolveAnywhere(dir)
 	if info, err := e.Workspace.Stat(at); !known || err != nil || !info.Mode.IsDir() {
 		return false
@@ -316,12 +318,12 @@ func (e Env) SameRepository(dir string) bool {
 }
 
 // follow follows the links of a path.
-func (l *look) follow(effect *Effect) {
-	if effect.Kind != ReadsPath && effect.Kind != WritesPath || effect.Glob || effect.Path == "" {
+func (x *examination) follow(effect *tools.Effect) {
+	if effect.Kind != tools.ReadsPath && effect.Kind != tools.WritesPath || effect.Glob || effect.Path == "" {
 		return
 	}
 	name := cmp.Or(effect.Named, effect.Path) // ".." after a link leads elsewhere than a clean path says
-	path, known := l.env.Workspace.ResolveAnywhere(name)
+	path, known := x.env.Workspace.ResolveAnywhere(name)
 	if path != name {
 		effect.Named, effect.Path = name, path
 	}

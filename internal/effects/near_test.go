@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools_test
+package effects_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -55,23 +56,23 @@ func TestNearFiles(t *testing.T) {
 		{"main.go", ""}, {".", ""}, {"zzzzzz", ""}, {"newline.go", ""},
 		{strings.Repeat("x/", 3000) + "y", ""}, {strings.Repeat("x", 300), ""},
 	} {
-		if got := strings.Join(env.NearFiles(test.name), " "); got != test.want {
+		if got := strings.Join(effects.NearFiles(env, test.name), " "); got != test.want {
 			t.Errorf("%.60q: %q, want %q", test.name, got, test.want)
 		}
 	}
 }
 
-// TestNearFilesIsBounded looks in a tree that is larger than what is looked at.
+// TestNearFilesIsBounded has a tree that is larger than what is examined.
 func TestNearFilesIsBounded(t *testing.T) {
 	files := map[string]string{"z/z/z/deep.txt": "", "zz.txt": ""}
 	for i := range 6_000 {
 		files[fmt.Sprintf("many/f%d", i)] = ""
 	}
 	env := toolstest.Env(t, files)
-	if got := env.NearFiles("zx.txt"); !slices.Equal(got, []string{"zz.txt"}) {
+	if got := effects.NearFiles(env, "zx.txt"); !slices.Equal(got, []string{"zz.txt"}) {
 		t.Errorf("in the same directory: %q", got)
 	}
-	if got := env.NearFiles("f17"); len(got) > 3 {
+	if got := effects.NearFiles(env, "f17"); len(got) > 3 {
 		t.Errorf("%d names", len(got))
 	}
 }

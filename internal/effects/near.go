@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools
+package effects
 
 import (
 	"io/fs"
@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// What may be looked at to find what a name was to be.
+// What may be examined to find what a name was to be.
 const (
 	maxNearEntries = 5_000
 	maxNearFolder  = 2_000 // in one directory
@@ -30,7 +31,7 @@ var crowded = []string{".git", "node_modules", "target", "dist", "build", "vendo
 // calls, looks at a bounded number of entries, and returns nothing for a name that
 // is there, or that leads out of the workspace. A name that was absolute gives
 // absolute ones.
-func (e Env) NearFiles(name string) []string {
+func NearFiles(e tools.Env, name string) []string {
 	path, inside := e.Workspace.Resolve(name)
 	if !inside || path == "." || len(path) > 4096 {
 		return nil
@@ -55,7 +56,7 @@ func (e Env) NearFiles(name string) []string {
 
 // Glance returns what is in a directory of the workspace, for telling what may have
 // been meant: nothing that is withheld from calls, and no more than limit.
-func (e Env) Glance(dir string, limit int) []fs.DirEntry {
+func Glance(e tools.Env, dir string, limit int) []fs.DirEntry {
 	entries := e.Workspace.Glance(dir, limit)
 	if e.Guard == nil {
 		return entries
@@ -72,24 +73,11 @@ func (e Env) Glance(dir string, limit int) []fs.DirEntry {
 	return slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return withheld(filepath.Join(dir, entry.Name())) })
 }
 
-// DidYouMean returns the question whether one of names was meant, or fallback where
-// there are none.
-func DidYouMean(names []string, fallback string) string {
-	switch n := len(names); n {
-	case 0:
-		return fallback
-	case 1:
-		return "Did you mean " + names[0] + "?"
-	default:
-		return "Did you mean " + strings.Join(names[:n-1], ", ") + " or " + names[n-1] + "?"
-	}
-}
-
 // nearFiles looks for what a path was meant to be.
 type nearFiles struct {
 	workspace *workspace.Workspace
 	withheld  func(path string) bool // nil where nothing is
-	left      int                    // entries that may still be looked at
+	left      int                    // entries that may be examined from now on
 	found     []string
 	exact     bool // the path is there
 }

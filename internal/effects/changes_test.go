@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools_test
+package effects_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -29,17 +30,17 @@ func TestEffectsOfChanges(t *testing.T) {
 		got  []tools.Effect
 		want string
 	}{
-		{"a file", env.Removes("f", false), "writes f"},
-		{"a link", env.Removes("link", false), "writes link"},
-		{"what a link leads to", env.Removes("link/config", false), "writes vendor/lib/.git/config"},
-		{"a tree with something protected", env.Removes("vendor", true), "writes vendor/**, writes vendor/lib/.git"},
-		{"a tree", env.Removes("plain", true), "writes plain/**"},
-		{"outside", env.Removes("../x", true), "writes " + filepath.Dir(env.Workspace.Dir()) + "/x/**"},
-		{"a move", env.Moves("plain", "other"), "writes plain/**, writes other/**"},
-		{"a move of something protected", env.Moves("vendor", "other"), "writes vendor/**, writes vendor/lib/.git, writes other/**, writes other/lib/.git"},
-		{"a move to something protected", env.Moves("plain", "foo"), "writes plain/**, writes foo/**, writes foo/bar"},
-		{"a link that is moved", env.Moves("link", "f2"), "writes link, writes f2"},
-		{"a file that is removed as a tree", env.Removes("f", true), "writes f"},
+		{"a file", effects.Removes(env, "f", false), "writes f"},
+		{"a link", effects.Removes(env, "link", false), "writes link"},
+		{"what a link leads to", effects.Removes(env, "link/config", false), "writes vendor/lib/.git/config"},
+		{"a tree with something protected", effects.Removes(env, "vendor", true), "writes vendor/**, writes vendor/lib/.git"},
+		{"a tree", effects.Removes(env, "plain", true), "writes plain/**"},
+		{"outside", effects.Removes(env, "../x", true), "writes " + filepath.Dir(env.Workspace.Dir()) + "/x/**"},
+		{"a move", effects.Moves(env, "plain", "other"), "writes plain/**, writes other/**"},
+		{"a move of something protected", effects.Moves(env, "vendor", "other"), "writes vendor/**, writes vendor/lib/.git, writes other/**, writes other/lib/.git"},
+		{"a move to something protected", effects.Moves(env, "plain", "foo"), "writes plain/**, writes foo/**, writes foo/bar"},
+		{"a link that is moved", effects.Moves(env, "link", "f2"), "writes link, writes f2"},
+		{"a file that is removed as a tree", effects.Removes(env, "f", true), "writes f"},
 		{"edits", env.Edits("link/config"), "writes vendor/lib/.git/config"},
 	} {
 		var writes []string

@@ -1,24 +1,26 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools_test
+package effects_test
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/effects"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// told is what effects say, sorted: ** for a tree, ! for what was looked at, ? for
+// summary is what effects say, sorted: ** for a tree, ! for what was examined, ? for
 // what is unclear.
-func told(effects []tools.Effect) string {
+func summary(effects []tools.Effect) string {
 	var list []string
 	for _, e := range effects {
 		if e.Kind == tools.RunsProgram {
@@ -28,7 +30,7 @@ func told(effects []tools.Effect) string {
 		if e.Tree {
 			text += "/**"
 		}
-		if e.Looked {
+		if e.Examined {
 			text += "!"
 		}
 		if e.Unclear != "" {
@@ -46,6 +48,43 @@ func linked(t *testing.T, env tools.Env, links map[string]string) {
 		if err := os.Symlink(target, filepath.Join(env.Workspace.Dir(), name)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	env := toolstest.Env(t, map[string]string{"dir/f": "", "deep/er/.git/config": "", "plain/g": ""})
+	dir := env.Workspace.Dir()
+	if err := os.Symlink("dir", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("deep/er", filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	env.Guard = toolstest.Guard{Protects: func(path string) bool { return filepath.Base(path) == ".git" }}
+	tree := func(path string) tools.Effect { return tools.Effect{Kind: tools.WritesPath, Path: path, Tree: true} }
+	for _, test := range []struct {
+		name string
+		give tools.Effect
+		want []tools.Effect
+	}{
+		{"a link", toolstest.Reads("link/f")[0], []tools.Effect{{Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
+		{"up from a link", tools.Effect{Kind: tools.ReadsPath, Path: "f", Named: "away/../f"},
+			[]tools.Effect{{Kind: tools.ReadsPath, Path: "deep/f", Named: "away/../f"}}},
+		{"what is there", toolstest.Reads("dir/f")[0], toolstest.Reads("dir/f")},
+		{"outside", toolstest.Writes("/etc/x")[0], toolstest.Writes("/etc/x")},
+		{"a pattern", tools.Effect{Kind: tools.ReadsPath, Path: "link/*", Glob: true},
+			[]tools.Effect{{Kind: tools.ReadsPath, Path: "link/*", Glob: true, Examined: true}, {Kind: tools.ReadsPath, Path: "dir/f", Named: "link/f"}}},
+		{"a program", tools.Effect{Kind: tools.RunsProgram, Program: "link/f"}, []tools.Effect{{Kind: tools.RunsProgram, Program: "link/f"}}},
+		{"a tree", tree("plain"), []tools.Effect{tree("plain")}},
+		{"a tree that is not there", tree("gone"), []tools.Effect{tree("gone")}},
+		{"a tree with something protected", tree("deep"),
+			[]tools.Effect{{Kind: tools.WritesPath, Path: "deep", Tree: true, Unclear: "it may change deep/er/.git, which is protected"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := effects.Resolve(env, []tools.Effect{test.give}); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v\nwant %+v", got, test.want)
+			}
+		})
 	}
 }
 
@@ -83,8 +122,8 @@ func TestResolvePatterns(t *testing.T) {
 		}
 		return list
 	}
-	read := func(path string) tools.Effect { return tools.Reads(path)[0] }
-	write := func(path string) tools.Effect { return tools.Writes(path)[0] }
+	read := func(path string) tools.Effect { return toolstest.Reads(path)[0] }
+	write := func(path string) tools.Effect { return toolstest.Writes(path)[0] }
 	for _, test := range []struct {
 		name string
 		give []tools.Effect
@@ -147,14 +186,14 @@ func TestResolvePatterns(t *testing.T) {
 		{"an archive", append(tree("tar", read("plain")), glob(tools.WritesPath, "tpl/**")), "reads plain/**, writes tpl/**"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := told(env.Resolve(test.give)); got != test.want {
+			if got := summary(effects.Resolve(env, test.give)); got != test.want {
 				t.Errorf("%s\nwant %s", got, test.want)
 			}
 		})
 	}
 }
 
-// TestResolveWithinBounds has commands with more to look at than is looked at:
+// TestResolveWithinBounds has commands with more to examine than is examined:
 // all effects of one call share one budget, and what is beyond it is unclear.
 func TestResolveWithinBounds(t *testing.T) {
 	files := make(map[string]string)
@@ -189,7 +228,7 @@ func TestResolveWithinBounds(t *testing.T) {
 		{"a long pattern", []tools.Effect{glob("few/*/" + strings.Repeat("a/", 3_000))}, 1},
 	} {
 		calls = 0
-		if got := unclear(env.Resolve(test.give)); got != test.unclear || calls > 45_000 {
+		if got := unclear(effects.Resolve(env, test.give)); got != test.unclear || calls > 45_000 {
 			t.Errorf("%s: %d of %d are unclear, want %d; asked %d times", test.name, got, len(test.give), test.unclear, calls)
 		}
 	}
@@ -197,14 +236,14 @@ func TestResolveWithinBounds(t *testing.T) {
 	for i := range 1_500 {
 		many = append(many, tree("many"), tree(fmt.Sprintf("many/%d", i)), tree(fmt.Sprintf("many/%d/f", i)))
 	}
-	if unclear(env.Resolve(many)) > 0 {
-		t.Error("it is unclear what can be looked at")
+	if unclear(effects.Resolve(env, many)) > 0 {
+		t.Error("it is unclear what can be examined")
 	}
 	for i := range 15_000 {
 		many = append(many, tree(fmt.Sprintf("many/none%d", i)))
 	}
 	calls = 0
-	if unclear(env.Resolve(many)) == 0 || calls > 25_000 {
+	if unclear(effects.Resolve(env, many)) == 0 || calls > 25_000 {
 		t.Errorf("nothing is unclear; asked %d times", calls)
 	}
 }
@@ -224,13 +263,13 @@ func BenchmarkResolve(b *testing.B) {
 	env := tools.Env{Workspace: ws}
 	env.Guard = toolstest.Guard{}
 	run := tools.Effect{Kind: tools.RunsProgram, Program: "grep", ReadOnly: true}
-	pipe := []tools.Effect{run, tools.Reads("b.go")[0], run, tools.Reads("c.txt")[0], run}
+	pipe := []tools.Effect{run, toolstest.Reads("b.go")[0], run, toolstest.Reads("c.txt")[0], run}
 	pattern := []tools.Effect{run, {Kind: tools.ReadsPath, Path: "*.go", Glob: true}}
-	for name, effects := range map[string][]tools.Effect{"pipe": pipe, "pattern": pattern} {
+	for name, list := range map[string][]tools.Effect{"pipe": pipe, "pattern": pattern} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				env.Resolve(effects)
+				effects.Resolve(env, list)
 			}
 		})
 	}

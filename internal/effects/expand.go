@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package tools
+package effects
 
 import (
 	"cmp"
@@ -13,28 +13,30 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // expand adds to the effect of a pattern those of what a shell would put in its
 // place and has to be judged by itself: what leads elsewhere, and what somebody
 // cares about.
-func (l *look) expand(effect Effect, by *command) []Effect {
+func (x *examination) expand(effect tools.Effect, by *command) []tools.Effect {
 	if effect.Unclear != "" {
-		return []Effect{effect}
+		return []tools.Effect{effect}
 	}
 	pattern := cmp.Or(effect.Named, effect.Path)
-	if dir, ok := everythingBelow(pattern); ok && effect.Kind == WritesPath && by.copies && filepath.IsLocal(dir) {
-		return l.tell(effect, dir, l.tree(dir, dir, false), by)
+	if dir, ok := everythingBelow(pattern); ok && effect.Kind == tools.WritesPath && by.copies && filepath.IsLocal(dir) {
+		return x.addFound(effect, dir, x.tree(dir, dir, false), by)
 	}
-	names, all := l.match(pattern, effect.Tree)
-	if l.matches -= len(names); l.matches < 0 {
+	names, all := x.match(pattern, effect.Tree)
+	if x.matches -= len(names); x.matches < 0 {
 		names, all = nil, false
 	}
-	if effect.Kind == WritesPath {
+	if effect.Kind == tools.WritesPath {
 		names = append(names, unquoted(pattern)) // what matches nothing is a name
 	}
 	vague := slices.Contains(strings.Split(pattern, "/"), "**")
-	effects := []Effect{effect}
+	effects := []tools.Effect{effect}
 	cared := false
 	for _, name := range names {
 		if effect.Cut && !uncut(name) {
@@ -45,21 +47,21 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 		if name != one.Path {
 			one.Named = name
 		}
-		l.follow(&one)
+		x.follow(&one)
 		elsewhere := one.Named != "" && one.Path != path.Clean(one.Named)
 		if vague {
 			// It is anything below, of which the program may take some: what it
 			// could be is no effect, but a reason to ask.
 			switch {
-			case elsewhere && !filepath.IsLocal(one.Path), effect.Kind == WritesPath && l.env.Protected(one.Path):
+			case elsewhere && !filepath.IsLocal(one.Path), effect.Kind == tools.WritesPath && x.env.Protected(one.Path):
 				effects[0].Unclear = cmp.Or(effects[0].Unclear, one.Unclear, "it may be "+one.Path)
-			case l.cares(one.Kind, one.Path):
+			case x.cares(one.Kind, one.Path):
 				cared = true
 			}
 			continue
 		}
-		within := l.within(one, by)
-		if one = within[0]; elsewhere || one.Unclear != "" || l.cares(one.Kind, one.Path) {
+		within := x.within(one, by)
+		if one = within[0]; elsewhere || one.Unclear != "" || x.cares(one.Kind, one.Path) {
 			effects = append(effects, one)
 		}
 		effects = append(effects, within[1:]...)
@@ -68,8 +70,8 @@ func (l *look) expand(effect Effect, by *command) []Effect {
 		effects[0].Unclear = "it cannot be told what the pattern " + effect.Path + " stands for"
 	}
 	// What is made by a pattern need not be there yet.
-	effects[0].Looked = effects[0].Unclear == "" && !cared && l.env.Guard != nil &&
-		(effect.Kind == ReadsPath || by.keeps)
+	effects[0].Examined = effects[0].Unclear == "" && !cared && x.env.Guard != nil &&
+		(effect.Kind == tools.ReadsPath || by.keeps)
 	return effects
 }
 
@@ -83,13 +85,13 @@ func uncut(name string) bool {
 
 // cares reports whether a path has to be judged by itself: it is protected, or
 // named.
-func (l *look) cares(kind EffectKind, path string) bool {
-	return kind == WritesPath && l.env.Protected(path) || l.named(kind, path)
+func (x *examination) cares(kind tools.EffectKind, path string) bool {
+	return kind == tools.WritesPath && x.env.Protected(path) || x.named(kind, path)
 }
 
 // named reports whether a rule is about a path.
-func (l *look) named(kind EffectKind, path string) bool {
-	return l.env.Guard != nil && l.env.Guard.Cares(kind, path)
+func (x *examination) named(kind tools.EffectKind, path string) bool {
+	return x.env.Guard != nil && x.env.Guard.Cares(kind, path)
 }
 
 // everythingBelow returns the directory of a pattern that is everything below
@@ -105,7 +107,7 @@ const maxPattern = 4096
 // match returns what is there that a pattern matches, and whether that is all.
 // It matches what a shell might: ** stands for any number of directories, which
 // only some shells take it for, and a wildcard is not the dot that hides a name.
-func (l *look) match(pattern string, tree bool) (names []string, all bool) {
+func (x *examination) match(pattern string, tree bool) (names []string, all bool) {
 	if len(pattern) > maxPattern {
 		return nil, false
 	}
@@ -125,7 +127,7 @@ func (l *look) match(pattern string, tree bool) (names []string, all bool) {
 		var next []string
 		for _, dir := range at {
 			if !plain {
-				found, ok := l.matchIn(dir, part, last)
+				found, ok := x.matchIn(dir, part, last)
 				if !ok {
 					return nil, false
 				}
@@ -133,11 +135,11 @@ func (l *look) match(pattern string, tree bool) (names []string, all bool) {
 				continue
 			}
 			if wild {
-				if l.entries--; l.entries < 0 {
+				if x.entries--; x.entries < 0 {
 					return nil, false
 				}
 			}
-			if !wild || !last || l.env.Workspace.Has(dir+text) {
+			if !wild || !last || x.env.Workspace.Has(dir+text) {
 				next = append(next, dir+text)
 			}
 		}
@@ -153,7 +155,7 @@ func (l *look) match(pattern string, tree bool) (names []string, all bool) {
 
 // matchIn returns what a part of a pattern matches in a directory: its names,
 // with that of the directory before them.
-func (l *look) matchIn(dir, part string, last bool) (names []string, ok bool) {
+func (x *examination) matchIn(dir, part string, last bool) (names []string, ok bool) {
 	deep := part == "**"
 	if deep && !last {
 		names = append(names, dir) // none is a number too
@@ -162,9 +164,9 @@ func (l *look) matchIn(dir, part string, last bool) (names []string, ok bool) {
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		entries, all := l.env.Workspace.Names(cmp.Or(at, "."), l.entries)
-		l.entries -= 1 + len(entries) + strings.Count(at, "/")/8
-		if !all || l.entries < 0 {
+		entries, all := x.env.Workspace.Names(cmp.Or(at, "."), x.entries)
+		x.entries -= 1 + len(entries) + strings.Count(at, "/")/8
+		if !all || x.entries < 0 {
 			return nil, false
 		}
 		for _, entry := range entries {

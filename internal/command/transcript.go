@@ -1,0 +1,72 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A Transcript is what a command wrote: what the model is shown and, once that is
+// not everything, the whole of it.
+type Transcript struct {
+	window    *output.Window
+	limit     int
+	artifacts tools.Artifacts
+	whole     []byte // all there is while it fits into the window
+	artifact  tools.ArtifactWriter
+	bytes     [tools.Terminal + 1]uint64
+}
+
+// NewTranscript returns one of which the model is shown at most limit bytes.
+func NewTranscript(env tools.Env, limit int) Transcript {
+	return Transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts}
+}
+
+// Write adds output.
+func (t *Transcript) Write(stream tools.Stream, data []byte) {
+	t.bytes[stream] += uint64(len(data))
+	t.window.Write(data)
+	switch {
+	case t.artifact != nil:
+		t.artifact.Write(data)
+	case t.artifacts == nil:
+	case len(t.whole)+len(data) <= t.limit:
+		t.whole = append(t.whole, data...)
+	default:
+		t.keep()
+		if t.artifact != nil {
+			t.artifact.Write(data)
+		}
+	}
+}
+
+// keep begins an artifact with all there is, where artifacts are kept.
+func (t *Transcript) keep() {
+	if t.artifacts == nil || t.artifact != nil {
+		return
+	}
+	artifact, err := t.artifacts.Create("output.txt", "text/plain; charset=utf-8")
+	if err != nil {
+		t.artifacts = nil
+		return
+	}
+	artifact.Write(t.whole)
+	t.artifact, t.whole = artifact, nil
+}
+
+// Content returns what the model is shown, and the artifact that has the rest.
+// Nothing is written any more.
+func (t *Transcript) Content() (text string, artifact []tools.Content) {
+	text = t.window.Text(func(gap output.Gap) string {
+		if t.keep(); t.artifact == nil {
+			return "this server does not keep it; write to a file, or filter what is written"
+		}
+		return tools.ReadOn(t.artifact.Close(), gap)
+	})
+	if t.artifact != nil {
+		artifact = []tools.Content{t.artifact.Close()}
+	}
+	return text, artifact
+}
