@@ -203,6 +203,8 @@ type Search struct {
 	MaxText   Size          `yaml:"max_text"`
 	MaxIndex  Size          `yaml:"max_index"`
 	IdleAfter time.Duration `yaml:"idle_after"`
+
+	KernelShare int `yaml:"kernel_share"`
 }
 
 type Artifacts struct {
@@ -313,6 +315,8 @@ func Default() *Config {
 			MaxText:   256 << 20,
 			MaxIndex:  64 << 20,
 			IdleAfter: 20 * time.Second,
+
+			KernelShare: 8,
 		},
 		Artifacts: Artifacts{
 			MaxBytes:        256 << 20,
