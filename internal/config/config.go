@@ -188,6 +188,8 @@ type Search struct {
 	MaxText   size.Bytes    `yaml:"max_text"`
 	MaxIndex  size.Bytes    `yaml:"max_index"`
 	IdleAfter time.Duration `yaml:"idle_after"`
+
+	KernelShare int `yaml:"kernel_share"`
 }
 
 // Secret is where a value is that must not leave the server.
@@ -251,6 +253,8 @@ func Default() *Config {
 			MaxText:   256 << 20,
 			MaxIndex:  64 << 20,
 			IdleAfter: 20 * time.Second,
+
+			KernelShare: 8,
 		},
 		Artifacts:     artifact.Config{}.WithDefaults(),
 		Files:         service.FileLimits{}.WithDefaults(),

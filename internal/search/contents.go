@@ -4,6 +4,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -12,7 +13,7 @@ import (
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// A budget bounds the bytes of text that are kept.
+// A budget bounds how much of something is in use.
 type budget struct {
 	max  int64
 	used atomic.Int64
@@ -20,11 +21,26 @@ type budget struct {
 
 // shared is what all workspaces of a pool share.
 type shared struct {
-	text, index budget
+	text, index budget // bytes
+	watches     budget // of directories and files
+	instances   budget // of inotify
+	limits      kernelLimits
 	opens       opens
 }
 
-// take reserves n bytes, if there are as many.
+// newShared returns what a pool with a configuration shares.
+func newShared(c Config) *shared {
+	s := &shared{limits: limitsOfKernel()}
+	part := int64(cmp.Or(c.KernelShare, 8))
+	s.text.max, s.index.max = cmp.Or(c.MaxText, 256<<20), cmp.Or(c.MaxIndex, 64<<20)
+	s.watches.max = int64(s.limits.watches) / part
+	s.instances.max = max(int64(s.limits.instances)/part, 2) // one for files, and one for a workspace
+	s.opens.kept.max = min(maxOpen, int64(s.limits.files)/part)
+	s.opens.watches = &s.watches
+	return s
+}
+
+// take reserves n, if there are as many.
 func (b *budget) take(n int) bool {
 	if b.used.Add(int64(n)) > b.max {
 		b.used.Add(-int64(n))
@@ -34,6 +50,9 @@ func (b *budget) take(n int) bool {
 }
 
 func (b *budget) give(n int) { b.used.Add(-int64(n)) }
+
+// left is how much may be taken.
+func (b *budget) left() int64 { return b.max - b.used.Load() }
 
 // maxRemembered is the size up to which a file is kept or indexed.
 const maxRemembered = 32 << 20
@@ -88,6 +107,10 @@ func (m *memory) keep(f *fileNode, text []byte) {
 		f.text = append(make([]byte, 0, len(text)), text...)
 	}
 }
+
+// tooMany reports whether so many files that must be read at every search make
+// the memory useless.
+func (m *memory) tooMany(unsure int) bool { return unsure > 1000 && unsure > len(m.order)/4 }
 
 // readAll reads all files for the first time.
 func (m *memory) readAll(ctx context.Context) error {
@@ -144,7 +167,7 @@ func (m *memory) readAll(ctx context.Context) error {
 		}
 	}
 	// Without leases nothing can be sure, and to read everything anew is no use.
-	if n := len(m.unsure); n > 1000 && n > len(m.order)/4 {
+	if m.tooMany(len(m.unsure)) {
 		return errCold
 	}
 	return nil

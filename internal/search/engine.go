@@ -28,6 +28,12 @@ type Config struct {
 	// IdleAfter is how long a workspace is kept in memory that is not searched;
 	// twenty seconds.
 	IdleAfter time.Duration
+
+	// KernelShare is the part of the kernel's limits that is used to keep workspaces
+	// in memory: one in so many of the inotify watches and instances of the user,
+	// and of the files that this process may have open; 8. All of it is given back
+	// when others run short.
+	KernelShare int
 }
 
 // warmAfter is how many searches make it worth to keep a workspace in memory.
@@ -61,6 +67,8 @@ type Engine struct {
 	searches int
 	last     time.Time // when the last search began
 	busy     bool      // something goes on in the background
+	guarded  bool      // it is watched whether others run short
+	retreat  time.Time // until when nothing is kept, since others ran short
 	refused  bool      // the workspace cannot be kept in memory
 	changed  bool      // what is kept has changed since it was tidied
 	timer    *time.Timer
@@ -78,20 +86,13 @@ type Engine struct {
 // New returns an engine for a workspace, which must outlive it. Close it after
 // use.
 func New(ws *workspace.Workspace, config Config) *Engine {
-	return newEngine(ws, config, config.shared())
+	return newEngine(ws, config, newShared(config))
 }
 
 func newEngine(ws *workspace.Workspace, config Config, with *shared) *Engine {
 	e := &Engine{ws: ws, idle: cmp.Or(config.IdleAfter, 20*time.Second), shared: with, refused: with.text.max < 0}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
-}
-
-// shared returns what there is to be shared.
-func (c Config) shared() *shared {
-	s := &shared{text: budget{max: cmp.Or(c.MaxText, 256<<20)}, index: budget{max: cmp.Or(c.MaxIndex, 64<<20)}}
-	s.opens.kept.max = int64(min(maxOpen, workspace.MaxOpen()/4))
-	return s
 }
 
 // Close ends what goes on in the background and drops what is kept in memory.
@@ -145,28 +146,77 @@ func (e *Engine) Warm(ctx context.Context) error {
 	warm := e.memory != nil
 	e.known.RUnlock()
 	e.mu.Lock()
-	refused := e.refused || e.closed
+	refused := e.refused || e.closed || time.Now().Before(e.retreat)
 	e.mu.Unlock()
 	if warm || refused {
 		return nil
 	}
-	m, err := remember(ctx, e.ws, e.shared)
+	m, err := (*memory)(nil), errShort
+	if !e.shared.limits.runsShort() {
+		m, err = remember(ctx, e.ws, e.shared)
+	}
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	e.mu.Lock()
-	if e.touch(); err != nil {
-		e.refused = e.refused || errors.Is(err, errCold)
-	}
-	e.mu.Unlock()
 	if err != nil {
+		e.mu.Lock()
+		e.refused = e.refused || errors.Is(err, errCold)
+		e.mu.Unlock()
+		if errors.Is(err, errShort) {
+			e.giveBack()
+		}
 		return nil
 	}
 	e.known.Lock()
-	defer e.known.Unlock()
 	e.forget()
 	e.memory = m
+	e.known.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.touch()
+	if !e.guarded && !e.closed {
+		e.guarded = true
+		e.tasks.Go(e.guard)
+	}
 	return nil
+}
+
+const (
+	// guardEvery is how often it is tried whether others run short, and retreatFor is
+	// how long nothing is kept after that.
+	guardEvery = 250 * time.Millisecond
+	retreatFor = time.Minute
+)
+
+// guard gives everything back when others run short, and ends when nothing is kept.
+func (e *Engine) guard() {
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-time.After(guardEvery):
+		}
+		e.known.RLock()
+		e.mu.Lock()
+		e.guarded = e.memory != nil
+		guarded := e.guarded
+		e.mu.Unlock()
+		e.known.RUnlock()
+		if !guarded {
+			return
+		}
+		if e.shared.limits.runsShort() {
+			e.giveBack()
+		}
+	}
+}
+
+// giveBack drops what is kept, and keeps nothing for a while.
+func (e *Engine) giveBack() {
+	e.mu.Lock()
+	e.retreat = time.Now().Add(retreatFor)
+	e.mu.Unlock()
+	e.rest()
 }
 
 // Memory tells what is kept: the bytes of text there are, those of them that are
@@ -193,7 +243,7 @@ func (e *Engine) use(answerable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.touch()
-	if !answerable || e.refused {
+	if !answerable || e.refused || time.Now().Before(e.retreat) {
 		return
 	}
 	e.last = time.Now()

@@ -40,9 +40,9 @@ func GrepText(p Pattern, o Options, text []byte, found func(File)) error {
 	return nil
 }
 
-// LimitFollowed sets how many files an engine may follow. It is called before
-// anything is kept in memory.
-func (e *Engine) LimitFollowed(n int) { e.shared.opens.max = n }
+// LimitWatches sets how many directories and files an engine may watch. It is
+// called before anything is kept in memory.
+func (e *Engine) LimitWatches(n int64) { e.shared.watches.max = n }
 
 // LimitOpen sets how many files an engine may keep open. It is called before
 // anything is searched.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -94,6 +96,9 @@ var (
 	// errCold says that a workspace cannot be kept in memory.
 	errCold = errors.New("the workspace cannot be kept in memory")
 
+	// errShort says that it cannot be for now: others need what it would take.
+	errShort = errors.New("there are too few inotify watches to keep the workspace in memory")
+
 	// errMissed says that changes were missed.
 	errMissed = errors.New("changes were missed")
 )
@@ -113,25 +118,30 @@ func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*memo
 	if m.top, err = ws.OpenDir("."); err != nil {
 		return nil, err
 	}
-	if m.watch, err = workspace.NewWatch(); err != nil {
+	if m.watch, err = with.newWatch(); err != nil {
 		m.top.Close()
-		return nil, errCold
+		return nil, err
 	}
 	if m.mounts, err = ws.NewMounts(); err != nil {
-		m.watch.Close()
+		with.close(m.watch)
 		m.top.Close()
 		return nil, errCold
 	}
 	m.root = &dirNode{path: ".", entered: true}
-	if err = with.opens.join(m); err != nil {
+	if err = with.join(m); err != nil {
 		m.mounts.Close()
-		m.watch.Close()
+		with.close(m.watch)
 		m.top.Close()
-		return nil, errCold
+		return nil, err
 	}
 	if err = m.enter(ctx, m.root); err == nil {
 		m.arrange()
 		clear(m.dirtyFiles)
+		if m.tooMany(len(m.order) - int(with.watches.left())) {
+			err = errShort
+		}
+	}
+	if err == nil {
 		err = m.readAll(ctx)
 	}
 	if err != nil {
@@ -143,10 +153,11 @@ func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*memo
 
 // forget gives everything back.
 func (m *memory) forget() {
-	m.watch.Close()
+	m.shared.close(m.watch)
+	m.shared.watches.give(len(m.watched))
 	m.mounts.Close()
 	m.top.Close()
-	m.shared.opens.leave(m)
+	m.shared.leave(m)
 	m.root.eachFile(m.drop)
 	for _, s := range m.segments {
 		m.shared.index.give(s.size())
@@ -169,9 +180,15 @@ func (m *memory) enter(ctx context.Context, n *dirNode) error {
 		return errCold
 	}
 	m.dev = stat.Dev
+	if !m.shared.watches.take(1) {
+		return errShort
+	}
 	number, err := m.watch.Add(d)
 	if err != nil || m.watched[number] != nil {
-		return errCold // too many, or one directory in two places
+		if m.shared.watches.give(1); errors.Is(err, unix.ENOSPC) {
+			return errShort
+		}
+		return errCold // one directory in two places
 	}
 	n.number = number
 	m.watched[number] = n
@@ -290,6 +307,7 @@ func (m *memory) leave(n *dirNode) {
 	if n.number != 0 && m.watched[n.number] == n {
 		delete(m.watched, n.number)
 		m.watch.Remove(n.number)
+		m.shared.watches.give(1)
 	}
 	delete(m.restless, n)
 	delete(m.failed, n)

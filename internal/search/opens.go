@@ -5,9 +5,12 @@ package search
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -21,7 +24,7 @@ type opens struct {
 	watch   *workspace.Watch // nil while there are no users
 	users   map[*memory]bool
 	inodes  map[int32]*inode
-	max     int    // how many there may be; 0 before that is known
+	watches *budget
 	drained uint64 // counts how often everything until then was heard
 	kept    budget // of files that are kept open
 }
@@ -65,19 +68,37 @@ type news struct {
 // missed says to what anything may have happened.
 type missed struct{ files, rules bool }
 
+// newWatch returns a watch, if there may be another. It is ended by close.
+func (s *shared) newWatch() (*workspace.Watch, error) {
+	if !s.instances.take(1) {
+		return nil, errShort
+	}
+	watch, err := workspace.NewWatch()
+	if err == nil {
+		return watch, nil
+	}
+	if s.instances.give(1); errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return nil, errShort
+	}
+	return nil, errCold
+}
+
+func (s *shared) close(watch *workspace.Watch) {
+	watch.Close()
+	s.instances.give(1)
+}
+
 // join makes a memory hear.
-func (o *opens) join(m *memory) error {
+func (s *shared) join(m *memory) error {
+	o := &s.opens
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.watch == nil {
-		watch, err := workspace.NewWatch()
+		watch, err := s.newWatch()
 		if err != nil {
 			return err
 		}
 		o.watch, o.users, o.inodes = watch, make(map[*memory]bool), make(map[int32]*inode)
-		if o.max == 0 {
-			o.max = workspace.MaxWatches() / 2
-		}
 	}
 	o.users[m] = true
 	m.news = news{changed: make(map[*inode]bool), written: make(map[*inode]bool)}
@@ -85,12 +106,14 @@ func (o *opens) join(m *memory) error {
 }
 
 // leave ends that.
-func (o *opens) leave(m *memory) {
+func (s *shared) leave(m *memory) {
+	o := &s.opens
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.users, m)
 	if len(o.users) == 0 {
-		o.watch.Close()
+		s.close(o.watch)
+		s.watches.give(len(o.inodes))
 		o.watch, o.users, o.inodes = nil, nil, nil
 		return
 	}
@@ -105,9 +128,15 @@ func (o *opens) part(n *inode, who func(*follower) bool) {
 	if len(n.followers) > 0 || n.gone {
 		return
 	}
+	o.lose(n)
+	o.watch.Remove(n.number)
+}
+
+// lose takes note that an inode is not watched any more.
+func (o *opens) lose(n *inode) {
 	n.gone = true
 	delete(o.inodes, n.number)
-	o.watch.Remove(n.number)
+	o.watches.give(1)
 }
 
 // unfollow ends that a file or directory is told of an inode, which may be nil.
@@ -148,7 +177,7 @@ func (o *opens) follow(r workspace.Reader, f follower, before *inode) (n *inode,
 // it was opened.
 func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, known bool) {
 	number, err := int32(0), error(nil)
-	if len(o.inodes) < o.max || before != nil {
+	if o.watches.left() > 0 || before != nil {
 		number, err = o.watch.AddFile(r)
 	}
 	if n = o.inodes[number]; n != nil && n == before && err == nil {
@@ -161,6 +190,10 @@ func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, kn
 		return nil, false
 	}
 	if known = n != nil; !known {
+		if !o.watches.take(1) {
+			o.watch.Remove(number)
+			return nil, false
+		}
 		stat, _ := r.Stat() // where there is none, it is no file that is looked at
 		n = &inode{number: number, dev: stat.Dev, ino: stat.Ino}
 		o.inodes[number] = n
@@ -183,8 +216,7 @@ func (o *opens) drain() {
 			return
 		}
 		if c.Gone {
-			n.gone = true
-			delete(o.inodes, n.number)
+			o.lose(n)
 		}
 		if c.Opened {
 			n.opened = o.drained
@@ -326,8 +358,7 @@ func (m *memory) lookAt(list []suspect) {
 	o.settle(held)
 }
 
-// maxOpen is how many files are kept open, if the process may have four times as
-// many. Whoever starts a program waits the longer the more there are.
+// maxOpen is how many files are kept open at most. Whoever starts a program waits the longer the more there are.
 const maxOpen = 8192
 
 // mayKeep reports whether a file stays open that was opened for a search, so that

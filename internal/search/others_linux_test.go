@@ -365,7 +365,7 @@ func TestFollowed(t *testing.T) {
 	few := func(x *tree, config search.Config) []*search.Engine {
 		e := search.New(x.ws, config)
 		t.Cleanup(e.Close)
-		e.LimitFollowed(5)
+		e.LimitWatches(6) // of a directory, and of half of the files
 		return []*search.Engine{e}
 	}
 	two := func(x *tree, config search.Config) []*search.Engine {

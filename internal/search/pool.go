@@ -21,7 +21,7 @@ type Pool struct {
 
 // NewPool returns a pool. It needs no end of its own.
 func NewPool(config Config) *Pool {
-	return &Pool{config: config, shared: config.shared(), engines: make(map[*workspace.Workspace]*Engine)}
+	return &Pool{config: config, shared: newShared(config), engines: make(map[*workspace.Workspace]*Engine)}
 }
 
 // Engine returns the engine of a workspace.

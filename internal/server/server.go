@@ -224,7 +224,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 }
 
 func enginesOf(c *config.Search) search.Config {
-	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter}
+	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter, KernelShare: c.KernelShare}
 	if c.MaxText == 0 {
 		config.MaxText = -1 // there 0 is the default
 	}

@@ -6,7 +6,6 @@ package workspace
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
 	"strconv"
 	"unsafe"
 
@@ -142,25 +141,6 @@ func (r Reader) CloseUnwritten() bool {
 func (d *Dir) OpenBelow(path string) (Reader, error) {
 	fd, err := openBelow(d.fd, path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	return Reader{fd}, err
-}
-
-// MaxWatches returns how many files and directories a user may watch, with all
-// of his watches together.
-func MaxWatches() int {
-	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
-	if n, wrong := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && wrong == nil {
-		return n
-	}
-	return 8192 // as it was for long
-}
-
-// MaxOpen returns how many files this process may have open.
-func MaxOpen() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 // as it is for most
-	}
-	return int(min(limit.Cur, 1<<30))
 }
 
 // A Watch is told by the kernel what changes in directories, and what happens to

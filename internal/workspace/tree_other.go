@@ -75,13 +75,6 @@ func (d *Dir) OpenBelow(path string) (Reader, error) {
 	return Reader{fd}, err
 }
 
-// MaxWatches returns how many files and directories a user may watch.
-func MaxWatches() int { return 0 }
-
-// MaxOpen returns how many files this process may have open, for those who keep
-// some open that are watched: none.
-func MaxOpen() int { return 0 }
-
 // A Watch is told by the kernel what changes in directories, and what happens to
 // files. Here it is not.
 type Watch struct{}

@@ -1,0 +1,13 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package search
+
+// A kernelLimits is what the kernel lets this process and its user have.
+type kernelLimits struct{ watches, instances, files int }
+
+func limitsOfKernel() kernelLimits { return kernelLimits{} }
+
+func (kernelLimits) runsShort() bool { return false }
