@@ -43,6 +43,7 @@ type Session struct {
 	Created   time.Time
 
 	store     *Store
+	epoch     int64
 	over      chan struct{}         // closed when the session is
 	tombstone *tombstone            // once it ended; guarded by the store's lock
 	state     atomic.Pointer[state] // changed with the store's lock held
@@ -62,6 +63,17 @@ type Session struct {
 	private  string          // its directory outside of the workspace; empty before it is needed
 	cache    *principalCache // nil before it is needed
 }
+
+// A Ref names a session without holding it, so that what belongs to the session can be
+// stored and sent. [Store.Resolve] finds the session. A session that was closed and
+// made again under its id has another epoch.
+type Ref struct {
+	Owner, ID string
+	Epoch     int64
+}
+
+// Ref returns what names this session and no other.
+func (s *Session) Ref() Ref { return Ref{s.Owner, s.ID, s.epoch} }
 
 // Settings is what may change while a session lives. A value is never changed
 // after it was given to a session.
@@ -376,6 +388,7 @@ func (s *Session) release() {
 	after, private, cache := s.after, s.private, s.cache
 	s.after = nil
 	s.mu.Unlock()
+	s.store.unlist(s)
 	for _, f := range after {
 		f()
 	}

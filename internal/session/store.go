@@ -105,6 +105,8 @@ type Store struct {
 	config Config
 	mu     sync.RWMutex
 	byKey  map[key]*Session
+	byRef  map[Ref]*Session // those of byKey, and closed ones that are in use
+	epoch  int64            // of the newest session
 	closed bool
 	ended  []*tombstone // in the order they ended
 
@@ -121,7 +123,7 @@ func NewStore(config Config) *Store {
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
 	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
 	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
-	return &Store{config: config, byKey: make(map[key]*Session)}
+	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session)}
 }
 
 // Config returns what sessions may be.
@@ -155,6 +157,25 @@ func (s *Store) Get(owner, id string) (*Session, error) {
 		return s.Get(owner, id)
 	}
 	return session, err
+}
+
+// Resolve returns the session that ref names, as long as something may use it: until it
+// is closed and the last use has ended. It never returns another session that has the
+// same id.
+func (s *Store) Resolve(ref Ref) (*Session, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if session := s.byRef[ref]; session != nil {
+		return session, nil
+	}
+	return nil, fmt.Errorf("%w: the session %.64q that was meant has ended; a later one may have its id", ErrNotFound, ref.ID)
+}
+
+// unlist has Resolve no longer find a session.
+func (s *Store) unlist(session *Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byRef, session.Ref())
 }
 
 // isID reports whether a caller may name a session so.
@@ -217,13 +238,14 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 		}
 	}
 	now := time.Now()
+	s.epoch = max(s.epoch+1, now.UnixNano()) // unique also among servers that follow each other
 	session := &Session{
-		store: s, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
+		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
 		Changes:  workspace.NewChanges(workspace.ChangesConfig{Dir: s.config.WorkspaceRoot}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)
-	s.byKey[k] = session
+	s.byKey[k], s.byRef[session.Ref()] = session, session
 	session.watchIdle(func() { s.forget(session, "") })
 	return session, nil
 }
