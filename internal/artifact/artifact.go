@@ -57,8 +57,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Room names the session that artifacts belong to.
-type Room struct{ Owner, Session string }
+// SessionID names the session that artifacts belong to.
+type SessionID struct{ Owner, Session string }
 
 // Info describes an artifact.
 type Info struct {
@@ -75,24 +75,24 @@ type Info struct {
 type Store struct {
 	config Config
 
-	mu     sync.Mutex
-	place  *lease.Dir // nil before it is needed
-	byID   map[string]*kept
-	oldest []*kept        // in the order they were made
-	rooms  map[Room]int64 // bytes of each
-	total  int64
-	closed bool
-	expiry *time.Timer // nil while nothing expires
+	mu      sync.Mutex
+	place   *lease.Dir // nil before it is needed
+	byID    map[string]*kept
+	oldest  []*kept             // in the order they were made
+	bytesOf map[SessionID]int64 // bytes of each
+	total   int64
+	closed  bool
+	expiry  *time.Timer // nil while nothing expires
 }
 
 // kept is an artifact. It is guarded by the store's mutex but for what never
 // changes.
 type kept struct {
-	room Room
-	path string
-	info Info
-	file *os.File // nil once it is written
-	gone bool     // no longer kept
+	session SessionID
+	path    string
+	info    Info
+	file    *os.File // nil once it is written
+	gone    bool     // no longer kept
 }
 
 // Open returns an empty store. What a server that died left behind in the
@@ -101,11 +101,11 @@ func Open(config Config) (*Store, error) {
 	if err := lease.Sweep(config.Dir, leased); err != nil {
 		return nil, err
 	}
-	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), rooms: make(map[Room]int64)}, nil
+	return &Store{config: config.WithDefaults(), byID: make(map[string]*kept), bytesOf: make(map[SessionID]int64)}, nil
 }
 
 // Create begins an artifact. Older ones make room for it.
-func (s *Store) Create(room Room, name, mediaType string) (*Writer, error) {
+func (s *Store) Create(of SessionID, name, mediaType string) (*Writer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -129,7 +129,7 @@ func (s *Store) Create(room Room, name, mediaType string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{room: room, file: file, path: path, info: Info{ID: id, Name: name, MediaType: mediaType}}
+	k := &kept{session: of, file: file, path: path, info: Info{ID: id, Name: name, MediaType: mediaType}}
 	s.byID[id] = k
 	s.oldest = append(s.oldest, k)
 	return &Writer{store: s, kept: k}, nil
@@ -141,7 +141,7 @@ func (s *Store) Read(owner, id string, offset, limit uint64) (Info, io.ReadClose
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.byID[id]
-	if k == nil || k.room.Owner != owner {
+	if k == nil || k.session.Owner != owner {
 		return Info{}, nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept", ErrNotFound, id)
 	}
 	if offset > k.info.Size {
@@ -159,22 +159,22 @@ func (s *Store) Read(owner, id string, offset, limit uint64) (Info, io.ReadClose
 }
 
 // Find returns an artifact of a session, and the file that it is in.
-func (s *Store) Find(room Room, id string) (Info, string, error) {
+func (s *Store) Find(of SessionID, id string) (Info, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.byID[id]
-	if k == nil || k.room != room {
+	if k == nil || k.session != of {
 		return Info{}, "", ErrNotFound
 	}
 	return k.info, k.path, nil
 }
 
 // List returns the artifacts of a session, the newest first, with their files.
-func (s *Store) List(room Room) (list []Info, paths []string) {
+func (s *Store) List(of SessionID) (list []Info, paths []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range slices.Backward(s.oldest) {
-		if k.room == room {
+		if k.session == of {
 			list, paths = append(list, k.info), append(paths, k.path)
 		}
 	}
@@ -196,11 +196,11 @@ type reader struct {
 
 // End removes the artifacts of a session. What is still being written is not
 // kept any more.
-func (s *Store) End(room Room) {
+func (s *Store) End(of SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range slices.Clone(s.oldest) {
-		if k.room == room {
+		if k.session == of {
 			s.remove(k)
 		}
 	}
@@ -230,9 +230,9 @@ func (s *Store) reserve(k *kept, n int64) (int64, string) {
 	if room := int64(s.config.MaxBytes) - int64(k.info.Size); n > room {
 		n, why = max(room, 0), fmt.Sprintf("only the first %d bytes of an artifact are kept", int64(s.config.MaxBytes))
 	}
-	for s.rooms[k.room]+n > int64(s.config.MaxSessionBytes) {
-		if !s.evict(func(other *kept) bool { return other.room == k.room }) {
-			n, why = max(int64(s.config.MaxSessionBytes)-s.rooms[k.room], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", int64(s.config.MaxSessionBytes))
+	for s.bytesOf[k.session]+n > int64(s.config.MaxSessionBytes) {
+		if !s.evict(func(other *kept) bool { return other.session == k.session }) {
+			n, why = max(int64(s.config.MaxSessionBytes)-s.bytesOf[k.session], 0), fmt.Sprintf("the artifacts of a session have room for %d bytes", int64(s.config.MaxSessionBytes))
 			break
 		}
 	}
@@ -249,8 +249,8 @@ func (s *Store) reserve(k *kept, n int64) (int64, string) {
 // charge counts n more bytes of an artifact.
 func (s *Store) charge(k *kept, n int64) {
 	s.total += n
-	if s.rooms[k.room] += n; s.rooms[k.room] == 0 {
-		delete(s.rooms, k.room)
+	if s.bytesOf[k.session] += n; s.bytesOf[k.session] == 0 {
+		delete(s.bytesOf, k.session)
 	}
 }
 

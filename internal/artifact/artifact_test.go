@@ -18,7 +18,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 )
 
-var alice = artifact.Room{Owner: "alice", Session: "one"}
+var alice = artifact.SessionID{Owner: "alice", Session: "one"}
 
 func open(t *testing.T, config artifact.Config) *artifact.Store {
 	t.Helper()
@@ -33,9 +33,9 @@ func open(t *testing.T, config artifact.Config) *artifact.Store {
 	return s
 }
 
-func create(t *testing.T, s *artifact.Store, room artifact.Room) *artifact.Writer {
+func create(t *testing.T, s *artifact.Store, of artifact.SessionID) *artifact.Writer {
 	t.Helper()
-	w, err := s.Create(room, "stdout.txt", "text/plain")
+	w, err := s.Create(of, "stdout.txt", "text/plain")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +43,9 @@ func create(t *testing.T, s *artifact.Store, room artifact.Room) *artifact.Write
 }
 
 // keep makes an artifact of n bytes.
-func keep(t *testing.T, s *artifact.Store, room artifact.Room, n int) artifact.Info {
+func keep(t *testing.T, s *artifact.Store, of artifact.SessionID, n int) artifact.Info {
 	t.Helper()
-	w := create(t, s, room)
+	w := create(t, s, of)
 	if got, err := w.Write(bytes.Repeat([]byte("x"), n)); got != n || err != nil {
 		t.Fatalf("Write: %d, %v", got, err)
 	}
@@ -134,7 +134,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("session", func(t *testing.T) {
 		s := open(t, artifact.Config{MaxSessionBytes: 100})
-		other := keep(t, s, artifact.Room{Owner: "alice", Session: "two"}, 90)
+		other := keep(t, s, artifact.SessionID{Owner: "alice", Session: "two"}, 90)
 		first, second := keep(t, s, alice, 40), keep(t, s, alice, 40)
 		third := keep(t, s, alice, 40)
 		if is(s, "alice", first) || !is(s, "alice", second) || !is(s, "alice", third) || !is(s, "alice", other) {
@@ -143,7 +143,7 @@ func TestLimits(t *testing.T) {
 	})
 	t.Run("total", func(t *testing.T) {
 		s := open(t, artifact.Config{MaxTotalBytes: 100})
-		bob := artifact.Room{Owner: "bob", Session: "one"}
+		bob := artifact.SessionID{Owner: "bob", Session: "one"}
 		first, second := keep(t, s, alice, 40), keep(t, s, bob, 40)
 		third := keep(t, s, bob, 40)
 		if is(s, "alice", first) || !is(s, "bob", second) || !is(s, "bob", third) {
@@ -226,7 +226,7 @@ func TestEndOfSession(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, artifact.Config{Dir: dir, MaxTotalBytes: 100})
 	done, w := keep(t, s, alice, 10), create(t, s, alice)
-	other := keep(t, s, artifact.Room{Owner: "alice", Session: "two"}, 10)
+	other := keep(t, s, artifact.SessionID{Owner: "alice", Session: "two"}, 10)
 	w.Write([]byte("some"))
 	s.End(alice)
 	w.Write([]byte("more"))
@@ -284,10 +284,10 @@ func TestMany(t *testing.T) {
 	s := open(t, artifact.Config{MaxBytes: 1000, MaxSessionBytes: 5000, MaxTotalBytes: 8000, MaxCount: 30})
 	var all sync.WaitGroup
 	for i := range 8 {
-		room := artifact.Room{Owner: "alice", Session: string(rune('a' + i%3))}
+		of := artifact.SessionID{Owner: "alice", Session: string(rune('a' + i%3))}
 		all.Go(func() {
 			for n := range 100 {
-				w, err := s.Create(room, "x", "")
+				w, err := s.Create(of, "x", "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -304,14 +304,14 @@ func TestMany(t *testing.T) {
 					t.Errorf("%+v", info)
 				}
 				if n%10 == 0 {
-					s.End(room)
+					s.End(of)
 				}
 			}
 		})
 	}
 	all.Wait()
 	for _, session := range []string{"a", "b", "c"} {
-		s.End(artifact.Room{Owner: "alice", Session: session})
+		s.End(artifact.SessionID{Owner: "alice", Session: session})
 	}
 	for range 8 { // nothing counts that is not there
 		if info := keep(t, s, alice, 625); !info.Complete {

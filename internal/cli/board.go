@@ -54,9 +54,9 @@ func newBoard(resolve func(*pb.ResolveApprovalRequest) error) *board {
 	b := &board{resolve: resolve, now: time.Now(), width: 80, height: 24, card: viewport.New(), line: textinput.New()}
 	b.line.CharLimit = maxTyped
 	b.line.SetVirtualCursor(true)
-	looks := b.line.Styles()
-	looks.Focused.Prompt, looks.Cursor.Blink = cyan, false
-	b.line.SetStyles(looks)
+	styles := b.line.Styles()
+	styles.Focused.Prompt, styles.Cursor.Blink = cyan, false
+	b.line.SetStyles(styles)
 	return b
 }
 
@@ -386,16 +386,16 @@ func (b *board) list(n int) []string {
 	for i := first; i < first+n; i++ {
 		a := b.waiting[i]
 		left := a.GetExpireTime().AsTime().Sub(b.now)
-		pointer, look, hurry := "  ", plain, plain
+		pointer, style, hurry := "  ", plain, plain
 		if b.shown != nil && a.GetApprovalId() == b.shown.GetApprovalId() {
-			pointer, look = "> ", bold
+			pointer, style = "> ", bold
 		}
 		if left < 30*time.Second {
 			hurry = red
 		}
-		lines = append(lines, look.Render(fmt.Sprintf("%s%s %5s old ", pointer, shortID(a.GetApprovalId()), ageText(b.now.Sub(a.GetCreateTime().AsTime()))))+
+		lines = append(lines, style.Render(fmt.Sprintf("%s%s %5s old ", pointer, shortID(a.GetApprovalId()), ageText(b.now.Sub(a.GetCreateTime().AsTime()))))+
 			hurry.Render(fmt.Sprintf("%6s left ", ageText(left)))+
-			look.Render(" "+approvalText(a))+
+			style.Render(" "+approvalText(a))+
 			dim.Render("  "+Visible(a.GetPrincipal()+"/"+a.GetSessionId())))
 	}
 	return lines

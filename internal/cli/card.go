@@ -85,7 +85,7 @@ func (c *card) origin(a *pb.Approval) {
 	c.field("approval", a.GetApprovalId())
 }
 
-var actionLooks = map[pb.Action]lipgloss.Style{
+var actionStyles = map[pb.Action]lipgloss.Style{
 	pb.Action_ACTION_ALLOW: green,
 	pb.Action_ACTION_ASK:   yellow,
 	pb.Action_ACTION_DENY:  red,
@@ -93,7 +93,7 @@ var actionLooks = map[pb.Action]lipgloss.Style{
 
 func (c *card) effect(judged *pb.JudgedEffect) {
 	verdict := judged.GetVerdict()
-	c.named(actionLooks[verdict.GetAction()].Render(ActionText(verdict.GetAction())),
+	c.named(actionStyles[verdict.GetAction()].Render(ActionText(verdict.GetAction())),
 		EffectText(judged.GetEffect())+dim.Render(" ("+Visible(verdict.GetRule())+")"))
 }
 
@@ -161,7 +161,7 @@ func previewRows(p *pb.Preview) []row {
 	}
 	var rows []row
 	for _, line := range visibleLines(p.GetText()) {
-		rows = append(rows, row{head: dim.Render("│ "), text: lookOf(p.GetKind(), line).Render(line), hang: dim.Render("┆ "), exact: true})
+		rows = append(rows, row{head: dim.Render("│ "), text: styleOf(p.GetKind(), line).Render(line), hang: dim.Render("┆ "), exact: true})
 	}
 	if n := p.GetHiddenBytes(); n > 0 {
 		rows = append(rows, rowOf(alarm, "! NOT SHOWN: "+byteCount(float64(n))+" more"))
@@ -170,7 +170,7 @@ func previewRows(p *pb.Preview) []row {
 }
 
 // lookOf colours a diff.
-func lookOf(kind pb.PreviewKind, line string) lipgloss.Style {
+func styleOf(kind pb.PreviewKind, line string) lipgloss.Style {
 	if kind != pb.PreviewKind_PREVIEW_KIND_DIFF {
 		return plain
 	}

@@ -57,7 +57,7 @@ func checkLines(t *testing.T, lines []string, width int) {
 		if columns(line) > width {
 			t.Errorf("%d columns, at most %d: %q", columns(line), width, line)
 		}
-		for _, c := range ourLooks.ReplaceAllString(line, "") {
+		for _, c := range ourStyles.ReplaceAllString(line, "") {
 			if c != ' ' && !unicode.IsPrint(c) {
 				t.Errorf("%U in %q", c, line)
 			}
@@ -65,7 +65,7 @@ func checkLines(t *testing.T, lines []string, width int) {
 	}
 }
 
-var ourLooks = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+var ourStyles = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func TestJailText(t *testing.T) {
 	for _, test := range []struct {

@@ -175,18 +175,18 @@ func (c *copier) tell(path, reason string) {
 
 // summarize names what the server left out.
 func (c *copier) summarize(summary *pb.TreeSummary) {
-	told, always := uint64(0), uint64(0)
+	listed, always := uint64(0), uint64(0)
 	for _, l := range summary.GetLeftOut() {
 		if l.GetAlways() {
 			always++
 			c.spare(l.GetPath(), "", l.GetReason())
 			continue
 		}
-		told++
+		listed++
 		c.tell(l.GetPath(), l.GetReason())
 	}
 	c.spared.more += summary.GetAlwaysLeftOutCount() - always
-	if more := summary.GetLeftOutCount() - summary.GetAlwaysLeftOutCount() - told; more > 0 {
+	if more := summary.GetLeftOutCount() - summary.GetAlwaysLeftOutCount() - listed; more > 0 {
 		c.leftOut += more
 		fmt.Fprintf(c.stderr, "toolserver: and %d more\n", more)
 	}

@@ -159,11 +159,11 @@ func (c *Client) follow(v view, asker *asker, open opener, after uint64, interru
 	}
 	var id string
 	var asked interrupts
-	var wanted, told bool // to interrupt
+	var wanted, sent bool // to interrupt
 	answers := make(chan error, 1)
 	for {
-		if wanted && !told && id != "" {
-			told = true
+		if wanted && !sent && id != "" {
+			sent = true
 			go func() { answers <- interrupt(ctx, id) }()
 		}
 		select {

@@ -36,7 +36,7 @@ type row struct {
 }
 
 // rowOf returns a row in one look.
-func rowOf(look lipgloss.Style, text string) row { return row{text: look.Render(text)} }
+func rowOf(style lipgloss.Style, text string) row { return row{text: style.Render(text)} }
 
 // String returns the text alone.
 func (r row) String() string { return ansi.Strip(r.head + r.text) }
@@ -52,11 +52,11 @@ func (r row) wrap(width int) []string {
 	if r.exact {
 		text = ansi.Hardwrap(r.text, room, true)
 	}
-	var looks strings.Builder // each line has its own
-	w := lipgloss.NewWrapWriter(&looks)
+	var styles strings.Builder // each line has its own
+	w := lipgloss.NewWrapWriter(&styles)
 	io.WriteString(w, text)
 	w.Close()
-	lines := strings.Split(looks.String(), "\n")
+	lines := strings.Split(styles.String(), "\n")
 	for i, line := range lines {
 		lines[i] = fit(head+line, width)
 		head = hang

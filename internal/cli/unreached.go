@@ -53,7 +53,7 @@ func checkTarget(address string) error {
 }
 
 // An unreached is the failure of a call that did not reach the server, or that
-// the server had no time for. Its reason is looked for when it is told.
+// the server had no time for. Its reason is looked for when it is message.
 type unreached struct {
 	err error // a status
 	to  *Target
@@ -99,13 +99,13 @@ const probeTime = 3 * time.Second
 // text tells why the server was not reached and what to change. It connects once
 // more to find out.
 func (e *unreached) text() string {
-	told := status.Convert(e.err).Message()
+	message := status.Convert(e.err).Message()
 	why, hint := e.to.probe()
 	switch {
-	case why == "" && !strings.HasPrefix(told, "connection error"):
-		return "the server at " + e.to.address + " takes no calls: " + told
+	case why == "" && !strings.HasPrefix(message, "connection error"):
+		return "the server at " + e.to.address + " takes no calls: " + message
 	case why == "":
-		return "the server cannot be reached at " + e.to.address + ": " + told
+		return "the server cannot be reached at " + e.to.address + ": " + message
 	}
 	return "the server cannot be reached: " + why + ".\n" + hint
 }

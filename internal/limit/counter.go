@@ -50,52 +50,52 @@ func (b bucket) next(now, interval, depth int64) (after bucket, wait int64) {
 	return bucket(full + interval), full + interval - (now + depth)
 }
 
-// A look is what a rule says to one call, before anything is counted.
-type look struct {
+// A check is what a rule says to one call, before anything is counted.
+type check struct {
 	counter *counter
 	bucket  *bucket // nil where there is none yet
 	after   bucket  // what the bucket becomes when the call is taken
 	wait    int64   // how long until the bucket allows the call
 }
 
-// look asks the rule about a call.
-func (l *look) look(call *Call, now int64) (fits bool) {
-	c := l.counter
+// ask asks the rule about a call.
+func (k *check) ask(call *Call, now int64) (fits bool) {
+	c := k.counter
 	if c.interval > 0 {
 		var at bucket
-		if l.bucket = c.find(call); l.bucket != nil {
-			at = *l.bucket
+		if k.bucket = c.find(call); k.bucket != nil {
+			at = *k.bucket
 		}
-		if l.after, l.wait = at.next(now, c.interval, c.depth); l.wait > 0 {
+		if k.after, k.wait = at.next(now, c.interval, c.depth); k.wait > 0 {
 			return false
 		}
-		l.wait = 0
+		k.wait = 0
 	}
 	return c.rule.Concurrent == 0 || c.running.count(c.key(call)) < c.rule.Concurrent
 }
 
-// take counts the call that was looked at.
-func (l *look) take(call *Call, now int64, permit *Permit) {
-	c := l.counter
+// take counts the call that was asked about.
+func (k *check) take(call *Call, now int64, permit *Permit) {
+	c := k.counter
 	if c.interval > 0 {
-		if l.bucket == nil {
-			l.bucket = c.buckets.add(c.key(call), now)
+		if k.bucket == nil {
+			k.bucket = c.buckets.add(c.key(call), now)
 		}
-		*l.bucket = l.after
-		c.buckets.keep(int64(l.after))
+		*k.bucket = k.after
+		c.buckets.keep(int64(k.after))
 	}
 	if c.rule.Concurrent > 0 {
 		permit.hold(slot{c.running, c.key(call)})
 	}
 }
 
-// refusal tells why the call that was looked at does not fit.
-func (l *look) refusal(spec *tools.Spec) Refusal {
-	rule := &l.counter.rule
+// refusal tells why the call that was asked about does not fit.
+func (k *check) refusal(spec *tools.Spec) Refusal {
+	rule := &k.counter.rule
 	refusal := Refusal{Kind: Concurrent, Rule: rule.Name, Shadow: rule.Shadow}
-	if l.wait > 0 {
+	if k.wait > 0 {
 		refusal.Kind = Rate
-		refusal.RetryAfter = time.Duration(l.wait)
+		refusal.RetryAfter = time.Duration(k.wait)
 		refusal.Message = rule.tooOften(spec.Name, refusal.RetryAfter)
 	} else {
 		refusal.Message = rule.tooMany(spec.Name)

@@ -174,9 +174,9 @@ func (l *Limiter) Take(call Call) (*Permit, *Refusal) {
 // refuse it, or its permit and the shadow rules that would have refused it.
 type verdict struct {
 	loop    *Refusal
-	worst   look
+	worst   check
 	permit  *Permit
-	shadows []look
+	shadows []check
 }
 
 // take counts a call, unless the guard or a rule refuses it.
@@ -186,23 +186,23 @@ func (l *Limiter) take(v *verdict, rules []*counter, guard Guard, call *Call, no
 	var turn turn
 	guarded := guard != Guard{}
 	if guarded {
-		if turn, v.loop = l.loops.look(guard, call, now); v.loop != nil {
+		if turn, v.loop = l.loops.judge(guard, call, now); v.loop != nil {
 			return
 		}
 	}
-	var few [3]look
-	looks := few[:0]
+	var few [3]check
+	fits := few[:0]
 	held := false
 	for _, c := range rules {
-		look := look{counter: c}
+		asked := check{counter: c}
 		switch {
-		case look.look(call, now):
-			looks = append(looks, look)
+		case asked.ask(call, now):
+			fits = append(fits, asked)
 			held = held || c.rule.Concurrent > 0
 		case c.rule.Shadow:
-			v.shadows = append(v.shadows, look)
-		case v.worst.counter == nil || look.wait > v.worst.wait:
-			v.worst = look
+			v.shadows = append(v.shadows, asked)
+		case v.worst.counter == nil || asked.wait > v.worst.wait:
+			v.worst = asked
 		}
 	}
 	if v.worst.counter != nil {
@@ -214,8 +214,8 @@ func (l *Limiter) take(v *verdict, rules []*counter, guard Guard, call *Call, no
 	if held || v.shadows != nil {
 		v.permit = &Permit{limiter: l}
 	}
-	for i := range looks {
-		looks[i].take(call, now, v.permit)
+	for i := range fits {
+		fits[i].take(call, now, v.permit)
 	}
 }
 

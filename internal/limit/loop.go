@@ -80,8 +80,8 @@ type turn struct {
 	key     key
 }
 
-// look judges a call by what its session did before.
-func (l *loops) look(guard Guard, call *Call, now int64) (turn, *Refusal) {
+// judge judges a call by what its session did before.
+func (l *loops) judge(guard Guard, call *Call, now int64) (turn, *Refusal) {
 	t := turn{did: did{call.Spec.Name, call.Digest}, key: key{call.Principal, call.Session}}
 	t.history = l.sessions.find(t.key)
 	h := t.history

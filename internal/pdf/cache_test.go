@@ -80,20 +80,20 @@ func TestPreparing(t *testing.T) {
 			}
 			// The program makes nothing, so that the second document waits as the first did.
 			reader := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: cache, Program: "/bin/false"})
-			told := 0
+			reports := 0
 			for range 2 {
 				file, err := os.Open(path)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer file.Close()
-				_, err = reader.Read(t.Context(), file, pdf.Request{Preparing: func() { told++ }}, func(pdf.Page) bool { return true })
+				_, err = reader.Read(t.Context(), file, pdf.Request{Preparing: func() { reports++ }}, func(pdf.Page) bool { return true })
 				if err == nil {
 					t.Fatal("/bin/false reads documents")
 				}
 			}
-			if told != test.want {
-				t.Errorf("told %d times, want %d", told, test.want)
+			if reports != test.want {
+				t.Errorf("told %d times, want %d", reports, test.want)
 			}
 		})
 	}

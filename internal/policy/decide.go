@@ -127,9 +127,9 @@ type subject struct {
 	shared *shared // nil where there is nothing to share
 	doubt  verdict // whether it is protected; without weight where there is none
 
-	at             sight
+	at             target
 	seen           bool
-	named          *sight
+	named          *target
 	glob, foldGlob *shellGlob
 	name           string // of the program, once it was needed
 }
@@ -148,7 +148,7 @@ type shared struct {
 	facts *facts // for conditions
 	steps steps  // that were taken to compare patterns
 
-	leaks, looked bool // whether something leaks, once it was looked for
+	leaks, searched bool // whether something leaks, once it was looked for
 }
 
 // buffers keeps what calls shared, since the compiler cannot tell that it does
@@ -173,17 +173,17 @@ func (s *shared) release() {
 
 func (s *subject) place() place { return s.call.place() }
 
-func (s *subject) sight() *sight {
+func (s *subject) target() *target {
 	if !s.seen {
-		s.at = s.place().sightAt(s.effect.Path, s.shared.names[:])
+		s.at = s.place().targetAt(s.effect.Path, s.shared.names[:])
 		s.seen = true
 	}
 	return &s.at
 }
 
-func (s *subject) namedSight() *sight {
+func (s *subject) namedTarget() *target {
 	if s.named == nil {
-		named := s.place().sightAt(s.effect.Named, nil)
+		named := s.place().targetAt(s.effect.Named, nil)
 		s.named = &named
 	}
 	return s.named
@@ -191,7 +191,7 @@ func (s *subject) namedSight() *sight {
 
 func (s *subject) shellGlob() *shellGlob {
 	if s.glob == nil {
-		g := parseShellGlob(&s.sight().spot)
+		g := parseShellGlob(&s.target().location)
 		s.glob = &g
 	}
 	return s.glob
@@ -200,8 +200,8 @@ func (s *subject) shellGlob() *shellGlob {
 // globCaughtBy reports whether the pattern of the effect could name something
 // that p forbids, as it is written or folded.
 func (s *subject) globCaughtBy(p *pathPattern, tree bool) bool {
-	at, steps := s.sight(), &s.shared.steps
-	if s.shellGlob().caughtBy(p, &at.spot, tree, steps) {
+	at, steps := s.target(), &s.shared.steps
+	if s.shellGlob().caughtBy(p, &at.location, tree, steps) {
 		return true
 	}
 	if at.same {
@@ -300,7 +300,7 @@ func (s *subject) byLaw() (verdict, bool) {
 	default:
 		return verdict{}, false
 	}
-	if e.Rooted && !s.sight().inside() {
+	if e.Rooted && !s.target().inside() {
 		return law(Deny, "workspace", e.Path+" is outside the workspace, which this tool cannot leave: use a path inside it.")
 	}
 	return verdict{}, false

@@ -65,7 +65,7 @@ func (r *rule) answeredBy(g *Grant, s *subject) bool {
 		if s.effect.Kind == tools.WritesPath {
 			patterns = r.writes
 		}
-		dir := s.place().sightAt(tier.Pattern, nil)
+		dir := s.place().targetAt(tier.Pattern, nil)
 		return slices.ContainsFunc(patterns, func(p pathPattern) bool { return p.catches(&dir) })
 	case TierCommand, TierProgram:
 		granted, err := compileCommand(tier.Pattern)
@@ -134,7 +134,7 @@ const hexDigits = "0123456789abcdef"
 
 // coveredBy reports whether everything the effect touches is in the tier.
 func (s *subject) coveredBy(tier *Tier) bool {
-	at := s.sight().path
+	at := s.target().path
 	switch {
 	case tier.Kind == TierFile:
 		return at == tier.Pattern && !s.effect.Tree && !s.effect.Glob
@@ -157,13 +157,13 @@ func (s *subject) caughtBy(tier *Tier) bool {
 		if strings.HasPrefix(tier.Pattern, "/") {
 			forbidden.from = fromSlash
 		}
-		return s.shellGlob().caughtBy(&forbidden, &s.sight().spot, s.effect.Tree, &s.shared.steps)
+		return s.shellGlob().caughtBy(&forbidden, &s.target().location, s.effect.Tree, &s.shared.steps)
 	}
 	forbidden := fold(tier.Pattern)
 	caught := func(at string) bool {
 		return at == forbidden || tier.Kind == TierDirectory && below(forbidden, at) || s.effect.Tree && below(at, forbidden)
 	}
-	return caught(s.sight().folded().path) || s.effect.Named != "" && caught(s.namedSight().folded().path)
+	return caught(s.target().folded().path) || s.effect.Named != "" && caught(s.namedTarget().folded().path)
 }
 
 // below reports whether a clean path is dir or below it.
@@ -208,7 +208,7 @@ const minDepth = 3
 func fileTiers(asked []subject) []Tier {
 	var file, dir string
 	verb, word := tools.ReadsPath, "reading "
-	var at *spot
+	var at *location
 	for i := range asked {
 		s := &asked[i]
 		if s.effect.Kind != tools.ReadsPath && s.effect.Kind != tools.WritesPath {
@@ -217,7 +217,7 @@ func fileTiers(asked []subject) []Tier {
 		if s.effect.Kind == tools.WritesPath {
 			verb, word = tools.WritesPath, "writing "
 		}
-		at = &s.sight().spot
+		at = &s.target().location
 		home := path.Dir(at.path)
 		switch {
 		case s.effect.Glob:
@@ -241,7 +241,7 @@ func fileTiers(asked []subject) []Tier {
 	if file != "" {
 		tiers = append(tiers, Tier{Kind: TierFile, Pattern: file, Effect: verb, Label: word + file})
 	}
-	where := at.spotAt(dir, nil)
+	where := at.locate(dir, nil)
 	shallow := dir == "." || !where.inside() && (len(where.names) < minDepth || where.above(where.workspace) || where.above(where.home))
 	if !shallow {
 		tiers = append(tiers, Tier{Kind: TierDirectory, Pattern: dir, Effect: verb, Label: word + "everything below " + dir + "/"})

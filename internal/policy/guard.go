@@ -40,18 +40,18 @@ func (g guard) Protection() tools.Protection {
 // Protects reports whether a path is one that the operator protects.
 func (p protection) Protects(path string) bool {
 	var buffer [24]string
-	at := p.place.sightAt(path, buffer[:])
+	at := p.place.targetAt(path, buffer[:])
 	return p.policy.protectedBy(&at) != ""
 }
 
-func (g guard) sight(path string, buffer []string) sight {
-	return g.call.place().sightAt(path, buffer)
+func (g guard) target(path string, buffer []string) target {
+	return g.call.place().targetAt(path, buffer)
 }
 
 // Cares reports whether a rule that denies or asks names a path.
 func (g guard) Cares(kind tools.EffectKind, path string) bool {
 	var buffer [24]string
-	at := g.sight(path, buffer[:])
+	at := g.target(path, buffer[:])
 	if g.policy == nil {
 		return false
 	}
@@ -72,7 +72,7 @@ func (g guard) mayForbid(r *rule, kind tools.EffectKind, path string) bool {
 }
 
 // names reports whether a rule that forbids names a path.
-func (r *rule) names(kind tools.EffectKind, at *sight) bool {
+func (r *rule) names(kind tools.EffectKind, at *target) bool {
 	patterns := r.reads
 	if kind == tools.WritesPath {
 		patterns = r.writes
@@ -104,7 +104,7 @@ func (g guard) Withheld(top string, asked bool) func(path string) bool {
 	answered := g.reading(top).asks
 	return func(path string) bool {
 		var buffer [24]string
-		at := g.sight(path, buffer[:])
+		at := g.target(path, buffer[:])
 		for _, r := range forbid {
 			if !r.selective || r.names(tools.ReadsPath, &at) {
 				v := g.reading(path) // by the first rule that matches

@@ -31,14 +31,14 @@ func (s *subject) aboveLevel() bool {
 // or a temporary directory of the session, where nothing is but what its commands
 // put there.
 func (s *subject) ours() bool {
-	at := s.sight()
+	at := s.target()
 	return at.ours() || s.call.temporary(at.path)
 }
 
 // readable reports whether the path of the effect is one that every command of the
 // session may read.
 func (s *subject) readable() bool {
-	at, offer := s.sight(), s.call.Offer
+	at, offer := s.target(), s.call.Offer
 	holds := func(dir string) bool { return below(dir, at.path) }
 	switch {
 	case s.ours():

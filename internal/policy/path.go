@@ -161,8 +161,8 @@ type place struct{ workspace, home string }
 
 func (p place) folded() place { return place{fold(p.workspace), fold(p.home)} }
 
-// A spot is a path as patterns see it.
-type spot struct {
+// A location is a path as patterns see it.
+type location struct {
 	place
 	path  string   // clean: relative inside the workspace, absolute outside
 	names []string // of the path, those of the workspace before them if known
@@ -172,9 +172,9 @@ type spot struct {
 	root, inner, own, anybody int
 }
 
-// spotAt makes a spot of a path, whichever way it leads into the workspace or
+// locate makes a location of a path, whichever way it leads into the workspace or
 // out of it. The names are written to buffer as long as they fit.
-func (p place) spotAt(text string, buffer []string) spot {
+func (p place) locate(text string, buffer []string) location {
 	text = cleanPath(text)
 	if p.workspace != "" {
 		if text == ".." || strings.HasPrefix(text, "../") {
@@ -188,7 +188,7 @@ func (p place) spotAt(text string, buffer []string) spot {
 			}
 		}
 	}
-	s := spot{place: p, path: text, names: buffer[:0], inner: -1, own: -1, anybody: -1}
+	s := location{place: p, path: text, names: buffer[:0], inner: -1, own: -1, anybody: -1}
 	if outside(text) {
 		s.names = appendNames(s.names, text)
 	} else {
@@ -219,11 +219,11 @@ func outside(p string) bool {
 	return strings.HasPrefix(p, "/") || p == ".." || strings.HasPrefix(p, "../")
 }
 
-func (s *spot) inside() bool { return s.inner >= 0 }
+func (s *location) inside() bool { return s.inner >= 0 }
 
-// ours reports whether the spot is in the workspace or in the home of the session,
+// ours reports whether the location is in the workspace or in the home of the session,
 // where nothing is but what its commands put there.
-func (s *spot) ours() bool { return s.inside() || s.own >= 0 }
+func (s *location) ours() bool { return s.inside() || s.own >= 0 }
 
 // appendNames appends the names of a clean path.
 func appendNames(names []string, p string) []string {
@@ -258,8 +258,8 @@ func after(names []string, dir string) int {
 	return n
 }
 
-// above reports whether dir, which is absolute, lies at or below the spot.
-func (s *spot) above(dir string) bool {
+// above reports whether dir, which is absolute, lies at or below the location.
+func (s *location) above(dir string) bool {
 	if s.root < 0 || dir == "" {
 		return false
 	}
@@ -273,30 +273,30 @@ func (s *spot) above(dir string) bool {
 	return true
 }
 
-// A sight is a spot as it is written and, when it is needed, folded.
-type sight struct {
-	spot
+// A target is the location that an effect is about, as it is written and, when it is needed, folded.
+type target struct {
+	location
 	same     bool // folding changes nothing of the path
 	sameRoot bool // nor of where it is seen from
-	foldedAs *spot
+	foldedAs *location
 }
 
-func (p place) sightAt(text string, buffer []string) sight {
-	s := sight{spot: p.spotAt(text, buffer)}
+func (p place) targetAt(text string, buffer []string) target {
+	s := target{location: p.locate(text, buffer)}
 	s.same, s.sameRoot = isFolded(s.path), isFolded(p.workspace) && isFolded(p.home)
 	return s
 }
 
-func (s *sight) folded() *spot {
+func (s *target) folded() *location {
 	if s.foldedAs == nil {
-		folded := s.place.folded().spotAt(fold(s.path), nil)
+		folded := s.place.folded().locate(fold(s.path), nil)
 		s.foldedAs = &folded
 	}
 	return s.foldedAs
 }
 
-// covers reports whether a pattern that allows matches the spot.
-func (p *pathPattern) covers(s *spot) bool {
+// covers reports whether a pattern that allows matches the location.
+func (p *pathPattern) covers(s *location) bool {
 	at := s.root
 	switch p.from {
 	case fromWorkspace:
@@ -307,9 +307,9 @@ func (p *pathPattern) covers(s *spot) bool {
 	return at >= 0 && p.match(s.names[at:])
 }
 
-// sees returns the names that a pattern that forbids sees of a spot, from its
+// sees returns the names that a pattern that forbids sees of a location, from its
 // workspace or from /.
-func (p *pathPattern) sees(s *spot) (names []string, ok bool) {
+func (p *pathPattern) sees(s *location) (names []string, ok bool) {
 	switch {
 	case p.from == fromSlash:
 		return s.names, s.root >= 0
@@ -327,8 +327,8 @@ func (p *pathPattern) sees(s *spot) (names []string, ok bool) {
 
 // catches reports whether a pattern that forbids matches the path, as it is
 // written or folded.
-func (p *pathPattern) catches(s *sight) bool {
-	if names, ok := p.sees(&s.spot); ok && p.match(names) {
+func (p *pathPattern) catches(s *target) bool {
+	if names, ok := p.sees(&s.location); ok && p.match(names) {
 		return true
 	}
 	if p.same && s.same && (p.from == fromWorkspace || s.sameRoot) {
@@ -340,7 +340,7 @@ func (p *pathPattern) catches(s *sight) bool {
 
 // catchesBelow reports whether a pattern that forbids could match something
 // below the path.
-func (p *pathPattern) catchesBelow(s *sight) bool {
+func (p *pathPattern) catchesBelow(s *target) bool {
 	switch p.from {
 	case fromWorkspace:
 		if !s.inside() && s.above(s.workspace) {
@@ -351,7 +351,7 @@ func (p *pathPattern) catchesBelow(s *sight) bool {
 			return true
 		}
 	}
-	if names, ok := p.sees(&s.spot); ok && p.matchBelow(names) {
+	if names, ok := p.sees(&s.location); ok && p.matchBelow(names) {
 		return true
 	}
 	names, ok := p.folded.sees(s.folded())

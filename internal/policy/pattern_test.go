@@ -54,7 +54,7 @@ func TestPathPatterns(t *testing.T) {
 			continue
 		}
 		matches := func(p string) bool {
-			s := place{"/ws", "/home/u"}.spotAt(p, nil)
+			s := place{"/ws", "/home/u"}.locate(p, nil)
 			for i := range patterns {
 				if patterns[i].covers(&s) {
 					return true
@@ -195,8 +195,8 @@ func FuzzPathPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := place{}.sightAt(path, nil)
-		got := compiled[0].covers(&s.spot)
+		s := place{}.targetAt(path, nil)
+		got := compiled[0].covers(&s.location)
 		if want := slowMatch(pattern, path); got != want {
 			t.Errorf("%q on %q: %t, want %t (%s)", pattern, path, got, want, regexpOf(pattern))
 		}
@@ -210,7 +210,7 @@ func FuzzPathPattern(f *testing.F) {
 		dir := path
 		for strings.Contains(dir, "/") {
 			dir = dir[:strings.LastIndexByte(dir, '/')]
-			at := place{}.sightAt(dir, nil)
+			at := place{}.targetAt(dir, nil)
 			if got && !compiled[0].catches(&at) && !compiled[0].catchesBelow(&at) {
 				t.Errorf("%q matches %q and is not seen from %q", pattern, path, dir)
 			}
@@ -243,7 +243,7 @@ func FuzzShellGlob(f *testing.F) {
 		if err != nil {
 			return
 		}
-		at := place{workspace: "/ws"}.spotAt(shell, nil)
+		at := place{workspace: "/ws"}.locate(shell, nil)
 		glob := parseShellGlob(&at)
 		// What the shell could expand to: the names of the path, one by one.
 		expands := false
@@ -259,13 +259,13 @@ func FuzzShellGlob(f *testing.F) {
 			}
 			expands = expands || fits
 		}
-		s := place{workspace: "/ws"}.sightAt(path, nil)
+		s := place{workspace: "/ws"}.targetAt(path, nil)
 		for i := range rules {
 			matches := rules[i].catches(&s)
 			if expands && matches && !glob.caughtBy(&rules[i], &at, false, new(steps)) {
 				t.Errorf("%q and %q both match %q and do not meet", pattern, shell, path)
 			}
-			if expands && !rules[i].covers(&s.spot) && glob.coveredBy(&rules[i], &at) {
+			if expands && !rules[i].covers(&s.location) && glob.coveredBy(&rules[i], &at) {
 				t.Errorf("%q covers %q, which matches %q, and does not match that", pattern, shell, path)
 			}
 		}
@@ -303,16 +303,16 @@ func FuzzCompile(f *testing.F) {
 		}
 		if patterns, err := compilePath(text, true); err == nil {
 			for _, path := range []string{".", text, "a/b", "/etc/x", "/home/u/x"} {
-				s := place{"/ws", "/home/u"}.sightAt(path, nil)
+				s := place{"/ws", "/home/u"}.targetAt(path, nil)
 				for i := range patterns {
-					covers, catches := patterns[i].covers(&s.spot), patterns[i].catches(&s)
+					covers, catches := patterns[i].covers(&s.location), patterns[i].catches(&s)
 					if covers && !catches {
 						t.Errorf("%q covers %q and does not catch it", text, path)
 					}
 					patterns[i].catchesBelow(&s)
 				}
 			}
-			at := place{workspace: "/ws"}.spotAt(text, nil)
+			at := place{workspace: "/ws"}.locate(text, nil)
 			g := parseShellGlob(&at)
 			for i := range patterns {
 				g.caughtBy(&patterns[i], &at, true, new(steps))

@@ -29,12 +29,12 @@ func isProtectedName(place string) bool {
 // Protected reports whether nothing may be written at path, which is clean and
 // relative to the workspace, or absolute outside it.
 func (p *Policy) Protected(path string) bool {
-	at := place{}.sightAt(path, nil)
+	at := place{}.targetAt(path, nil)
 	return p.protects(&at) != ""
 }
 
 // protects returns what protects a path, or "".
-func (p *Policy) protects(at *sight) string {
+func (p *Policy) protects(at *target) string {
 	if place := at.protectedName(); place != "" {
 		return place
 	}
@@ -50,7 +50,7 @@ func (p *Policy) protects(at *sight) string {
 }
 
 // protectedBy returns the pattern of the operator that protects a path, or "".
-func (p *Policy) protectedBy(at *sight) string {
+func (p *Policy) protectedBy(at *target) string {
 	for i := range p.protected {
 		if p.protected[i].catches(at) {
 			return p.protected[i].text
@@ -59,9 +59,9 @@ func (p *Policy) protectedBy(at *sight) string {
 	return ""
 }
 
-// protectedName returns the first name on the way to the spot that is protected,
+// protectedName returns the first name on the way to the location that is protected,
 // as verdicts call it, or "".
-func (s *spot) protectedName() string {
+func (s *location) protectedName() string {
 	for _, name := range s.names[max(s.inner, 0):] {
 		if i := protectedName(name); i >= 0 {
 			return protectedNames[i] + "/"
@@ -95,7 +95,7 @@ func protectedName(name string) int {
 // guards returns what protects something that an effect writes, and whether
 // that is certain.
 func (p *Policy) guards(s *subject) (place string, certain bool) {
-	at := s.sight()
+	at := s.target()
 	if s.effect.Path == "" && s.effect.Unclear != "" && s.holds() {
 		return protectedNames[0] + "/", false // it may be anything
 	}
@@ -113,7 +113,7 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 		return place, true
 	}
 	if s.effect.Named != "" {
-		if place := p.protects(s.namedSight()); place != "" {
+		if place := p.protects(s.namedTarget()); place != "" {
 			return place, true
 		}
 	}
@@ -171,13 +171,13 @@ func NeverUploaded(path string) bool {
 // lies in one, and is not the data of a repository: git runs what is there, or is led
 // elsewhere by it. The path is clean.
 func RunByGit(path string) bool {
-	at := place{}.sightAt(path, nil)
+	at := place{}.targetAt(path, nil)
 	return (at.inRepository() || !at.same && at.folded().inRepository()) && !isRepositoryData(path)
 }
 
-// inRepository reports whether a name on the way to the spot is that of a repository,
+// inRepository reports whether a name on the way to the location is that of a repository,
 // or of the hooks of husky.
-func (s *spot) inRepository() bool {
+func (s *location) inRepository() bool {
 	return slices.ContainsFunc(s.names, func(name string) bool {
 		i := protectedName(name)
 		return i >= 0 && (isRepository(i) || protectedNames[i] == ".husky")
@@ -209,7 +209,7 @@ func isRepositoryData(path string) bool {
 
 // ownsBelow returns the pattern of the operator that protects something below a
 // path wherever that is, or "".
-func (p *Policy) ownsBelow(at *sight) string {
+func (p *Policy) ownsBelow(at *target) string {
 	for i := range p.protected {
 		if !p.protected[i].open && p.protected[i].catchesBelow(at) {
 			return p.protected[i].text
@@ -226,16 +226,16 @@ func (p *Policy) guardsRemoval(s *subject) (place string, certain bool) {
 	if s.effect.Glob {
 		return "", false
 	}
-	place = p.keeps(s.sight(), s.effect.Tree)
+	place = p.keeps(s.target(), s.effect.Tree)
 	if place == "" && s.effect.Named != "" {
-		place = p.keeps(s.namedSight(), s.effect.Tree)
+		place = p.keeps(s.namedTarget(), s.effect.Tree)
 	}
 	return place, place != ""
 }
 
 // keeps returns what keeps a path, or with tree something below it, from being
 // removed, or "".
-func (p *Policy) keeps(at *sight, tree bool) string {
+func (p *Policy) keeps(at *target, tree bool) string {
 	if place := p.protectedBy(at); place != "" {
 		return place
 	}
@@ -256,8 +256,8 @@ func (p *Policy) keeps(at *sight, tree bool) string {
 	return p.ownsBelow(at)
 }
 
-// keptName returns the name on the way to the spot that must not be removed, or "".
-func (s *spot) keptName() string {
+// keptName returns the name on the way to the location that must not be removed, or "".
+func (s *location) keptName() string {
 	from := max(s.inner, 0)
 	for i, name := range s.names[from:] {
 		n := protectedName(name)
@@ -276,8 +276,8 @@ func (s *spot) keptName() string {
 // guardsGlob is guards for a path that a shell will expand. A name that is a
 // pattern counts as what it could be, unless it could be anything.
 func (p *Policy) guardsGlob(s *subject) (place string, certain bool) {
-	at := s.sight()
-	fixed := at.sightAt(staticPart(at.path), nil)
+	at := s.target()
+	fixed := at.targetAt(staticPart(at.path), nil)
 	if place := p.protects(&fixed); place != "" {
 		return place, true
 	}

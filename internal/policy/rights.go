@@ -48,7 +48,7 @@ func (b *rightsBuilder) add(s *subject) {
 		b.changes = b.changes || !e.ReadOnly
 		b.unclear = b.unclear || unclear || !e.ReadOnly && !e.Complete
 	case tools.ReadsPath:
-		if at := s.sight().path; outside(at) && !s.ours() && !s.readable() {
+		if at := s.target().path; outside(at) && !s.ours() && !s.readable() {
 			if e.Glob {
 				at = staticPart(at)
 			}
@@ -57,7 +57,7 @@ func (b *rightsBuilder) add(s *subject) {
 	case tools.WritesPath:
 		b.changes = true
 		b.unclear = b.unclear || s.unclear() != ""
-		if at := s.written(b.program); !s.nowhere() && (s.sight().inside() || !s.ours()) {
+		if at := s.written(b.program); !s.nowhere() && (s.target().inside() || !s.ours()) {
 			b.Write = append(b.Write, at)
 		}
 	case tools.ReachesHost:
@@ -76,7 +76,7 @@ func (b *rightsBuilder) add(s *subject) {
 // made, replaced or removed. Outside of the workspace it is the path alone, since
 // that was allowed and not what is beside it.
 func (s *subject) written(program string) string {
-	at := s.sight().path
+	at := s.target().path
 	switch {
 	case s.effect.Glob:
 		return staticPart(at)
@@ -196,7 +196,7 @@ func (d denial) Denies(at string) bool {
 	among := buffers.Get().(*shared)
 	defer among.release()
 	e := tools.Effect{Kind: tools.ReadsPath, Path: at, Rooted: true}
-	s := subject{policy: d.policy, effect: &e, shared: among, at: d.place.sightAt(at, among.names[:]), seen: true}
+	s := subject{policy: d.policy, effect: &e, shared: among, at: d.place.targetAt(at, among.names[:]), seen: true}
 	reads := d.policy.rulesFor(tools.ReadsPath)
 	for rest := d.rules; rest != ""; rest = rest[2:] {
 		r := reads[int(rest[0])<<8|int(rest[1])]

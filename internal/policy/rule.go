@@ -171,11 +171,11 @@ func (r *rule) fits(s *subject) fit {
 // fitsPath judges the path of an effect: what is allowed must be all of what
 // the path leads to, what is forbidden may be any of it.
 func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
-	at := s.sight()
+	at := s.target()
 	if r.action == Allow {
 		for i := range patterns {
-			if s.effect.Glob && s.shellGlob().coveredBy(&patterns[i], &at.spot) ||
-				!s.effect.Glob && patterns[i].covers(&at.spot) {
+			if s.effect.Glob && s.shellGlob().coveredBy(&patterns[i], &at.location) ||
+				!s.effect.Glob && patterns[i].covers(&at.location) {
 				return matches
 			}
 		}
@@ -196,7 +196,7 @@ func (r *rule) fitsPath(patterns []pathPattern, s *subject) fit {
 			}
 			continue
 		}
-		if p.catches(at) || s.effect.Named != "" && p.catches(s.namedSight()) {
+		if p.catches(at) || s.effect.Named != "" && p.catches(s.namedTarget()) {
 			return matches
 		}
 		if below && p.catchesBelow(at) {

@@ -28,7 +28,7 @@ const maxShellGlob = 1024
 
 // parseShellGlob takes the pattern of an effect apart. What cannot be
 // understood may be anything.
-func parseShellGlob(s *spot) shellGlob {
+func parseShellGlob(s *location) shellGlob {
 	if len(s.path) > maxShellGlob {
 		return shellGlob{unknown: true}
 	}
@@ -80,7 +80,7 @@ func literalSteps(p string) []step {
 
 // caughtBy reports whether the glob could name something that a pattern
 // forbids. It may say so where it could not.
-func (g *shellGlob) caughtBy(p *pathPattern, s *spot, tree bool, taken *steps) bool {
+func (g *shellGlob) caughtBy(p *pathPattern, s *location, tree bool, taken *steps) bool {
 	if g.unknown {
 		return true
 	}
@@ -98,7 +98,7 @@ func (g *shellGlob) caughtBy(p *pathPattern, s *spot, tree bool, taken *steps) b
 }
 
 // beginnings are the steps from / to where the pattern begins.
-func (p *pathPattern) beginnings(s *spot) [][]step {
+func (p *pathPattern) beginnings(s *location) [][]step {
 	switch {
 	case p.from == fromSlash || p.open:
 		return [][]step{nil}
@@ -167,11 +167,11 @@ func (s *steps) meetsShell(name, shell *glob.Name) bool {
 
 // coveredBy reports whether a pattern that allows matches everything the glob
 // could name. It may say no where it does.
-func (g *shellGlob) coveredBy(p *pathPattern, s *spot) bool {
+func (g *shellGlob) coveredBy(p *pathPattern, s *location) bool {
 	if g.unknown || len(g.alternatives) == 0 {
 		return false
 	}
-	fixed := s.spotAt(staticPart(s.path), nil)
+	fixed := s.locate(staticPart(s.path), nil)
 	if p.covers(&fixed) {
 		return true
 	}

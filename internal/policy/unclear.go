@@ -72,7 +72,7 @@ func (s *subject) unconfined() bool {
 // leaks reports whether there is a file that a rule denies to read and that cannot
 // be kept from commands.
 func (s *subject) leaks() bool {
-	if s.shared != nil && s.shared.looked {
+	if s.shared != nil && s.shared.searched {
 		return s.shared.leaks
 	}
 	leaks := false
@@ -82,7 +82,7 @@ func (s *subject) leaks() bool {
 		}
 	}
 	if s.shared != nil {
-		s.shared.leaks, s.shared.looked = leaks, true
+		s.shared.leaks, s.shared.searched = leaks, true
 	}
 	return leaks
 }
@@ -213,7 +213,7 @@ func (s *subject) keptByJail(r *rule) bool {
 		return false
 	}
 	if r.action == Deny {
-		return s.effect.Kind == tools.ReadsPath && s.call.Offer.Covers && s.sight().inside()
+		return s.effect.Kind == tools.ReadsPath && s.call.Offer.Covers && s.target().inside()
 	}
 	how, _ := s.disposition(nil)
 	return how == UnclearContained && !s.leaks()

@@ -48,7 +48,7 @@ func (m *monitor) add(p *Process) {
 	m.processes[p] = usage{}
 	if !m.running {
 		m.running = true
-		time.AfterFunc(interval, m.look)
+		time.AfterFunc(interval, m.sample)
 	}
 }
 
@@ -68,9 +68,9 @@ func (m *monitor) remove(p *Process, cpu time.Duration) (most int) {
 	return most
 }
 
-// look looks at everything that could be over its limit, and comes back while
+// sample looks at everything that could be over its limit, and comes back while
 // something runs.
-func (m *monitor) look() {
+func (m *monitor) sample() {
 	now, last := time.Now(), lastPID()
 	m.mu.Lock()
 	known := maps.Clone(m.processes)
@@ -116,7 +116,7 @@ func (m *monitor) look() {
 	defer m.mu.Unlock()
 	m.running = len(m.processes) > 0
 	if m.running {
-		time.AfterFunc(interval, m.look)
+		time.AfterFunc(interval, m.sample)
 	}
 }
 

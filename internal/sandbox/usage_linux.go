@@ -38,11 +38,11 @@ type usage struct {
 
 	// CPU time: as parents are told it, and as it was seen. A process whose parent
 	// does not want to know is only seen, a short one is only told.
-	told, seen time.Duration
-	times      map[int]time.Duration // of those that run, by pid
+	reported, seen time.Duration
+	times          map[int]time.Duration // of those that run, by pid
 }
 
-func (u usage) cpu() time.Duration { return max(u.told, u.seen) }
+func (u usage) cpu() time.Duration { return max(u.reported, u.seen) }
 
 // measure looks at the processes of a command. It stops beyond a limit.
 func (u *usage) measure(p *Process) {
@@ -51,13 +51,13 @@ func (u *usage) measure(p *Process) {
 	for g := range p.group.all() {
 		timed = timed || g.limits.CPU > 0
 	}
-	*u = usage{told: u.told, seen: u.seen, times: u.times, most: u.most}
+	*u = usage{reported: u.reported, seen: u.seen, times: u.times, most: u.most}
 	defer func() { u.most = max(u.most, u.processes) }()
-	var told time.Duration
+	var reported time.Duration
 	times := make(map[int]time.Duration)
 	if timed {
-		_, told = timesOf(guard)
-		told = max(0, told-p.before)
+		_, reported = timesOf(guard)
+		reported = max(0, reported-p.before)
 	}
 	for todo := []int{guard}; len(todo) > 0; {
 		pid := todo[len(todo)-1]
@@ -74,7 +74,7 @@ func (u *usage) measure(p *Process) {
 			u.memory += status.kilobytes("RssAnon:") + status.kilobytes("RssShmem:") + status.kilobytes("VmSwap:")
 			if timed {
 				own, waitedFor := timesOf(child)
-				told += own + waitedFor
+				reported += own + waitedFor
 				times[child] = own
 				if own >= u.times[child] {
 					own -= u.times[child]
@@ -86,7 +86,7 @@ func (u *usage) measure(p *Process) {
 			return
 		}
 	}
-	u.told, u.times = max(u.told, told), times
+	u.reported, u.times = max(u.reported, reported), times
 	if l.Memory > 0 && u.memory > l.Memory {
 		u.shared = proportional(u.pids) <= l.Memory
 	}

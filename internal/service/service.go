@@ -287,14 +287,14 @@ func (s *Server) stop() {
 	if s.underWay.Load() == 0 {
 		s.connections.closeQuiet()
 	}
-	look := time.NewTicker(quietTime)
-	defer look.Stop()
+	tick := time.NewTicker(quietTime)
+	defer tick.Stop()
 	late := time.After(flushTime)
 	for {
 		select {
 		case <-stopped:
 			return
-		case <-look.C:
+		case <-tick.C:
 			if s.underWay.Load() == 0 {
 				s.connections.closeQuiet()
 			}

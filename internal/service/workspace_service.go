@@ -43,11 +43,11 @@ type workspaceService struct {
 // drain waits for transfers that are under way, until ctx ends. New ones are refused
 // while the executor drains.
 func (s *workspaceService) drain(ctx context.Context) {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
 	for s.underWay.Load() > 0 {
 		select {
-		case <-look.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}

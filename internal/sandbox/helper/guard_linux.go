@@ -57,7 +57,7 @@ type slot struct {
 	before    [2]uint64 // microseconds that commands before this one used
 	used      [2]uint64 // and this one, what of it has ended
 	ended     bool      // the command itself has
-	told      bool      // the server was told what is left
+	reported  bool      // the server was told what is left
 	death     [128]byte // a struct signalfd_siginfo
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
@@ -253,8 +253,8 @@ func attend(s *slot, child uintptr) (gone bool) {
 			if gone = reap(s, child); gone || s.ended && s.wanted&Mannered == 0 {
 				return gone
 			}
-			if s.ended && !s.told {
-				s.told = true
+			if s.ended && !s.reported {
+				s.reported = true
 				report(s, guardControl, Leaving, 0, 0)
 			}
 		}

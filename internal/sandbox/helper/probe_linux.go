@@ -85,15 +85,15 @@ func tell(name string, err error, refusals ...error) {
 
 // tellThat writes whether something is as it should be, and what was found: the
 // error of an attempt, nil for one without.
-func tellThat(name string, holds bool, told any) {
+func tellThat(name string, holds bool, reported any) {
 	answer := strconv.FormatBool(holds)
-	if told == nil {
-		told = "done"
+	if reported == nil {
+		reported = "done"
 	}
-	if err, ok := told.(error); ok && isOneOf(err, exhausted) {
+	if err, ok := reported.(error); ok && isOneOf(err, exhausted) {
 		answer = Untried
 	}
-	fmt.Printf("%s\t%s\t%v\n", name, answer, told)
+	fmt.Printf("%s\t%s\t%v\n", name, answer, reported)
 }
 
 // Untried is what a probe writes instead of whether something holds, where that

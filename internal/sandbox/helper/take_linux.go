@@ -20,7 +20,7 @@ import (
 func take(s *slot) bool {
 	for {
 		s.outgoing = rawReport{}
-		s.status, s.finished, s.ended, s.told = 0, false, false, false
+		s.status, s.finished, s.ended, s.reported = 0, false, false, false
 		s.used[0], s.used[1] = 0, 0
 		s.part[0], s.part[1] = s.room, MaxPacket
 		s.message.parts, s.message.nparts = uintptr(unsafe.Pointer(&s.part)), 1

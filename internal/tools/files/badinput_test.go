@@ -162,7 +162,7 @@ func TestManyFiles(t *testing.T) {
 	if got := answer(t, env, "undo", `{}`); !strings.HasPrefix(got, "Took back") || !strings.HasSuffix(got, fmt.Sprintf(": deleted d, with %d below\n", many)) {
 		t.Errorf("%.200s", got)
 	}
-	ctx := &fewLooks{Context: t.Context(), left: 100}
+	ctx := &fewChecks{Context: t.Context(), left: 100}
 	if _, err := decode(t, env, "delete_file", `{"path":"d","recursive":true}`).Run(ctx, tools.Rights{}, new(toolstest.Recorder)); err == nil {
 		t.Error("it was cancelled and went on")
 	}

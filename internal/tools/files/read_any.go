@@ -35,7 +35,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	var result tools.Result
 	var all []any
 	var first error
-	failed, room := 0, env.Shown()-toldOf(in.all())
+	failed, room := 0, env.Shown()-headSize(in.all())
 	for i, op := range in.all() {
 		if ctx.Err() != nil {
 			return result, context.Cause(ctx)
@@ -78,7 +78,7 @@ func opHead(i int, op readOp) string { return fmt.Sprintf("== %d: %s ==\n", i+1,
 
 // toldOf is the room that is kept for what is told of each thing, also if nothing
 // more of it can be shown.
-func toldOf(all []readOp) int {
+func headSize(all []readOp) int {
 	told := 0
 	for i, op := range all {
 		told += len(opHead(i, op)) + len("! answer_full: \n") + len(answerFull(op).Error())

@@ -344,7 +344,7 @@ func TestReadStopsHalfWay(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"f": strings.Repeat("line\n", 500_000)})
 	for _, input := range []string{`{"path":"f","offset":400000}`, `{"path":"f","offset":-5}`} {
 		// The call looks at its context now and then: let it live for a few looks.
-		ctx := &fewLooks{Context: t.Context(), left: 3}
+		ctx := &fewChecks{Context: t.Context(), left: 3}
 		call, err := files.Read(nil).Decode(env, json.RawMessage(input))
 		if err != nil {
 			t.Fatal(err)
@@ -356,12 +356,12 @@ func TestReadStopsHalfWay(t *testing.T) {
 }
 
 // fewLooks is a context that is done after a number of looks at it.
-type fewLooks struct {
+type fewChecks struct {
 	context.Context
 	left int
 }
 
-func (c *fewLooks) Err() error {
+func (c *fewChecks) Err() error {
 	if c.left--; c.left < 0 {
 		return context.Canceled
 	}
