@@ -22,6 +22,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/effects"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -230,7 +231,7 @@ func (s *workspaceService) RemoveFile(ctx context.Context, request *pb.RemoveFil
 		}
 		removed += n
 	}
-	batch := ws.Begin(t.session.Changes, "", t.spec.Name)
+	batch := history.Begin(ws, t.session.Changes, "", t.spec.Name)
 	if err := batch.RemoveAll(ctx, t.path); err != nil {
 		return nil, errors.Join(err, batch.Rollback())
 	}
@@ -259,7 +260,7 @@ func (t *transfer) removable(ctx context.Context, recursive bool) (n uint64, err
 }
 
 // changeID returns what undo calls a change; empty where it cannot be undone.
-func changeID(record *workspace.Record) string {
+func changeID(record *history.Record) string {
 	if record.Lost != "" || len(record.Changes) == 0 {
 		return ""
 	}

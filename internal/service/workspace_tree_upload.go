@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -66,7 +67,7 @@ func (s *workspaceService) UploadTree(stream grpc.ClientStreamingServer[pb.Uploa
 type arrival struct {
 	*transfer
 	in      *archive
-	tree    *workspace.Tree
+	tree    *history.Tree
 	summary *pb.TreeSummary
 	entries int
 	unseen  int64             // bytes since the last look at what is left
@@ -75,8 +76,8 @@ type arrival struct {
 }
 
 // unpack takes the archive apart. What was written before an error stays.
-func (a *arrival) unpack(ctx context.Context) (*workspace.Record, error) {
-	a.tree = a.session.Workspace.BeginTree(a.session.Changes, "", a.spec.Name, func(path string, size int64, err error) {
+func (a *arrival) unpack(ctx context.Context) (*history.Record, error) {
+	a.tree = history.BeginTree(a.session.Workspace, a.session.Changes, "", a.spec.Name, func(path string, size int64, err error) {
 		a.summary.Files--
 		a.summary.FileBytes -= uint64(size)
 		leaveOut(a.summary, path, err)
