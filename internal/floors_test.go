@@ -31,6 +31,7 @@ var floors = [][]string{
 	{"internal/command", "internal/limit", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/integrity", "internal/pdf"},
 	{"internal/sandbox", "internal/search", "internal/tools"},
+	{"internal/history", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
 	{"internal/endpoint", "internal/glob", "internal/lease", "internal/size", "internal/version", "proto/toolserver/v1"},
 }
@@ -58,7 +59,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/turn":    {"internal/server"},
 	"github.com/modelcontextprotocol": {"bench"},
 	"github.com/santhosh-tekuri":      {"internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest"},
+	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
 }
 

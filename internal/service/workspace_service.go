@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -213,7 +214,7 @@ func (s *workspaceService) RemoveFile(ctx context.Context, request *pb.RemoveFil
 		}
 		removed += n
 	}
-	batch := ws.Begin(t.Session.Changes, "", t.Spec.Name)
+	batch := history.Begin(ws, t.Session.Changes, "", t.Spec.Name)
 	if err := batch.RemoveAll(ctx, t.Path); err != nil {
 		return nil, errors.Join(err, batch.Rollback())
 	}
@@ -242,7 +243,7 @@ func (t *transfer) removable(ctx context.Context, recursive bool) (n uint64, err
 }
 
 // changeID returns what undo calls a change; empty where it cannot be undone.
-func changeID(record *workspace.Record) string {
+func changeID(record *history.Record) string {
 	if record.Lost != "" || len(record.Changes) == 0 {
 		return ""
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -64,7 +65,7 @@ func (s *workspaceService) UploadTree(stream grpc.ClientStreamingServer[pb.Uploa
 type arrival struct {
 	*transfer
 	in      *archive
-	tree    *workspace.Tree
+	tree    *history.Tree
 	summary *pb.TreeSummary
 	entries int
 	unseen  int64             // bytes since the last look at what is left
@@ -73,8 +74,8 @@ type arrival struct {
 }
 
 // unpack takes the archive apart. What was written before an error stays.
-func (a *arrival) unpack(ctx context.Context) (*workspace.Record, error) {
-	a.tree = a.Session.Workspace.BeginTree(a.Session.Changes, "", a.Spec.Name, func(path string, size int64, err error) {
+func (a *arrival) unpack(ctx context.Context) (*history.Record, error) {
+	a.tree = history.BeginTree(a.Session.Workspace, a.Session.Changes, "", a.Spec.Name, func(path string, size int64, err error) {
 		a.summary.Files--
 		a.summary.FileBytes -= uint64(size)
 		leaveOut(a.summary, path, err)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -169,7 +170,7 @@ func (t *transfer) install(ctx context.Context, up *upload, header *pb.WriteFile
 	if header.Mode != nil {
 		mode = fs.FileMode(header.GetMode())
 	}
-	batch := ws.Begin(t.Session.Changes, "", t.Spec.Name)
+	batch := history.Begin(ws, t.Session.Changes, "", t.Spec.Name)
 	_, now, err := batch.WriteFrom(t.Path, io.NewSectionReader(up.file, 0, up.received), mode, old)
 	if err != nil {
 		return nil, errors.Join(err, batch.Rollback())

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -39,7 +40,7 @@ type Session struct {
 	ID        string
 	Owner     string // the name of the principal
 	Workspace *workspace.Workspace
-	Changes   *workspace.Changes // what calls replaced
+	Changes   *history.Store // what calls replaced
 	Created   time.Time
 
 	store     *Store

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -241,7 +242,7 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	s.epoch = max(s.epoch+1, now.UnixNano()) // unique also among servers that follow each other
 	session := &Session{
 		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
-		Changes:  workspace.NewChanges(workspace.ChangesConfig{Dir: s.config.WorkspaceRoot}),
+		Changes:  history.New(history.Config{Dir: s.config.WorkspaceRoot}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -25,7 +26,7 @@ type Env struct {
 
 	// Changes keeps what calls of the session replaced; nil where nothing is
 	// kept.
-	Changes *workspace.Changes
+	Changes *history.Store
 
 	// Guard knows about single paths, for calls that touch many; nil where nobody
 	// does.

@@ -73,8 +73,8 @@ func (w *Workspace) isClosed(path string) bool {
 	return false
 }
 
-// whole returns an error where something at or below a path is the server's own.
-func (w *Workspace) whole(path string) error {
+// Whole returns an error where something at or below a path is the server's own.
+func (w *Workspace) Whole(path string) error {
 	for _, top := range w.closed {
 		if _, holds := strings.CutPrefix(top, path+"/"); holds || path == "." || w.isClosed(path) {
 			return fmt.Errorf("%s: %w", top, ErrServers)

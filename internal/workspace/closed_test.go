@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -44,7 +45,7 @@ func TestClosed(t *testing.T) {
 		"read": read, "list": list, "write": write, "later": later, "stat": stat,
 		"remove": ws.Remove("state/server/own/f"), "remove all": ws.RemoveAll(t.Context(), "state"),
 		"move": ws.Rename("state", "elsewhere", false), "move in": ws.Rename("state/server-not", "state/server/x", false),
-		"batch": ws.Begin(nil, "", "").RemoveAll(t.Context(), "state"),
+		"batch": history.Begin(ws, nil, "", "").RemoveAll(t.Context(), "state"),
 	} {
 		if !errors.Is(err, workspace.ErrServers) || !errors.Is(err, workspace.ErrOutside) {
 			t.Errorf("%s: %v", what, err)

@@ -33,7 +33,7 @@ func (w *Workspace) OpenFile(path string) (*Opened, error) {
 	f := &Opened{fd: fd, path: path}
 	f.info, err = f.Now()
 	if err == nil && !f.info.Mode.IsRegular() {
-		err = fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, kindOf(f.info.Mode))
+		err = fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, TypeName(f.info.Mode))
 	}
 	if err != nil {
 		f.Close()

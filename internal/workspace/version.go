@@ -52,6 +52,9 @@ func (v Version) String() string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// SameFile reports whether two versions are of the same file, changed or not.
+func (v Version) SameFile(other Version) bool { return v.dev == other.dev && v.ino == other.ino }
+
 func versionOf(st *unix.Stat_t) Version {
 	return Version{
 		exists: true, dev: uint64(st.Dev), ino: st.Ino, //nolint:unconvert // the type differs between systems
@@ -78,6 +81,36 @@ func infoOf(st *unix.Stat_t) Info {
 		Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()),
 		Version: versionOf(st), uid: st.Uid, gid: st.Gid,
 	}
+}
+
+// Kind is what an entry is.
+type Kind uint8
+
+const (
+	Absent Kind = iota
+	Regular
+	Directory
+	Link
+	Special // a pipe, a socket or a device
+)
+
+var kindNames = [...]string{"nothing", "file", "directory", "link", "special file"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Kind returns what the entry is.
+func (i Info) Kind() Kind {
+	switch {
+	case !i.Exists():
+		return Absent
+	case i.Mode.IsRegular():
+		return Regular
+	case i.Mode.IsDir():
+		return Directory
+	case i.Mode&fs.ModeSymlink != 0:
+		return Link
+	}
+	return Special
 }
 
 // fileMode returns what the kernel tells of a file in the words of Go.

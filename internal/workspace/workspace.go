@@ -138,7 +138,8 @@ func explain(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-func kindOf(mode fs.FileMode) string {
+// TypeName returns the word for what is no regular file.
+func TypeName(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
 		return "directory"

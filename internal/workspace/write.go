@@ -116,7 +116,7 @@ func (f folder) replaceable(name string, old Version) (Info, error) {
 	case was.Mode&fs.ModeSymlink != 0:
 		return was, fmt.Errorf("%s: %w", path, ErrMoved)
 	case was.Exists() && !was.Mode.IsRegular():
-		return was, fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, kindOf(was.Mode))
+		return was, fmt.Errorf("%s: %w but a %s", path, ErrNotRegular, TypeName(was.Mode))
 	case was.Exists() && !old.exists:
 		return was, fmt.Errorf("%s: %w", path, ErrExists)
 	case was.Version != old:
@@ -234,12 +234,12 @@ func (w *Workspace) Mkdir(path string, mode fs.FileMode) (made []string, err err
 	return w.mkdir(path, mode, nil)
 }
 
-func (w *Workspace) mkdir(path string, mode fs.FileMode, l *late) (made []string, err error) {
+func (w *Workspace) mkdir(path string, mode fs.FileMode, s *Staging) (made []string, err error) {
 	w.touched(path, true)
 	if path == "." {
 		return nil, fmt.Errorf("%s: %w", path, ErrExists)
 	}
-	made, err = w.mkdirs(filepath.Dir(path), l)
+	made, err = w.mkdirs(filepath.Dir(path), s)
 	if err != nil {
 		return made, err
 	}
@@ -248,14 +248,18 @@ func (w *Workspace) mkdir(path string, mode fs.FileMode, l *late) (made []string
 		return made, err
 	}
 	defer f.close()
-	if err := f.mkdir(name, mode, l); err != nil {
+	if err := f.mkdir(name, mode, s); err != nil {
 		return made, err
 	}
 	return append(made, path), nil
 }
 
+// Mkdirs makes the directories of a path that are missing, and returns them, the
+// outermost first.
+func (w *Workspace) Mkdirs(path string) (made []string, err error) { return w.mkdirs(path, nil) }
+
 // mkdirs makes the directories of path that are missing.
-func (w *Workspace) mkdirs(path string, l *late) (made []string, err error) {
+func (w *Workspace) mkdirs(path string, s *Staging) (made []string, err error) {
 	if path == "." {
 		return nil, nil
 	}
@@ -270,7 +274,7 @@ func (w *Workspace) mkdirs(path string, l *late) (made []string, err error) {
 	if strings.Count(path, "/") >= maxDepth-1 { // or it could not be removed again
 		return nil, fmt.Errorf("%.60s…: %w", path, ErrTooDeep)
 	}
-	if made, err = w.mkdirs(filepath.Dir(path), l); err != nil {
+	if made, err = w.mkdirs(filepath.Dir(path), s); err != nil {
 		return made, err
 	}
 	if f, err = w.openFolder(filepath.Dir(path)); err != nil {
@@ -278,7 +282,7 @@ func (w *Workspace) mkdirs(path string, l *late) (made []string, err error) {
 	}
 	defer f.close()
 	w.touched(path, true)
-	err = f.mkdir(filepath.Base(path), 0o777, l)
+	err = f.mkdir(filepath.Base(path), 0o777, s)
 	if errors.Is(err, fs.ErrExist) { // made by somebody else just now; whatever it is, opening it will tell
 		return made, nil
 	}
@@ -288,10 +292,10 @@ func (w *Workspace) mkdirs(path string, l *late) (made []string, err error) {
 	return append(made, path), nil
 }
 
-func (f folder) mkdir(name string, mode fs.FileMode, l *late) error {
+func (f folder) mkdir(name string, mode fs.FileMode, s *Staging) error {
 	err := retry(func() error { return unix.Mkdirat(f.fd, name, uint32(mode.Perm())) })
 	if err == nil {
-		err = l.sync(f)
+		err = s.sync(f)
 	}
 	if err != nil {
 		return explain(filepath.Join(f.path, name), err)
@@ -335,7 +339,7 @@ func (f folder) unlink(name string, dir bool) error {
 // RemoveAll removes a directory and everything in it. It follows no link. Where
 // it is told to stop, or cannot go on, part of the tree is left.
 func (w *Workspace) RemoveAll(ctx context.Context, path string) error {
-	if err := w.whole(path); err != nil {
+	if err := w.Whole(path); err != nil {
 		return err
 	}
 	w.touched(path, true)
@@ -391,7 +395,7 @@ func (f folder) removeAll(ctx context.Context, name string, depth int) error {
 // [Workspace.ResolveEntry] returned. Something that is there already is
 // [ErrExists], unless it may be replaced.
 func (w *Workspace) Rename(from, to string, replace bool) error {
-	if err := w.whole(from); err != nil {
+	if err := w.Whole(from); err != nil {
 		return err
 	}
 	w.touched(from, true)
@@ -419,22 +423,8 @@ func (w *Workspace) Rename(from, to string, replace bool) error {
 	return errors.Join(source.sync(), target.sync())
 }
 
-// Symlink makes a link, for what puts back one that was removed.
-func (w *Workspace) symlink(target, path string, l *late) error {
-	w.touched(path, true)
-	f, name, err := w.openParent(path)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	if err := unix.Symlinkat(target, f.fd, name); err != nil {
-		return explain(path, err)
-	}
-	return l.sync(f)
-}
-
-// chmod gives a directory its permissions.
-func (w *Workspace) chmod(path string, mode fs.FileMode) error {
+// Chmod gives a directory its permissions.
+func (w *Workspace) Chmod(path string, mode fs.FileMode) error {
 	w.touched(path, true)
 	f, err := w.openFolder(path)
 	if err != nil {

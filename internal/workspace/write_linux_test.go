@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/toolserver/toolserver/internal/workspace"
+	"github.com/toolserver/toolserver/internal/workspace/workspacetest"
 )
 
 // smallDisk mounts a file system of a size and a number of files.
@@ -49,7 +50,7 @@ func TestFullDisk(t *testing.T) {
 			if !errors.Is(err, syscall.ENOSPC) {
 				t.Fatalf("%v, want that the disk is full", err)
 			}
-			all := tree(t, dir)
+			all := workspacetest.Tree(t, dir)
 			if all["file"] != "-rw-r--r-- old" {
 				t.Errorf("the file is %.60q", all["file"])
 			}

@@ -4,7 +4,6 @@
 package workspace_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/workspace"
+	"github.com/toolserver/toolserver/internal/workspace/workspacetest"
 )
 
 // put writes a file whatever it was.
@@ -32,63 +32,6 @@ func put(ws *workspace.Workspace, path, text string) error {
 	}
 	_, err = ws.WriteFile(path, []byte(text), workspace.KeepMode, info.Version)
 	return err
-}
-
-// tree returns everything in a directory: what it is, its mode, and its
-// content.
-func tree(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := make(map[string]string)
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		text := info.Mode().String()
-		switch {
-		case info.Mode().IsRegular():
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text += " " + string(data)
-		case info.Mode()&fs.ModeSymlink != 0:
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			text += " " + target
-		}
-		name, _ := filepath.Rel(dir, path)
-		all[name] = text
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// same reports how two trees differ.
-func same(got, want map[string]string) error {
-	var differences []string
-	for path, text := range want {
-		if got[path] != text {
-			differences = append(differences, fmt.Sprintf("%s is %.60q, want %.60q", path, got[path], text))
-		}
-	}
-	for path, text := range got {
-		if _, ok := want[path]; !ok {
-			differences = append(differences, fmt.Sprintf("%s is %.60q, want nothing", path, text))
-		}
-	}
-	if len(differences) > 0 {
-		return errors.New(strings.Join(differences, "\n"))
-	}
-	return nil
 }
 
 func TestWriteFile(t *testing.T) {
@@ -108,7 +51,7 @@ func TestWriteFile(t *testing.T) {
 	if err := put(f.Workspace, "new", "other"); err != nil {
 		t.Fatal(err)
 	}
-	if got := tree(t, dir); got["new"] != "-rwxr-x--- other" || len(got) != 2 {
+	if got := workspacetest.Tree(t, dir); got["new"] != "-rwxr-x--- other" || len(got) != 2 {
 		t.Errorf("%v", got)
 	}
 	if err := put(f.Workspace, "no/such/folder", ""); !errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +88,7 @@ func TestWriteFileRefuses(t *testing.T) {
 	if err := os.WriteFile(dir+"/file", []byte("other text"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	before := tree(t, filepath.Dir(dir))
+	before := workspacetest.Tree(t, filepath.Dir(dir))
 	for _, test := range []struct {
 		path string
 		old  workspace.Version
@@ -176,7 +119,7 @@ func TestWriteFileRefuses(t *testing.T) {
 	if err := put(f.Workspace, "read-only", "written"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("read-only: %v", err)
 	}
-	if err := same(tree(t, filepath.Dir(dir)), before); err != nil {
+	if err := workspacetest.Same(workspacetest.Tree(t, filepath.Dir(dir)), before); err != nil {
 		t.Error(err)
 	}
 
@@ -264,7 +207,7 @@ func TestSwaps(t *testing.T) {
 	dir := f.Dir()
 	f.write("real/file")
 	f.link(f.outside, "evil")
-	before := tree(t, f.outside)
+	before := workspacetest.Tree(t, f.outside)
 	stop := make(chan struct{})
 	var swaps, done atomic.Int64
 	var group, swapper sync.WaitGroup
@@ -310,7 +253,7 @@ func TestSwaps(t *testing.T) {
 	group.Wait()
 	close(stop)
 	swapper.Wait()
-	if err := same(tree(t, f.outside), before); err != nil {
+	if err := workspacetest.Same(workspacetest.Tree(t, f.outside), before); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d swaps, %d writes came through", swaps.Load(), done.Load())
@@ -359,15 +302,15 @@ func TestKilled(t *testing.T) {
 	}
 	dir, state := t.TempDir(), t.TempDir()
 	left := 0
-	for round := range killings() {
-		killAmid(t, "^TestKilled$", 200+rand.IntN(600), "TOOLSERVER_TEST_KILLED="+dir, "TOOLSERVER_TEST_STATE="+state)
-		left += temporaries(tree(t, dir))
+	for round := range workspacetest.Killings() {
+		workspacetest.KillAmid(t, "^TestKilled$", 200+rand.IntN(600), "TOOLSERVER_TEST_KILLED="+dir, "TOOLSERVER_TEST_STATE="+state)
+		left += workspacetest.Temporaries(workspacetest.Tree(t, dir))
 		ws, err := workspace.Config{State: state}.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := tree(t, dir)
-		if n := temporaries(now); n != 0 {
+		now := workspacetest.Tree(t, dir)
+		if n := workspacetest.Temporaries(now); n != 0 {
 			t.Errorf("round %d: %d temporary files were left behind", round, n)
 		}
 		for path, text := range now {
@@ -385,48 +328,6 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d temporary files were left and removed", left)
 }
 
-// killings is how often a process is killed to see what it leaves.
-func killings() int {
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		return 50
-	}
-	return 2
-}
-
-// killAmid runs a test in a process of its own, which is killed when it has
-// written so many lines.
-func killAmid(t *testing.T, test string, lines int, env ...string) {
-	t.Helper()
-	command := exec.Command(os.Args[0], "-test.run", test)
-	command.Env = append(os.Environ(), env...)
-	out, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	written := bufio.NewScanner(out)
-	for ; lines > 0 && written.Scan(); lines-- {
-	}
-	if lines > 0 {
-		t.Errorf("it ended %d lines before it was to be killed: %s", lines, written.Text())
-	}
-	if err := command.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	_ = command.Wait()
-}
-
-func temporaries(tree map[string]string) (n int) {
-	for path := range tree {
-		if workspace.IsTemporary(path) {
-			n++
-		}
-	}
-	return n
-}
-
 // writeUntilKilled writes the files over and over, each full of one letter.
 func writeUntilKilled(t *testing.T, dir, state string, files int) {
 	ws, err := workspace.Config{State: state}.Open(dir)
@@ -438,7 +339,7 @@ func writeUntilKilled(t *testing.T, dir, state string, files int) {
 		group.Go(func() {
 			path := fmt.Sprintf("%d/%d", i%10, i)
 			for letter := 'a'; ; letter = 'a' + (letter-'a'+1)%26 {
-				b := ws.Begin(nil, "", "")
+				b := history.Begin(ws, nil, "", "")
 				old, err := ws.ReadFile(path, 1<<20)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -27,7 +28,7 @@ func mounted(t *testing.T, options string) tools.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: t.TempDir()})
+	changes := history.New(history.Config{Dir: t.TempDir()})
 	t.Cleanup(func() {
 		changes.Close()
 		ws.Close()

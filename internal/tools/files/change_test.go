@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/workspace"
@@ -127,7 +128,7 @@ func BenchmarkEdit(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer ws.Close()
-	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: b.TempDir()})
+	changes := history.New(history.Config{Dir: b.TempDir()})
 	defer changes.Close()
 	env := tools.Env{Workspace: ws, Changes: changes}
 	edit := byName("edit_file")

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/toolserver/toolserver/internal/effects"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -166,7 +167,7 @@ func runDelete(ctx context.Context, env tools.Env, in deleteInput, _ tools.Sink)
 	if was, ok := env.Pinned(path); ok && was != d.seen() {
 		return tools.Result{}, tools.Failf("stale_file", "%s has changed since the call was shown for approval. Nothing was deleted.", in.Path)
 	}
-	batch := env.Workspace.Begin(env.Changes, env.CallID, "delete_file")
+	batch := history.Begin(env.Workspace, env.Changes, env.CallID, "delete_file")
 	if err := batch.RemoveAll(ctx, path); err != nil {
 		if !in.Recursive && errors.Is(err, syscall.ENOTEMPTY) {
 			err = tools.Failf("directory_not_empty", "%s is a directory with something in it. Set recursive to delete it with everything in it.", in.Path)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/toolserver/toolserver/internal/effects"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -51,7 +52,7 @@ func explain(err error) error {
 		return tools.Failf("path_too_deep", "%v. Nothing was made.", err)
 	case errors.Is(err, workspace.ErrTooLarge):
 		return tools.Failf("file_too_large", "%v", err)
-	case errors.Is(err, workspace.ErrNotKept):
+	case errors.Is(err, history.ErrNotKept):
 		return tools.Failf("not_kept", "%v. Nothing was taken back. To take back another call, name it with call: list_changes lists them.", err)
 	case errors.Is(err, workspace.ErrOutside):
 		return tools.Failf("outside_workspace", "%v. Only files of the workspace can be used.", err)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -132,7 +133,7 @@ func runListChanges(ctx context.Context, env tools.Env, in listChangesInput, _ t
 const maxCounted = 4 << 20
 
 // compare tells how a file differs from what it was.
-func compare(env tools.Env, path string, was workspace.Origin) (changedFile, bool) {
+func compare(env tools.Env, path string, was history.Origin) (changedFile, bool) {
 	file := changedFile{Path: path, Was: was.Size}
 	var info workspace.Info
 	judged, err := env.Path(path)
@@ -187,7 +188,7 @@ func compare(env tools.Env, path string, was workspace.Origin) (changedFile, boo
 }
 
 // sameLink reports whether a link still leads where it led.
-func sameLink(env tools.Env, path string, info workspace.Info, was workspace.Origin) bool {
+func sameLink(env tools.Env, path string, info workspace.Info, was history.Origin) bool {
 	if was.Kind != workspace.Link || info.Mode&fs.ModeSymlink == 0 {
 		return false
 	}
@@ -197,7 +198,7 @@ func sameLink(env tools.Env, path string, info workspace.Info, was workspace.Ori
 
 // sameContent reports whether a file that is too large to count its lines is as
 // it was.
-func sameContent(env tools.Env, path, judged string, info workspace.Info, was workspace.Origin) bool {
+func sameContent(env tools.Env, path, judged string, info workspace.Info, was history.Origin) bool {
 	if was.Kind != workspace.Regular || info.Size != was.Size || info.Mode.Perm() != was.Mode {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -56,7 +57,7 @@ func runMakeDir(ctx context.Context, env tools.Env, in makeDirInput, _ tools.Sin
 		return tools.Result{}, context.Cause(ctx)
 	}
 	path, _ := env.Path(in.Path)
-	batch := env.Workspace.Begin(env.Changes, env.CallID, "make_dir")
+	batch := history.Begin(env.Workspace, env.Changes, env.CallID, "make_dir")
 	err = batch.Mkdir(path)
 	if errors.Is(err, workspace.ErrExists) {
 		info, statErr := env.Workspace.Stat(path)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/effects"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -125,7 +126,7 @@ func runMove(ctx context.Context, env tools.Env, in moveInput, _ tools.Sink) (to
 	if was, ok := env.Pinned("move"); ok && was != m.seen() {
 		return tools.Result{}, tools.Failf("stale_file", "%s or %s has changed since the call was shown for approval. Nothing was moved.", in.From, in.To)
 	}
-	batch := env.Workspace.Begin(env.Changes, env.CallID, "move_file")
+	batch := history.Begin(env.Workspace, env.Changes, env.CallID, "move_file")
 	if err := batch.Rename(m.from, m.to, in.Overwrite); err != nil {
 		return tools.Result{}, errors.Join(explain(err), batch.Rollback())
 	}

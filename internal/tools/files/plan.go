@@ -16,6 +16,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -250,7 +251,7 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 			return tools.Result{}, tools.Failf("stale_file", "%s has changed since the call was shown for approval. Nothing was written. Read it again, then repeat the call.", c.name)
 		}
 	}
-	batch := env.Workspace.Begin(env.Changes, env.CallID, tool)
+	batch := history.Begin(env.Workspace, env.Changes, env.CallID, tool)
 	details := changeDetails{Files: make([]fileDetails, len(p.changes))}
 	for i := range p.changes {
 		c := &p.changes[i]
@@ -267,7 +268,7 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 				mode = p.modeOf(c.movedFrom)
 			}
 			mode = cmp.Or(c.mode, mode)
-			var now workspace.State
+			var now history.State
 			now, err = batch.Write(c.path, c.data, mode, c.old)
 			details.Files[i].Hash, details.Files[i].Mode = now.Hash.Short(), now.Mode.String()
 		}
@@ -294,7 +295,7 @@ func (p *plan) modeOf(path string) fs.FileMode {
 	return workspace.KeepMode
 }
 
-func (p *plan) result(env tools.Env, details changeDetails, record *workspace.Record) (tools.Result, error) {
+func (p *plan) result(env tools.Env, details changeDetails, record *history.Record) (tools.Result, error) {
 	var head, diffs, all strings.Builder
 	for i := range p.changes {
 		c, file := &p.changes[i], &details.Files[i]

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/effects"
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -81,9 +82,9 @@ func Undo() tools.Tool {
 
 // records returns what is to be taken back. What a model takes back without naming it
 // is its own work, never what the client brought.
-func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
+func (in undoInput) records(env tools.Env) ([]*history.Record, error) {
 	all := env.Changes.Records()
-	calls := slices.DeleteFunc(slices.Clone(all), (*workspace.Record).Transfer)
+	calls := slices.DeleteFunc(slices.Clone(all), (*history.Record).Transfer)
 	id := in.Call + in.BackTo
 	if len(calls) == 0 && id == "" || len(all) == 0 {
 		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: git_diff shows it, and git takes it back.")
@@ -91,18 +92,18 @@ func (in undoInput) records(env tools.Env) ([]*workspace.Record, error) {
 	if id == "" {
 		return calls[len(calls)-1:], nil
 	}
-	i := slices.IndexFunc(all, func(r *workspace.Record) bool { return r.ID == id })
+	i := slices.IndexFunc(all, func(r *history.Record) bool { return r.ID == id })
 	if i < 0 {
 		return nil, tools.Failf("unknown_call", "There is no call %q to take back. These have changed files: %s.", id, strings.Join(lastIDs(all), ", "))
 	}
 	if in.BackTo != "" {
-		return slices.DeleteFunc(slices.Clone(all[i:]), func(r *workspace.Record) bool { return r.ID != id && r.Transfer() }), nil
+		return slices.DeleteFunc(slices.Clone(all[i:]), func(r *history.Record) bool { return r.ID != id && r.Transfer() }), nil
 	}
 	return all[i : i+1], nil
 }
 
 // lastIDs returns the ids of the last records, the last first.
-func lastIDs(records []*workspace.Record) []string {
+func lastIDs(records []*history.Record) []string {
 	var ids []string
 	for _, r := range slices.Backward(records) {
 		if len(ids) == 20 {
@@ -113,7 +114,7 @@ func lastIDs(records []*workspace.Record) []string {
 	return ids
 }
 
-func idsOf(records []*workspace.Record) string {
+func idsOf(records []*history.Record) string {
 	var ids []string
 	for _, r := range records {
 		ids = append(ids, r.ID)
@@ -122,7 +123,7 @@ func idsOf(records []*workspace.Record) string {
 }
 
 // undoEffects returns the effects of taking records back.
-func undoEffects(env tools.Env, records []*workspace.Record) []tools.Effect {
+func undoEffects(env tools.Env, records []*history.Record) []tools.Effect {
 	var list []tools.Effect
 	for _, r := range records {
 		folders := make(map[string]bool)
@@ -158,7 +159,7 @@ const maxSaid = 10
 
 // describe tells what a record changed. Of much that was deleted with its
 // directory the directory is told.
-func describe(r *workspace.Record) string {
+func describe(r *history.Record) string {
 	folders := make(map[string]bool)
 	if len(r.Changes)+r.Omitted > maxSaid {
 		for _, change := range r.Changes {
@@ -199,7 +200,7 @@ func describe(r *workspace.Record) string {
 	return text + "\n"
 }
 
-func sayChange(change workspace.Change) string {
+func sayChange(change history.Change) string {
 	switch {
 	case change.MovedFrom != "":
 		return fmt.Sprintf("moved %s to %s", plain(change.MovedFrom), plain(change.Path))
@@ -220,7 +221,7 @@ func runUndo(ctx context.Context, env tools.Env, in undoInput, _ tools.Sink) (to
 	if was, ok := env.Pinned("undo"); !ok || was != idsOf(records) {
 		return tools.Result{}, tools.Failf("stale_call", "Other calls have changed files since this one was judged. Nothing was taken back. Call again.")
 	}
-	if err := env.Workspace.Undo(ctx, env.Changes, records); err != nil {
+	if err := history.Undo(ctx, env.Workspace, env.Changes, records); err != nil {
 		if errors.Is(err, workspace.ErrChanged) {
 			return tools.Result{}, tools.Failf("stale_file", "%v. Nothing was taken back.", err)
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -429,7 +430,7 @@ func Env(t *testing.T, files map[string]string) tools.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: t.TempDir()})
+	changes := history.New(history.Config{Dir: t.TempDir()})
 	t.Cleanup(func() {
 		session.Close()
 		changes.Close()

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workspace_test
+package history_test
 
 import (
 	"context"
@@ -14,11 +14,46 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/workspace"
+	"github.com/toolserver/toolserver/internal/workspace/workspacetest"
 )
 
+// undoFixture is a workspace with a directory beside it.
+type fixture struct {
+	*workspace.Workspace
+	t       *testing.T
+	outside string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	ws, err := workspace.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ws.Close() })
+	return &fixture{Workspace: ws, t: t, outside: t.TempDir()}
+}
+
+// write makes a file of the workspace whose text is its name.
+func (f *fixture) write(name string) {
+	f.t.Helper()
+	path := filepath.Join(f.Dir(), name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o644)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) link(target, name string) {
+	f.t.Helper()
+	if err := os.Symlink(target, filepath.Join(f.Dir(), name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // write changes a file in a batch, whatever it was.
-func write(b *workspace.Batch, ws *workspace.Workspace, path, text string) error {
+func write(b *history.Batch, ws *workspace.Workspace, path, text string) error {
 	old, err := ws.ReadFile(path, 1<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -27,15 +62,15 @@ func write(b *workspace.Batch, ws *workspace.Workspace, path, text string) error
 	return err
 }
 
-func newChanges(t *testing.T, config workspace.ChangesConfig) *workspace.Changes {
+func newChanges(t *testing.T, config history.Config) *history.Store {
 	config.Dir = t.TempDir()
-	changes := workspace.NewChanges(config)
+	changes := history.New(config)
 	t.Cleanup(changes.Close)
 	return changes
 }
 
 // anyChange does something to the workspace, or fails.
-func anyChange(r *rand.Rand, t *testing.T, b *workspace.Batch, f *fixture) {
+func anyChange(r *rand.Rand, t *testing.T, b *history.Batch, f *fixture) {
 	name := func() string {
 		parts := make([]string, 1+r.IntN(3))
 		for i := range parts {
@@ -74,10 +109,10 @@ func TestUndoRestoresExactly(t *testing.T) {
 		if err := os.Chmod(f.Dir()+"/a/b", 0o500); err != nil {
 			t.Fatal(err)
 		}
-		changes := newChanges(t, workspace.ChangesConfig{})
-		states := []map[string]string{tree(t, f.Dir())}
+		changes := newChanges(t, history.Config{})
+		states := []map[string]string{workspacetest.Tree(t, f.Dir())}
 		for len(states) < 15 {
-			b := f.Begin(changes, "", "test")
+			b := history.Begin(f.Workspace, changes, "", "test")
 			for range 1 + r.IntN(4) {
 				anyChange(r, t, b, f)
 			}
@@ -85,13 +120,13 @@ func TestUndoRestoresExactly(t *testing.T) {
 				if err := b.Rollback(); err != nil {
 					t.Fatalf("seed %d: rollback: %v", seed, err)
 				}
-				if err := same(tree(t, f.Dir()), states[len(states)-1]); err != nil {
+				if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), states[len(states)-1]); err != nil {
 					t.Fatalf("seed %d: after a rollback:\n%v", seed, err)
 				}
 				continue
 			}
 			if len(b.Commit().Changes) > 0 {
-				states = append(states, tree(t, f.Dir()))
+				states = append(states, workspacetest.Tree(t, f.Dir()))
 			}
 		}
 		for len(states) > 1 {
@@ -100,11 +135,11 @@ func TestUndoRestoresExactly(t *testing.T) {
 			if len(records) != len(states)-1 {
 				t.Fatalf("seed %d: %d records for %d states", seed, len(records), len(states))
 			}
-			if err := f.Undo(t.Context(), changes, records[len(records)-back:]); err != nil {
+			if err := history.Undo(t.Context(), f.Workspace, changes, records[len(records)-back:]); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			states = states[:len(states)-back]
-			if err := same(tree(t, f.Dir()), states[len(states)-1]); err != nil {
+			if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), states[len(states)-1]); err != nil {
 				t.Fatalf("seed %d: after undoing %d calls:\n%v", seed, back, err)
 			}
 		}
@@ -136,8 +171,8 @@ func TestUndoRefuses(t *testing.T) {
 			f.write("old")
 			f.write("from")
 			f.link("old", "link")
-			changes := newChanges(t, workspace.ChangesConfig{})
-			b := f.Begin(changes, "call-1", "test")
+			changes := newChanges(t, history.Config{})
+			b := history.Begin(f.Workspace, changes, "call-1", "test")
 			for _, err := range []error{
 				write(b, f.Workspace, "one", "one"), write(b, f.Workspace, "two", "two"),
 				b.RemoveAll(t.Context(), "old"), b.Mkdir("made"), b.Rename("from", "moved", false), b.Rename("link", "led", false),
@@ -150,12 +185,12 @@ func TestUndoRefuses(t *testing.T) {
 			if err := test.change(f.Dir()); err != nil {
 				t.Fatal(err)
 			}
-			before := tree(t, f.Dir())
-			err := f.Undo(t.Context(), changes, changes.Records())
+			before := workspacetest.Tree(t, f.Dir())
+			err := history.Undo(t.Context(), f.Workspace, changes, changes.Records())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %q", err, test.want)
 			}
-			if err := same(tree(t, f.Dir()), before); err != nil {
+			if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), before); err != nil {
 				t.Error(err)
 			}
 			if len(changes.Records()) != 1 {
@@ -170,9 +205,9 @@ func TestUndoRefuses(t *testing.T) {
 func TestChangesAreBounded(t *testing.T) {
 	f := newFixture(t)
 	dir := t.TempDir()
-	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: dir, MaxBytes: 100_000, MaxRecords: 20})
+	changes := history.New(history.Config{Dir: dir, MaxBytes: 100_000, MaxRecords: 20})
 	for i := range 100 {
-		b := f.Begin(changes, "", "test")
+		b := history.Begin(f.Workspace, changes, "", "test")
 		if err := write(b, f.Workspace, "file", strings.Repeat(string(rune('a'+i%26)), 10_000)); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +222,7 @@ func TestChangesAreBounded(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("files with names: %v, %v", entries, err)
 	}
-	if err := f.Undo(t.Context(), changes, records); err != nil {
+	if err := history.Undo(t.Context(), f.Workspace, changes, records); err != nil {
 		t.Error(err)
 	}
 
@@ -195,7 +230,7 @@ func TestChangesAreBounded(t *testing.T) {
 	if err := os.WriteFile(f.Dir()+"/file", make([]byte, 200_000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := f.Begin(changes, "big", "test")
+	b := history.Begin(f.Workspace, changes, "big", "test")
 	if err := b.RemoveAll(t.Context(), "file"); err != nil {
 		t.Fatal(err)
 	}
@@ -203,11 +238,11 @@ func TestChangesAreBounded(t *testing.T) {
 		t.Error("it claims to keep what is larger than it may keep")
 	}
 	records = changes.Records()
-	if err := f.Undo(t.Context(), changes, records[len(records)-1:]); !errors.Is(err, workspace.ErrNotKept) {
+	if err := history.Undo(t.Context(), f.Workspace, changes, records[len(records)-1:]); !errors.Is(err, history.ErrNotKept) {
 		t.Errorf("%v", err)
 	}
 	for range 30 {
-		b := f.Begin(changes, "", "test")
+		b := history.Begin(f.Workspace, changes, "", "test")
 		if err := errors.Join(b.Mkdir("d"), b.RemoveAll(t.Context(), "d")); err != nil {
 			t.Fatal(err)
 		}
@@ -231,19 +266,19 @@ func TestUndoOfMany(t *testing.T) {
 		f.write(fmt.Sprintf("d/%d/%03d", i%7, i))
 	}
 	f.link("0", "d/link")
-	before := tree(t, f.Dir())
-	changes := newChanges(t, workspace.ChangesConfig{})
-	b := f.Begin(changes, "gone", "delete")
+	before := workspacetest.Tree(t, f.Dir())
+	changes := newChanges(t, history.Config{})
+	b := history.Begin(f.Workspace, changes, "gone", "delete")
 	if err := b.RemoveAll(t.Context(), "d"); err != nil {
 		t.Fatal(err)
 	}
 	b.Commit()
 	f.write("d/3/500")
-	err := f.Undo(t.Context(), changes, changes.Records())
+	err := history.Undo(t.Context(), f.Workspace, changes, changes.Records())
 	if !errors.Is(err, workspace.ErrChanged) && !errors.Is(err, workspace.ErrExists) {
 		t.Errorf("with a name that was taken: %v", err)
 	}
-	if left := tree(t, f.Dir()); len(left) != 4 { // with the directories on the way
+	if left := workspacetest.Tree(t, f.Dir()); len(left) != 4 { // with the directories on the way
 		t.Errorf("%d entries are left of what was put back: %.300v", len(left), left)
 	}
 	if err := os.RemoveAll(f.Dir() + "/d"); err != nil {
@@ -251,13 +286,13 @@ func TestUndoOfMany(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if err := f.Undo(stopped, changes, changes.Records()); !errors.Is(err, context.Canceled) {
+	if err := history.Undo(stopped, f.Workspace, changes, changes.Records()); !errors.Is(err, context.Canceled) {
 		t.Errorf("when it is told to stop: %v", err)
 	}
-	if err := f.Undo(t.Context(), changes, changes.Records()); err != nil {
+	if err := history.Undo(t.Context(), f.Workspace, changes, changes.Records()); err != nil {
 		t.Fatal(err)
 	}
-	if err := same(tree(t, f.Dir()), before); err != nil {
+	if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), before); err != nil {
 		t.Error(err)
 	}
 }
@@ -266,7 +301,7 @@ func TestUndoOfMany(t *testing.T) {
 // names take is bounded as contents are.
 func TestNamesAreCounted(t *testing.T) {
 	f := newFixture(t)
-	changes := newChanges(t, workspace.ChangesConfig{MaxBytes: 100_000})
+	changes := newChanges(t, history.Config{MaxBytes: 100_000})
 	fill := func(files int) {
 		t.Helper()
 		if err := os.Mkdir(f.Dir()+"/d", 0o755); err != nil {
@@ -278,9 +313,9 @@ func TestNamesAreCounted(t *testing.T) {
 			}
 		}
 	}
-	remove := func() *workspace.Record {
+	remove := func() *history.Record {
 		t.Helper()
-		b := f.Begin(changes, "", "test")
+		b := history.Begin(f.Workspace, changes, "", "test")
 		if err := b.RemoveAll(t.Context(), "d"); err != nil {
 			t.Fatal(err)
 		}
@@ -306,17 +341,17 @@ func TestNamesAreCounted(t *testing.T) {
 		if r.Lost == "" || len(r.Changes) > 100 || len(r.Changes)+r.Omitted != many+1 || r.Changes[len(r.Changes)-1].Path != "d" {
 			t.Errorf("of %d files: %d changes, %d omitted, lost: %q", many, len(r.Changes), r.Omitted, r.Lost)
 		}
-		if err := f.Undo(t.Context(), changes, []*workspace.Record{r}); !errors.Is(err, workspace.ErrNotKept) {
+		if err := history.Undo(t.Context(), f.Workspace, changes, []*history.Record{r}); !errors.Is(err, history.ErrNotKept) {
 			t.Errorf("undo of %d files: %v", many, err)
 		}
 	}
 	fill(some)
-	before := tree(t, f.Dir())
+	before := workspacetest.Tree(t, f.Dir())
 	r := remove()
-	if err := f.Undo(t.Context(), changes, []*workspace.Record{r}); err != nil {
+	if err := history.Undo(t.Context(), f.Workspace, changes, []*history.Record{r}); err != nil {
 		t.Fatal(err)
 	}
-	if err := same(tree(t, f.Dir()), before); err != nil {
+	if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), before); err != nil {
 		t.Error(err)
 	}
 }
@@ -326,15 +361,15 @@ func TestNamesAreCounted(t *testing.T) {
 func TestUndoOfLarge(t *testing.T) {
 	f := newFixture(t)
 	f.write("first")
-	empty := tree(t, f.Dir())
-	changes := newChanges(t, workspace.ChangesConfig{})
-	b := f.Begin(changes, "", "test")
+	empty := workspacetest.Tree(t, f.Dir())
+	changes := newChanges(t, history.Config{})
+	b := history.Begin(f.Workspace, changes, "", "test")
 	if err := write(b, f.Workspace, "first", "other"); err != nil {
 		t.Fatal(err)
 	}
 	b.Commit()
 	for i := range 5 {
-		b := f.Begin(changes, "", "test")
+		b := history.Begin(f.Workspace, changes, "", "test")
 		text := strings.Repeat(string(rune('a'+i)), 9<<20)
 		if err := write(b, f.Workspace, fmt.Sprint("d/", i), text); err != nil {
 			t.Fatal(err)
@@ -344,20 +379,20 @@ func TestUndoOfLarge(t *testing.T) {
 	if err := os.WriteFile(f.Dir()+"/first", []byte("mine!"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	before := tree(t, f.Dir())
-	if err := f.Undo(t.Context(), changes, changes.Records()); !errors.Is(err, workspace.ErrChanged) {
+	before := workspacetest.Tree(t, f.Dir())
+	if err := history.Undo(t.Context(), f.Workspace, changes, changes.Records()); !errors.Is(err, workspace.ErrChanged) {
 		t.Errorf("%v", err)
 	}
-	if err := same(tree(t, f.Dir()), before); err != nil {
+	if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), before); err != nil {
 		t.Error("it is not as it was")
 	}
 	if err := os.WriteFile(f.Dir()+"/first", []byte("other"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Undo(t.Context(), changes, changes.Records()); err != nil {
+	if err := history.Undo(t.Context(), f.Workspace, changes, changes.Records()); err != nil {
 		t.Error(err)
 	}
-	if err := same(tree(t, f.Dir()), empty); err != nil {
+	if err := workspacetest.Same(workspacetest.Tree(t, f.Dir()), empty); err != nil {
 		t.Error(err)
 	}
 }

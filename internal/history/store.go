@@ -1,7 +1,13 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workspace
+// Package history keeps what calls replaced, so that it can be put back: a [Batch] is what
+// one call changes, a [Store] keeps the records of a session, and [Undo] takes them back,
+// all or nothing. Package workspace writes.
+//
+// Locks: a Store has one, and each segment of it another, which is taken after it. A Batch
+// belongs to one goroutine, which holds a lock of the workspace.
+package history
 
 import (
 	"errors"
@@ -14,48 +20,21 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // ErrNotKept is wrapped by errors about content that is no longer kept, or
 // never was.
 var ErrNotKept = errors.New("the old content is not kept")
 
-// Kind is what an entry is.
-type Kind uint8
-
-const (
-	Absent Kind = iota
-	Regular
-	Directory
-	Link
-	Special // a pipe, a socket or a device
-)
-
-var kindNames = [...]string{"nothing", "file", "directory", "link", "special file"}
-
-func (k Kind) String() string { return kindNames[k] }
-
-func kindOfInfo(info Info) Kind {
-	switch {
-	case !info.Exists():
-		return Absent
-	case info.Mode.IsRegular():
-		return Regular
-	case info.Mode.IsDir():
-		return Directory
-	case info.Mode&fs.ModeSymlink != 0:
-		return Link
-	}
-	return Special
-}
-
 // A State is what an entry was at one time.
 type State struct {
-	Kind   Kind
+	Kind   workspace.Kind
 	Mode   fs.FileMode // permissions
 	Size   int64
-	Hash   Hash   // of a regular file; zero where it is not known
-	Target string // of a link
+	Hash   workspace.Hash // of a regular file; zero where it is not known
+	Target string         // of a link
 
 	content *blob // of a regular file; nil where it is not kept
 }
@@ -83,7 +62,7 @@ func (s State) from(after []byte) ([]byte, error) {
 		return nil, ErrNotKept
 	}
 	data, err := s.content.read(after)
-	if err == nil && (int64(len(data)) != s.Size || s.Hash != Hash{} && HashOf(data) != s.Hash) {
+	if err == nil && (int64(len(data)) != s.Size || s.Hash != workspace.Hash{} && workspace.HashOf(data) != s.Hash) {
 		err = fmt.Errorf("%w: it was damaged", ErrNotKept)
 	}
 	return data, err
@@ -130,8 +109,8 @@ func (r *Record) weight() int64 {
 	return sum
 }
 
-// ChangesConfig says how much is kept of what calls replaced.
-type ChangesConfig struct {
+// Config says how much is kept of what calls replaced.
+type Config struct {
 	// Dir is where what was replaced is kept, in files without a name, which end
 	// with the process. Required.
 	Dir string
@@ -144,11 +123,11 @@ type ChangesConfig struct {
 	MaxRecords int
 }
 
-// Changes keeps what the calls of a session replaced, so that it can be put
+// A Store keeps what the calls of a session replaced, so that it can be put
 // back. When there is too much, the oldest records go. Its methods are safe for
 // concurrent use.
-type Changes struct {
-	config ChangesConfig
+type Store struct {
+	config Config
 
 	mu      sync.Mutex
 	records []*Record
@@ -161,36 +140,36 @@ type Changes struct {
 	closed  bool
 }
 
-// NewChanges returns an empty store. Close it after use.
-func NewChanges(config ChangesConfig) *Changes {
+// New returns an empty store. Close it after use.
+func New(config Config) *Store {
 	if config.MaxBytes == 0 {
 		config.MaxBytes = 256 << 20
 	}
 	if config.MaxRecords == 0 {
 		config.MaxRecords = 500
 	}
-	return &Changes{config: config, first: make(map[string]Origin)}
+	return &Store{config: config, first: make(map[string]Origin)}
 }
 
 // Close drops everything.
-func (c *Changes) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for len(c.records) > 0 {
-		c.evict()
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for len(s.records) > 0 {
+		s.evict()
 	}
-	c.retire()
+	s.retire()
 }
 
 // Records returns what can be undone, the oldest first.
-func (c *Changes) Records() []*Record {
-	if c == nil {
+func (s *Store) Records() []*Record {
+	if s == nil {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.records)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.records)
 }
 
 // An Origin is what an entry was before calls of the session changed it: as the client
@@ -202,24 +181,24 @@ type Origin struct {
 
 // Origins returns what entries were before calls of the session changed them,
 // by path, and whether that is all of them.
-func (c *Changes) Origins() (origins map[string]Origin, all bool) {
-	if c == nil {
+func (s *Store) Origins() (origins map[string]Origin, all bool) {
+	if s == nil {
 		return nil, true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.first), !c.more
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.first), !s.more
 }
 
 // Older goes back from the content a file has now, from change to change, and
 // hands every older one to visit until it returns false. It reports whether it
 // came to the origin.
-func (c *Changes) Older(path string, now []byte, visit func(old []byte, exists bool) bool) bool {
-	if c == nil {
+func (s *Store) Older(path string, now []byte, visit func(old []byte, exists bool) bool) bool {
+	if s == nil {
 		return false
 	}
 	exists := true
-	for _, r := range slices.Backward(c.Records()) {
+	for _, r := range slices.Backward(s.Records()) {
 		for _, change := range slices.Backward(r.Changes) {
 			switch {
 			case change.MovedFrom == path || change.Path == path && change.MovedFrom != "":
@@ -227,12 +206,12 @@ func (c *Changes) Older(path string, now []byte, visit func(old []byte, exists b
 			case change.Path != path:
 				continue
 			case r.Transfer():
-				return c.whole(path)
-			case exists != (change.After.Kind == Regular) || exists && HashOf(now) != change.After.Hash:
+				return s.whole(path)
+			case exists != (change.After.Kind == workspace.Regular) || exists && workspace.HashOf(now) != change.After.Hash:
 				return false
 			}
 			old, err := change.Old(now)
-			if exists = change.Before.Kind == Regular; exists && err != nil {
+			if exists = change.Before.Kind == workspace.Regular; exists && err != nil {
 				return false
 			}
 			if now = old; !visit(now, exists) {
@@ -240,193 +219,193 @@ func (c *Changes) Older(path string, now []byte, visit func(old []byte, exists b
 			}
 		}
 	}
-	return c.whole(path)
+	return s.whole(path)
 }
 
 // whole reports whether every change of an entry since its origin is known.
-func (c *Changes) whole(path string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.first[path].broken
+func (s *Store) whole(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.first[path].broken
 }
 
 // maxFirst bounds how many entries a session is known to have changed.
 const maxFirst = 20_000
 
-func (c *Changes) add(r *Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *Store) add(r *Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, change := range r.Changes {
 		if r.Transfer() {
-			delete(c.first, change.Path) // what the client brings is where calls begin
+			delete(s.first, change.Path) // what the client brings is where calls begin
 			continue
 		}
 		if change.MovedFrom != "" {
-			c.remember(change.MovedFrom, change.After)
+			s.remember(change.MovedFrom, change.After)
 		}
-		c.remember(change.Path, change.Before)
+		s.remember(change.Path, change.Before)
 	}
 	if r.Lost != "" {
-		c.shorten(r)
+		s.shorten(r)
 	}
-	if r.ID == "" || slices.ContainsFunc(c.records, func(other *Record) bool { return other.ID == r.ID }) {
-		c.given++
-		r.ID = "change-" + strconv.Itoa(c.given)
+	if r.ID == "" || slices.ContainsFunc(s.records, func(other *Record) bool { return other.ID == r.ID }) {
+		s.given++
+		r.ID = "change-" + strconv.Itoa(s.given)
 	}
-	c.records = append(c.records, r)
-	for len(c.records) > c.config.MaxRecords {
-		c.evict()
+	s.records = append(s.records, r)
+	for len(s.records) > s.config.MaxRecords {
+		s.evict()
 	}
-	if c.closed {
-		c.evict()
+	if s.closed {
+		s.evict()
 	}
 }
 
 // shorten leaves of a record that cannot be undone what is told of it.
-func (c *Changes) shorten(r *Record) {
-	c.forget(r)
+func (s *Store) shorten(r *Record) {
+	s.forget(r)
 	if cut := len(r.Changes) - maxTold; cut > 0 {
 		r.Omitted += cut
 		r.Changes = slices.Clone(r.Changes[cut:])
 	}
 	r.noted = r.weight()
-	c.noted += r.noted
+	s.noted += r.noted
 }
 
 // forget notes that what a record did to entries will not be known any more.
-func (c *Changes) forget(r *Record) {
+func (s *Store) forget(r *Record) {
 	if r.Transfer() {
 		return
 	}
 	for _, change := range r.Changes {
-		if origin, ok := c.first[change.Path]; ok {
+		if origin, ok := s.first[change.Path]; ok {
 			origin.broken = true
-			c.first[change.Path] = origin
+			s.first[change.Path] = origin
 		}
 	}
 	if r.top == "" {
 		return
 	}
-	for path, origin := range c.first {
+	for path, origin := range s.first {
 		if _, inside := below(path, r.top); inside {
 			origin.broken = true
-			c.first[path] = origin
+			s.first[path] = origin
 		}
 	}
 }
 
-func (c *Changes) remember(path string, before State) {
-	if _, known := c.first[path]; known {
+func (s *Store) remember(path string, before State) {
+	if _, known := s.first[path]; known {
 		return
 	}
-	if len(c.first) == maxFirst {
-		c.more = true
+	if len(s.first) == maxFirst {
+		s.more = true
 		return
 	}
 	before.content = nil
-	c.first[path] = Origin{State: before}
+	s.first[path] = Origin{State: before}
 }
 
 // remove takes records out that were undone.
-func (c *Changes) remove(undone []*Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.records = slices.DeleteFunc(c.records, func(r *Record) bool {
+func (s *Store) remove(undone []*Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records = slices.DeleteFunc(s.records, func(r *Record) bool {
 		if !slices.Contains(undone, r) {
 			return false
 		}
-		c.release(r)
+		s.release(r)
 		return true
 	})
 }
 
 // evict drops the oldest record.
-func (c *Changes) evict() {
-	c.forget(c.records[0])
-	c.release(c.records[0])
-	c.records = slices.Delete(c.records, 0, 1)
+func (s *Store) evict() {
+	s.forget(s.records[0])
+	s.release(s.records[0])
+	s.records = slices.Delete(s.records, 0, 1)
 }
 
 // release gives up what a record keeps.
-func (c *Changes) release(r *Record) {
-	for _, s := range r.segments {
-		c.leave(s)
+func (s *Store) release(r *Record) {
+	for _, seg := range r.segments {
+		s.leave(seg)
 	}
-	c.noted -= r.noted
+	s.noted -= r.noted
 	r.bytes, r.noted, r.segments = 0, 0, nil
 }
 
 // Holds reports whether a call may be undone that would replace or remove so
 // many entries, with so many bytes in their names and contents.
-func (c *Changes) Holds(entries int, bytes int64) bool {
-	return c != nil && int64(entries)*(&Change{}).weight()+bytes <= c.config.MaxBytes
+func (s *Store) Holds(entries int, bytes int64) bool {
+	return s != nil && int64(entries)*(&Change{}).weight()+bytes <= s.config.MaxBytes
 }
 
 // room makes room for size bytes of r, which is not added yet. It drops the
 // oldest records where there is none.
-func (c *Changes) room(r *Record, size int64) error {
+func (s *Store) room(r *Record, size int64) error {
 	switch {
-	case c.closed:
+	case s.closed:
 		return errors.New("the session is closed")
-	case r.bytes+r.noted+size > c.config.MaxBytes:
-		return fmt.Errorf("names and contents of more than %d bytes would have to be kept", c.config.MaxBytes)
+	case r.bytes+r.noted+size > s.config.MaxBytes:
+		return fmt.Errorf("names and contents of more than %d bytes would have to be kept", s.config.MaxBytes)
 	}
-	for c.bytes+c.noted+size > c.config.MaxBytes && len(c.records) > 0 {
-		c.evict()
+	for s.bytes+s.noted+size > s.config.MaxBytes && len(s.records) > 0 {
+		s.evict()
 	}
-	if c.bytes+c.noted+size > c.config.MaxBytes {
-		c.retire()
+	if s.bytes+s.noted+size > s.config.MaxBytes {
+		s.retire()
 	}
-	if c.bytes+c.noted+size > c.config.MaxBytes {
+	if s.bytes+s.noted+size > s.config.MaxBytes {
 		return errors.New("calls that are under way have used up what can be kept")
 	}
 	return nil
 }
 
 // note makes room for what r takes in memory.
-func (c *Changes) note(r *Record, size int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.room(r, size); err != nil {
+func (s *Store) note(r *Record, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.room(r, size); err != nil {
 		return err
 	}
 	r.noted += size
-	c.noted += size
+	s.noted += size
 	return nil
 }
 
 // reserve makes room for size bytes of r in a segment.
-func (c *Changes) reserve(r *Record, size int64) (*blob, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.room(r, size); err != nil {
+func (s *Store) reserve(r *Record, size int64) (*blob, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.room(r, size); err != nil {
 		return nil, err
 	}
-	if longest := min(maxSegment, c.config.MaxBytes/8); c.segment != nil && c.segment.size+size > longest {
-		c.retire()
+	if longest := min(maxSegment, s.config.MaxBytes/8); s.segment != nil && s.segment.size+size > longest {
+		s.retire()
 	}
-	if c.segment == nil {
-		file, err := unnamed(c.config.Dir)
+	if s.segment == nil {
+		file, err := unnamed(s.config.Dir)
 		if err != nil {
 			return nil, err
 		}
-		c.segment = &segment{file: file, users: 1}
+		s.segment = &segment{file: file, users: 1}
 	}
-	s := c.segment
-	if !slices.Contains(r.segments, s) {
-		r.segments = append(r.segments, s)
-		s.users++
+	seg := s.segment
+	if !slices.Contains(r.segments, seg) {
+		r.segments = append(r.segments, seg)
+		seg.users++
 	}
-	b := &blob{segment: s, offset: s.size, size: size}
-	s.size += size
-	c.bytes += size
+	b := &blob{segment: seg, offset: seg.size, size: size}
+	seg.size += size
+	s.bytes += size
 	r.bytes += size
 	return b, nil
 }
 
 // spill writes content that is in memory to where r is kept.
-func (c *Changes) spill(r *Record, content *blob) (*blob, error) {
-	spilled, err := c.reserve(r, int64(len(content.data)))
+func (s *Store) spill(r *Record, content *blob) (*blob, error) {
+	spilled, err := s.reserve(r, int64(len(content.data)))
 	if err != nil {
 		return nil, err
 	}
@@ -436,8 +415,8 @@ func (c *Changes) spill(r *Record, content *blob) (*blob, error) {
 }
 
 // abandon gives up what was reserved for a record that is not added.
-func (c *Changes) abandon(r *Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.release(r)
+func (s *Store) abandon(r *Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(r)
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workspace
+package history
 
 import (
 	"context"
@@ -14,28 +14,49 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // A Batch is what one call changes. Each of its methods takes effect at once;
 // Commit makes the whole known to be undone, Rollback takes it back. It is not
 // safe for concurrent use. Who uses one holds a lock of the workspace.
 type Batch struct {
-	ws     *Workspace
-	store  *Changes // nil where nothing is to be undone later
+	ws     *workspace.Workspace
+	store  *Store // nil where nothing is to be undone later
 	record *Record
-	modes  []Change            // of directories that were put back, to be set at the end
-	late   *late               // nil where every step is on the disk when it is done
-	failed func(Change, error) // told of files that got no name; nil where that ends the batch
+	modes  []Change // of directories that were put back, to be set at the end
 
-	final   bool     // it is not taken back, whatever happens
-	scratch *Changes // where contents go that are too many to be held in memory; may be nil
-	held    int      // bytes of those in memory
-	dirs    int      // that were made
+	staging *workspace.Staging // nil where every step is on the disk when it is done
+	pending map[string]Change  // files that have no name yet
+
+	final   bool   // it is not taken back, whatever happens
+	scratch *Store // where contents go that are too many to be held in memory; may be nil
+	held    int    // bytes of those in memory
+	dirs    int    // that were made
 }
 
-// Begin returns an empty batch. store may be nil.
-func (w *Workspace) Begin(store *Changes, id, tool string) *Batch {
+// Begin returns an empty batch of changes to a workspace. store may be nil.
+func Begin(w *workspace.Workspace, store *Store, id, tool string) *Batch {
 	return &Batch{ws: w, store: store, record: &Record{ID: id, Tool: tool, Time: time.Now()}}
+}
+
+// stages has new files wait for their names. refused is [workspace.Workspace.Stage]'s.
+func (b *Batch) stages(refused func(path string, err error)) {
+	b.pending = make(map[string]Change)
+	b.staging = b.ws.Stage(func(path string) {
+		b.did(b.pending[path])
+		delete(b.pending, path)
+	}, refused)
+}
+
+// staged notes a file that waits for its name.
+func (b *Batch) staged(change Change) error {
+	b.pending[change.Path] = change
+	if b.staging.Full() {
+		return b.staging.Install()
+	}
+	return nil
 }
 
 func (b *Batch) did(change Change) {
@@ -58,52 +79,62 @@ func (b *Batch) lost(why string) {
 }
 
 // stateOf returns the state of a file whose content is in memory.
-func stateOf(file File) State {
+func stateOf(file workspace.File) State {
 	if !file.Exists() {
 		return State{}
 	}
 	return State{
-		Kind: Regular, Mode: file.Mode.Perm(), Size: int64(len(file.Data)), Hash: file.Hash(), content: &blob{data: file.Data},
+		Kind: workspace.Regular, Mode: file.Mode.Perm(), Size: int64(len(file.Data)), Hash: file.Hash(), content: &blob{data: file.Data},
 	}
 }
 
-// Write gives a file its content, as [Workspace.WriteFile] does, and makes the
+// Write gives a file its content, as [workspace.Workspace.WriteFile] does, and makes the
 // directories that are missing. old is the file as it was read, or the zero
 // File where there is none. It returns what the file is then.
-func (b *Batch) Write(path string, data []byte, mode fs.FileMode, old File) (State, error) {
+func (b *Batch) Write(path string, data []byte, mode fs.FileMode, old workspace.File) (State, error) {
 	if err := b.mkdirs(filepath.Dir(path)); err != nil {
 		return State{}, err
 	}
-	if b.late != nil && !old.Exists() {
-		return b.stage(path, data, mode)
+	if b.staging != nil && !old.Exists() {
+		info, err := b.staging.Write(path, data, mode)
+		if err != nil {
+			return State{}, err
+		}
+		after := State{Kind: workspace.Regular, Mode: info.Mode.Perm(), Size: info.Size, Hash: workspace.HashOf(data)}
+		return after, b.staged(Change{Path: path, After: after})
 	}
-	hash := make(chan Hash, 1)
-	go func() { hash <- HashOf(data) }() // while the disk is busy
+	hash := make(chan workspace.Hash, 1)
+	go func() { hash <- workspace.HashOf(data) }() // while the disk is busy
 	info, err := b.ws.WriteFile(path, data, mode, old.Version)
-	after := State{Kind: Regular, Mode: info.Mode.Perm(), Size: info.Size, Hash: <-hash}
+	after := State{Kind: workspace.Regular, Mode: info.Mode.Perm(), Size: info.Size, Hash: <-hash}
 	if err != nil {
 		return State{}, err
 	}
 	before := State{}
 	if old.Exists() {
-		before = State{Kind: Regular, Mode: old.Mode.Perm(), Size: int64(len(old.Data)), content: difference(old.Data, data)}
+		before = State{Kind: workspace.Regular, Mode: old.Mode.Perm(), Size: int64(len(old.Data)), content: difference(old.Data, data)}
 	}
 	b.did(Change{Path: path, Before: before, After: after})
 	return after, nil
 }
 
 func (b *Batch) mkdirs(path string) error {
-	if b.late != nil && b.late.folders[path].path != "" {
-		return nil // it is open
+	mkdirs := b.ws.Mkdirs
+	if b.staging != nil {
+		mkdirs = b.staging.Mkdirs
 	}
-	made, err := b.ws.mkdirs(path, b.late)
+	made, err := mkdirs(path)
 	b.made(made)
 	return err
 }
 
 // Mkdir makes a directory and those above it that are missing.
 func (b *Batch) Mkdir(path string) error {
-	made, err := b.ws.mkdir(path, 0o777, b.late)
+	mkdir := b.ws.Mkdir
+	if b.staging != nil {
+		mkdir = b.staging.Mkdir
+	}
+	made, err := mkdir(path, 0o777)
 	b.made(made)
 	return err
 }
@@ -111,18 +142,18 @@ func (b *Batch) Mkdir(path string) error {
 func (b *Batch) made(paths []string) {
 	b.dirs += len(paths)
 	for _, path := range paths {
-		b.did(Change{Path: path, After: State{Kind: Directory}})
+		b.did(Change{Path: path, After: State{Kind: workspace.Directory}})
 	}
 }
 
 // Remove removes a file that was read.
-func (b *Batch) Remove(path string, old File) error {
+func (b *Batch) Remove(path string, old workspace.File) error {
 	now, err := b.ws.Stat(path)
 	if err != nil {
 		return err
 	}
 	if now.Version != old.Version {
-		return fmt.Errorf("%s: %w", path, ErrChanged)
+		return fmt.Errorf("%s: %w", path, workspace.ErrChanged)
 	}
 	if err := b.ws.Remove(path); err != nil {
 		return err
@@ -134,7 +165,7 @@ func (b *Batch) Remove(path string, old File) error {
 // RemoveAll removes an entry, and all that is in it where it is a directory.
 // What it removed is kept as far as there is room.
 func (b *Batch) RemoveAll(ctx context.Context, path string) error {
-	if err := b.ws.whole(path); err != nil {
+	if err := b.ws.Whole(path); err != nil {
 		return err
 	}
 	info, err := b.ws.Stat(path)
@@ -145,7 +176,7 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 		return fmt.Errorf("%s: %w", path, fs.ErrNotExist)
 	}
 	var changes []Change
-	keep := func(e Entry) error {
+	keep := func(e workspace.Entry) error {
 		change, err := b.kept(e)
 		if err != nil {
 			return err
@@ -158,7 +189,7 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 		changes = append(changes, change)
 		return nil
 	}
-	if err := keep(Entry{path, info}); err != nil {
+	if err := keep(workspace.Entry{Path: path, Info: info}); err != nil {
 		return err
 	}
 	if info.Mode.IsDir() {
@@ -187,15 +218,15 @@ func (b *Batch) RemoveAll(ctx context.Context, path string) error {
 }
 
 // kept returns the removal of an entry, with what it was.
-func (b *Batch) kept(e Entry) (Change, error) {
-	state := State{Kind: kindOfInfo(e.Info), Mode: e.Mode.Perm()}
+func (b *Batch) kept(e workspace.Entry) (Change, error) {
+	state := State{Kind: e.Kind(), Mode: e.Mode.Perm()}
 	var err error
 	switch state.Kind {
-	case Link:
+	case workspace.Link:
 		state.Target, err = b.ws.Readlink(e.Path)
-	case Special:
-		b.lost(e.Path + " was a " + kindOf(e.Mode))
-	case Regular:
+	case workspace.Special:
+		b.lost(e.Path + " was a " + workspace.TypeName(e.Mode))
+	case workspace.Regular:
 		state.Size = e.Size
 		err = b.keep(e.Path, &state)
 	}
@@ -238,16 +269,16 @@ func (b *Batch) keep(path string, state *State) error {
 		return nil
 	}
 	if n != state.Size {
-		return fmt.Errorf("%s: %w", path, ErrChanged)
+		return fmt.Errorf("%s: %w", path, workspace.ErrChanged)
 	}
-	state.Hash, state.content = Hash(sum.Sum(nil)), blob
+	state.Hash, state.content = workspace.Hash(sum.Sum(nil)), blob
 	return nil
 }
 
 // Rename moves an entry, and makes the directories above its new place that
 // are missing. A file that is in the way is replaced if replace says so.
 func (b *Batch) Rename(from, to string, replace bool) error {
-	if err := b.ws.whole(from); err != nil {
+	if err := b.ws.Whole(from); err != nil {
 		return err
 	}
 	info, err := b.ws.Stat(from)
@@ -267,15 +298,15 @@ func (b *Batch) Rename(from, to string, replace bool) error {
 	var replaced *Change
 	if there.Exists() {
 		if !replace {
-			return fmt.Errorf("%s: %w", to, ErrExists)
+			return fmt.Errorf("%s: %w", to, workspace.ErrExists)
 		}
 		if there.Mode.IsDir() {
-			return fmt.Errorf("%s: %w but a directory, which is never replaced", to, ErrNotRegular)
+			return fmt.Errorf("%s: %w but a directory, which is never replaced", to, workspace.ErrNotRegular)
 		}
-		if there.Version.dev == info.Version.dev && there.Version.ino == info.Version.ino {
+		if there.Version.SameFile(info.Version) {
 			return fmt.Errorf("%s and %s are the same file: remove one of them", from, to)
 		}
-		change, err := b.kept(Entry{to, there})
+		change, err := b.kept(workspace.Entry{Path: to, Info: there})
 		if err != nil {
 			return err
 		}
@@ -295,13 +326,13 @@ func (b *Batch) Rename(from, to string, replace bool) error {
 			b.modes[i].Path = filepath.Join(to, rest)
 		}
 	}
-	moved := State{Kind: kindOfInfo(info), Mode: info.Mode.Perm(), Size: info.Size}
+	moved := State{Kind: info.Kind(), Mode: info.Mode.Perm(), Size: info.Size}
 	switch {
-	case moved.Kind == Link:
+	case moved.Kind == workspace.Link:
 		if moved.Target, err = b.ws.Readlink(to); err != nil {
 			return err
 		}
-	case moved.Kind == Regular && info.Size <= maxHashed:
+	case moved.Kind == workspace.Regular && info.Size <= maxHashed:
 		file, err := b.ws.ReadFile(to, maxHashed)
 		if err != nil {
 			return err

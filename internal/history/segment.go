@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workspace
+package history
 
 import (
 	"bytes"
@@ -24,22 +24,22 @@ type segment struct {
 const maxSegment = 16 << 20
 
 // leave closes a segment when its last user goes.
-func (c *Changes) leave(s *segment) {
-	if s.users--; s.users > 0 {
+func (s *Store) leave(seg *segment) {
+	if seg.users--; seg.users > 0 {
 		return
 	}
-	c.bytes -= s.size
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.file.Close()
-	s.file = nil
+	s.bytes -= seg.size
+	seg.mu.Lock()
+	defer seg.mu.Unlock()
+	seg.file.Close()
+	seg.file = nil
 }
 
 // retire ends the segment that is written to.
-func (c *Changes) retire() {
-	if c.segment != nil {
-		c.leave(c.segment)
-		c.segment = nil
+func (s *Store) retire() {
+	if s.segment != nil {
+		s.leave(s.segment)
+		s.segment = nil
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workspace
+package history
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // Rollback takes back what the batch did, the last first. What it could not
@@ -16,8 +18,9 @@ import (
 func (b *Batch) Rollback() error {
 	var failed []error
 	more := 0
-	back := b.ws.Begin(nil, "", "")
-	back.late, back.final = newLate(), true
+	back := Begin(b.ws, nil, "", "")
+	back.final = true
+	back.stages(nil)
 	for _, change := range slices.Backward(b.record.Changes) {
 		switch err := back.revert(change); {
 		case err == nil:
@@ -30,7 +33,7 @@ func (b *Batch) Rollback() error {
 	if more > 0 {
 		failed = append(failed, fmt.Errorf("and %d more could not be put back", more))
 	}
-	failed = append(failed, back.finish(), back.settle())
+	failed = append(failed, back.staging.Finish(), back.settle())
 	if b.store != nil {
 		b.store.abandon(b.record)
 	}
@@ -40,13 +43,13 @@ func (b *Batch) Rollback() error {
 // maxFailed is how many entries are told that could not be put back.
 const maxFailed = 10
 
-// Undo takes back what records of store say, the last first: all of it or
-// nothing. An entry that is not as a record left it is [ErrChanged]. Who calls
+// Undo takes back in a workspace what records of store say, the last first: all of it or
+// nothing. An entry that is not as a record left it is [workspace.ErrChanged]. Who calls
 // it holds a lock of the whole workspace.
-func (w *Workspace) Undo(ctx context.Context, store *Changes, records []*Record) error {
-	b := w.Begin(nil, "", "")
-	b.late = newLate()
-	b.scratch = NewChanges(ChangesConfig{Dir: store.config.Dir, MaxBytes: math.MaxInt64})
+func Undo(ctx context.Context, w *workspace.Workspace, store *Store, records []*Record) error {
+	b := Begin(w, nil, "", "")
+	b.stages(nil)
+	b.scratch = New(Config{Dir: store.config.Dir, MaxBytes: math.MaxInt64})
 	defer func() {
 		b.scratch.abandon(b.record)
 		b.scratch.Close()
@@ -65,12 +68,12 @@ func (w *Workspace) Undo(ctx context.Context, store *Changes, records []*Record)
 				err = b.revert(change)
 			}
 			if err != nil {
-				b.late.discard()
+				b.staging.Discard()
 				return errors.Join(err, b.Rollback())
 			}
 		}
 	}
-	if err := errors.Join(b.finish(), b.settle()); err != nil {
+	if err := errors.Join(b.staging.Finish(), b.settle()); err != nil {
 		return errors.Join(err, b.Rollback())
 	}
 	store.remove(records)
@@ -82,15 +85,15 @@ func (w *Workspace) Undo(ctx context.Context, store *Changes, records []*Record)
 func (b *Batch) settle() error {
 	var failed []error
 	for _, dir := range slices.Backward(b.modes) {
-		failed = append(failed, b.ws.chmod(dir.Path, dir.Before.Mode))
+		failed = append(failed, b.ws.Chmod(dir.Path, dir.Before.Mode))
 	}
 	return errors.Join(failed...)
 }
 
 // revert takes one change back, if the entry is as the change left it.
 func (b *Batch) revert(change Change) error {
-	if change.MovedFrom != "" || change.After.Kind != Absent || b.late.paths[change.Path] {
-		if err := b.install(); err != nil { // it may be about what has no name yet
+	if change.MovedFrom != "" || change.After.Kind != workspace.Absent || b.staging.Has(change.Path) {
+		if err := b.staging.Install(); err != nil { // it may be about what has no name yet
 			return err
 		}
 	}
@@ -114,15 +117,15 @@ func (b *Batch) unmoved(change Change) error {
 	if err != nil {
 		return err
 	}
-	same := kindOfInfo(now) == change.After.Kind && (change.After.Kind != Regular || now.Size == change.After.Size)
-	if same && change.After.Hash != (Hash{}) {
+	same := now.Kind() == change.After.Kind && (change.After.Kind != workspace.Regular || now.Size == change.After.Size)
+	if same && change.After.Hash != (workspace.Hash{}) {
 		file, err := b.ws.ReadFile(change.Path, maxHashed)
 		if err != nil {
 			return err
 		}
 		same = file.Hash() == change.After.Hash
 	}
-	if same && change.After.Kind == Link {
+	if same && change.After.Kind == workspace.Link {
 		target, err := b.ws.Readlink(change.Path)
 		if err != nil {
 			return err
@@ -130,35 +133,35 @@ func (b *Batch) unmoved(change Change) error {
 		same = target == change.After.Target
 	}
 	if !same {
-		return fmt.Errorf("%s: %w since it was moved there from %s", change.Path, ErrChanged, change.MovedFrom)
+		return fmt.Errorf("%s: %w since it was moved there from %s", change.Path, workspace.ErrChanged, change.MovedFrom)
 	}
 	return nil
 }
 
 // current returns the entry of now, which must be as a state tells. A regular
 // file is read, so that it can be put back in its turn.
-func (b *Batch) current(path string, want State) (File, error) {
+func (b *Batch) current(path string, want State) (workspace.File, error) {
 	info, err := b.ws.Stat(path)
 	if err != nil {
-		return File{}, err
+		return workspace.File{}, err
 	}
-	kind := kindOfInfo(info)
-	changed := func(how string) error { return fmt.Errorf("%s: %w: %s", path, ErrChanged, how) }
+	kind := info.Kind()
+	changed := func(how string) error { return fmt.Errorf("%s: %w: %s", path, workspace.ErrChanged, how) }
 	switch {
 	case kind != want.Kind:
-		return File{}, changed(fmt.Sprintf("it was a %s and is a %s", want.Kind, kind))
-	case kind == Link:
+		return workspace.File{}, changed(fmt.Sprintf("it was a %s and is a %s", want.Kind, kind))
+	case kind == workspace.Link:
 		target, err := b.ws.Readlink(path)
 		if err == nil && target != want.Target {
 			err = changed("the link leads elsewhere")
 		}
-		return File{Info: info}, err
-	case kind != Regular:
-		return File{Info: info}, nil
+		return workspace.File{Info: info}, err
+	case kind != workspace.Regular:
+		return workspace.File{Info: info}, nil
 	case info.Size != want.Size:
-		return File{}, changed(fmt.Sprintf("it had %d bytes and has %d", want.Size, info.Size))
+		return workspace.File{}, changed(fmt.Sprintf("it had %d bytes and has %d", want.Size, info.Size))
 	case info.Mode.Perm() != want.Mode:
-		return File{}, changed(fmt.Sprintf("its mode was %v and is %v", want.Mode, info.Mode.Perm()))
+		return workspace.File{}, changed(fmt.Sprintf("its mode was %v and is %v", want.Mode, info.Mode.Perm()))
 	}
 	file, err := b.ws.ReadFile(path, want.Size)
 	if err == nil && file.Hash() != want.Hash {
@@ -168,42 +171,42 @@ func (b *Batch) current(path string, want State) (File, error) {
 }
 
 // restore makes an entry what a state tells.
-func (b *Batch) restore(path string, now File, want State) error {
-	kind := kindOfInfo(now.Info)
-	if kind != Absent && kind != want.Kind {
+func (b *Batch) restore(path string, now workspace.File, want State) error {
+	kind := now.Kind()
+	if kind != workspace.Absent && kind != want.Kind {
 		was := State{Kind: kind, Mode: now.Mode.Perm()}
 		switch kind {
-		case Regular:
+		case workspace.Regular:
 			was = stateOf(now)
-		case Link:
+		case workspace.Link:
 			var err error
 			if was.Target, err = b.ws.Readlink(path); err != nil {
 				return err
 			}
 		}
 		if err := b.ws.Remove(path); err != nil {
-			if kind == Directory {
+			if kind == workspace.Directory {
 				err = fmt.Errorf("%w: there is something in it that was not there", err)
 			}
 			return err
 		}
 		b.did(Change{Path: path, Before: was})
 		b.modes = slices.DeleteFunc(b.modes, func(dir Change) bool { return dir.Path == path })
-		now = File{}
+		now = workspace.File{}
 	}
 	switch want.Kind {
-	case Regular:
+	case workspace.Regular:
 		data, err := want.from(now.Data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		_, err = b.Write(path, data, want.Mode, now)
 		return err
-	case Directory:
+	case workspace.Directory:
 		b.modes = append(b.modes, Change{Path: path, Before: want})
 		return b.Mkdir(path)
-	case Link:
-		if err := b.ws.symlink(want.Target, path, b.late); err != nil {
+	case workspace.Link:
+		if err := b.staging.Symlink(want.Target, path); err != nil {
 			return err
 		}
 		b.did(Change{Path: path, After: want})

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package workspace_test
+package history_test
 
 import (
 	"fmt"
@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/workspace"
+	"github.com/toolserver/toolserver/internal/workspace/workspacetest"
 )
 
 const (
@@ -32,17 +34,17 @@ func TestUndoKilled(t *testing.T) {
 		return
 	}
 	deleted, changed, left := 0, 0, 0
-	for round := range killings() {
+	for round := range workspacetest.Killings() {
 		dir, state := t.TempDir(), t.TempDir()
 		lines := 1 + rand.IntN(deletedFiles)
-		killAmid(t, "^TestUndoKilled$", lines, "TOOLSERVER_TEST_KILLED="+dir, "TOOLSERVER_TEST_STATE="+state)
-		left += temporaries(tree(t, dir))
+		workspacetest.KillAmid(t, "^TestUndoKilled$", lines, "TOOLSERVER_TEST_KILLED="+dir, "TOOLSERVER_TEST_STATE="+state)
+		left += workspacetest.Temporaries(workspacetest.Tree(t, dir))
 		ws, err := workspace.Config{State: filepath.Join(state, "writes")}.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := tree(t, dir)
-		if n := temporaries(now); n != 0 {
+		now := workspacetest.Tree(t, dir)
+		if n := workspacetest.Temporaries(now); n != 0 {
 			t.Errorf("round %d: %d temporary files were left behind", round, n)
 		}
 		for path, text := range now {
@@ -107,10 +109,10 @@ func undoUntilKilled(t *testing.T, dir, state string) {
 			}
 		}
 	}
-	changes := workspace.NewChanges(workspace.ChangesConfig{Dir: filepath.Join(state, "kept")})
+	changes := history.New(history.Config{Dir: filepath.Join(state, "kept")})
 	for {
 		undoing = false
-		b := ws.Begin(changes, "", "test")
+		b := history.Begin(ws, changes, "", "test")
 		for i := range changedFiles {
 			path := fmt.Sprint("changed/", i)
 			old, err := ws.ReadFile(path, 1<<20)
@@ -128,7 +130,7 @@ func undoUntilKilled(t *testing.T, dir, state string) {
 		}
 		b.Commit()
 		undoing = true
-		if err := ws.Undo(t.Context(), changes, changes.Records()); err != nil {
+		if err := history.Undo(t.Context(), ws, changes, changes.Records()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package workspace
+package history
 
 import (
 	"errors"
