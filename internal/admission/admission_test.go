@@ -36,13 +36,13 @@ func newAdmission(t *testing.T, rules string) *admission.Admission {
 	if err != nil {
 		t.Fatal(err)
 	}
-	approvals := approval.NewDesk(approval.Config{})
+	approvals := approval.NewStore(approval.Config{Sessions: sessions})
 	t.Cleanup(approvals.Close)
 	inForce := admission.NewRules(approvals)
 	if err := inForce.Replace(p); err != nil {
 		t.Fatal(err)
 	}
-	run := executor.New(executor.Config{Logger: zap.NewNop()})
+	run := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: sessions, Approvals: approvals})
 	t.Cleanup(run.Close)
 	return admission.New(admission.Config{
 		Registry: registry, Sessions: sessions, Rules: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
@@ -76,7 +76,7 @@ func TestAdmit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			order := admitted.Order
+			order := admitted.Job
 			switch {
 			case order.OnBehalfOf != "alice":
 				t.Errorf("%s is on behalf of %q", test.tool, order.OnBehalfOf)
@@ -84,8 +84,8 @@ func TestAdmit(t *testing.T) {
 				t.Errorf("%s %s: %+v", test.tool, test.input, order)
 			case test.outcome != 0 && (order.Refusal == nil || order.Refusal.Outcome != test.outcome):
 				t.Errorf("%s %s: %+v, want %s", test.tool, test.input, order.Refusal, test.outcome)
-			case (order.Ask != nil) != (test.action == policy.Ask):
-				t.Errorf("%s %s asks %+v", test.tool, test.input, order.Ask)
+			case (order.Question != nil) != (test.action == policy.Ask):
+				t.Errorf("%s %s asks %+v", test.tool, test.input, order.Question)
 			}
 		}
 		r := request(test.tool, test.input)

@@ -180,7 +180,7 @@ func (t *transfer) refresh() *policy.Policy {
 		j.call.Uploads = t.entry == admission.WritesFiles
 		t.env = a.Env(t.session, p.Guard(j.call), "")
 	}
-	j.grants = a.Approvals.Grants(t.session)
+	j.grants = a.Approvals.Grants(t.session.Ref())
 	return p
 }
 
