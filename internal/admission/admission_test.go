@@ -23,15 +23,26 @@ import (
 
 func newAdmission(t *testing.T, rules string) *admission.Admission {
 	t.Helper()
+	return newServer(t, newSessions(t), rules)
+}
+
+// steps has admission judge calls that wait.
+type steps struct {
+	executor.NoSteps
+	admission *admission.Admission
+}
+
+func (s *steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged {
+	return s.admission.Rejudge(&x.Order, call)
+}
+
+// newServer returns an admission with its own policy, approvals and executor.
+func newServer(t *testing.T, sessions *session.Store, rules string) *admission.Admission {
+	t.Helper()
 	registry := new(tools.Registry)
 	if err := registry.Replace("builtin", files.Tools(nil)...); err != nil {
 		t.Fatal(err)
 	}
-	sessions := session.NewStore(session.Config{
-		WorkspaceRoot: t.TempDir(), MaxLevel: tools.WorkspaceWrite,
-		Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAsk},
-	})
-	t.Cleanup(sessions.Close)
 	p, err := policy.Parse("test", []byte("version: 1\n"+rules))
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +53,16 @@ func newAdmission(t *testing.T, rules string) *admission.Admission {
 	if err := inForce.Replace(p); err != nil {
 		t.Fatal(err)
 	}
-	run := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: sessions, Approvals: approvals})
-	t.Cleanup(run.Close)
-	return admission.New(admission.Config{
+	watch := new(steps)
+	run := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: sessions, Approvals: approvals, Steps: watch})
+	t.Cleanup(func() {
+		run.Drain(context.Background(), "end of test")
+		run.Close()
+	})
+	watch.admission = admission.New(admission.Config{
 		Registry: registry, Sessions: sessions, Rules: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
 	})
+	return watch.admission
 }
 
 func request(tool, input string) admission.Request {
