@@ -23,30 +23,46 @@ import (
 
 func newAdmission(t *testing.T, rules string) *admission.Admission {
 	t.Helper()
+	return newServer(t, newSessions(t), rules)
+}
+
+// steps has admission judge calls that wait.
+type steps struct {
+	executor.NoSteps
+	admission *admission.Admission
+}
+
+func (s *steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged {
+	return s.admission.Rejudge(&x.Order, call)
+}
+
+// newServer returns an admission with its own policy, approvals and executor.
+func newServer(t *testing.T, sessions *session.Store, rules string) *admission.Admission {
+	t.Helper()
 	registry := new(tools.Registry)
 	if err := registry.Replace("builtin", files.Tools(nil)...); err != nil {
 		t.Fatal(err)
 	}
-	sessions := session.NewStore(session.Config{
-		WorkspaceRoot: t.TempDir(), MaxLevel: tools.WorkspaceWrite,
-		Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAsk},
-	})
-	t.Cleanup(sessions.Close)
 	p, err := policy.Parse("test", []byte("version: 1\n"+rules))
 	if err != nil {
 		t.Fatal(err)
 	}
-	approvals := approval.NewDesk(approval.Config{})
+	approvals := approval.NewStore(approval.Config{Sessions: sessions})
 	t.Cleanup(approvals.Close)
 	inForce := admission.NewRules(approvals)
 	if err := inForce.Replace(p); err != nil {
 		t.Fatal(err)
 	}
-	run := executor.New(executor.Config{Logger: zap.NewNop()})
-	t.Cleanup(run.Close)
-	return admission.New(admission.Config{
+	watch := new(steps)
+	run := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: sessions, Approvals: approvals, Steps: watch})
+	t.Cleanup(func() {
+		run.Drain(context.Background(), "end of test")
+		run.Close()
+	})
+	watch.admission = admission.New(admission.Config{
 		Registry: registry, Sessions: sessions, Rules: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
 	})
+	return watch.admission
 }
 
 func request(tool, input string) admission.Request {
@@ -76,7 +92,7 @@ func TestAdmit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			order := admitted.Order
+			order := admitted.Job
 			switch {
 			case order.OnBehalfOf != "alice":
 				t.Errorf("%s is on behalf of %q", test.tool, order.OnBehalfOf)
@@ -84,8 +100,8 @@ func TestAdmit(t *testing.T) {
 				t.Errorf("%s %s: %+v", test.tool, test.input, order)
 			case test.outcome != 0 && (order.Refusal == nil || order.Refusal.Outcome != test.outcome):
 				t.Errorf("%s %s: %+v, want %s", test.tool, test.input, order.Refusal, test.outcome)
-			case (order.Ask != nil) != (test.action == policy.Ask):
-				t.Errorf("%s %s asks %+v", test.tool, test.input, order.Ask)
+			case (order.Question != nil) != (test.action == policy.Ask):
+				t.Errorf("%s %s asks %+v", test.tool, test.input, order.Question)
 			}
 		}
 		r := request(test.tool, test.input)

@@ -67,7 +67,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 		subject.Effects = effects.Resolve(env, shell.Effects(request.Command, shell.PlaceOf(env, "")))
 		subject.Input = commandInput(entry, env, request.Command)
 	} else {
-		call, err := decode(entry, env, a.named(found, request.Tool, request.Input))
+		call, err := decodeInput(entry, env, a.named(found, request.Tool, request.Input))
 		if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 			return Checked{}, invalid("input: %s", wrong)
 		}
@@ -77,7 +77,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 		subject.Input, subject.Effects = call.Input(), call.Effects()
 	}
 	subject.Digest = callDigest(entry.Spec.Name, subject.Input)
-	decision := p.Decide(subject, a.Approvals.Grants(found))
+	decision := p.Decide(subject, a.Approvals.Grants(found.Ref()))
 	checked := Checked{
 		Decision: decision, Tool: entry.Spec.Name, Digest: bound(subject, p.Version()), Tiers: p.Tiers(subject, decision),
 	}

@@ -16,7 +16,7 @@ import (
 // no call is judged by one version and counted by another.
 type Rules struct {
 	policy    atomic.Pointer[policy.Policy]
-	approvals *approval.Desk
+	approvals *approval.Store
 
 	mu       sync.RWMutex // held over changes, so that counting sees one version
 	limiter  *limit.Limiter
@@ -24,7 +24,7 @@ type Rules struct {
 }
 
 // NewRules returns rules without a policy, which refuse everything.
-func NewRules(approvals *approval.Desk) *Rules {
+func NewRules(approvals *approval.Store) *Rules {
 	limiter, err := limit.New(limit.Config{})
 	if err != nil {
 		panic(err) // no limits are valid limits
@@ -61,7 +61,7 @@ func (r *Rules) Replace(p *policy.Policy) error {
 	return nil
 }
 
-// Changed returns what is closed when another policy than that of now is in force.
+// Changed returns a channel that is closed when another policy is in force.
 func (r *Rules) Changed() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

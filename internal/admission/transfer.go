@@ -144,16 +144,6 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 	}
 }
 
-// countTransfer counts a transfer that p has judged. It reports
-// false, and counts nothing, where another policy has come into force.
-func (a *Admission) countTransfer(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
-	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: s.Owner, Session: s.ID})
-	if ok {
-		a.tellLimited(spec.Name, permit, tooMany)
-	}
-	return permit, tooMany, ok
-}
-
 // Release says that the transfer has ended.
 func (t *Transfer) Release() {
 	t.permit.Release()
@@ -189,7 +179,7 @@ func (t *Transfer) refresh() *policy.Policy {
 		j.call.Uploads = t.request.Tool == WritesFiles
 		t.Env = a.Env(t.Session, p.Guard(j.call), "")
 	}
-	j.grants = a.Approvals.Grants(t.Session)
+	j.grants = a.Approvals.Grants(t.Session.Ref())
 	return p
 }
 

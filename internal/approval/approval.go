@@ -1,16 +1,19 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package approval is where questions wait for a person: whether a call may
+// Package approval keeps the questions that wait for a person: whether a call may
 // run, and what a tool wants to know. It keeps the lasting answers too, the
 // grants, for as long as the session lives that they were given in.
 //
-// Locks: there is one mutex, that of the desk. Whoever holds it may take that of a
-// session, and no other. Grants are read without it. Whoever asked, and the observer,
-// are told of an answer without it.
+// A [Question] and an [Answer] are data: they name the session and the execution they
+// are about, and hold neither. The [Asker] that a store was given finds the execution.
+//
+// Locks: the mutex of the store comes first; whoever holds it may take those of the
+// session store, of a session, or of the grants, one at a time, and no other. Grants
+// are read with the last alone. The store calls its asker without a lock.
 //
 // Goroutines: there are none. Each pending question has a timer for its expiry, which
-// the desk stops when the question ends.
+// the store stops when the question ends.
 package approval
 
 import (
@@ -28,7 +31,7 @@ import (
 
 var (
 	// ErrNotFound says that there is no such question or grant that this viewer
-	// may see. Somebody else's is not told from one that never was.
+	// may see. It does not show whether somebody else has one.
 	ErrNotFound = errors.New("not found")
 	// ErrAnswered says that somebody answered before.
 	ErrAnswered = errors.New("already answered")
@@ -46,17 +49,16 @@ var (
 	ErrClosed = errors.New("server is shutting down")
 )
 
-// Config sets the rules and limits of a desk. Zero fields take the defaults
+// Config sets the rules and limits of a store. Zero fields take the defaults
 // named.
 type Config struct {
+	// Sessions resolves the sessions that questions name. Required.
+	Sessions *session.Store
+
 	// SelfApproval lets a principal approve its own calls, whatever
-	// [Desk.SetSelfApproval] says later. Where everybody is the same principal,
+	// [Store.SetSelfApproval] says later. Where everybody is the same principal,
 	// because authentication is off, nobody else could.
 	SelfApproval bool
-
-	// Observe, if set, is called with the end of each question, once, before
-	// whoever asked is told. It may be called by many at once.
-	Observe func(*Question, Answer)
 
 	Expiry        time.Duration // how long a question waits; 2 minutes
 	MaxPending    int           // questions that wait; 10,000
@@ -74,19 +76,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A Question waits for a person. It is about one call and no other: the asker
-// alone gets the answer, and a question is answered once. It never changes once
-// it was asked.
+// A Question waits for a person. It is about one call and no other, and is answered
+// once. It is data, and never changes once it was asked.
 type Question struct {
-	// ID cannot be guessed. The desk gives it, and the times.
+	// ID cannot be guessed. The store gives it, and the times, to a question that was
+	// never asked before. Expires may be set without them.
 	ID               string
-	Created, Expires time.Time // Expires may be set; else it is Config.Expiry from now
+	Created, Expires time.Time
 
-	// Owner is the principal that made the call, OnBehalfOf whom it acts for, if not
-	// for itself: that one sees the question too, and cannot approve it either.
-	Owner       string
+	// Session is where the call was made, by the owner of the session. OnBehalfOf is
+	// whom the owner acts for, if not for itself: that principal sees the question
+	// too, and cannot approve the call either.
+	Session     session.Ref
 	OnBehalfOf  string
-	Session     *session.Session
 	ExecutionID string
 	CallID      string
 	Tool        string
@@ -95,11 +97,15 @@ type Question struct {
 	// Digest stands for exactly this call.
 	Digest [32]byte
 
-	// Decision is why a person is asked: the verdict, the version of the policy,
-	// and the effects. MoreEffects is how many are not among them, for there are
-	// too many to show.
-	Decision    policy.Decision
+	// Verdict is why a person is asked, by this version of the policy. Effects are
+	// what the call would touch; MoreEffects is how many are not among them, for there
+	// are too many to show. Access is what its programs could touch; nil where it runs
+	// none.
+	Verdict     policy.Verdict
+	Policy      string
+	Effects     []policy.Judged
 	MoreEffects int
+	Access      *tools.Access
 
 	// Preview shows what the call would do. HiddenBytes of its end are left out,
 	// for it is too long to show.
@@ -112,17 +118,29 @@ type Question struct {
 	// Questions are what a tool wants to know. With them, the question is not
 	// whether the call may run.
 	Questions []tools.Question
+}
 
-	// Rejudge, if set, judges the call again with other grants, by the policy and
-	// in the mode of then. It does no more than compute. The desk takes it out.
-	Rejudge func([]policy.Grant) policy.Verdict
+// An Asker has the executions that questions are about. The store calls its methods
+// without a lock, on the goroutine of whoever answers, and many of them at once.
+type Asker interface {
+	// Resolved is called with the end of each question, once, before anything comes
+	// of it.
+	Resolved(q *Question, a Answer)
+
+	// Answered is called after it, unless the asker withdrew the question itself. It
+	// may be called before the [Store.Ask] of the question has returned.
+	Answered(q *Question, a Answer)
+
+	// Rejudge judges the call of a question that waits again, by the policy, the
+	// grants and the mode of now. It changes nothing.
+	Rejudge(q *Question) policy.Verdict
 }
 
 // Weight is about how many bytes of memory the question holds.
 func (q *Question) Weight() int {
 	n := 512 + len(q.CallID) + len(q.Tool) + len(q.Purpose) + len(q.Preview.Text)
-	n += len(q.Decision.Rule) + len(q.Decision.Reason)
-	for _, judged := range q.Decision.Effects {
+	n += len(q.Verdict.Rule) + len(q.Verdict.Reason)
+	for _, judged := range q.Effects {
 		n += JudgedWeight(judged)
 	}
 	for _, tier := range q.Tiers {
@@ -148,31 +166,31 @@ func JudgedWeight(judged policy.Judged) int {
 	return n
 }
 
-// Kind is what an answer says.
-type Kind int
+// AnswerKind is what an answer says.
+type AnswerKind int
 
 const (
-	AllowOnce   Kind = 1 + iota // this call may run
-	AllowAlways                 // and what the tier covers, while the session lives
-	DenyOnce                    // this call must not run; or a person declined to answer
-	DenyAlways                  // nor what the tier covers, while the session lives
-	Answered                    // what a tool wanted to know
-	Expired                     // nobody answered in time
-	Withdrawn                   // the call ended before anybody answered
+	AllowOnce   AnswerKind = 1 + iota // this call may run
+	AllowAlways                       // and what the tier covers, while the session lives
+	DenyOnce                          // this call must not run; or a person declined to answer
+	DenyAlways                        // nor what the tier covers, while the session lives
+	Answered                          // what a tool wanted to know
+	Expired                           // nobody answered in time
+	Withdrawn                         // the call ended before anybody answered
 )
 
-var kindNames = [...]string{
+var answerNames = [...]string{
 	"unanswered", "allow_once", "allow_always", "deny_once", "deny_always", "answered", "expired", "withdrawn",
 }
 
-func (k Kind) String() string { return kindNames[k] }
+func (k AnswerKind) String() string { return answerNames[k] }
 
 // An Answer is how a question ended.
 type Answer struct {
-	Kind Kind
+	Kind AnswerKind
 
-	// Tier is the place of the tier in Question.Tiers, from 1, of what is always
-	// allowed or denied.
+	// Tier tells what is always allowed or denied: the place of a tier in
+	// Question.Tiers, from 1.
 	Tier int
 
 	// Comment is for the model.
@@ -220,33 +238,34 @@ func (a Answer) Weight() int {
 	return n
 }
 
-// A Viewer is who looks at the desk.
+// A Viewer is a principal that reads questions and grants, or answers questions.
 type Viewer struct {
-	// Name is that of the principal, which sees its own calls.
+	// Name is that of the principal, which sees questions about its own calls.
 	Name string
 
-	// Approver says that it sees those of others too, and may approve them.
+	// Approver says that the principal sees questions about the calls of others too,
+	// and may approve these calls.
 	Approver bool
 }
 
 // sees reports whether v may see what belongs to any of these principals.
 func (v Viewer) sees(owners ...string) bool { return v.Approver || slices.Contains(owners, v.Name) }
 
-// owners are those whose call the question is about.
+// owners are the principals whose call the question is about.
 func (q *Question) owners() []string {
 	if q.OnBehalfOf == "" {
-		return []string{q.Owner}
+		return []string{q.Session.Owner}
 	}
-	return []string{q.Owner, q.OnBehalfOf}
+	return []string{q.Session.Owner, q.OnBehalfOf}
 }
 
-// mayApprove reports whether v decides about calls of owners. Who may not even
-// see them gets [ErrNotFound].
-func (d *Desk) mayApprove(v Viewer, owners ...string) error {
+// mayApprove reports whether v decides about calls of owners. A viewer that may not
+// see the calls gets [ErrNotFound].
+func (s *Store) mayApprove(v Viewer, owners ...string) error {
 	switch {
 	case !v.sees(owners...):
 		return ErrNotFound
-	case slices.Contains(owners, v.Name) && !d.config.SelfApproval && !d.selfApproval.Load():
+	case slices.Contains(owners, v.Name) && !s.config.SelfApproval && !s.selfApproval.Load():
 		return ErrSelf
 	}
 	return nil
@@ -266,7 +285,7 @@ func (a Answer) check(q *Question) error {
 	}
 	switch {
 	case a.Digest != [32]byte{} && a.Digest != q.Digest:
-		return invalid("the digest is that of another call: look again at what is asked")
+		return invalid("the digest is that of another call: read the approval again")
 	case len(a.Comment) > maxComment || !utf8.ValidString(a.Comment):
 		return invalid("the comment has %d bytes: want at most %d of valid UTF-8", len(a.Comment), maxComment)
 	case len(a.From) > maxFrom || !utf8.ValidString(a.From):

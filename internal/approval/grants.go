@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
@@ -16,72 +17,103 @@ import (
 // A Grant is a lasting answer and the session it belongs to.
 type Grant struct {
 	policy.Grant
-	Owner, SessionID string
+	Session session.Ref
 }
 
-// Grants returns what was granted in a session, oldest first. They end with it:
-// a later session with its id has none. It waits for nobody. The slice must not
-// be changed.
-func (d *Desk) Grants(s *session.Session) []policy.Grant {
-	if grants, ok := d.grants.Load(s); ok {
-		return grants.([]policy.Grant)
+// grants are those of all sessions. The mutex of the store is held over changes, so
+// that the slices change one at a time; a slice itself never changes.
+type grants struct {
+	mu        sync.RWMutex
+	bySession map[session.Ref][]policy.Grant
+	sessions  map[string]session.Ref // by the id of a grant
+}
+
+func newGrants() grants {
+	return grants{bySession: make(map[session.Ref][]policy.Grant), sessions: make(map[string]session.Ref)}
+}
+
+// Grants returns what was granted in a session, oldest first. Grants end with their
+// session: a later session with its id has none. The slice must not be changed.
+func (s *Store) Grants(of session.Ref) []policy.Grant {
+	s.grants.mu.RLock()
+	defer s.grants.mu.RUnlock()
+	return s.grants.bySession[of]
+}
+
+// set makes list all that a session has.
+func (g *grants) set(of session.Ref, list []policy.Grant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, old := range g.bySession[of] {
+		delete(g.sessions, old.ID)
 	}
-	return nil
+	for _, grant := range list {
+		g.sessions[grant.ID] = of
+	}
+	g.bySession[of] = list
 }
 
-// give makes a grant of the tier that was chosen. The newest word on a tier
+// forget ends the grants of a session that ended.
+func (g *grants) forget(of session.Ref) {
+	g.set(of, nil)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.bySession, of)
+}
+
+// find returns the session of a grant and all that was granted there.
+func (g *grants) find(id string) (session.Ref, []policy.Grant, bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	of, ok := g.sessions[id]
+	return of, g.bySession[of], ok
+}
+
+// give makes a grant of the tier that was chosen. The newest answer for a tier
 // takes the place of an older one.
-func (d *Desk) give(q *Question, a Answer) (*policy.Grant, error) {
+func (s *Store) give(q *Question, a Answer) (*policy.Grant, error) {
 	grant := policy.Grant{
 		ID: newID(), Action: policy.Deny, Tool: q.Tool, Tier: q.Tiers[a.Tier-1], By: a.By, Given: a.At,
 	}
 	if a.Kind == AllowAlways {
 		grant.Action = policy.Allow
 	}
-	s := q.Session
-	old := d.Grants(s)
+	old := s.Grants(q.Session)
 	next := slices.DeleteFunc(slices.Clone(old), func(g policy.Grant) bool {
 		return g.Tool == grant.Tool && g.Tier.Kind == grant.Tier.Kind && g.Tier.Pattern == grant.Tier.Pattern
 	})
-	if len(next) >= d.config.MaxGrants {
+	if len(next) >= s.config.MaxGrants {
 		return nil, fmt.Errorf("%w grants: the session has %d, the most there may be: revoke some, or answer for this call only", ErrFull, len(next))
 	}
-	if old == nil && !s.AfterClose(func() { d.forget(s) }) {
+	if old == nil && !s.forgetWith(q.Session) {
 		return nil, fmt.Errorf("%w: the session has ended", ErrWithdrawn)
 	}
-	d.keep(s, append(next, grant))
+	s.grants.set(q.Session, append(next, grant))
 	return &grant, nil
 }
 
-// keep makes grants all that a session has.
-func (d *Desk) keep(s *session.Session, grants []policy.Grant) {
-	for _, g := range d.Grants(s) {
-		delete(d.granted, g.ID)
-	}
-	for _, g := range grants {
-		d.granted[g.ID] = s
-	}
-	d.grants.Store(s, grants)
-}
-
-// forget ends the grants of a session that ended.
-func (d *Desk) forget(s *session.Session) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.keep(s, nil)
-	d.grants.Delete(s)
+// forgetWith has the grants of a session end with it. It reports false where the
+// session has ended.
+func (s *Store) forgetWith(of session.Ref) bool {
+	found, err := s.config.Sessions.Resolve(of)
+	return err == nil && found.AfterClose(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.grants.forget(of)
+	})
 }
 
 // ListGrants returns the grants that the viewer may see, oldest first.
-func (d *Desk) ListGrants(viewer Viewer, filter Filter) []Grant {
+func (s *Store) ListGrants(viewer Viewer, filter Filter) []Grant {
+	s.grants.mu.RLock()
+	defer s.grants.mu.RUnlock()
 	var list []Grant
-	for s, grants := range d.grants.Range {
-		s := s.(*session.Session)
-		if !viewer.sees(s.Owner) || !filter.matches(s.Owner, s.ID) {
+	for of, grants := range s.grants.bySession {
+		if !viewer.sees(of.Owner) || !filter.matches(of) {
 			continue
 		}
-		for _, g := range grants.([]policy.Grant) {
-			list = append(list, Grant{Grant: g, Owner: s.Owner, SessionID: s.ID})
+		for _, g := range grants {
+			list = append(list, Grant{Grant: g, Session: of})
 		}
 	}
 	slices.SortFunc(list, func(a, b Grant) int {
@@ -90,25 +122,24 @@ func (d *Desk) ListGrants(viewer Viewer, filter Filter) []Grant {
 	return list
 }
 
-// Revoke ends a grant and returns it. Calls that it allowed go on. A principal
-// may give up what it was allowed; to lift what was denied to it is for those who
-// may approve its calls.
-func (d *Desk) Revoke(by Viewer, id string) (Grant, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s, ok := d.granted[id]
+// Revoke ends a grant and returns it. Calls that it allowed go on. A principal may
+// revoke what it was allowed; what was denied to it, only those revoke who may approve
+// its calls.
+func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, old, ok := s.grants.find(id)
 	if !ok {
 		return Grant{}, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
 	}
-	old := d.Grants(s)
 	i := slices.IndexFunc(old, func(g policy.Grant) bool { return g.ID == id })
-	err := d.mayApprove(by, s.Owner)
+	err := s.mayApprove(by, of.Owner)
 	if errors.Is(err, ErrSelf) && old[i].Action == policy.Allow {
 		err = nil
 	}
 	if err != nil {
 		return Grant{}, fmt.Errorf("grant %.64q: %w", id, err)
 	}
-	d.keep(s, slices.Delete(slices.Clone(old), i, i+1))
-	return Grant{Grant: old[i], Owner: s.Owner, SessionID: s.ID}, nil
+	s.grants.set(of, slices.Delete(slices.Clone(old), i, i+1))
+	return Grant{Grant: old[i], Session: of}, nil
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // grant has bob answer a question for always.
 func (f *fixture) grant(a approval.Answer) *policy.Grant {
 	f.t.Helper()
-	ticket, _ := f.ask(f.question())
-	got, err := f.Resolve(bob, ticket.Question.ID, a)
+	q, _ := f.ask(f.question())
+	got, err := f.Resolve(bob, q.ID, a)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func (f *fixture) grant(a approval.Answer) *policy.Grant {
 
 func TestGrants(t *testing.T) {
 	f := newFixture(t, approval.Config{})
-	if got := f.Grants(f.session); got != nil {
+	if got := f.Grants(f.session.Ref()); got != nil {
 		t.Errorf("a new session has %v", got)
 	}
 	g := f.grant(always(2))
@@ -37,13 +38,13 @@ func TestGrants(t *testing.T) {
 		t.Errorf("grant %+v", g)
 	}
 	f.grant(approval.Answer{Kind: approval.DenyAlways, Tier: 3})
-	if got := f.Grants(f.session); len(got) != 2 || got[0] != *g || got[1].Action != policy.Deny || got[1].Tier != tiers[2] {
+	if got := f.Grants(f.session.Ref()); len(got) != 2 || got[0] != *g || got[1].Action != policy.Deny || got[1].Tier != tiers[2] {
 		t.Errorf("grants %+v", got)
 	}
 
 	// The newest word on a tier counts.
 	f.grant(approval.Answer{Kind: approval.DenyAlways, Tier: 2})
-	if got := f.Grants(f.session); len(got) != 2 || got[1].Action != policy.Deny || got[1].Tier != tiers[1] {
+	if got := f.Grants(f.session.Ref()); len(got) != 2 || got[1].Action != policy.Deny || got[1].Tier != tiers[1] {
 		t.Errorf("grants %+v", got)
 	}
 	if _, err := f.Revoke(bob, g.ID); !errors.Is(err, approval.ErrNotFound) {
@@ -69,15 +70,15 @@ func TestRevoke(t *testing.T) {
 		{"by an approver", carol, denied.ID, nil},
 	} {
 		got, err := f.Revoke(c.who, c.id)
-		if !errors.Is(err, c.want) || err == nil && (got.ID != c.id || got.Owner != "alice" || got.SessionID != "work") {
+		if !errors.Is(err, c.want) || err == nil && (got.ID != c.id || got.Session != f.session.Ref()) {
 			t.Errorf("%s: %+v, %v, want %v", c.name, got, err, c.want)
 		}
 	}
-	if got := f.Grants(f.session); len(got) != 0 {
+	if got := f.Grants(f.session.Ref()); len(got) != 0 {
 		t.Errorf("left: %+v", got)
 	}
 	f.grant(always(1)) // and it begins anew
-	if got := f.Grants(f.session); len(got) != 1 {
+	if got := f.Grants(f.session.Ref()); len(got) != 1 {
 		t.Errorf("%+v, want one", got)
 	}
 }
@@ -122,7 +123,7 @@ func TestGrantEndsWithItsSession(t *testing.T) {
 		}
 		old := f.session
 		f.session = f.newSession("work")
-		if len(f.Grants(old))+len(f.Grants(f.session))+len(f.ListGrants(bob, approval.Filter{})) != 0 {
+		if len(f.Grants(old.Ref()))+len(f.Grants(f.session.Ref()))+len(f.ListGrants(bob, approval.Filter{})) != 0 {
 			t.Error("a closed session left grants")
 		}
 
@@ -133,18 +134,18 @@ func TestGrantEndsWithItsSession(t *testing.T) {
 		f.session = idle
 		g := f.grant(always(1))
 		time.Sleep(2 * time.Minute)
-		if len(f.Grants(idle)) != 0 {
+		if len(f.Grants(idle.Ref())) != 0 {
 			t.Error("a session that was closed for being idle left grants")
 		}
 		if _, err := f.Revoke(bob, g.ID); !errors.Is(err, approval.ErrNotFound) {
 			t.Errorf("its grant is known: %v", err)
 		}
 
-		ticket, box := f.ask(f.question()) // of a session that ended
-		if _, err := f.Resolve(bob, ticket.Question.ID, always(1)); !errors.Is(err, approval.ErrWithdrawn) || len(box) != 0 {
+		q, box := f.ask(f.question()) // of a session that ended
+		if _, err := f.Resolve(bob, q.ID, always(1)); !errors.Is(err, approval.ErrWithdrawn) || len(box) != 0 {
 			t.Errorf("a grant to a session that ended: %v", err)
 		}
-		ticket.Withdraw()
+		f.Withdraw(q.ID)
 	})
 }
 
@@ -152,14 +153,14 @@ func TestTooManyGrants(t *testing.T) {
 	f := newFixture(t, approval.Config{MaxGrants: 2})
 	f.grant(always(1))
 	second := f.grant(always(2))
-	ticket, box := f.ask(f.question())
-	if _, err := f.Resolve(bob, ticket.Question.ID, always(3)); !errors.Is(err, approval.ErrFull) || len(box) != 0 {
+	q, box := f.ask(f.question())
+	if _, err := f.Resolve(bob, q.ID, always(3)); !errors.Is(err, approval.ErrFull) || len(box) != 0 {
 		t.Fatalf("%v, want ErrFull, and a question that waits", err)
 	}
 	if _, err := f.Revoke(bob, second.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Resolve(bob, ticket.Question.ID, always(3)); err != nil || !(<-box).Allows() {
+	if _, err := f.Resolve(bob, q.ID, always(3)); err != nil || !(<-box).Allows() {
 		t.Errorf("after one was revoked: %v", err)
 	}
 }
@@ -168,22 +169,27 @@ func TestTooManyGrants(t *testing.T) {
 // also where it waits already.
 func TestGrantAnswersOthers(t *testing.T) {
 	f := newFixture(t, approval.Config{})
-	judge := func(action policy.Action) approval.Question {
-		q := f.question()
-		q.Rejudge = func(grants []policy.Grant) policy.Verdict {
-			if len(grants) != 1 || grants[0].Tier != tiers[2] {
-				t.Errorf("judged with %+v", grants)
-			}
-			return policy.Verdict{Action: action}
+	actions := map[string]policy.Action{"allow": policy.Allow, "deny": policy.Deny, "ask": policy.Ask}
+	f.rejudge = func(q *approval.Question) policy.Verdict {
+		grants := f.Grants(q.Session)
+		if len(grants) != 1 || grants[0].Tier != tiers[2] || q.Session != f.session.Ref() || len(q.Questions) != 0 {
+			t.Errorf("%+v is judged with %+v", q, grants)
 		}
+		return policy.Verdict{Action: actions[q.CallID]}
+	}
+	judged := func(callID string) approval.Question {
+		q := f.question()
+		q.CallID = callID
 		return q
 	}
-	_, covered := f.ask(judge(policy.Allow))
-	_, forbidden := f.ask(judge(policy.Deny))
-	asks, waits := f.ask(judge(policy.Ask))
-	plain, silent := f.ask(f.question())
-	elsewhere := judge(policy.Allow)
-	elsewhere.Session = f.newSession("other")
+	_, covered := f.ask(judged("allow"))
+	_, forbidden := f.ask(judged("deny"))
+	asks, waits := f.ask(judged("ask"))
+	ofTool := judged("allow")
+	ofTool.Questions = []tools.Question{{Text: "Which?"}}
+	plain, silent := f.ask(ofTool)
+	elsewhere := judged("allow")
+	elsewhere.Session = f.newSession("other").Ref()
 	far, unheard := f.ask(elsewhere)
 
 	g := f.grant(always(3))
@@ -193,7 +199,7 @@ func TestGrantAnswersOthers(t *testing.T) {
 	if a := <-forbidden; a.Kind != approval.DenyOnce || a.Grant.ID != g.ID {
 		t.Errorf("forbidden: %+v", a)
 	}
-	if len(waits)+len(silent)+len(unheard) != 0 || !asks.Withdraw() || !plain.Withdraw() || !far.Withdraw() {
+	if len(waits)+len(silent)+len(unheard) != 0 || !f.Withdraw(asks.ID) || !f.Withdraw(plain.ID) || !f.Withdraw(far.ID) {
 		t.Error("a question that the grant does not cover was answered")
 	}
 }
@@ -213,7 +219,7 @@ func TestGrantsWhileTheyChange(t *testing.T) {
 		})
 		group.Go(func() {
 			for range 2000 {
-				for _, g := range f.Grants(f.session) {
+				for _, g := range f.Grants(f.session.Ref()) {
 					if g.ID == "" || g.Tier.Label == "" {
 						t.Error("half a grant")
 					}
@@ -223,7 +229,7 @@ func TestGrantsWhileTheyChange(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := f.Grants(f.session); len(got) != 0 {
+	if got := f.Grants(f.session.Ref()); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
 }
@@ -233,7 +239,7 @@ func BenchmarkGrants(b *testing.B) {
 	b.Run("none", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				f.Grants(f.session)
+				f.Grants(f.session.Ref())
 			}
 		})
 	})
@@ -241,7 +247,7 @@ func BenchmarkGrants(b *testing.B) {
 	b.Run("one", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				f.Grants(f.session)
+				f.Grants(f.session.Ref())
 			}
 		})
 	})
@@ -250,11 +256,11 @@ func BenchmarkGrants(b *testing.B) {
 func BenchmarkAskAndResolve(b *testing.B) {
 	f := newFixture(b, approval.Config{})
 	for b.Loop() {
-		ticket, err := f.Ask(f.question(), func(approval.Answer) {})
+		q, err := f.Ask(f.question())
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := f.Resolve(bob, ticket.Question.ID, allow()); err != nil {
+		if _, err := f.Resolve(bob, q.ID, allow()); err != nil {
 			b.Fatal(err)
 		}
 	}

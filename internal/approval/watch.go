@@ -8,7 +8,7 @@ import (
 	"iter"
 )
 
-// A Change is something that happened on the desk.
+// A Change is a question that was asked or ended, or all that wait.
 type Change struct {
 	Kind     ChangeKind
 	Pending  []*Question // of a Snapshot: all that wait, oldest first
@@ -16,13 +16,13 @@ type Change struct {
 	Answer   Answer      // of Ended
 }
 
-// ChangeKind is what a change tells.
+// ChangeKind says what changed.
 type ChangeKind int
 
 const (
-	// Snapshot is everything there is: what the watcher knew before counts no
-	// more. It comes first, and again after a watcher fell so far behind that
-	// changes were lost to it.
+	// Snapshot has all pending questions, and replaces what the watcher knew before.
+	// It comes first, and again after a watcher fell so far behind that changes were
+	// lost.
 	Snapshot ChangeKind = 1 + iota
 
 	// Asked is a question that waits from now on.
@@ -32,12 +32,12 @@ const (
 	Ended
 )
 
-// watcher is one who watches, as the desk sees it.
+// A watcher has the changes that one Watch has not yielded yet.
 type watcher struct {
 	viewer Viewer
 	queue  []Change
 	bytes  int
-	behind bool          // there is more to tell than the queue has: begin again
+	behind bool          // changes were lost: a snapshot comes next
 	news   chan struct{} // has room for one
 }
 
@@ -47,23 +47,23 @@ const (
 	maxQueuedBytes = 4 << 20
 )
 
-// Watch tells what the viewer may see: a [Snapshot], then every change, in
+// Watch yields what the viewer may see: a [Snapshot], then every change, in
 // order. A watcher that does not keep up gets another snapshot in place of what
-// it missed; nobody waits for it. The watch ends with an error: the cause of ctx,
+// it missed; nobody waits for the watcher. The watch ends with an error: the cause of ctx,
 // or [ErrClosed].
-func (d *Desk) Watch(ctx context.Context, viewer Viewer) iter.Seq2[Change, error] {
+func (s *Store) Watch(ctx context.Context, viewer Viewer) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		w := &watcher{viewer: viewer, behind: true, news: make(chan struct{}, 1)}
-		d.mu.Lock()
-		d.watchers[w] = struct{}{}
-		d.mu.Unlock()
+		s.mu.Lock()
+		s.watchers[w] = struct{}{}
+		s.mu.Unlock()
 		defer func() {
-			d.mu.Lock()
-			delete(d.watchers, w)
-			d.mu.Unlock()
+			s.mu.Lock()
+			delete(s.watchers, w)
+			s.mu.Unlock()
 		}()
 		for {
-			changes, closed := d.news(w)
+			changes, closed := s.news(w)
 			for _, change := range changes {
 				if !yield(change, nil) {
 					return
@@ -83,26 +83,26 @@ func (d *Desk) Watch(ctx context.Context, viewer Viewer) iter.Seq2[Change, error
 	}
 }
 
-// news takes what is new to a watcher.
-func (d *Desk) news(w *watcher) (changes []Change, closed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// news returns the changes that wait for a watcher.
+func (s *Store) news(w *watcher) (changes []Change, closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	changes = w.queue
 	if w.behind {
-		pending := d.sorted(func(q *Question) bool { return w.viewer.sees(q.owners()...) })
+		pending := s.sorted(func(q *Question) bool { return w.viewer.sees(q.owners()...) })
 		changes = []Change{{Kind: Snapshot, Pending: questions(pending)}}
 	}
 	w.queue, w.bytes, w.behind = nil, 0, false
-	return changes, d.closed
+	return changes, s.closed
 }
 
-// tell leaves a change for the watchers that may see it.
-func (d *Desk) tell(change Change) {
-	if len(d.watchers) == 0 {
+// notify leaves a change for the watchers that may see it.
+func (s *Store) notify(change Change) {
+	if len(s.watchers) == 0 {
 		return
 	}
 	weight := change.Question.Weight()
-	for w := range d.watchers {
+	for w := range s.watchers {
 		if w.behind || !w.viewer.sees(change.Question.owners()...) {
 			continue
 		}

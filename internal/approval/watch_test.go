@@ -16,7 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 )
 
-// record keeps what a watcher is told, in words, until the watch ends.
+// record keeps what a watcher gets, in words, until the watch ends.
 type record struct {
 	mu    sync.Mutex
 	words []string
@@ -52,15 +52,15 @@ func watch(ctx context.Context, f *fixture, who approval.Viewer) *record {
 	return r
 }
 
-func (f *fixture) askAs(callID string) *approval.Ticket {
+func (f *fixture) askAs(callID string) *approval.Question {
 	f.t.Helper()
 	q := f.question()
 	q.CallID = callID
-	ticket, err := f.Ask(q, func(approval.Answer) {})
+	asked, err := f.Ask(q)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return ticket
+	return asked
 }
 
 func TestWatch(t *testing.T) {
@@ -71,10 +71,10 @@ func TestWatch(t *testing.T) {
 		of := map[approval.Viewer]*record{bob: watch(ctx, f, bob), alice: watch(ctx, f, alice), mal: watch(ctx, f, mal)}
 		synctest.Wait()
 		second := f.askAs("b")
-		if _, err := f.Resolve(bob, first.Question.ID, allow()); err != nil {
+		if _, err := f.Resolve(bob, first.ID, allow()); err != nil {
 			t.Fatal(err)
 		}
-		second.Withdraw()
+		f.Withdraw(second.ID)
 		f.askAs("c")
 		time.Sleep(2 * time.Minute)
 		late := watch(ctx, f, bob)
@@ -82,11 +82,11 @@ func TestWatch(t *testing.T) {
 		want := "all:1 asked:b allow_once:a withdrawn:b asked:c expired:c"
 		for who, want := range map[approval.Viewer]string{bob: want, alice: want, mal: "all:0"} {
 			if got := of[who].String(); got != want {
-				t.Errorf("%s is told %q, want %q", who.Name, got, want)
+				t.Errorf("%s gets %q, want %q", who.Name, got, want)
 			}
 		}
 		if got := late.String(); got != "all:0" {
-			t.Errorf("a late watcher is told %q", got)
+			t.Errorf("a late watcher gets %q", got)
 		}
 		enough := errors.New("enough")
 		cancel(enough)
@@ -102,7 +102,7 @@ func TestWatch(t *testing.T) {
 		if after := watch(t.Context(), f, bob); true {
 			<-after.done
 			if !errors.Is(closing.err, approval.ErrClosed) || !errors.Is(after.err, approval.ErrClosed) {
-				t.Errorf("on a closed desk: %v, %v", closing.err, after.err)
+				t.Errorf("of a closed store: %v, %v", closing.err, after.err)
 			}
 		}
 	})
@@ -113,7 +113,7 @@ func TestCloseTellsTheAsker(t *testing.T) {
 	_, box := f.ask(f.question())
 	f.Close()
 	if a := <-box; a.Kind != approval.Withdrawn {
-		t.Errorf("the asker is told %v", a.Kind)
+		t.Errorf("the asker gets %v", a.Kind)
 	}
 }
 
@@ -169,10 +169,10 @@ func TestWatchLosesNothing(t *testing.T) {
 	for range askers {
 		group.Go(func() {
 			for i := range each {
-				ticket, _ := f.ask(f.question())
+				q, _ := f.ask(f.question())
 				if i%3 == 0 {
-					ticket.Withdraw()
-				} else if _, err := f.Resolve(bob, ticket.Question.ID, allow()); err != nil {
+					f.Withdraw(q.ID)
+				} else if _, err := f.Resolve(bob, q.ID, allow()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -204,7 +204,7 @@ func TestSlowWatcher(t *testing.T) {
 		synctest.Wait()
 		<-kinds // the first snapshot; it stops here
 		for range 2000 {
-			f.askAs("x").Withdraw()
+			f.Withdraw(f.askAs("x").ID)
 		}
 		left := f.askAs("left")
 		close(move)
@@ -215,10 +215,10 @@ func TestSlowWatcher(t *testing.T) {
 		for change := range kinds {
 			got = append(got, change)
 		}
-		if len(got) != 1 || got[0].Kind != approval.Snapshot || len(got[0].Pending) != 1 || got[0].Pending[0] != left.Question {
-			t.Errorf("told %d changes, want one snapshot with what is left", len(got))
+		if len(got) != 1 || got[0].Kind != approval.Snapshot || len(got[0].Pending) != 1 || got[0].Pending[0] != left {
+			t.Errorf("got %d changes, want one snapshot with what is left", len(got))
 		}
-		left.Withdraw()
+		f.Withdraw(left.ID)
 	})
 }
 
@@ -245,15 +245,15 @@ func TestLargeQuestionsBoundAWatcher(t *testing.T) {
 		q := f.question()
 		q.Preview.Text = strings.Repeat("x", 1<<20)
 		for range 8 {
-			ticket, _ := f.ask(q)
-			ticket.Withdraw()
+			q, _ := f.ask(q)
+			f.Withdraw(q.ID)
 		}
 		close(move)
 		synctest.Wait()
 		cancel()
 		for kind := range stopped {
 			if kind != int(approval.Snapshot) {
-				t.Errorf("told %d, want a snapshot only", kind)
+				t.Errorf("got %d, want a snapshot only", kind)
 			}
 		}
 	})

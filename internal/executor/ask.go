@@ -22,61 +22,120 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
+// await notes what the call needs when it begins.
+func (x *Execution) await(w *waiting) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.waiting = w
+}
+
 // ask asks whether the call may run, and does not wait: the answer begins or
 // ends the execution. Meanwhile there is no goroutine, and no timeout.
-func (x *Execution) ask(ctx context.Context, question approval.Question, call tools.Call) {
-	desk := x.executor.config.Desk
-	if desk == nil {
+func (x *Execution) ask(ctx context.Context) {
+	approvals := x.executor.config.Approvals
+	if approvals == nil {
 		x.finish(denied("denied", "approval", x.Order.Verdict.Reason+" Nobody can be asked for approval on this server."))
 		return
 	}
 	x.mu.Lock()
-	if x.told {
+	if x.stopping {
 		x.mu.Unlock()
 		x.finish(x.stopped(context.Cause(ctx)))
 		return
 	}
 	// The lock is held until the question is in the log: the answer comes after.
-	ticket, err := desk.Ask(x.about(question), func(answer approval.Answer) { x.answered(ctx, call, answer) })
+	question, err := approvals.Ask(x.about(*x.Order.Question))
 	if err != nil {
 		x.mu.Unlock()
 		x.finish(unasked(err))
 		return
 	}
-	x.ticket = ticket
-	_, x.waits = span.Start(ctx, "approval.wait")
+	x.asked, x.Order.Question = true, question
+	_, x.waiting.span = span.Start(ctx, "approval.wait")
 	x.executor.waiting.Add(1)
-	x.log.append(ApprovalRequested{ticket.Question}, ticket.Question.Created, nil)
+	x.log.append(ApprovalRequested{question}, question.Created, nil)
 	x.mu.Unlock()
 }
 
 // about completes a question with the call it is about.
 func (x *Execution) about(q approval.Question) approval.Question {
-	q.Owner, q.OnBehalfOf, q.Session = x.Order.Owner, x.Order.OnBehalfOf, x.Order.Session
+	q.Session, q.OnBehalfOf = x.Order.Session, x.Order.OnBehalfOf
 	q.ExecutionID, q.CallID, q.Tool = x.ID, x.Order.CallID, x.Order.Tool
 	q.Purpose = x.Order.Purpose
 	return sendableQuestion(q)
 }
 
+// asker is an executor as the approvals see it: it finds the executions that questions
+// are about.
+type asker struct{ *Executor }
+
+// Resolved tells the steps of the call.
+func (a asker) Resolved(q *approval.Question, answer approval.Answer) {
+	a.config.Steps.Resolved(q, answer)
+}
+
+// Answered goes on with the call that asked, or with its tool.
+func (a asker) Answered(q *approval.Question, answer approval.Answer) {
+	x := a.find(q.ExecutionID)
+	switch {
+	case x == nil: // it ended, and is no longer kept
+	case len(q.Questions) > 0:
+		x.answerTool(q, answer)
+	default:
+		x.answered(q, answer)
+	}
+}
+
+// Rejudge judges a call that waits. A call that cannot be judged, because what judges it
+// broke down, goes on waiting for the answer of a person.
+func (a asker) Rejudge(q *approval.Question) (v policy.Verdict) {
+	v = policy.Verdict{Action: policy.Ask}
+	x := a.find(q.ExecutionID)
+	if x == nil {
+		return v
+	}
+	call, _ := x.waitingCall()
+	if call == nil {
+		return v
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			x.logPanic("a call that waits could not be judged again", reason)
+		}
+	}()
+	return a.config.Steps.Rejudge(x, call).Verdict
+}
+
+// waitingCall returns the call of an execution that has not begun, and its context; nil
+// for others.
+func (x *Execution) waitingCall() (tools.Call, context.Context) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.waiting == nil {
+		return nil, nil
+	}
+	return x.waiting.call, x.waiting.ctx
+}
+
 // answered goes on with a call that waited.
-func (x *Execution) answered(ctx context.Context, call tools.Call, answer approval.Answer) {
-	now := Rechecked{Verdict: policy.Verdict{Action: policy.Allow}, Rights: x.Order.Rights}
+func (x *Execution) answered(question *approval.Question, answer approval.Answer) {
+	_, ctx := x.waitingCall()
+	var now Rejudged
 	if answer.Allows() {
-		now = x.recheck()
+		now, ctx = x.rejudge()
 	}
 	x.mu.Lock()
-	if x.ticket == nil {
+	if !x.asked || x.Order.Question.ID != question.ID {
 		x.mu.Unlock()
 		return
 	}
-	question := x.ticket.Question
-	x.stopWaiting(answer.Kind)
+	x.stopAsking(answer.Kind)
 	x.log.append(ApprovalResolved{question.ID, answer}, answer.At, nil)
-	if x.told || !answer.Allows() || now.Verdict.Action == policy.Deny {
-		told := x.told
+	if x.stopping || !answer.Allows() || now.Verdict.Action == policy.Deny {
+		stopping := x.stopping
 		x.mu.Unlock()
 		switch {
-		case told: // while the answer was on its way
+		case stopping: // while the answer was on its way
 			x.finish(x.stopped(context.Cause(ctx)))
 		case !answer.Allows():
 			x.finish(x.refused(question, answer))
@@ -86,65 +145,65 @@ func (x *Execution) answered(ctx context.Context, call tools.Call, answer approv
 		return
 	}
 	if answer.Comment != "" {
-		x.remark = fmt.Sprintf("%s allowed the call and said: %s", answer.By, answer.Comment)
+		x.comment = fmt.Sprintf("%s allowed the call and said: %s", answer.By, answer.Comment)
 	}
-	x.Order.Rights = now.Rights
-	if now.Call != nil {
-		call = now.Call
-	}
-	if x.executor.lanes.enter(x, func() { x.turn(ctx, call) }) {
+	x.allow(now)
+	if x.executor.lanes.enter(x) {
 		x.begin(time.Now())
-		// With the lock held the execution cannot end, nor can its executor close.
-		go x.run(ctx, call)
 	} else {
 		x.queued = true
 	}
 	x.mu.Unlock()
 }
 
-// recheck judges a call that waited once more. One that cannot be judged, because
-// what judges it broke down, is denied.
-func (x *Execution) recheck() (now Rechecked) {
-	if x.Order.Recheck == nil {
-		return Rechecked{Verdict: policy.Verdict{Action: policy.Allow}, Rights: x.Order.Rights}
+// rejudge judges a call that waited once more, and returns its context too. A call that
+// cannot be judged, because what judges it broke down, is denied.
+func (x *Execution) rejudge() (now Rejudged, ctx context.Context) {
+	call, ctx := x.waitingCall()
+	if call == nil {
+		return Rejudged{}, ctx // it has ended
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
-			x.executor.config.Logger.Error("a call that waited could not be judged again",
-				zap.String("execution", x.ID), zap.String("tool", x.Order.Tool),
-				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+			x.logPanic("a call that waited could not be judged again", reason)
 			now.Verdict = policy.Verdict{Action: policy.Deny, Rule: "internal",
 				Reason: "it could not be judged again by a mistake of the server. Its operator finds the reason in the log under " + x.ID + "."}
 		}
 	}()
-	return x.Order.Recheck()
+	return x.executor.config.Steps.Rejudge(x, call), ctx
 }
 
-// stopWaiting notes that nobody is asked about the call any more, and why.
-func (x *Execution) stopWaiting(answer approval.Kind) {
-	if x.ticket != nil {
-		x.ticket = nil
-		x.waits.Set("toolserver.answer", answer.String())
-		x.waits.End()
+func (x *Execution) logPanic(message string, reason any) {
+	x.executor.config.Logger.Error(message, zap.String("execution", x.ID), zap.String("tool", x.Order.Tool),
+		zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+}
+
+// stopAsking notes that nobody is asked about the call any more, and why. The execution
+// is locked.
+func (x *Execution) stopAsking(answer approval.AnswerKind) {
+	if x.asked {
+		x.asked = false
+		x.waiting.span.Set("toolserver.answer", answer.String())
+		x.waiting.span.End()
 		x.executor.waiting.Add(-1)
 	}
 }
 
-// withdraw ends a call that waits for an answer. It does nothing when the answer
-// is on its way: then that ends the call, or finds that it was told to stop.
-func (x *Execution) withdraw(ticket *approval.Ticket, cause error) {
-	if !ticket.Withdraw() {
+// withdraw ends a call that waits for an answer. It does nothing where the answer
+// is on its way: then [Execution.answered] ends the call.
+func (x *Execution) withdraw(question *approval.Question, cause error) {
+	if !x.executor.config.Approvals.Withdraw(question.ID) {
 		return
 	}
 	now := time.Now()
-	x.log.append(ApprovalResolved{ticket.Question.ID, approval.Answer{Kind: approval.Withdrawn, At: now}}, now, nil)
+	x.log.append(ApprovalResolved{question.ID, approval.Answer{Kind: approval.Withdrawn, At: now}}, now, nil)
 	x.finish(x.stopped(cause))
 }
 
 // refused returns how a call ends that was not allowed to run.
 func (x *Execution) refused(q *approval.Question, a approval.Answer) Finished {
 	switch a.Kind {
-	case approval.Withdrawn: // by the desk
+	case approval.Withdrawn: // the approvals were closed
 		return x.stopped(&Cancellation{Reason: "nobody can be asked any more", By: auth.Server})
 	case approval.Expired:
 		finished := denied("approval_expired", "approval expired", fmt.Sprintf(
@@ -172,7 +231,7 @@ func denied(code, rule, reason string) Finished {
 	return finished
 }
 
-// unasked returns how a call ends whose question the desk did not take.
+// unasked returns how a call ends whose question the approvals did not take.
 func unasked(err error) Finished {
 	if errors.Is(err, approval.ErrClosed) {
 		finished := withFailure(Cancelled, "cancelled", "The call was cancelled by "+auth.Server+": "+err.Error()+".")
@@ -184,38 +243,35 @@ func unasked(err error) Finished {
 	return finished
 }
 
-// Ask puts questions to a person and waits for the answers. While the person
-// thinks, the time of the tool stands still.
+// Ask asks a person and waits for the answers. Meanwhile the time of the tool does not
+// pass.
 func (s *sink) Ask(ctx context.Context, questions []tools.Question) ([]tools.Answer, error) {
 	x := (*Execution)(s)
-	desk := x.executor.config.Desk
-	if desk == nil {
+	if x.executor.config.Approvals == nil {
 		return nil, tools.Failf("unanswered", "Nobody can be asked on this server.")
 	}
 	questions, err := sendableQuestions(questions)
 	if err != nil {
 		return nil, err
 	}
-	answers := make(chan approval.Answer, 1)
-	x.pause()
-	defer x.resume()
-	ticket, err := desk.Ask(x.about(approval.Question{Questions: questions}), func(a approval.Answer) { answers <- a })
+	question, answers, err := x.askForTool(questions)
 	if err != nil {
 		return nil, &tools.Failure{Code: "unanswered", Message: "Nobody was asked: " + err.Error() + ".", Retryable: true}
 	}
-	x.emitInOrder(ApprovalRequested{ticket.Question})
+	defer x.resume(question.ID)
+	x.emitInOrder(ApprovalRequested{question})
 	_, waits := span.Start(ctx, "answer.wait")
-	answer := x.await(ctx, ticket, answers)
+	answer := x.answerOf(ctx, question, answers)
 	waits.Set("toolserver.answer", answer.Kind.String())
 	waits.End()
-	x.emitInOrder(ApprovalResolved{ticket.Question.ID, answer})
+	x.emitInOrder(ApprovalResolved{question.ID, answer})
 	switch answer.Kind {
 	case approval.Answered:
 		return answer.Answers, nil
 	case approval.Expired:
 		return nil, &tools.Failure{Code: "unanswered", Retryable: true, Message: fmt.Sprintf(
 			"Nobody answered within %s. Decide without an answer, or ask again when somebody is there.",
-			ticket.Question.Expires.Sub(ticket.Question.Created).Round(time.Second))}
+			question.Expires.Sub(question.Created).Round(time.Second))}
 	case approval.DenyOnce:
 		if answer.Comment == "" {
 			return nil, tools.Failf("declined", "%s declined to answer.", answer.By)
@@ -228,38 +284,58 @@ func (s *sink) Ask(ctx context.Context, questions []tools.Question) ([]tools.Ans
 	return nil, tools.Failf("unanswered", "The question was withdrawn before anybody answered.")
 }
 
-// await waits for the answer to a question of the tool, until ctx or the
+// askForTool asks a question of the tool, and stops the time of the tool until as many
+// calls of resume.
+func (x *Execution) askForTool(questions []tools.Question) (*approval.Question, <-chan approval.Answer, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	// The lock is held until the answer has a place.
+	question, err := x.executor.config.Approvals.Ask(x.about(approval.Question{Questions: questions}))
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(x.asking) == 0 && !x.stopping && x.cancel != nil {
+		x.timeout.Stop()
+		x.left = time.Until(x.deadline)
+	}
+	if x.asking == nil {
+		x.asking = make(map[string]chan approval.Answer)
+	}
+	answers := make(chan approval.Answer, 1)
+	x.asking[question.ID] = answers
+	return question, answers, nil
+}
+
+// answerTool gives the answer to a question of the tool to whoever waits for it.
+func (x *Execution) answerTool(q *approval.Question, answer approval.Answer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if answers := x.asking[q.ID]; answers != nil {
+		answers <- answer // which comes once
+	}
+}
+
+// answerOf waits for the answer to a question of the tool, until ctx or the
 // execution ends.
-func (x *Execution) await(ctx context.Context, ticket *approval.Ticket, answers <-chan approval.Answer) approval.Answer {
+func (x *Execution) answerOf(ctx context.Context, question *approval.Question, answers <-chan approval.Answer) approval.Answer {
 	select {
 	case answer := <-answers:
 		return answer
 	case <-ctx.Done():
 	case <-x.ending:
 	}
-	if ticket.Withdraw() {
+	if x.executor.config.Approvals.Withdraw(question.ID) {
 		return approval.Answer{Kind: approval.Withdrawn, At: time.Now()}
 	}
 	return <-answers // was on its way
 }
 
-// pause stops the time of the tool, until as many calls of resume.
-func (x *Execution) pause() {
+// resume lets the time of the tool pass again once its last question has ended.
+func (x *Execution) resume(questionID string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.asking++
-	if x.asking == 1 && !x.told && x.cancel != nil {
-		x.timeout.Stop()
-		x.left = time.Until(x.deadline)
-	}
-}
-
-// resume lets the time of the tool go on with what was left of it.
-func (x *Execution) resume() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.asking--
-	if x.asking == 0 && !x.told && x.cancel != nil {
+	delete(x.asking, questionID)
+	if len(x.asking) == 0 && !x.stopping && x.cancel != nil {
 		x.deadline = time.Now().Add(x.left)
 		x.timeout.Reset(x.left)
 	}
@@ -274,16 +350,18 @@ const (
 	maxOptions     = 64
 )
 
-// sendableQuestion cuts what is too long and says so: a person never approves
-// what is hidden without knowing that it is.
+// sendableQuestion cuts what is too long and says so: a person who approves knows
+// whether something is hidden.
 func sendableQuestion(q approval.Question) approval.Question {
 	q.Purpose = short(q.Purpose, maxMessage)
 	shown := short(q.Preview.Text, maxPreview)
 	q.HiddenBytes += max(len(q.Preview.Text)-len(shown), 0)
 	q.Preview.Text = shown
-	q.Decision.Policy = short(q.Decision.Policy, maxWord)
-	q.Decision.Verdict = sendableVerdict(q.Decision.Verdict)
-	q.Decision.Effects, q.MoreEffects = sendableEffects(q.Decision.Effects)
+	q.Policy = short(q.Policy, maxWord)
+	q.Verdict = sendableVerdict(q.Verdict)
+	more := 0
+	q.Effects, more = sendableEffects(q.Effects)
+	q.MoreEffects += more
 	// What is granted must be what is read, so a tier is shown whole or not at all.
 	q.Tiers = slices.DeleteFunc(slices.Clone(q.Tiers), func(t policy.Tier) bool {
 		return short(t.Pattern, maxTierText) != t.Pattern || short(t.Label, maxTierText) != t.Label

@@ -26,31 +26,32 @@ import (
 
 var bob = approval.Viewer{Name: "bob", Approver: true}
 
-// desked is a fixture with a desk.
-type desked struct {
+// approving is a fixture with approvals.
+type approving struct {
 	*fixture
-	desk *approval.Desk
+	approvals *approval.Store
 }
 
-func newDesked(t *testing.T, config executor.Config, rules approval.Config) *desked {
+func newApproving(t *testing.T, config executor.Config, rules approval.Config) *approving {
 	t.Helper()
-	desk := approval.NewDesk(rules)
-	config.Desk = desk
-	return &desked{newFixture(t, config), desk}
+	f := new(approving)
+	rules.Sessions = newSessions(t)
+	f.approvals = approval.NewStore(rules)
+	config.Sessions, config.Approvals = rules.Sessions, f.approvals
+	f.fixture = newFixture(t, config)
+	return f
 }
 
 var asks = policy.Verdict{Action: policy.Ask, Rule: "mode ask", Reason: "The session asks."}
 
 // asking is an order that waits for an answer before it runs.
-func (f *desked) asking(call callFunc) *executor.Order {
+func (f *approving) asking(call callFunc) *executor.Job {
 	order := f.order(call)
 	order.Verdict = asks
 	order.Purpose = "to see"
-	order.Ask = &approval.Question{
-		Digest: [32]byte{7},
-		Decision: policy.Decision{Verdict: asks, Policy: "v1", Effects: []policy.Judged{
-			{Effect: tools.Effect{Kind: tools.WritesPath, Path: "a"}, Verdict: asks},
-		}},
+	order.Question = &approval.Question{
+		Digest: [32]byte{7}, Verdict: asks, Policy: "v1",
+		Effects: []policy.Judged{{Effect: tools.Effect{Kind: tools.WritesPath, Path: "a"}, Verdict: asks}},
 		Preview: tools.Preview{Kind: tools.PreviewDiff, Text: "+a"},
 		Tiers:   []policy.Tier{{Kind: policy.TierFile, Pattern: "a", Label: "this file"}},
 	}
@@ -58,18 +59,18 @@ func (f *desked) asking(call callFunc) *executor.Order {
 }
 
 // question returns the one question that waits.
-func (f *desked) question() *approval.Question {
+func (f *approving) question() *approval.Question {
 	f.t.Helper()
-	list := f.desk.List(bob, approval.Filter{})
+	list := f.approvals.List(bob, approval.Filter{})
 	if len(list) != 1 {
 		f.t.Fatalf("%d questions wait, want one", len(list))
 	}
 	return list[0]
 }
 
-func (f *desked) resolve(answer approval.Answer) approval.Answer {
+func (f *approving) resolve(answer approval.Answer) approval.Answer {
 	f.t.Helper()
-	got, err := f.desk.Resolve(bob, f.question().ID, answer)
+	got, err := f.approvals.Resolve(bob, f.question().ID, answer)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -80,15 +81,15 @@ const respected = "\nIt did not run. Respect that: go on without it, or ask what
 
 func TestApproval(t *testing.T) {
 	var starting atomic.Int32
-	f := newDesked(t, executor.Config{Starting: func(*executor.Execution) *executor.Finished { starting.Add(1); return nil }}, approval.Config{})
+	f := newApproving(t, executor.Config{Steps: testSteps{starting: func() { starting.Add(1) }}}, approval.Config{})
 	ran := false
 	x := f.start(f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
 		ran = true
 		return tools.TextResult("written"), nil
 	}))
 	q := f.question()
-	if q.Owner != "alice" || q.Session != f.session || q.ExecutionID != x.ID || q.CallID != x.Order.CallID ||
-		q.Tool != "test" || q.Purpose != "to see" || q.Digest != [32]byte{7} || q.Decision.Policy != "v1" || len(q.Tiers) != 1 {
+	if q.Session != f.session.Ref() || q.ExecutionID != x.ID || q.CallID != x.Order.CallID ||
+		q.Tool != "test" || q.Purpose != "to see" || q.Digest != [32]byte{7} || q.Policy != "v1" || len(q.Tiers) != 1 {
 		t.Errorf("question %+v", q)
 	}
 	if info := x.Info(); info.State != executor.Waiting || info.LastSeq != 2 || !info.Started.IsZero() {
@@ -124,7 +125,7 @@ func TestApproval(t *testing.T) {
 	if got := kinds(read(t, x, 2)); got != "3:approvalresolved 4:started 5:finished" {
 		t.Errorf("a reader that comes back: %s", got)
 	}
-	if len(f.desk.Grants(f.session)) != 1 || f.Stats().Waiting != 0 || starting.Load() != 1 {
+	if len(f.approvals.Grants(f.session.Ref())) != 1 || f.Stats().Waiting != 0 || starting.Load() != 1 {
 		t.Errorf("afterwards: %+v", f.Stats())
 	}
 }
@@ -133,7 +134,7 @@ func TestApproval(t *testing.T) {
 // and has another reader come while it waits.
 func TestReaderWaitsForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{}, approval.Config{})
+		f := newApproving(t, executor.Config{}, approval.Config{})
 		order := f.asking(says("ok"))
 		order.CallID = "call-1"
 		x := f.start(order)
@@ -172,7 +173,7 @@ func TestDenials(t *testing.T) {
 			`bob denied the call, and for the rest of the session what is covered by "this file": never` + respected, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newDesked(t, executor.Config{}, approval.Config{})
+			f := newApproving(t, executor.Config{}, approval.Config{})
 			x := f.start(f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
 				t.Error("it ran")
 				return tools.Result{}, nil
@@ -197,18 +198,14 @@ func TestDenials(t *testing.T) {
 // the timeout of the tool nor the idle time of the session ends the wait.
 func TestNobodyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{}, approval.Config{Expiry: 5 * time.Minute})
-		store := session.NewStore(session.Config{
-			WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly,
-			Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
-		})
-		defer store.Close()
+		f := newApproving(t, executor.Config{}, approval.Config{Expiry: 5 * time.Minute})
+		store := f.sessions
 		s, err := store.Create("alice", session.Request{ID: "short", Settings: session.Settings{IdleTTL: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := f.asking(says("no"))
-		order.Session, order.Timeout = s, time.Second
+		order.Session, order.Timeout = s.Ref(), time.Second
 		begin := time.Now()
 		x := f.start(order)
 		end := finished(t, x)
@@ -228,7 +225,7 @@ func TestNobodyAnswers(t *testing.T) {
 // answer that took long.
 func TestTimeoutBeginsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{}, approval.Config{Expiry: time.Hour})
+		f := newApproving(t, executor.Config{}, approval.Config{Expiry: time.Hour})
 		order := f.asking(waits)
 		order.Timeout = 3 * time.Second
 		x := f.start(order)
@@ -247,22 +244,22 @@ func TestStopWhileWaiting(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		reason string
-		stop   func(f *desked, x *executor.Execution)
+		stop   func(f *approving, x *executor.Execution)
 		after  time.Duration
 	}{
-		{"cancel", "enough", func(_ *desked, x *executor.Execution) { x.Cancel("enough", "alice") }, 0},
-		{"session closed", "closed", func(f *desked, x *executor.Execution) {
-			if n, err := f.CancelSession(context.Background(), f.session, "closed", "alice"); n != 1 || err != nil {
+		{"cancel", "enough", func(_ *approving, x *executor.Execution) { x.Cancel("enough", "alice") }, 0},
+		{"session closed", "closed", func(f *approving, x *executor.Execution) {
+			if n, err := f.CancelSession(context.Background(), f.session.Ref(), "closed", "alice"); n != 1 || err != nil {
 				f.t.Errorf("%d cancelled: %v", n, err)
 			}
 		}, 0},
-		{"drain", "going down", func(f *desked, _ *executor.Execution) { f.Drain(context.Background(), "going down") }, 0},
-		{"desk closed", "nobody can be asked any more", func(f *desked, _ *executor.Execution) { f.desk.Close() }, 0},
-		{"disconnect", "the client was disconnected", func(f *desked, x *executor.Execution) { readTwo(f.t, x) }, 30 * time.Second},
+		{"drain", "going down", func(f *approving, _ *executor.Execution) { f.Drain(context.Background(), "going down") }, 0},
+		{"approvals closed", "nobody can be asked any more", func(f *approving, _ *executor.Execution) { f.approvals.Close() }, 0},
+		{"disconnect", "the client was disconnected", func(f *approving, x *executor.Execution) { readTwo(f.t, x) }, 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newDesked(t, executor.Config{Limits: executor.Limits{StopGrace: time.Hour}}, approval.Config{})
+				f := newApproving(t, executor.Config{Limits: executor.Limits{StopGrace: time.Hour}}, approval.Config{})
 				x := f.start(f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
 					t.Error("it ran")
 					return tools.Result{}, nil
@@ -277,10 +274,10 @@ func TestStopWhileWaiting(t *testing.T) {
 				if got := kinds(read(t, x, 0)); got != "1:accepted 2:approvalrequested 3:approvalresolved 4:finished" {
 					t.Error(got)
 				}
-				if _, err := f.desk.Resolve(bob, id, approval.Answer{Kind: approval.AllowOnce}); !errors.Is(err, approval.ErrWithdrawn) {
+				if _, err := f.approvals.Resolve(bob, id, approval.Answer{Kind: approval.AllowOnce}); !errors.Is(err, approval.ErrWithdrawn) {
 					t.Errorf("the question: %v, want ErrWithdrawn", err)
 				}
-				if f.desk.Pending() != 0 || f.Stats().Waiting != 0 {
+				if f.approvals.Pending() != 0 || f.Stats().Waiting != 0 {
 					t.Error("something waits on")
 				}
 			})
@@ -293,7 +290,7 @@ func TestStopWhileWaiting(t *testing.T) {
 // an answer that allows it.
 func TestAnswerCancelAndExpiryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{Limits: executor.Limits{MaxRetained: 10}}, approval.Config{Expiry: time.Second})
+		f := newApproving(t, executor.Config{Limits: executor.Limits{MaxRetained: 10}}, approval.Config{Expiry: time.Second})
 		outcomes := map[string]int{}
 		for i := range 300 {
 			var ran atomic.Int32
@@ -306,7 +303,7 @@ func TestAnswerCancelAndExpiryAtOnce(t *testing.T) {
 			at := func(act func()) { time.AfterFunc(time.Second-time.Duration(i%2), act) }
 			for range 3 {
 				at(func() {
-					if _, err := f.desk.Resolve(bob, id, approval.Answer{Kind: approval.AllowOnce}); err == nil {
+					if _, err := f.approvals.Resolve(bob, id, approval.Answer{Kind: approval.AllowOnce}); err == nil {
 						allowed.Store(true)
 					}
 				})
@@ -317,7 +314,7 @@ func TestAnswerCancelAndExpiryAtOnce(t *testing.T) {
 			story := kinds(read(t, x, 0))
 			resolved := read(t, x, 2)[0].Body.(executor.ApprovalResolved).Answer
 			if resolved.Allows() != allowed.Load() {
-				t.Fatalf("the approver was told %t, and the log says %v", allowed.Load(), resolved.Kind)
+				t.Fatalf("the approver got %t, and the log says %v", allowed.Load(), resolved.Kind)
 			}
 			started := strings.Contains(story, "started")
 			if n := ran.Load(); n > 1 || started != (n == 1) || started && !allowed.Load() {
@@ -340,21 +337,21 @@ func TestAnswerCancelAndExpiryAtOnce(t *testing.T) {
 }
 
 func TestNobodyToAsk(t *testing.T) {
-	f := &desked{fixture: newFixture(t, executor.Config{})}
+	f := &approving{fixture: newFixture(t, executor.Config{})}
 	end := finished(t, f.start(f.asking(says("no"))))
 	if end.Outcome != executor.Denied || end.Failure.Message != "The session asks. Nobody can be asked for approval on this server." || end.Verdict == nil {
 		t.Errorf("%v %+v", end.Outcome, end.Failure)
 	}
 
-	full := newDesked(t, executor.Config{}, approval.Config{MaxPending: 1})
+	full := newApproving(t, executor.Config{}, approval.Config{MaxPending: 1})
 	full.start(full.asking(says("no")))
 	end = finished(t, full.start(full.asking(says("no"))))
 	if end.Outcome != executor.Denied || end.Failure.Code != "too_many_questions" || !end.Failure.Retryable || end.Verdict == nil {
 		t.Errorf("%v %+v", end.Outcome, end.Failure)
 	}
 
-	closed := newDesked(t, executor.Config{}, approval.Config{})
-	closed.desk.Close()
+	closed := newApproving(t, executor.Config{}, approval.Config{})
+	closed.approvals.Close()
 	end = finished(t, closed.start(closed.asking(says("no"))))
 	if end.Outcome != executor.Cancelled || end.Cancelled == nil {
 		t.Errorf("%v %+v", end.Outcome, end.Failure)
@@ -362,29 +359,29 @@ func TestNobodyToAsk(t *testing.T) {
 }
 
 // TestQuestionsAreSendable proves that nobody is shown a part of something
-// without being told, and that nothing shown breaks a message.
+// without knowing it, and that nothing shown breaks a message.
 func TestQuestionsAreSendable(t *testing.T) {
-	f := newDesked(t, executor.Config{}, approval.Config{})
+	f := newApproving(t, executor.Config{}, approval.Config{})
 	order := f.asking(says("ok"))
-	order.Ask.Preview.Text = strings.Repeat("x", 200<<10) + "\xff"
+	order.Question.Preview.Text = strings.Repeat("x", 200<<10) + "\xff"
 	big := strings.Repeat("w", 60<<10)
-	order.Ask.Decision.Effects = []policy.Judged{
+	order.Question.Effects = []policy.Judged{
 		{Effect: tools.Effect{Kind: tools.RunsProgram, Program: "ls", Argv: []string{"ls", big}}, Verdict: policy.Verdict{Action: policy.Allow}},
 		{Effect: tools.Effect{Kind: tools.RunsProgram, Program: "rm", Argv: []string{"rm", "\xff"}}, Verdict: asks},
 		{Effect: tools.Effect{Kind: tools.RunsProgram, Program: "cp", Argv: []string{"cp", big, big}}, Verdict: asks},
 		{Effect: tools.Effect{Kind: tools.RunsProgram, Program: "mv", Argv: []string{"mv", big[:4<<10]}}, Verdict: asks},
 	}
-	order.Ask.Tiers = append(order.Ask.Tiers,
+	order.Question.Tiers = append(order.Question.Tiers,
 		policy.Tier{Kind: policy.TierCommand, Pattern: strings.Repeat("w", 2000), Label: "long"},
 		policy.Tier{Kind: policy.TierCommand, Pattern: "\xff", Label: "broken"})
-	given := order.Ask.Decision.Effects
+	given := order.Question.Effects
 	f.start(order)
 	q := f.question()
 	if len(q.Preview.Text) != 128<<10 || q.HiddenBytes < 72<<10 {
 		t.Errorf("%d bytes are shown, %d are said to be hidden", len(q.Preview.Text), q.HiddenBytes)
 	}
 	var shown []string
-	for _, judged := range q.Decision.Effects {
+	for _, judged := range q.Effects {
 		shown = append(shown, judged.Effect.Program)
 		for _, word := range judged.Effect.Argv {
 			if !utf8.ValidString(word) {
@@ -407,7 +404,7 @@ func TestQuestionsAreSendable(t *testing.T) {
 // goroutine. Then all are allowed.
 func TestManyWaitForAnswers(t *testing.T) {
 	const n = 10_000
-	f := newDesked(t, executor.Config{}, approval.Config{MaxPerSession: n})
+	f := newApproving(t, executor.Config{}, approval.Config{MaxPerSession: n})
 	var ran atomic.Int32
 	call := func(context.Context, tools.Sink) (tools.Result, error) {
 		ran.Add(1)
@@ -424,8 +421,8 @@ func TestManyWaitForAnswers(t *testing.T) {
 	if stats := f.Stats(); stats.Waiting != n || stats.Running != 0 {
 		t.Errorf("%+v", stats)
 	}
-	for _, q := range f.desk.List(bob, approval.Filter{}) {
-		if _, err := f.desk.Resolve(bob, q.ID, approval.Answer{Kind: approval.AllowOnce}); err != nil {
+	for _, q := range f.approvals.List(bob, approval.Filter{}) {
+		if _, err := f.approvals.Resolve(bob, q.ID, approval.Answer{Kind: approval.AllowOnce}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -450,9 +447,9 @@ func BenchmarkWaiting(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	desk := approval.NewDesk(approval.Config{MaxPending: 1 << 30, MaxPerSession: 1 << 30, MaxBytes: 1 << 40})
-	e := executor.New(executor.Config{Logger: zap.NewNop(), Desk: desk, Limits: executor.Limits{MaxRunning: 1 << 30}})
-	f := &desked{fixture: &fixture{Executor: e, session: s}}
+	approvals := approval.NewStore(approval.Config{Sessions: store, MaxPending: 1 << 30, MaxPerSession: 1 << 30, MaxBytes: 1 << 40})
+	e := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: store, Approvals: approvals, Limits: executor.Limits{MaxRunning: 1 << 30}})
+	f := &approving{fixture: &fixture{Executor: e, session: s}}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -464,20 +461,19 @@ func BenchmarkWaiting(b *testing.B) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	held := after.HeapAlloc + after.StackInuse - before.HeapAlloc - before.StackInuse
-	b.ReportMetric(float64(held)/float64(desk.Pending()), "held-B/call")
+	b.ReportMetric(float64(held)/float64(approvals.Pending()), "held-B/call")
 	e.Drain(b.Context(), "end of benchmark")
 	e.Close()
 }
 
-// TestRecheckThatPanics: a call that cannot be judged again is denied, and the one
+// TestRejudgeThatPanics: a call that cannot be judged again is denied, and the one
 // who answered hears nothing of it.
-func TestRecheckThatPanics(t *testing.T) {
-	f := newDesked(t, executor.Config{}, approval.Config{})
+func TestRejudgeThatPanics(t *testing.T) {
+	f := newApproving(t, executor.Config{Steps: testSteps{rejudge: func(*executor.Execution) policy.Verdict { panic("secret of the rules") }}}, approval.Config{})
 	order := f.asking(func(context.Context, tools.Sink) (tools.Result, error) {
 		t.Error("it ran")
 		return tools.Result{}, nil
 	})
-	order.Recheck = func() executor.Rechecked { panic("secret of recheck") }
 	x := f.start(order)
 	f.resolve(approval.Answer{Kind: approval.AllowOnce})
 	end := finished(t, x)

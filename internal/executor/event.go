@@ -30,7 +30,7 @@ type Body interface {
 type Accepted struct {
 	SessionID, CallID, Tool string
 	Verdict                 policy.Verdict
-	Rights                  *tools.Rights // of the programs that the call runs; nil where it runs none
+	Access                  *tools.Access // of the programs that the call runs; nil where it runs none
 	Policy                  string        // the version that judged
 	Timeout                 time.Duration
 }
@@ -149,8 +149,8 @@ const eventWeight = 64 // of an event without its body
 
 func (a Accepted) weight() int {
 	n := 256 + len(a.CallID)
-	if a.Rights != nil {
-		for _, list := range [...][]string{a.Rights.Write, a.Rights.Read, a.Rights.Hosts} {
+	if a.Access != nil {
+		for _, list := range [...][]string{a.Access.Write, a.Access.Read, a.Access.Hosts} {
 			for _, text := range list {
 				n += 16 + len(text)
 			}

@@ -19,104 +19,11 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/span"
 	"github.com/toolserver/toolserver/internal/tools"
-)
-
-// An Order is a call that was judged and is to be carried out, or to be
-// recorded as refused.
-type Order struct {
-	// Owner is the principal that made the call, OnBehalfOf whom it acts for, if not
-	// for itself.
-	Owner      string
-	OnBehalfOf string
-	Session    *session.Session
-
-	// CallID makes the call idempotent within its session; empty: one is given.
-	CallID string
-
-	// Digest stands for tool and canonical input: the same call id may come again
-	// with the same digest only. Text stands for both as they were sent, so that a
-	// call that is sent again needs no decoding; 0 stands for nothing.
-	Digest [32]byte
-	Text   uint64
-
-	// Tool is the name of the tool. For an unknown one: the name asked for. Spec
-	// describes it; nil for an unknown one.
-	Tool string
-	Spec *tools.Spec
-
-	// Call is what to run; nil for a refused call.
-	Call tools.Call
-
-	// Verdict is what let the call pass, or what asks.
-	Verdict policy.Verdict
-
-	// Effects are what the call would touch, for those who ask for it later. Without
-	// any, it uses its tool alone, and the verdict on that is the verdict.
-	Effects *Effects
-
-	// Rights are what the commands of the call may touch. RunsPrograms says that it
-	// has some, so that they are told.
-	Rights       tools.Rights
-	RunsPrograms bool
-
-	// Ask is what a person is asked before the call runs; nil for one that runs
-	// at once. The executor fills in whose call it is.
-	Ask *approval.Question
-
-	// Recheck, if set, judges a call that waited once more, when it is allowed or its
-	// turn has come: what is denied by then does not run, and what runs has the rights of
-	// then. Where it returns a call, that one runs in place of Call.
-	Recheck func() Rechecked
-
-	// Policy is the version of the policy that judged.
-	Policy string
-
-	// Refusal is how a refused call ends; nil for one that runs.
-	Refusal *Finished
-
-	// Record, if set, is told of the execution before anything of it happens.
-	// What it returns, if anything, is how it ends at once.
-	Record func(*Execution) *Finished
-
-	// Release, if set, is called once the call has ended, or did not become an
-	// execution.
-	Release func()
-
-	// Timeout is how long the tool may run, within the limits of the executor;
-	// 0 means the default.
-	Timeout      time.Duration
-	OnDisconnect OnDisconnect
-	Purpose      string
-}
-
-// Rechecked is what [Order.Recheck] says of a call that waited.
-type Rechecked struct {
-	Verdict policy.Verdict
-	Rights  tools.Rights
-	Call    tools.Call // nil for the one that was ordered
-}
-
-func (o *Order) release() {
-	if o.Release != nil {
-		o.Release()
-	}
-}
-
-// OnDisconnect is what happens to an execution that no reader follows any more.
-// The zero value is Grace.
-type OnDisconnect int
-
-const (
-	// Grace continues for the grace period, then cancels.
-	Grace OnDisconnect = iota
-	// CancelAtOnce cancels.
-	CancelAtOnce
-	// Detach continues to the end.
-	Detach
 )
 
 // State is where an execution stands.
@@ -146,11 +53,14 @@ var errTimedOut = fmt.Errorf("timed out: %w", context.DeadlineExceeded)
 // methods are safe for concurrent use.
 type Execution struct {
 	ID      string
-	Order   Order // without what only its beginning needs
+	Order   Order // without what only its beginning needs, once it runs
 	Created time.Time
-	Trace   string // that the call which began it is part of, if that is exported
+	Trace   string // the trace that the execution is part of, where traces are exported
 
 	executor *Executor
+	session  *session.Session // nil for an execution that is no longer kept
+	permit   *limit.Permit
+	text     uint64 // of Job
 	number   uint64
 	log      eventLog
 	ending   chan struct{} // closed when the end is about to be written
@@ -164,18 +74,18 @@ type Execution struct {
 	followers int
 	caller    *reader                 // kept for the caller; nil once taken
 	cancel    context.CancelCauseFunc // nil once the end began
-	told      bool                    // to stop
-	ticket    *approval.Ticket        // nil but while the call waits for an answer
+	stopping  bool                    // the call is to stop
+	waiting   *waiting                // nil once the call has begun, or cannot
+	asked     bool                    // the call waits for an answer to Order.Question
 	queued    bool                    // the call waits for its turn
-	remark    string                  // what an approver said to the model
-	waits     span.Span               // while somebody is asked
+	comment   string                  // of the approver, for the model
 	runs      span.Span               // from when the tool begins to the end
 
 	timeout  *time.Timer
-	deadline time.Time     // when timeout is due
-	left     time.Duration // what was left of it when the tool began to ask
-	asking   int           // questions of the tool that wait
-	grace    *time.Timer   // runs while nobody follows
+	deadline time.Time                       // when timeout is due
+	left     time.Duration                   // what was left of it when the tool began to ask
+	asking   map[string]chan approval.Answer // pending questions of the tool, by id
+	grace    *time.Timer                     // runs while nobody follows
 	progress coalescer
 	input    *input // nil for a call that never listened
 
@@ -183,9 +93,16 @@ type Execution struct {
 	offsets  [tools.Terminal + 1]uint64
 }
 
-// run carries the call out, on the goroutine of a runner or, if it is quick, of
-// its caller.
-func (x *Execution) run(ctx context.Context, call tools.Call) {
+// waiting is what a call needs that has not begun.
+type waiting struct {
+	ctx    context.Context
+	call   tools.Call
+	rights tools.Rights
+	span   span.Span // while a person is asked
+}
+
+// run carries the call out, on the goroutine of the execution.
+func (x *Execution) run(ctx context.Context, call tools.Call, rights tools.Rights) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			x.executor.config.Logger.Error("tool panicked",
@@ -194,19 +111,17 @@ func (x *Execution) run(ctx context.Context, call tools.Call) {
 			x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
 		}
 	}()
-	if starting := x.executor.config.Starting; starting != nil {
-		if end := starting(x); end != nil {
-			x.finish(*end)
-			return
-		}
+	if refusal := x.executor.config.Steps.Starting(x); refusal != nil {
+		x.finish(refusal.finished(x.Order.Policy))
+		return
 	}
 	ctx = x.traced(ctx)
-	result, err := call.Run(ctx, x.Order.Rights, (*sink)(x))
+	result, err := call.Run(ctx, rights, (*sink)(x))
 	x.finish(x.conclude(ctx, result, err))
 }
 
-// traced begins the span of the tool, which ends with the execution: a tool that
-// does not stop when told to has no say in that.
+// traced begins the span of the tool. The span ends with the execution, also where the
+// tool does not stop.
 func (x *Execution) traced(ctx context.Context) context.Context {
 	ctx, runs := span.Start(ctx, "run")
 	if !runs.Sampled() {
@@ -229,79 +144,94 @@ func (x *Execution) traced(ctx context.Context) context.Context {
 func (x *Execution) accepted() {
 	body := Accepted{
 		SessionID: x.Order.Session.ID, CallID: x.Order.CallID, Tool: x.Order.Tool,
-		Verdict: x.Order.Verdict, Policy: x.Order.Policy, Timeout: x.Order.Timeout,
-	}
-	if x.Order.RunsPrograms {
-		rights := x.Order.Rights
-		body.Rights = &rights
+		Verdict: x.Order.Verdict, Policy: x.Order.Policy, Timeout: x.Order.Timeout, Access: x.Order.Access,
 	}
 	x.log.append(body, x.Created, nil)
 }
 
-// start notes that the tool begins to run, and gives it its time. It comes
-// before the goroutine, so that a reader finds both first events at once and is
-// woken for the end only. It reports false, and begins nothing, where the execution
-// was told to stop before.
+// start begins a call whose turn has come. It reports false, and begins nothing, where
+// the execution is to stop.
 func (x *Execution) start() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.told {
+	if x.stopping {
 		return false
 	}
 	x.begin(time.Now())
 	return true
 }
 
-// queue notes that the call waits for its turn, unless that has come or the execution
-// was told to stop meanwhile.
+// queue notes that the call waits for its turn, unless the turn has come or the
+// execution is to stop meanwhile.
 func (x *Execution) queue(ctx context.Context) {
 	x.mu.Lock()
-	waits, told := x.state == Waiting, x.told
-	x.queued = waits && !told
+	waits, stopping := x.state == Waiting, x.stopping
+	x.queued = waits && !stopping
 	x.mu.Unlock()
-	if waits && told {
+	if waits && stopping {
 		x.finish(x.stopped(context.Cause(ctx)))
 	}
 }
 
-// turn begins a call that waited for its turn, if it still may run.
-func (x *Execution) turn(ctx context.Context, call tools.Call) {
-	now := x.recheck()
-	if now.Call != nil {
-		call = now.Call
-	}
+// turn begins a call that waited for its turn, if it may run by now.
+func (x *Execution) turn() {
+	now, ctx := x.rejudge()
 	x.mu.Lock()
 	x.queued = false
-	if x.told || x.cancel == nil || now.Verdict.Action == policy.Deny {
-		told := x.told
+	if now.Verdict.Action == policy.Ask && x.Order.Question == nil {
+		now.Verdict.Action, now.Verdict.Reason = policy.Deny, "A person has to approve it by now: call again."
+	}
+	if x.stopping || x.cancel == nil || now.Verdict.Action == policy.Deny {
+		stopping := x.stopping
 		x.mu.Unlock()
-		if told {
+		if stopping {
 			x.finish(x.stopped(context.Cause(ctx)))
 			return
 		}
 		x.finish(denied("denied", now.Verdict.Rule, "While the call waited for its turn it became forbidden: "+now.Verdict.Reason))
 		return
 	}
-	x.Order.Rights = now.Rights
+	x.allow(now)
 	x.begin(time.Now())
-	// With the lock held the execution cannot end, nor can its executor close.
-	go x.run(ctx, call)
 	x.mu.Unlock()
 }
 
+// allow takes over what was decided about a call that waited. The execution is locked.
+func (x *Execution) allow(now Rejudged) {
+	x.waiting.rights = now.Rights
+	if now.Call != nil {
+		x.waiting.call = now.Call
+	}
+	if x.Order.Access != nil {
+		x.Order.Access = now.Rights.Access()
+	}
+}
+
+// begin starts the goroutine of the tool, and gives the tool its time. The first events
+// come before the goroutine, so that a reader finds them at once and is woken for the
+// end only. The execution is locked: it cannot end before, nor can its executor close.
 func (x *Execution) begin(now time.Time) {
-	x.Order.Recheck = nil // it holds the call
+	w := x.waiting
+	x.forgetOrder()
 	x.state, x.started, x.deadline = Running, now, now.Add(x.Order.Timeout)
 	x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	x.log.append(Started{}, now, nil)
 	x.executor.watchers.changed()
+	go x.run(w.ctx, w.call, w.rights)
 }
 
-// conclude tells from what a tool returned how the execution ended. A tool
-// that did what it was asked succeeded, also when it was told to stop by then.
+// forgetOrder forgets what only a call needs that has not begun. The execution is
+// locked.
+func (x *Execution) forgetOrder() {
+	x.waiting = nil
+	x.Order.Input, x.Order.Question, x.Order.Refusal = nil, nil, nil
+}
+
+// conclude makes the end of an execution of what its tool returned. A tool that did
+// what it was asked to do succeeded, also where it was to stop by then.
 func (x *Execution) conclude(ctx context.Context, result tools.Result, err error) Finished {
-	if x.remark != "" {
-		result.Content = slices.Concat([]tools.Content{tools.Text(x.remark)}, result.Content)
+	if x.comment != "" {
+		result.Content = slices.Concat([]tools.Content{tools.Text(x.comment)}, result.Content)
 	}
 	if err == nil {
 		return Finished{Outcome: Succeeded, Result: result}
@@ -322,7 +252,7 @@ func (x *Execution) conclude(ctx context.Context, result tools.Result, err error
 	return finished
 }
 
-// stopped returns how an execution ends that was told to stop.
+// stopped returns how an execution ends that had to stop.
 func (x *Execution) stopped(cause error) Finished {
 	if c, ok := errors.AsType[*Cancellation](cause); ok {
 		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
@@ -336,12 +266,6 @@ func (x *Execution) stopped(cause error) Finished {
 // failed returns the end of a call that ran and could not do it.
 func failed(code, message string) Finished { return withFailure(Failed, code, message) }
 
-// Refuse returns how a call ends that does not run.
-func Refuse(outcome Outcome, code, message string) *Finished {
-	finished := withFailure(outcome, code, message)
-	return &finished
-}
-
 func withFailure(outcome Outcome, code, message string) Finished {
 	return Finished{
 		Outcome: outcome,
@@ -350,32 +274,35 @@ func withFailure(outcome Outcome, code, message string) Finished {
 	}
 }
 
-// stop tells a running call to stop, for a reason. The first reason counts. A
-// tool that does not stop in time is left behind: the execution ends, and what
-// the tool does later is nobody's business. A call that waits for an answer ends
-// at once.
+// stop ends an execution for a reason. The first reason counts. A call that waits ends
+// at once. A tool that runs has its context cancelled; where it does not stop in time,
+// the execution ends all the same, and drops what the tool reports later.
 func (x *Execution) stop(cause error) {
-	ticket, queued := x.tell(cause)
+	question, queued := x.signalStop(cause)
 	switch {
-	case ticket != nil:
-		x.withdraw(ticket, cause)
+	case question != nil:
+		x.withdraw(question, cause)
 	case queued:
 		x.finish(x.stopped(cause))
 	}
 }
 
-// tell notes that the execution is to stop, and tells its tool. It returns the
-// question that a call waits for, if it does, and whether it waits for its turn.
-func (x *Execution) tell(cause error) (ticket *approval.Ticket, queued bool) {
+// signalStop notes that the execution is to stop, and cancels the context of its tool.
+// It returns the question that the call waits for, if there is one, and whether the call
+// waits for its turn.
+func (x *Execution) signalStop(cause error) (question *approval.Question, queued bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.cancel == nil || x.told {
+	if x.cancel == nil || x.stopping {
 		return nil, false
 	}
-	x.told = true
+	x.stopping = true
 	x.cancel(cause)
-	if x.ticket != nil || x.queued {
-		return x.ticket, x.queued
+	if x.asked {
+		return x.Order.Question, false
+	}
+	if x.queued {
+		return nil, true
 	}
 	if x.timeout != nil {
 		x.timeout.Stop()
@@ -384,7 +311,7 @@ func (x *Execution) tell(cause error) (ticket *approval.Ticket, queued bool) {
 	return nil, false
 }
 
-// Cancel tells the execution to stop and why. It does not wait for the end and
+// Cancel stops the execution, for a reason. It does not wait for the end and
 // does nothing to an execution that ended.
 func (x *Execution) Cancel(reason, by string) { x.stop(&Cancellation{Reason: reason, By: by}) }
 
@@ -398,7 +325,8 @@ func (x *Execution) finish(finished Finished) {
 	}
 	x.cancel(nil)
 	x.cancel = nil
-	x.stopWaiting(approval.Withdrawn)
+	x.stopAsking(approval.Withdrawn)
+	x.forgetOrder()
 	x.runs.Set("toolserver.outcome", finished.Outcome.String())
 	if finished.Failure != nil {
 		x.runs.Fail(finished.Failure.Code)
@@ -426,7 +354,7 @@ func (x *Execution) finish(finished Finished) {
 	x.emitting.Unlock()
 	finished = finished.masked(x.executor.config.Mask)
 	finished = finished.sendable(int(x.executor.config.MaxResultBytes))
-	x.executor.leave(x, &finished) // first: who sees the end may call again
+	x.executor.leave(x, &finished) // before the end: whoever sees the end may call again
 
 	x.mu.Lock()
 	x.log.end(finished, now)
@@ -507,11 +435,11 @@ func (x *Execution) followed(change int) {
 	}
 }
 
-// asked reports whether the call waits for an answer before it runs.
-func (x *Execution) asked() bool {
+// isAsked reports whether the call waits for an answer before it runs.
+func (x *Execution) isAsked() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.ticket != nil
+	return x.asked
 }
 
 // Info is where an execution stands at one moment.
@@ -521,7 +449,7 @@ type Info struct {
 	Started, Ended    time.Time
 	FirstSeq, LastSeq uint64
 	Followers         int
-	Rights            tools.Rights // an answer may change them
+	Access            *tools.Access // of the programs of the call, which an answer may change
 }
 
 // Info returns where the execution stands.
@@ -531,7 +459,7 @@ func (x *Execution) Info() Info {
 	defer x.mu.Unlock()
 	return Info{
 		State: x.state, Outcome: x.outcome, Started: x.started, Ended: x.ended,
-		FirstSeq: first, LastSeq: last, Followers: x.followers, Rights: x.Order.Rights,
+		FirstSeq: first, LastSeq: last, Followers: x.followers, Access: x.Order.Access,
 	}
 }
 

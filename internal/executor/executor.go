@@ -46,19 +46,18 @@ type Config struct {
 	// Logger takes what goes wrong inside tools. Required.
 	Logger *zap.Logger
 
-	// Observe, if set, is called once for each execution, with its end, just
-	// before anybody sees it.
-	Observe func(*Execution, *Finished)
+	// Sessions resolves the sessions that orders name. Required.
+	Sessions *session.Store
 
-	// Starting, if set, is called just before a tool runs. What it returns, if
-	// anything, is how the call ends instead.
-	Starting func(*Execution) *Finished
+	// Steps takes part in the steps of every call; nil means [NoSteps].
+	Steps Steps
 
-	// Desk is where questions are put. Without one nobody can be asked.
-	Desk *approval.Desk
+	// Approvals keeps the questions of calls that wait, whose only asker the executor
+	// is. Without it nobody can be asked.
+	Approvals *approval.Store
 
-	// Mask, if set, returns a text without the secrets in it. It is asked about the
-	// texts of every result, whatever tool it is of, and of what comes before it.
+	// Mask, if set, returns a text without the secrets in it. It is called with the
+	// texts of every result, of whatever tool, and with those that come before it.
 	Mask func(text string) string
 
 	Limits
@@ -95,7 +94,10 @@ type callKey struct{ owner, session, call string }
 // New returns an executor.
 func New(config Config) *Executor {
 	config.Limits = config.Limits.WithDefaults()
-	return &Executor{
+	if config.Steps == nil {
+		config.Steps = NoSteps{}
+	}
+	e := &Executor{
 		config: config,
 		limits: logLimits{
 			events: config.MaxLogEvents, bytes: int(config.MaxLogBytes),
@@ -107,72 +109,69 @@ func New(config Config) *Executor {
 		past:     make(map[sessionKey]*pastCalls),
 		idle:     make(chan struct{}),
 	}
+	if config.Approvals != nil {
+		config.Approvals.SetAsker(asker{e})
+	}
+	return e
 }
 
 // Config returns the limits in force.
 func (e *Executor) Config() Config { return e.config }
 
-// Start begins to carry out an order, or to follow it: the same call id with
+// Start begins to carry out a job, or to follow it: the same call id with
 // the same digest returns the execution there is. It does not wait for
-// the call, nor for the answer to a question. What it needs of the order it copies.
+// the call, nor for the answer to a question. What it needs of the job it copies.
 // ctx gives the call its identity and trace; its end means nothing.
-func (e *Executor) Start(ctx context.Context, order *Order) (*Execution, error) {
+func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	x := e.newExecution(order, cancel)
+	x := e.newExecution(job, cancel)
 	if of := span.Of(ctx); of.Sampled() {
 		x.Trace = of.Trace()
 	}
-	if existing, err := e.register(x, order.Call != nil || order.Refusal != nil); existing != nil || err != nil {
+	var gone error
+	x.session, gone = e.config.Sessions.Resolve(job.Session)
+	if existing, err := e.register(x, job.Judged(), gone); existing != nil || err != nil {
 		cancel(nil)
-		order.release()
+		job.Permit.Release()
 		return existing, err
 	}
-	refusal := order.Refusal
-	if order.Record != nil {
-		refusal = cmp.Or(order.Record(x), refusal)
-	}
+	refusal := cmp.Or(e.config.Steps.Proposed(x), job.Refusal)
 	if refusal != nil {
-		x.finish(*refusal)
+		x.finish(refusal.finished(x.Order.Policy))
 		return x, nil
 	}
 	x.accepted()
-	call := order.Call
-	if order.Ask != nil {
-		x.ask(ctx, *order.Ask, call)
-		return x, nil
-	}
-	if !e.lanes.enter(x, func() { x.turn(ctx, call) }) {
+	x.await(&waiting{ctx: ctx, call: job.Call, rights: job.Rights})
+	switch {
+	case job.Question != nil:
+		x.ask(ctx)
+	case !e.lanes.enter(x):
 		x.queue(ctx)
-		return x, nil
-	}
-	if !x.start() {
+	case !x.start():
 		x.finish(x.stopped(context.Cause(ctx)))
-		return x, nil
 	}
-	go x.run(ctx, call)
 	return x, nil
 }
 
-// newExecution returns what an order becomes once it is registered.
-func (e *Executor) newExecution(order *Order, cancel context.CancelCauseFunc) *Execution {
+// newExecution returns what a job becomes once it is registered.
+func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execution {
 	x := &Execution{
-		Order: *order, Created: time.Now(), executor: e,
+		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, text: job.Text,
 		log: eventLog{limits: &e.limits}, state: Waiting, cancel: cancel,
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
-	x.Order.Call, x.Order.Ask, x.Order.Record = nil, nil, nil
-	x.Order.Timeout = min(cmp.Or(order.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
+	x.Order.Timeout = min(cmp.Or(job.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)
 	x.caller = x.log.follow(0)
 	return x
 }
 
 // register gives x its ids and makes it known, unless its call id is known
-// already: then it returns the execution that has it. One that was not judged,
-// because its call id was known, is not made known.
-func (e *Executor) register(x *Execution, judged bool) (*Execution, error) {
+// already: then it returns the execution that has it. A job that was not judged,
+// because its call id was known, is not made known; nor is one whose session is gone.
+func (e *Executor) register(x *Execution, judged bool, gone error) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if existing, err := e.sameCall(&x.Order); existing != nil || err != nil {
+	if existing, err := e.sameCall(&x.Order, x.text); existing != nil || err != nil {
 		return existing, err
 	}
 	switch {
@@ -182,7 +181,9 @@ func (e *Executor) register(x *Execution, judged bool) (*Execution, error) {
 		return nil, ErrDraining
 	case e.running >= e.config.MaxRunning:
 		return nil, fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
-	case !x.Order.Session.Enter():
+	case gone != nil:
+		return nil, gone
+	case !x.session.Enter():
 		return nil, fmt.Errorf("%w: %q was closed", session.ErrNotFound, x.Order.Session.ID)
 	}
 	e.number++
@@ -200,9 +201,11 @@ func (e *Executor) register(x *Execution, judged bool) (*Execution, error) {
 	return nil, nil
 }
 
-func keyOf(o *Order) callKey { return callKey{o.Owner, o.Session.ID, o.CallID} }
+func keyOf(o *Order) callKey { return callKey{o.Session.Owner, o.Session.ID, o.CallID} }
 
-func (e *Executor) sameCall(order *Order) (*Execution, error) {
+// sameCall returns the execution that has the call id of an order; [ErrConflict] where
+// that was made for another call.
+func (e *Executor) sameCall(order *Order, text uint64) (*Execution, error) {
 	if order.CallID == "" {
 		return nil, nil
 	}
@@ -211,21 +214,21 @@ func (e *Executor) sameCall(order *Order) (*Execution, error) {
 		return nil, nil // of a session that was closed and had the same id
 	}
 	if existing == nil {
-		return e.samePast(order)
+		return e.samePast(order, text)
 	}
-	if existing.Order.Digest != order.Digest && !existing.Order.sameText(order) {
+	if existing.Order.Digest != order.Digest && !existing.hasText(text) {
 		return nil, conflict(existing)
 	}
 	return existing, nil
 }
 
 // samePast is sameCall for executions that are no longer kept.
-func (e *Executor) samePast(order *Order) (*Execution, error) {
-	existing, past := e.pastOf(order.Owner, order.Session.ID, order.CallID)
+func (e *Executor) samePast(order *Order, text uint64) (*Execution, error) {
+	existing, past := e.pastOf(order.Session.Owner, order.Session.ID, order.CallID)
 	if existing == nil || existing.Order.Session != order.Session {
 		return nil, nil
 	}
-	if !past.is(order) {
+	if !past.is(order, text) {
 		return nil, conflict(existing)
 	}
 	return existing, nil
@@ -236,37 +239,46 @@ func conflict(x *Execution) error {
 		ErrConflict, x.Order.CallID, x.Order.Tool, x.ID)
 }
 
-func (o *Order) sameText(other *Order) bool { return o.Text != 0 && o.Text == other.Text }
+func (x *Execution) hasText(text uint64) bool { return text != 0 && x.text == text }
 
-// KnownText reports whether the order's call id is known with the same text, so that
-// the order need not be judged: Start returns the execution there is.
-func (e *Executor) KnownText(order *Order) bool {
+// KnownText reports whether the call id of a job is known with the same text, so that
+// the job need not be judged: Start returns the execution there is.
+func (e *Executor) KnownText(job *Job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	existing, err := e.sameCall(order)
-	return existing != nil && err == nil && existing.Order.sameText(order)
+	existing, err := e.sameCall(&job.Order, job.Text)
+	return existing != nil && err == nil && existing.hasText(job.Text)
 }
 
-// Existing returns the execution that has the order's call id, or nil if there
-// is none; [ErrConflict] when it was made for another call.
-func (e *Executor) Existing(order *Order) (*Execution, error) {
+// Existing returns the execution that has the call id of a job, or nil if there
+// is none; [ErrConflict] when the execution was made for another call.
+func (e *Executor) Existing(job *Job) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sameCall(order)
+	return e.sameCall(&job.Order, job.Text)
 }
 
 // Find returns an execution of owner.
 func (e *Executor) Find(owner, id string) (*Execution, error) {
-	if number, ok := strings.CutPrefix(id, e.birth+"-"); ok {
-		n, err := strconv.ParseUint(number, 10, 64)
-		e.mu.Lock()
-		x := e.byNumber[n]
-		e.mu.Unlock()
-		if err == nil && x != nil && x.Order.Owner == owner && x.ID == id {
-			return x, nil
-		}
+	if x := e.find(id); x != nil && x.Order.Session.Owner == owner {
+		return x, nil
 	}
 	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept. Every event of a call has the id of its execution; a call id of yours is known for longer", ErrNotFound, id)
+}
+
+// find returns the execution with an id; nil where there is none.
+func (e *Executor) find(id string) *Execution {
+	number, ok := strings.CutPrefix(id, e.birth+"-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.byNumber[n]; x != nil && x.ID == id {
+		return x
+	}
+	return nil
 }
 
 // FindCall returns the execution of owner with a call id.
@@ -295,7 +307,7 @@ func (e *Executor) List(owner string, match func(*Execution) bool, after uint64,
 	e.mu.Lock()
 	var all []*Execution
 	for _, x := range e.byNumber {
-		if x.Order.Owner == owner && (after == 0 || x.number < after) {
+		if x.Order.Session.Owner == owner && (after == 0 || x.number < after) {
 			all = append(all, x)
 		}
 	}
@@ -310,7 +322,7 @@ func (e *Executor) List(owner string, match func(*Execution) bool, after uint64,
 
 // CancelSession cancels what runs in a session, waits for it to end, and
 // returns how many executions that were.
-func (e *Executor) CancelSession(ctx context.Context, s *session.Session, reason, by string) (int, error) {
+func (e *Executor) CancelSession(ctx context.Context, s session.Ref, reason, by string) (int, error) {
 	unfinished := e.unfinished(func(x *Execution) bool { return x.Order.Session == s })
 	for _, x := range unfinished {
 		x.Cancel(reason, by)
@@ -343,15 +355,13 @@ func (e *Executor) unfinished(match func(*Execution) bool) []*Execution {
 
 // leave makes room for other calls: the tool of x has ended.
 func (e *Executor) leave(x *Execution, finished *Finished) {
-	x.Order.Session.Leave()
-	x.Order.release()
+	x.session.Leave()
+	x.permit.Release()
 	e.mu.Lock()
 	e.running--
 	e.mu.Unlock()
 	e.lanes.leave(x)
-	if e.config.Observe != nil {
-		e.config.Observe(x, finished)
-	}
+	e.config.Steps.Finished(x, finished)
 }
 
 // keep keeps an execution that ended, for as long and as many as configured.
@@ -371,7 +381,7 @@ func (e *Executor) keep(x *Execution) {
 
 func (e *Executor) forgetOldest() {
 	x := e.retained[0]
-	e.retained[0] = nil // the slice still points there
+	e.retained[0] = nil // the slice keeps its memory
 	e.retained = e.retained[1:]
 	delete(e.byNumber, x.number)
 	if k := keyOf(&x.Order); e.byCall[k] == x {
@@ -417,7 +427,7 @@ func (e *Executor) Drain(ctx context.Context, reason string) {
 	e.draining = true
 	e.closeIfIdle()
 	e.mu.Unlock()
-	for _, x := range e.unfinished((*Execution).asked) {
+	for _, x := range e.unfinished((*Execution).isAsked) {
 		x.Cancel(reason, auth.Server)
 	}
 	select {

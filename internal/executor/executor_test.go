@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -35,7 +36,7 @@ func (f callFunc) Run(ctx context.Context, _ tools.Rights, out tools.Sink) (tool
 	return f(ctx, out)
 }
 
-// waits is a call that does nothing until it is told to stop.
+// waits is a call that does nothing until it has to stop.
 func waits(ctx context.Context, _ tools.Sink) (tools.Result, error) {
 	<-ctx.Done()
 	return tools.TextResult("half"), context.Cause(ctx)
@@ -48,19 +49,56 @@ func says(text string) callFunc {
 // fixture is an executor and a session to run calls in.
 type fixture struct {
 	*executor.Executor
-	t       *testing.T
-	session *session.Session
+	t        *testing.T
+	sessions *session.Store
+	session  *session.Session
 }
 
-func newFixture(t *testing.T, config executor.Config) *fixture {
-	t.Helper()
-	config.Logger = zap.NewNop()
+func newSessions(t *testing.T) *session.Store {
 	store := session.NewStore(session.Config{
 		WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly,
 		Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
 	})
 	t.Cleanup(store.Close)
-	s, err := store.Get("alice", "")
+	return store
+}
+
+// testSteps takes part in some steps.
+type testSteps struct {
+	executor.NoSteps
+	proposed func(*executor.Execution)
+	starting func()
+	rejudge  func(*executor.Execution) policy.Verdict
+}
+
+func (s testSteps) Proposed(x *executor.Execution) *executor.Refusal {
+	if s.proposed != nil {
+		s.proposed(x)
+	}
+	return nil
+}
+
+func (s testSteps) Starting(*executor.Execution) *executor.Refusal {
+	if s.starting != nil {
+		s.starting()
+	}
+	return nil
+}
+
+func (s testSteps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged {
+	if s.rejudge != nil {
+		return executor.Rejudged{Verdict: s.rejudge(x)}
+	}
+	return s.NoSteps.Rejudge(x, call)
+}
+
+func newFixture(t *testing.T, config executor.Config) *fixture {
+	t.Helper()
+	config.Logger = zap.NewNop()
+	if config.Sessions == nil {
+		config.Sessions = newSessions(t)
+	}
+	s, err := config.Sessions.Get("alice", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +109,14 @@ func newFixture(t *testing.T, config executor.Config) *fixture {
 		e.Drain(ctx, "end of test")
 		e.Close()
 	})
-	return &fixture{Executor: e, t: t, session: s}
+	return &fixture{Executor: e, t: t, sessions: config.Sessions, session: s}
 }
 
-func (f *fixture) order(call callFunc) *executor.Order {
-	return &executor.Order{Owner: "alice", Session: f.session, Tool: "test", Call: call}
+func (f *fixture) order(call callFunc) *executor.Job {
+	return &executor.Job{Order: executor.Order{Session: f.session.Ref(), Tool: "test"}, Call: call}
 }
 
-func (f *fixture) start(order *executor.Order) *executor.Execution {
+func (f *fixture) start(order *executor.Job) *executor.Execution {
 	f.t.Helper()
 	x, err := f.Start(context.Background(), order)
 	if err != nil {
@@ -463,16 +501,13 @@ func TestSomebodyElses(t *testing.T) {
 // TestCancelledWhileRegistered: a call that is cancelled before its tool begins does
 // not run.
 func TestCancelledWhileRegistered(t *testing.T) {
-	f := newFixture(t, executor.Config{})
-	order := f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+	f := newFixture(t, executor.Config{Steps: testSteps{proposed: func(x *executor.Execution) { // it is known by now
+		x.Cancel("changed my mind", "alice")
+	}}})
+	x := f.start(f.order(func(context.Context, tools.Sink) (tools.Result, error) {
 		t.Error("it ran")
 		return tools.Result{}, nil
-	})
-	order.Record = func(x *executor.Execution) *executor.Finished { // it is known by now
-		x.Cancel("changed my mind", "alice")
-		return nil
-	}
-	x := f.start(order)
+	}))
 	if end := finished(t, x); end.Outcome != executor.Cancelled || end.Cancelled.Reason != "changed my mind" {
 		t.Errorf("it ended with %+v", end)
 	}

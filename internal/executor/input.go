@@ -14,7 +14,7 @@ import (
 )
 
 // input is what an execution was sent. It stays when the call no longer
-// listens, so that a request that is repeated is told from a new one.
+// listens, so that a repeated request is known from a new one.
 type input struct {
 	turn  chan struct{} // holds one value: who has it may send data
 	taken atomic.Uint64 // bytes of data; changed by who has the turn
@@ -188,8 +188,8 @@ func (x *Execution) noInput() error {
 	switch {
 	case x.cancel == nil:
 		return fmt.Errorf("%w: execution %s has ended", ErrNoInput, x.ID)
-	case x.told:
-		return fmt.Errorf("%w: execution %s was told to stop", ErrNoInput, x.ID)
+	case x.stopping:
+		return fmt.Errorf("%w: execution %s is stopping", ErrNoInput, x.ID)
 	case x.state != Running:
 		return fmt.Errorf("%w: execution %s does not run yet", ErrNoInput, x.ID)
 	case x.input == nil:

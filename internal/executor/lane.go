@@ -18,36 +18,31 @@ import (
 // turns are called without any.
 type lanes struct {
 	mu        sync.Mutex
-	bySession map[*session.Session]*lane
+	bySession map[session.Ref]*lane
 }
 
 // A lane has the calls of one session.
 type lane struct {
 	running map[*Execution]bool
 	alone   bool // what runs, runs alone
-	queue   []queued
+	queue   []*Execution
 }
 
-type queued struct {
-	x    *Execution
-	turn func()
-}
-
-// enter gives a call its turn, if it has come, and reports so. Otherwise turn is
-// called when it comes, without a lock and on somebody else's goroutine, unless the
-// call has left before.
-func (l *lanes) enter(x *Execution, turn func()) bool {
-	s := x.Order.Session
-	if !s.Settings().Ordered {
+// enter gives a call its turn, if it has come, and reports so. Otherwise the turn of
+// the execution is called when it comes, without a lock and on the goroutine of whoever
+// makes room, unless the call has left before.
+func (l *lanes) enter(x *Execution) bool {
+	if !x.session.Settings().Ordered {
 		return true
 	}
+	s := x.Order.Session
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.bySession[s]
 	if at == nil {
 		at = &lane{running: make(map[*Execution]bool)}
 		if l.bySession == nil {
-			l.bySession = make(map[*session.Session]*lane)
+			l.bySession = make(map[session.Ref]*lane)
 		}
 		l.bySession[s] = at
 	}
@@ -55,13 +50,13 @@ func (l *lanes) enter(x *Execution, turn func()) bool {
 		at.admit(x)
 		return true
 	}
-	at.queue = append(at.queue, queued{x, turn})
+	at.queue = append(at.queue, x)
 	x.executor.waiting.Add(1)
 	return false
 }
 
 // safe reports whether the call may run beside others.
-func (x *Execution) safe() bool { return x.Order.Spec != nil && x.Order.Spec.ConcurrencySafe }
+func (x *Execution) safe() bool { return x.Order.ConcurrencySafe }
 
 func (l *lane) admits(x *Execution) bool {
 	return len(l.running) == 0 || x.safe() && !l.alone
@@ -80,7 +75,7 @@ func (l *lanes) leave(x *Execution) {
 }
 
 // left takes a call out of its lane and returns those whose turn has come.
-func (l *lanes) left(x *Execution) (next []queued) {
+func (l *lanes) left(x *Execution) (next []*Execution) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.bySession[x.Order.Session]
@@ -88,15 +83,15 @@ func (l *lanes) left(x *Execution) (next []queued) {
 		return nil
 	}
 	delete(at.running, x)
-	if i := slices.IndexFunc(at.queue, func(q queued) bool { return q.x == x }); i >= 0 {
+	if i := slices.Index(at.queue, x); i >= 0 {
 		at.queue = slices.Delete(at.queue, i, i+1)
 		x.executor.waiting.Add(-1)
 	}
-	for len(at.queue) > 0 && at.admits(at.queue[0].x) {
+	for len(at.queue) > 0 && at.admits(at.queue[0]) {
 		first := at.queue[0]
 		at.queue = slices.Delete(at.queue, 0, 1)
-		at.admit(first.x)
-		first.x.executor.waiting.Add(-1)
+		at.admit(first)
+		first.executor.waiting.Add(-1)
 		next = append(next, first)
 	}
 	if len(at.running) == 0 {

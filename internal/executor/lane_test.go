@@ -23,11 +23,7 @@ import (
 // ordered puts the fixture into a session whose calls run in order.
 func (f *fixture) ordered(ordered bool) {
 	f.t.Helper()
-	store := session.NewStore(session.Config{
-		WorkspaceRoot: f.t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
-	})
-	f.t.Cleanup(store.Close)
-	s, err := store.Create("alice", session.Request{Settings: session.Settings{Ordered: ordered}})
+	s, err := f.sessions.Create("alice", session.Request{Settings: session.Settings{Ordered: ordered}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -56,7 +52,7 @@ func (d *diary) String() string {
 
 // takes is an order of a call that takes some seconds. A name in capitals is that of
 // a tool that is not concurrency-safe.
-func (f *fixture) takes(d *diary, name string, seconds int) *executor.Order {
+func (f *fixture) takes(d *diary, name string, seconds int) *executor.Job {
 	order := f.order(func(ctx context.Context, _ tools.Sink) (tools.Result, error) {
 		d.note("%s", name)
 		select {
@@ -67,7 +63,7 @@ func (f *fixture) takes(d *diary, name string, seconds int) *executor.Order {
 		d.note("/%s", name)
 		return tools.Result{}, nil
 	})
-	order.Spec = &tools.Spec{Name: "test", ConcurrencySafe: name == strings.ToLower(name)}
+	order.ConcurrencySafe = name == strings.ToLower(name)
 	return order
 }
 
@@ -138,12 +134,12 @@ func TestOrderAndCancel(t *testing.T) {
 // its turn when it is allowed.
 func TestOrderAndApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{}, approval.Config{})
+		f := newApproving(t, executor.Config{}, approval.Config{})
 		f.ordered(true)
 		d := &diary{begun: time.Now()}
 		asks := f.asking(nil)
 		takes := f.takes(d, "A", 2)
-		asks.Call, asks.Spec = takes.Call, takes.Spec
+		asks.Call, asks.ConcurrencySafe = takes.Call, takes.ConcurrencySafe
 		x := f.start(asks)
 		f.start(f.takes(d, "B", 3))
 		time.Sleep(time.Second)
@@ -162,14 +158,17 @@ func TestOrderAndApproval(t *testing.T) {
 // TestForbiddenBeforeItsTurn: what is denied by the time of its turn does not run.
 func TestForbiddenBeforeItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, executor.Config{})
+		f := newFixture(t, executor.Config{Steps: testSteps{rejudge: func(x *executor.Execution) policy.Verdict {
+			if x.Order.Purpose == "forbidden" {
+				return policy.Verdict{Action: policy.Deny, Rule: "rule new", Reason: "No more."}
+			}
+			return policy.Verdict{Action: policy.Allow}
+		}}})
 		f.ordered(true)
 		d := &diary{begun: time.Now()}
 		f.start(f.takes(d, "A", 1))
 		order := f.takes(d, "B", 1)
-		order.Recheck = func() executor.Rechecked {
-			return executor.Rechecked{Verdict: policy.Verdict{Action: policy.Deny, Rule: "rule new", Reason: "No more."}}
-		}
+		order.Purpose = "forbidden"
 		x := f.start(order)
 		last := f.start(f.takes(d, "C", 1))
 		if end := finished(t, x); end.Outcome != executor.Denied || end.Verdict.Rule != "rule new" || !strings.Contains(end.Failure.Message, "No more.") {
@@ -209,7 +208,7 @@ func TestOrderUnderLoad(t *testing.T) {
 				mu.Unlock()
 				return tools.Result{}, nil
 			})
-			order.Spec = &tools.Spec{Name: "test", ConcurrencySafe: !unsafe}
+			order.ConcurrencySafe = !unsafe
 			x, err := f.Start(context.Background(), order)
 			if err != nil {
 				t.Error(err)

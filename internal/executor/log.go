@@ -14,7 +14,7 @@ import (
 
 // eventLog is the numbered, bounded log of one execution. One writer appends;
 // any number of readers follow, each at its own pace. What no longer fits is
-// dropped from the old end, and a reader that is behind is told.
+// dropped from the old end, and a reader that is behind gets Skipped in its place.
 //
 // One reader sets the pace: the one that has followed longest, which is the
 // caller unless it hung up. A writer that is about to drop what that reader has
@@ -139,7 +139,7 @@ func (l *eventLog) dropOldest() {
 		o.Release()
 	}
 	l.limits.dropped.Add(1)
-	l.events[0] = Event{} // the slice still points there
+	l.events[0] = Event{} // the slice keeps its memory
 	l.events = l.events[1:]
 	l.first++
 }

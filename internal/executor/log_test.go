@@ -387,8 +387,8 @@ func TestOutputAfterACancel(t *testing.T) {
 
 // BenchmarkOutput measures output on its way through the log to one reader.
 func BenchmarkOutput(b *testing.B) {
-	e := executor.New(executor.Config{Logger: zap.NewNop()})
 	store := session.NewStore(session.Config{WorkspaceRoot: b.TempDir()})
+	e := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: store})
 	s, err := store.Get("alice", "")
 	if err != nil {
 		b.Fatal(err)
@@ -396,7 +396,7 @@ func BenchmarkOutput(b *testing.B) {
 	data := make([]byte, executor.MaxChunk)
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
-	x, err := e.Start(b.Context(), &executor.Order{Owner: "alice", Session: s, Call: callFunc(
+	x, err := e.Start(b.Context(), &executor.Job{Order: executor.Order{Session: s.Ref()}, Call: callFunc(
 		func(_ context.Context, out tools.Sink) (tools.Result, error) {
 			for b.Loop() {
 				out.Emit(tools.Output{Stream: tools.Stdout, Data: data})

@@ -32,7 +32,7 @@ type pastCall struct {
 // pastCalls are those of one session, by the digests of their call ids. The lock of
 // the executor guards them.
 type pastCalls struct {
-	session   *session.Session
+	session   session.Ref
 	byID      map[[16]byte]pastCall
 	forgotten uint64 // call ids that were too many
 }
@@ -49,18 +49,18 @@ func idDigest(callID string) [16]byte {
 // as its session lives.
 func (e *Executor) remember(x *Execution) {
 	o := &x.Order
-	key := sessionKey{o.Owner, o.Session.ID}
+	key := sessionKey{o.Session.Owner, o.Session.ID}
 	past := e.past[key]
 	if past == nil || past.session != o.Session {
 		past = &pastCalls{session: o.Session, byID: make(map[[16]byte]pastCall)}
-		if !o.Session.AfterClose(func() { e.forgetSession(past) }) {
+		if !x.session.AfterClose(func() { e.forgetSession(past) }) {
 			return
 		}
 		e.past[key] = past
 	}
 	_, last := x.log.bounds()
 	past.byID[idDigest(o.CallID)] = pastCall{
-		digest: [16]byte(o.Digest[:16]), text: o.Text, number: x.number, tool: unique.Make(o.Tool),
+		digest: [16]byte(o.Digest[:16]), text: x.text, number: x.number, tool: unique.Make(o.Tool),
 		ended: uint32(x.ended.Unix()), lastSeq: uint32(last), outcome: uint8(x.outcome),
 	}
 	e.pastTotal++
@@ -125,7 +125,7 @@ func (e *Executor) pastOf(owner, sessionID, callID string) (*Execution, pastCall
 	ended := time.Unix(int64(p.ended), 0)
 	x := &Execution{
 		ID: e.idOf(p.number), number: p.number, executor: e,
-		Order: Order{Owner: owner, Session: past.session, CallID: callID, Tool: p.tool.Value(), Text: p.text},
+		Order: Order{Session: past.session, CallID: callID, Tool: p.tool.Value()}, text: p.text,
 		state: Ended, ended: ended, outcome: Outcome(p.outcome),
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -138,9 +138,9 @@ func (e *Executor) pastOf(owner, sessionID, callID string) (*Execution, pastCall
 	return x, p
 }
 
-// is reports whether an order is for the call that p is left of.
-func (p *pastCall) is(o *Order) bool {
-	return p.digest == [16]byte(o.Digest[:16]) || p.text != 0 && p.text == o.Text
+// is reports whether an order, or a text, is for the call that p is left of.
+func (p *pastCall) is(o *Order, text uint64) bool {
+	return p.digest == [16]byte(o.Digest[:16]) || p.text != 0 && p.text == text
 }
 
 // lost returns the end of an execution whose result is no longer kept.
@@ -157,7 +157,7 @@ func (e *Executor) idOf(number uint64) string { return e.birth + "-" + strconv.F
 
 // ForgottenCalls returns how many call ids of a session are remembered no longer,
 // because there were more than may be.
-func (e *Executor) ForgottenCalls(s *session.Session) uint64 {
+func (e *Executor) ForgottenCalls(s session.Ref) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if past := e.past[sessionKey{s.Owner, s.ID}]; past != nil && past.session == s {

@@ -20,7 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-func (f *fixture) named(id string, digest byte, call callFunc) *executor.Order {
+func (f *fixture) named(id string, digest byte, call callFunc) *executor.Job {
 	order := f.order(call)
 	order.CallID, order.Digest = id, [32]byte{digest, 1}
 	return order
@@ -36,7 +36,7 @@ func TestCallIDOutlivesItsResult(t *testing.T) {
 		first := f.start(order)
 		finished(t, first)
 		denied := f.named("b", 2, nil)
-		denied.Refusal = &executor.Finished{Outcome: executor.Denied, Failure: &executor.Failure{Code: "denied"}}
+		denied.Refusal = executor.Refuse(executor.Denied, "denied", "")
 		finished(t, f.start(denied))
 		end := first.Info().Ended
 		time.Sleep(24 * time.Hour)
@@ -70,7 +70,7 @@ func TestCallIDOutlivesItsResult(t *testing.T) {
 		x.Cancel("late", "alice")
 
 		// The same text is enough, and whoever has the id finds it.
-		sent := &executor.Order{Owner: "alice", Session: f.session, CallID: "a", Text: 77}
+		sent := &executor.Job{Order: executor.Order{Session: f.session.Ref(), CallID: "a"}, Text: 77}
 		if !f.KnownText(sent) {
 			t.Error("the same text is not known")
 		}
@@ -89,19 +89,17 @@ func TestCallIDOutlivesItsResult(t *testing.T) {
 // TestCallIDsEndWithTheirSession: a later session with the same id knows nothing.
 func TestCallIDsEndWithTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := session.NewStore(session.Config{
-			WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
-		})
-		t.Cleanup(store.Close)
 		f := newFixture(t, executor.Config{Limits: executor.Limits{Retention: time.Minute}})
+		store := f.sessions
 		ran := 0
 		call := func() {
 			t.Helper()
 			order := f.named("a", 1, func(context.Context, tools.Sink) (tools.Result, error) { ran++; return tools.Result{}, nil })
-			var err error
-			if order.Session, err = store.Get("alice", "work"); err != nil {
+			s, err := store.Get("alice", "work")
+			if err != nil {
 				t.Fatal(err)
 			}
+			order.Session = s.Ref()
 			finished(t, f.start(order))
 			time.Sleep(time.Hour)
 		}
@@ -121,7 +119,7 @@ func TestCallIDsEndWithTheirSession(t *testing.T) {
 	})
 }
 
-// TestTooManyCallIDs: the oldest are forgotten, and how many is told.
+// TestTooManyCallIDs: the oldest are forgotten, and their number is known.
 func TestTooManyCallIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, executor.Config{Limits: executor.Limits{MaxRetained: 1, MaxRemembered: 40}})
@@ -137,7 +135,7 @@ func TestTooManyCallIDs(t *testing.T) {
 				t.Fatalf("call %d is forgotten, and an older one is known", i)
 			}
 		}
-		if forgotten := f.ForgottenCalls(f.session); known < 31 || known > 41 || forgotten != uint64(101-known) {
+		if forgotten := f.ForgottenCalls(f.session.Ref()); known < 31 || known > 41 || forgotten != uint64(101-known) {
 			t.Errorf("%d are known and %d forgotten", known, forgotten)
 		}
 	})
@@ -146,16 +144,12 @@ func TestTooManyCallIDs(t *testing.T) {
 // TestTooManyCallIDsOfAll: the session that has most gives.
 func TestTooManyCallIDsOfAll(t *testing.T) {
 	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxRetained: 1, MaxRemembered: 1000, MaxRememberedAll: 50}})
-	store := session.NewStore(session.Config{
-		WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAllow},
-	})
-	t.Cleanup(store.Close)
-	other, err := store.Get("bob", "")
+	other, err := f.sessions.Get("bob", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	order := f.named("his", 1, says("x"))
-	order.Owner, order.Session = "bob", other
+	order.Session = other.Ref()
 	finished(t, f.start(order))
 	for i := range 200 {
 		finished(t, f.start(f.named(fmt.Sprint(i), 1, says("x"))))
@@ -163,7 +157,7 @@ func TestTooManyCallIDsOfAll(t *testing.T) {
 	if _, err := f.FindCall("bob", "", "his"); err != nil {
 		t.Error(err)
 	}
-	if n := f.ForgottenCalls(f.session); n < 149 || n > 165 {
+	if n := f.ForgottenCalls(f.session.Ref()); n < 149 || n > 165 {
 		t.Errorf("%d are forgotten", n)
 	}
 }
@@ -177,7 +171,7 @@ func TestRememberedCallIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := executor.New(executor.Config{Logger: zap.NewNop(), Limits: executor.Limits{MaxRetained: 1}})
+	e := executor.New(executor.Config{Logger: zap.NewNop(), Sessions: store, Limits: executor.Limits{MaxRetained: 1}})
 	heap := func() int64 {
 		runtime.GC()
 		runtime.GC()
@@ -187,8 +181,8 @@ func TestRememberedCallIsSmall(t *testing.T) {
 	}
 	before := heap()
 	for i := range n {
-		order := &executor.Order{
-			Owner: "alice", Session: s, Tool: "test", CallID: fmt.Sprintf("%0200d", i), Digest: [32]byte{1}, Call: says("hello"),
+		order := &executor.Job{
+			Order: executor.Order{Session: s.Ref(), Tool: "test", CallID: fmt.Sprintf("%0200d", i), Digest: [32]byte{1}}, Call: says("hello"),
 		}
 		x, err := e.Start(t.Context(), order)
 		if err != nil {

@@ -32,15 +32,15 @@ var green = approval.Answer{Kind: approval.Answered, Answers: []tools.Answer{{Ch
 
 func TestToolAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{}, approval.Config{})
+		f := newApproving(t, executor.Config{}, approval.Config{})
 		x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 			out.Emit(tools.Progress{Message: "one"})
-			out.Emit(tools.Progress{Message: "two"}) // joined, and still before the question
+			out.Emit(tools.Progress{Message: "two"}) // joined, and before the question
 			return wonders(ctx, out)
 		}))
 		synctest.Wait()
 		q := f.question()
-		if q.ExecutionID != x.ID || len(q.Questions) != 1 || len(q.Tiers) != 0 || q.Owner != "alice" {
+		if q.ExecutionID != x.ID || len(q.Questions) != 1 || len(q.Tiers) != 0 || q.Session.Owner != "alice" {
 			t.Errorf("question %+v", q)
 		}
 		if info := x.Info(); info.State != executor.Running || f.Stats().Running != 1 {
@@ -61,18 +61,18 @@ func TestToolGetsNoAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name, code, says string
 		retryable        bool
-		act              func(f *desked)
+		act              func(f *approving)
 	}{
 		{"declined", "declined", "bob declined to answer.", false,
-			func(f *desked) { f.resolve(approval.Answer{Kind: approval.DenyOnce}) }},
+			func(f *approving) { f.resolve(approval.Answer{Kind: approval.DenyOnce}) }},
 		{"declined with a comment", "declined", "bob declined to answer: you choose", false,
-			func(f *desked) { f.resolve(approval.Answer{Kind: approval.DenyOnce, Comment: "you choose"}) }},
-		{"nobody there", "unanswered", "Nobody answered within 2m0s.", true, func(*desked) { time.Sleep(2 * time.Minute) }},
-		{"desk closed", "unanswered", "withdrawn", false, func(f *desked) { f.desk.Close() }},
+			func(f *approving) { f.resolve(approval.Answer{Kind: approval.DenyOnce, Comment: "you choose"}) }},
+		{"nobody there", "unanswered", "Nobody answered within 2m0s.", true, func(*approving) { time.Sleep(2 * time.Minute) }},
+		{"approvals closed", "unanswered", "withdrawn", false, func(f *approving) { f.approvals.Close() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newDesked(t, executor.Config{Limits: executor.Limits{DefaultTimeout: time.Second}}, approval.Config{})
+				f := newApproving(t, executor.Config{Limits: executor.Limits{DefaultTimeout: time.Second}}, approval.Config{})
 				x := f.start(f.order(wonders))
 				synctest.Wait()
 				c.act(f)
@@ -87,14 +87,14 @@ func TestToolGetsNoAnswer(t *testing.T) {
 			})
 		})
 	}
-	t.Run("no desk", func(t *testing.T) {
+	t.Run("no approvals", func(t *testing.T) {
 		f := newFixture(t, executor.Config{})
 		if end := finished(t, f.start(f.order(wonders))); end.Failure.Code != "unanswered" {
 			t.Errorf("%+v", end.Failure)
 		}
 	})
 	t.Run("full", func(t *testing.T) {
-		f := newDesked(t, executor.Config{}, approval.Config{MaxPending: 1})
+		f := newApproving(t, executor.Config{}, approval.Config{MaxPending: 1})
 		f.start(f.asking(says("ok")))
 		if end := finished(t, f.start(f.order(wonders))); end.Failure.Code != "unanswered" || !end.Failure.Retryable {
 			t.Errorf("%+v", end.Failure)
@@ -106,7 +106,7 @@ func TestToolGetsNoAnswer(t *testing.T) {
 // asked, however long the answer takes, and not more.
 func TestTimeStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{Limits: executor.Limits{DefaultTimeout: 10 * time.Second}}, approval.Config{Expiry: time.Hour})
+		f := newApproving(t, executor.Config{Limits: executor.Limits{DefaultTimeout: 10 * time.Second}}, approval.Config{Expiry: time.Hour})
 		x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 			time.Sleep(4 * time.Second)
 			var group sync.WaitGroup
@@ -123,8 +123,8 @@ func TestTimeStandsStill(t *testing.T) {
 		begin := time.Now()
 		answer := func(wait time.Duration) {
 			time.Sleep(wait)
-			q := f.desk.List(bob, approval.Filter{})[0]
-			if _, err := f.desk.Resolve(bob, q.ID, green); err != nil {
+			q := f.approvals.List(bob, approval.Filter{})[0]
+			if _, err := f.approvals.Resolve(bob, q.ID, green); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -145,7 +145,7 @@ func TestTimeStandsStill(t *testing.T) {
 func TestStopWhileAsking(t *testing.T) {
 	for _, detached := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newDesked(t, executor.Config{}, approval.Config{Expiry: time.Hour})
+			f := newApproving(t, executor.Config{}, approval.Config{Expiry: time.Hour})
 			heard := make(chan error, 1)
 			x := f.start(f.order(func(ctx context.Context, out tools.Sink) (tools.Result, error) {
 				if detached {
@@ -167,7 +167,7 @@ func TestStopWhileAsking(t *testing.T) {
 			if failed != detached || cancelled == detached {
 				t.Errorf("detached: %t: the tool hears %v", detached, err)
 			}
-			if _, err := f.desk.Resolve(bob, id, green); !errors.Is(err, approval.ErrWithdrawn) {
+			if _, err := f.approvals.Resolve(bob, id, green); !errors.Is(err, approval.ErrWithdrawn) {
 				t.Errorf("detached: %t: %v, want ErrWithdrawn", detached, err)
 			}
 		})
@@ -175,7 +175,7 @@ func TestStopWhileAsking(t *testing.T) {
 }
 
 func TestBadQuestions(t *testing.T) {
-	f := newDesked(t, executor.Config{}, approval.Config{})
+	f := newApproving(t, executor.Config{}, approval.Config{})
 	long := strings.Repeat("x", 10<<10)
 	for name, questions := range map[string][]tools.Question{
 		"none":              nil,

@@ -18,11 +18,11 @@ import (
 )
 
 // TestSpansEndWithTheExecution proves that the span of a run is as long as its
-// execution, whether the tool stops when told to or not, and that of a question as
+// execution, whether the tool stops or not, and that of a question as
 // long as that waits.
 func TestSpansEndWithTheExecution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newDesked(t, executor.Config{Limits: executor.Limits{StopGrace: 5 * time.Second}}, approval.Config{})
+		f := newApproving(t, executor.Config{Limits: executor.Limits{StopGrace: 5 * time.Second}}, approval.Config{})
 		spans := tracetest.NewSpanRecorder()
 		ctx, root := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "call")
 		root.End()

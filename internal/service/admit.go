@@ -14,7 +14,7 @@ import (
 )
 
 // admit asks admission about each message that wants a tool to run or files to be
-// moved, and leaves the order or the transfer for the handler.
+// moved, and leaves the job or the transfer for the handler.
 func (s *Server) admit(ctx context.Context, message any) error {
 	request, ok := message.(*pb.ExecuteToolRequest)
 	if !ok {
@@ -40,7 +40,7 @@ func (s *Server) admit(ctx context.Context, message any) error {
 		rpc.decoded(admitted.Input)
 	}
 	describe(decide, admitted)
-	rpc.order = admitted.Order
+	rpc.job = admitted.Job
 	return nil
 }
 
@@ -73,13 +73,13 @@ func (s *Server) requestOf(ctx context.Context, message *pb.ExecuteToolRequest) 
 	return request, nil
 }
 
-// describe notes what was decided about a call. The reason is not told: it may name
-// what is in the input.
+// describe notes what was decided about a call, without the reason: that may name what
+// is in the input.
 func describe(decide span.Span, admitted admission.Admitted) {
 	if !decide.Sampled() {
 		return
 	}
-	order := admitted.Order
+	order := &admitted.Order
 	decide.Set("toolserver.tool", order.Tool)
 	if admitted.Known() {
 		decide.Set("toolserver.replayed", "true") // decided when it first came

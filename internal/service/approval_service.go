@@ -22,17 +22,17 @@ import (
 // approvalService answers ApprovalService.
 type approvalService struct {
 	pb.UnimplementedApprovalServiceServer
-	desk *approval.Desk
+	approvals *approval.Store
 }
 
-// viewerOf returns the caller as one who looks at the desk.
+// viewerOf returns the caller as one who reads and answers questions.
 func viewerOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
 	return approval.Viewer{Name: principal.Name, Approver: principal.Approver}
 }
 
 func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
-	questions := s.desk.List(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()})
+	questions := s.approvals.List(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()})
 	return &pb.ListApprovalsResponse{Approvals: approvalsToProto(questions)}, nil
 }
 
@@ -41,7 +41,7 @@ func (s *approvalService) WatchApprovals(request *pb.WatchApprovalsRequest, stre
 	of := func(q *approval.Question) bool {
 		return request.GetSessionId() == "" || q.Session.ID == request.GetSessionId()
 	}
-	for change, err := range s.desk.Watch(ctx, viewerOf(ctx)) {
+	for change, err := range s.approvals.Watch(ctx, viewerOf(ctx)) {
 		if err != nil {
 			return err
 		}
@@ -79,15 +79,15 @@ func (s *approvalService) ResolveApproval(ctx context.Context, request *pb.Resol
 	if p, ok := peer.FromContext(ctx); ok {
 		answer.From = p.Addr.String()
 	}
-	if answer, err = s.desk.Resolve(viewerOf(ctx), request.GetApprovalId(), answer); err != nil {
+	if answer, err = s.approvals.Resolve(viewerOf(ctx), request.GetApprovalId(), answer); err != nil {
 		return nil, err
 	}
 	return &pb.ResolveApprovalResponse{Answer: answerToProto(&answer)}, nil
 }
 
-// answerFrom reads an answer; the desk judges it.
+// answerFrom reads an answer; the approvals judge it.
 func answerFrom(request *pb.ResolveApprovalRequest) (approval.Answer, error) {
-	answer := approval.Answer{Kind: approval.Kind(request.GetKind()), Comment: request.GetComment()}
+	answer := approval.Answer{Kind: approval.AnswerKind(request.GetKind()), Comment: request.GetComment()}
 	if answer.Kind < approval.AllowOnce || answer.Kind > approval.Answered {
 		return answer, invalid("kind is not an answer a person can give")
 	}
@@ -112,14 +112,14 @@ func answerFrom(request *pb.ResolveApprovalRequest) (approval.Answer, error) {
 
 func (s *approvalService) ListGrants(ctx context.Context, request *pb.ListGrantsRequest) (*pb.ListGrantsResponse, error) {
 	response := new(pb.ListGrantsResponse)
-	for _, grant := range s.desk.ListGrants(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()}) {
+	for _, grant := range s.approvals.ListGrants(viewerOf(ctx), approval.Filter{SessionID: request.GetSessionId()}) {
 		response.Grants = append(response.Grants, grantToProto(&grant))
 	}
 	return response, nil
 }
 
 func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGrantRequest) (*pb.RevokeGrantResponse, error) {
-	grant, err := s.desk.Revoke(viewerOf(ctx), request.GetGrantId())
+	grant, err := s.approvals.Revoke(viewerOf(ctx), request.GetGrantId())
 	if err != nil {
 		return nil, err
 	}
@@ -140,18 +140,19 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		ExecutionId: q.ExecutionID,
 		SessionId:   q.Session.ID,
 		CallId:      q.CallID,
-		Principal:   q.Owner,
+		Principal:   q.Session.Owner,
 		Tool:        q.Tool,
 		Purpose:     output.VisibleText(q.Purpose),
 		Digest:      hex.EncodeToString(q.Digest[:]),
-		Effects:     judgedToProto(q.Decision.Effects),
+		Effects:     judgedToProto(q.Effects),
 		MoreEffects: uint32(q.MoreEffects),
 		Tiers:       tiersToProto(q.Tiers),
 		CreateTime:  timestamppb.New(q.Created),
 		ExpireTime:  timestamppb.New(q.Expires),
 	}
-	if q.Decision.Rule != "" {
-		m.Verdict = decisionToProto(&q.Decision)
+	if q.Verdict.Rule != "" {
+		m.Verdict = verdictToProto(&q.Verdict, q.Policy)
+		m.Verdict.Rights = accessToProto(q.Access)
 	}
 	if q.Preview.Kind != 0 {
 		m.Preview = &pb.Preview{
@@ -195,8 +196,8 @@ func answerToProto(a *approval.Answer) *pb.ApprovalAnswer {
 func grantToProto(g *approval.Grant) *pb.Grant {
 	return &pb.Grant{
 		GrantId:    g.ID,
-		SessionId:  g.SessionID,
-		Principal:  g.Owner,
+		SessionId:  g.Session.ID,
+		Principal:  g.Session.Owner,
 		Action:     actionToProto[g.Action],
 		Tool:       g.Tool,
 		Tier:       tierToProto("", g.Tier),

@@ -24,51 +24,53 @@ type auditor struct {
 	inputs bool // record what inputs say, not only their shape
 }
 
-// recorder, of an auditor with a log, returns what records that a call was proposed and what was decided
-// about it. A call that cannot be recorded where it must be does not run.
-func (a *auditor) recorder(order *executor.Order, text []byte, trace string) func(*executor.Execution) *executor.Finished {
+// proposed records a call and what was decided about it, before anything of it happens.
+// Where the call must be recorded and cannot be, it does not run.
+func (a *auditor) proposed(x *executor.Execution) *executor.Refusal {
+	if a.log == nil {
+		return nil
+	}
+	order := &x.Order
 	proposed := audit.Record{
-		Step: audit.Proposed, InputDigest: sha256.Sum256(text), InputBytes: len(text), InputShape: outline(text),
+		Step: audit.Proposed, InputDigest: sha256.Sum256(order.Input), InputBytes: len(order.Input),
+		InputShape: outline(order.Input), Trace: order.Trace,
 	}
 	if a.inputs {
-		proposed.Input = string(text)
+		proposed.Input = string(order.Input)
 	}
-	proposed.Trace = trace
 	verdict := audit.Record{
 		Step: audit.Verdict, Policy: order.Policy,
 		Action: order.Verdict.Action.String(), Rule: order.Verdict.Rule, Reason: order.Verdict.Reason,
 	}
-	if order.Refusal != nil {
-		verdict.Outcome = order.Refusal.Outcome.String()
-		verdict.Action, verdict.Reason = "deny", order.Refusal.Failure.Message
+	if refusal := order.Refusal; refusal != nil && refusal.Outcome != executor.RateLimited {
+		verdict.Outcome = refusal.Outcome.String()
+		verdict.Action, verdict.Reason = "deny", refusal.Failure.Message
 	}
-	return func(x *executor.Execution) *executor.Finished {
-		if a.write(x, proposed) == nil && a.write(x, verdict) == nil {
-			return nil
-		}
+	if a.write(x, proposed) != nil || a.write(x, verdict) != nil {
 		return unrecorded()
 	}
+	return nil
 }
 
 // unrecorded is how a call ends that had to be recorded and could not be.
-func unrecorded() *executor.Finished {
-	end := executor.Refuse(executor.Failed, "audit_unavailable",
+func unrecorded() *executor.Refusal {
+	refusal := executor.Refuse(executor.Failed, "audit_unavailable",
 		"The call did not run: the server must record every call and cannot. Try again later.")
-	end.Failure.Retryable = true
-	return end
+	refusal.Failure.Retryable = true
+	return refusal
 }
 
 // write completes a record with whose step it is.
 func (a *auditor) write(x *executor.Execution, record audit.Record) error {
-	record.Principal, record.OnBehalfOf = x.Order.Owner, x.Order.OnBehalfOf
+	record.Principal, record.OnBehalfOf = x.Order.Session.Owner, x.Order.OnBehalfOf
 	record.SessionID, record.ExecutionID = x.Order.Session.ID, x.ID
 	record.CallID, record.Tool = x.Order.CallID, x.Order.Tool
 	return a.log.Append(record)
 }
 
-// started records that a tool begins to run. One that must be recorded and
+// starting records that a tool begins to run. One that must be recorded and
 // cannot be does not: also not where a person has just allowed it.
-func (a *auditor) started(x *executor.Execution) *executor.Finished {
+func (a *auditor) starting(x *executor.Execution) *executor.Refusal {
 	if a.log != nil && a.write(x, audit.Record{Step: audit.Started}) != nil {
 		return unrecorded()
 	}
@@ -115,14 +117,14 @@ func (a *auditor) finished(x *executor.Execution, end *executor.Finished) {
 	}
 }
 
-// answered records how a question ended.
-func (a *auditor) answered(q *approval.Question, answer approval.Answer) {
+// resolved records how a question ended.
+func (a *auditor) resolved(q *approval.Question, answer approval.Answer) {
 	if a.log == nil {
 		return
 	}
 	record := audit.Record{
-		Step: audit.Approval, Principal: q.Owner, OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
-		CallID: q.CallID, Tool: q.Tool, Policy: q.Decision.Policy, Action: answer.Kind.String(),
+		Step: audit.Approval, Principal: q.Session.Owner, OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
+		CallID: q.CallID, Tool: q.Tool, Policy: q.Policy, Action: answer.Kind.String(),
 		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6,
 	}
 	if answer.Grant != nil {

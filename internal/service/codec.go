@@ -47,7 +47,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 func (m *eventMessage) wire() mem.BufferSlice {
 	switch body := m.event.Body.(type) {
 	case executor.Accepted:
-		if body.Rights == nil {
+		if body.Access == nil {
 			return m.accepted(&body)
 		}
 	case executor.Started:

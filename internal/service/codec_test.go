@@ -32,7 +32,7 @@ func TestCodec(t *testing.T) {
 				Verdict: policy.Verdict{Action: policy.Action(random.IntN(3)), Rule: text(), Reason: text()},
 			},
 			executor.Accepted{},
-			executor.Accepted{Tool: text(), Rights: &tools.Rights{Confinement: tools.Named, Write: []string{text()}, Network: tools.NetworkLoopback}},
+			executor.Accepted{Tool: text(), Access: &tools.Access{Confinement: tools.Named, Write: []string{text()}, Network: tools.NetworkLoopback}},
 			executor.Started{},
 			executor.Output{Stream: tools.Stream(1 + random.IntN(3)), Offset: size(), Data: []byte(text())},
 			executor.Output{},

@@ -30,18 +30,18 @@ func verdictToProto(v *policy.Verdict, version string) *pb.Verdict {
 func decisionToProto(d *policy.Decision) *pb.Verdict {
 	m := verdictToProto(&d.Verdict, d.Policy)
 	if d.Action != policy.Deny && d.RunsPrograms() {
-		m.Rights = rightsToProto(&d.Rights)
+		m.Rights = accessToProto(d.Rights.Access())
 	}
 	return m
 }
 
-func rightsToProto(r *tools.Rights) *pb.Rights {
-	if r == nil {
+func accessToProto(a *tools.Access) *pb.Rights {
+	if a == nil {
 		return nil
 	}
 	return &pb.Rights{
-		Confinement: pb.Confinement(r.Confinement + 1), Write: allVisible(r.Write), Read: allVisible(r.Read),
-		Network: pb.Network(max(r.Network, tools.NetworkNone)), Hosts: allVisible(r.Hosts),
+		Confinement: pb.Confinement(a.Confinement + 1), Write: allVisible(a.Write), Read: allVisible(a.Read),
+		Network: pb.Network(max(a.Network, tools.NetworkNone)), Hosts: allVisible(a.Hosts),
 	}
 }
 

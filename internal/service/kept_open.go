@@ -17,7 +17,7 @@ import (
 
 // keptOpen are the streams that clients leave open for what may come. They end
 // when everything that runs has ended: a shutdown would wait for them in vain.
-// Those who watch approvals leave when the desk closes.
+// Those who watch approvals leave when the approvals are closed.
 var keptOpen = map[string]bool{
 	healthpb.Health_Watch_FullMethodName:                                   true,
 	pb.ToolService_WatchTools_FullMethodName:                               true,

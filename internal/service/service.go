@@ -54,8 +54,8 @@ type Config struct {
 	Authenticator auth.Authenticator
 	Metrics       prometheus.Registerer
 
-	// Executor sets the limits of executions. What it tells, and whom it asks, is
-	// set by the server.
+	// Executor sets the limits of executions. The server sets what its calls are
+	// recorded with, and where they ask.
 	Executor executor.Config
 
 	// Approvals sets the limits of questions to people. Who may answer, the
@@ -121,7 +121,7 @@ type Server struct {
 	grpc      *grpc.Server
 	health    *health.Server
 	executor  *executor.Executor
-	desk      *approval.Desk
+	approvals *approval.Store
 	rules     *admission.Rules
 	admission *admission.Admission
 	auditor   *auditor
@@ -153,19 +153,15 @@ func New(config Config) (*Server, error) {
 	if config.Artifacts != nil {
 		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}
-	config.Approvals.Observe = s.auditor.answered
-	s.desk = approval.NewDesk(config.Approvals)
-	s.rules = admission.NewRules(s.desk)
+	config.Approvals.Sessions = config.Sessions
+	s.approvals = approval.NewStore(config.Approvals)
+	s.rules = admission.NewRules(s.approvals)
 	if err := s.rules.Replace(config.Policy); err != nil {
 		s.close()
 		return nil, err
 	}
-	config.Executor.Logger, config.Executor.Desk = config.Logger, s.desk
-	config.Executor.Starting = s.auditor.started
-	config.Executor.Observe = func(x *executor.Execution, end *executor.Finished) {
-		s.meters.observe(x, end)
-		s.auditor.finished(x, end)
-	}
+	config.Executor.Logger, config.Executor.Sessions, config.Executor.Approvals = config.Logger, config.Sessions, s.approvals
+	config.Executor.Steps = steps{s}
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 
@@ -186,7 +182,7 @@ func New(config Config) (*Server, error) {
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
-	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{desk: s.desk})
+	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
@@ -215,14 +211,11 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(
 
 func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
-		Registry: s.config.Registry, Sessions: s.config.Sessions, Rules: s.rules, Approvals: s.desk,
+		Registry: s.config.Registry, Sessions: s.config.Sessions, Rules: s.rules, Approvals: s.approvals,
 		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Kept: s.config.Kept, Limited: s.meters.overLimit,
 	}
 	if s.artifacts != nil {
 		config.Artifacts = s.artifacts.of
-	}
-	if s.auditor.log != nil {
-		config.Record = s.auditor.recorder
 	}
 	return config
 }
@@ -262,7 +255,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.executor.Drain(ctx, "the server is shutting down")
 	s.files.drain(ctx)
 	s.close()
-	s.desk.Close()
+	s.approvals.Close()
 	s.stop()
 	s.executor.Close()
 	s.config.Sessions.Close()

@@ -166,7 +166,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 // toProto adds what the executor knows of a session.
 func (s *sessionService) toProto(found *session.Session) *pb.Session {
 	m := sessionToProto(found)
-	m.ForgottenCalls = s.executor.ForgottenCalls(found)
+	m.ForgottenCalls = s.executor.ForgottenCalls(found.Ref())
 	return m
 }
 
@@ -192,7 +192,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 		return new(pb.CloseSessionResponse), err
 	}
 	s.uploads.end(removed)
-	n, err := s.executor.CancelSession(ctx, removed, "the session was closed", caller)
+	n, err := s.executor.CancelSession(ctx, removed.Ref(), "the session was closed", caller)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream gr
 	if err != nil {
 		return err
 	}
-	within := func(x *executor.Execution) bool { return x.Order.Session == watched }
+	within := func(x *executor.Execution) bool { return x.Order.Session == watched.Ref() }
 	heartbeat, last := s.executor.Config().Heartbeat, time.Now()
 	unfinished := make(map[string]bool) // that the caller was told of
 	for x, info := range s.executor.Watch(ctx, caller, within) {

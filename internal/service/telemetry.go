@@ -106,8 +106,8 @@ type rpc struct {
 
 	method     string
 	principal  auth.Principal
-	order      *executor.Order // what admission made of the newest message
-	asked      transferSlot    // the same of a transfer
+	job        *executor.Job // what admission made of the newest message
+	asked      transferSlot  // the same of a transfer
 	session    string
 	tool       string
 	callID     string
@@ -122,12 +122,11 @@ type rpc struct {
 // rpcOf returns what is known of the RPC that ctx belongs to.
 func rpcOf(ctx context.Context) *rpc { return ctx.Value(rpcKey{}).(*rpc) }
 
-// takeOrder returns the order that admission left, once: what was admitted once
-// cannot run twice.
-func (r *rpc) takeOrder() *executor.Order {
-	order := r.order
-	r.order = nil
-	return order
+// takeJob returns what admission made of the newest message, once.
+func (r *rpc) takeJob() *executor.Job {
+	job := r.job
+	r.job = nil
+	return job
 }
 
 // asks notes what the caller asks for, which may be anything.

@@ -35,11 +35,11 @@ type toolService struct {
 
 func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
 	ctx := stream.Context()
-	order := rpcOf(ctx).takeOrder()
-	if order == nil {
+	job := rpcOf(ctx).takeJob()
+	if job == nil {
 		return status.Error(codes.Internal, "the call was not admitted")
 	}
-	x, err := s.executor.Start(ctx, order)
+	x, err := s.executor.Start(ctx, job)
 	if err != nil {
 		return err
 	}

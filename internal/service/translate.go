@@ -26,7 +26,7 @@ func eventToProto(x *executor.Execution, event executor.Event) *pb.Event {
 			SessionId: body.SessionID, CallId: body.CallID, Tool: body.Tool,
 			Verdict: verdictToProto(&body.Verdict, body.Policy), Timeout: durationpb.New(body.Timeout),
 		}}
-		m.GetAccepted().Verdict.Rights = rightsToProto(body.Rights)
+		m.GetAccepted().Verdict.Rights = accessToProto(body.Access)
 	case executor.ApprovalRequested:
 		m.Kind = &pb.Event_ApprovalRequested{ApprovalRequested: &pb.ApprovalRequested{Approval: approvalToProto(body.Question)}}
 	case executor.ApprovalResolved:
@@ -155,7 +155,7 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 		State:         pb.ExecutionState(info.State),
 		Outcome:       outcomeToProto(info.Outcome),
 		Purpose:       x.Order.Purpose,
-		Principal:     x.Order.Owner,
+		Principal:     x.Order.Session.Owner,
 		CreateTime:    timeToProto(x.Created),
 		StartTime:     timeToProto(info.Started),
 		EndTime:       timeToProto(info.Ended),
@@ -174,8 +174,8 @@ func executionWithResult(x *executor.Execution) *pb.Execution {
 	m := executionAt(x, info)
 	if o := &x.Order; o.Verdict.Rule != "" {
 		m.Verdict = verdictToProto(&o.Verdict, o.Policy)
-		if o.RunsPrograms && o.Verdict.Action != policy.Deny {
-			m.Verdict.Rights = rightsToProto(&info.Rights)
+		if o.Verdict.Action != policy.Deny {
+			m.Verdict.Rights = accessToProto(info.Access)
 		}
 		effects := o.Effects
 		if effects == nil {

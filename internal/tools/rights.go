@@ -117,3 +117,17 @@ type Offer struct {
 	// namespace.
 	Temporary []string
 }
+
+// Access is what [Rights] give access to, as data: it can be shown, stored and sent.
+// What is denied to read is left out, for that depends on the policy in force.
+type Access struct {
+	Confinement Confinement
+	Write, Read []string
+	Network     Network
+	Hosts       []string
+}
+
+// Access returns what the rights give access to.
+func (r Rights) Access() *Access {
+	return &Access{Confinement: r.Confinement, Write: r.Write, Read: r.Read, Network: r.Network, Hosts: r.Hosts}
+}

@@ -8,11 +8,64 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
+
+// maxListed is how many tools are listed where none is like what was called.
+const maxListed = 60
+
+// unknown explains to the model that there is no such tool, with the nearest
+// names among those the session has.
+func (a *Admission) unknown(s *session.Session, p *policy.Policy, name string) string {
+	entries, _ := a.Registry.All()
+	var names, aliases []string
+	for _, entry := range entries {
+		if Available(s, p, &entry.Spec) && entry.Unavailable == "" {
+			names = append(names, entry.Spec.Name)
+			aliases = append(aliases, entry.Spec.Aliases...)
+		}
+	}
+	message := fmt.Sprintf("There is no tool %q in this session. ", name)
+	if near := nearest.Names(name, slices.Concat(names, aliases)); len(near) > 0 {
+		return message + tools.DidYouMean(near, "")
+	}
+	if len(names) == 0 {
+		return message + "It has no tools at all."
+	}
+	more := ""
+	if n := len(names) - maxListed; n > 0 {
+		names, more = names[:maxListed], fmt.Sprintf(", and %d more", n)
+	}
+	return message + "Its tools are: " + strings.Join(names, ", ") + more + "."
+}
+
+func refusedInput(tool string, wrong *tools.InputError) *executor.Refusal {
+	refusal := executor.Refuse(executor.InvalidInput, "invalid_input",
+		fmt.Sprintf("The input of %s is not valid. Correct it and call again:\n%s", tool, wrong))
+	refusal.Failure.Problems = wrong.Problems
+	return refusal
+}
+
+// refused returns how a call ends that the policy denies.
+func refused(order *executor.Order, decision *policy.Decision) *executor.Refusal {
+	reason := order.Verdict.Reason
+	if rule, ok := strings.CutPrefix(order.Verdict.Rule, "rule "); ok {
+		reason = fmt.Sprintf("Denied by the rule %s of this server: %s", rule, reason)
+	}
+	if parts := deniedParts(decision); parts != "" {
+		reason += " Of the command, this was denied: " + parts + ". Nothing of it ran."
+	}
+	refusal := executor.Refuse(executor.Denied, "denied", reason)
+	verdict := order.Verdict
+	refusal.Verdict = &verdict
+	return refusal
+}
 
 // deniedParts names what was denied of a command that runs several programs; nothing of
 // others, where it is the call itself that may not be made, and where the reason has it.

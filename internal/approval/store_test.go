@@ -24,9 +24,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a desk and sessions to ask in.
+// fixture is a store, its asker, and sessions to ask in.
 type fixture struct {
-	*approval.Desk
+	*approval.Store
+	*asker
 	t        testing.TB
 	sessions *session.Store
 	session  *session.Session // of alice
@@ -39,7 +40,9 @@ func newFixture(t testing.TB, config approval.Config) *fixture {
 		Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk},
 	})
 	t.Cleanup(store.Close)
-	f := &fixture{Desk: approval.NewDesk(config), t: t, sessions: store}
+	config.Sessions = store
+	f := &fixture{Store: approval.NewStore(config), asker: new(asker), t: t, sessions: store}
+	f.SetAsker(f.asker)
 	f.session = f.newSession("work")
 	return f
 }
@@ -68,31 +71,70 @@ var tiers = []policy.Tier{
 
 func (f *fixture) question() approval.Question {
 	return approval.Question{
-		Owner: "alice", Session: f.session, ExecutionID: "x-1", CallID: "c-1", Tool: "shell",
+		Session: f.session.Ref(), ExecutionID: "x-1", CallID: "c-1", Tool: "shell",
 		Digest: [32]byte{1, 2, 3}, Tiers: tiers,
-		Decision: policy.Decision{Verdict: policy.Verdict{Action: policy.Ask, Rule: "mode ask"}, Policy: "v1"},
+		Verdict: policy.Verdict{Action: policy.Ask, Rule: "mode ask"}, Policy: "v1",
 	}
 }
 
-// inbox takes answers.
+// inbox takes the answer to a question.
 type inbox chan approval.Answer
 
-// ask puts a question and returns where the answer will be. More than one answer
-// to a question is a panic.
-func (f *fixture) ask(q approval.Question) (*approval.Ticket, inbox) {
+// asker keeps the answers to all questions. More than one answer to a question is a
+// panic.
+type asker struct {
+	resolved func(*approval.Question, approval.Answer)
+	answered func(*approval.Question, approval.Answer)
+	rejudge  func(*approval.Question) policy.Verdict
+
+	mu    sync.Mutex
+	boxes map[string]inbox
+}
+
+func (a *asker) Resolved(q *approval.Question, answer approval.Answer) {
+	if a.resolved != nil {
+		a.resolved(q, answer)
+	}
+}
+
+func (a *asker) Answered(q *approval.Question, answer approval.Answer) {
+	if a.answered != nil {
+		a.answered(q, answer)
+	}
+	select {
+	case a.box(q.ID) <- answer:
+	default:
+		panic("answered twice")
+	}
+}
+
+func (a *asker) Rejudge(q *approval.Question) policy.Verdict {
+	if a.rejudge == nil {
+		return policy.Verdict{Action: policy.Ask}
+	}
+	return a.rejudge(q)
+}
+
+func (a *asker) box(id string) inbox {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.boxes == nil {
+		a.boxes = make(map[string]inbox)
+	}
+	if a.boxes[id] == nil {
+		a.boxes[id] = make(inbox, 1)
+	}
+	return a.boxes[id]
+}
+
+// ask asks a question and returns it, and where the answer will be.
+func (f *fixture) ask(q approval.Question) (*approval.Question, inbox) {
 	f.t.Helper()
-	box := make(inbox, 1)
-	ticket, err := f.Ask(q, func(a approval.Answer) {
-		select {
-		case box <- a:
-		default:
-			panic("answered twice")
-		}
-	})
+	asked, err := f.Ask(q)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return ticket, box
+	return asked, f.box(asked.ID)
 }
 
 func allow() approval.Answer { return approval.Answer{Kind: approval.AllowOnce} }
@@ -101,12 +143,10 @@ func always(tier int) approval.Answer { return approval.Answer{Kind: approval.Al
 
 func TestAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var observed []approval.Kind
-		f := newFixture(t, approval.Config{Observe: func(q *approval.Question, a approval.Answer) {
-			observed = append(observed, a.Kind)
-		}})
-		ticket, box := f.ask(f.question())
-		q := ticket.Question
+		var observed []approval.AnswerKind
+		f := newFixture(t, approval.Config{})
+		f.resolved = func(_ *approval.Question, a approval.Answer) { observed = append(observed, a.Kind) }
+		q, box := f.ask(f.question())
 		if len(q.ID) < 26 || q.Expires.Sub(q.Created) != 2*time.Minute || !q.Created.Equal(time.Now()) {
 			t.Errorf("question %q from %s to %s", q.ID, q.Created, q.Expires)
 		}
@@ -119,17 +159,17 @@ func TestAnAnswer(t *testing.T) {
 		if got.By != "bob" || !got.At.Equal(time.Now()) || got.From != "10.0.0.7" || got.Digest != q.Digest || got.Grant != nil {
 			t.Errorf("%+v does not tell who, when, from where and about what", got)
 		}
-		told := <-box
-		if told.Kind != approval.DenyOnce || told.Comment != "not today" || told.Allows() || told.By != "bob" {
-			t.Errorf("the asker is told %+v", told)
+		answer := <-box
+		if answer.Kind != approval.DenyOnce || answer.Comment != "not today" || answer.Allows() || answer.By != "bob" {
+			t.Errorf("the asker gets %+v", answer)
 		}
-		if ticket.Withdraw() {
+		if f.Withdraw(q.ID) {
 			t.Error("an answered question was withdrawn")
 		}
 		if f.Pending() != 0 || len(f.List(bob, approval.Filter{})) != 0 {
 			t.Error("an answered question still waits")
 		}
-		if !slices.Equal(observed, []approval.Kind{approval.DenyOnce}) {
+		if !slices.Equal(observed, []approval.AnswerKind{approval.DenyOnce}) {
 			t.Errorf("observed %v", observed)
 		}
 	})
@@ -139,23 +179,23 @@ func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, approval.Config{Expiry: time.Minute})
 		begin := time.Now()
-		ticket, box := f.ask(f.question())
-		told := <-box
-		if told.Kind != approval.Expired || told.Allows() || time.Since(begin) != time.Minute || told.By != "" {
-			t.Errorf("%+v after %s, want expired after a minute", told, time.Since(begin))
+		q, box := f.ask(f.question())
+		answer := <-box
+		if answer.Kind != approval.Expired || answer.Allows() || time.Since(begin) != time.Minute || answer.By != "" {
+			t.Errorf("%+v after %s, want expired after a minute", answer, time.Since(begin))
 		}
 		for _, c := range []struct {
 			who  approval.Viewer
 			want error
 		}{{bob, approval.ErrExpired}, {alice, approval.ErrExpired}, {mal, approval.ErrNotFound}} {
-			if _, err := f.Resolve(c.who, ticket.Question.ID, allow()); !errors.Is(err, c.want) {
+			if _, err := f.Resolve(c.who, q.ID, allow()); !errors.Is(err, c.want) {
 				t.Errorf("%s after expiry: %v, want %v", c.who.Name, err, c.want)
 			}
 		}
 
-		q := f.question()
-		q.Expires = time.Now().Add(time.Hour) // as the asker says
-		_, box = f.ask(q)
+		long := f.question()
+		long.Expires = time.Now().Add(time.Hour) // as the asker says
+		_, box = f.ask(long)
 		begin = time.Now()
 		if <-box; time.Since(begin) != time.Hour {
 			t.Errorf("expired after %s, want an hour", time.Since(begin))
@@ -169,13 +209,13 @@ func TestLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, approval.Config{Expiry: time.Minute})
 		for range 100 {
-			ticket, box := f.ask(f.question())
+			q, box := f.ask(f.question())
 			time.Sleep(time.Minute)
-			if _, err := f.Resolve(bob, ticket.Question.ID, allow()); !errors.Is(err, approval.ErrExpired) {
+			if _, err := f.Resolve(bob, q.ID, allow()); !errors.Is(err, approval.ErrExpired) {
 				t.Fatalf("%v, want ErrExpired", err)
 			}
-			if told := <-box; told.Kind != approval.Expired {
-				t.Fatalf("the asker is told %v", told.Kind)
+			if answer := <-box; answer.Kind != approval.Expired {
+				t.Fatalf("the asker gets %v", answer.Kind)
 			}
 		}
 	})
@@ -184,7 +224,7 @@ func TestLastMoment(t *testing.T) {
 // TestRefusals has a row for each answer that is not taken. The question waits
 // on, and then somebody answers it.
 func TestRefusals(t *testing.T) {
-	once := func(kind approval.Kind) approval.Answer { return approval.Answer{Kind: kind} }
+	once := func(kind approval.AnswerKind) approval.Answer { return approval.Answer{Kind: kind} }
 	yes := []tools.Answer{{Text: "yes"}}
 	for _, c := range []struct {
 		name   string
@@ -216,15 +256,15 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, approval.Config{})
-			ticket, box := f.ask(f.question())
-			_, err := f.Resolve(c.who, ticket.Question.ID, c.answer)
+			q, box := f.ask(f.question())
+			_, err := f.Resolve(c.who, q.ID, c.answer)
 			if !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
-			if len(box) != 0 || len(f.Grants(f.session)) != 0 {
+			if len(box) != 0 || len(f.Grants(f.session.Ref())) != 0 {
 				t.Fatal("it counts all the same")
 			}
-			if _, err := f.Resolve(bob, ticket.Question.ID, allow()); err != nil || !(<-box).Allows() {
+			if _, err := f.Resolve(bob, q.ID, allow()); err != nil || !(<-box).Allows() {
 				t.Errorf("afterwards: %v", err)
 			}
 		})
@@ -233,9 +273,9 @@ func TestRefusals(t *testing.T) {
 
 func TestGuessedID(t *testing.T) {
 	f := newFixture(t, approval.Config{})
-	ticket, _ := f.ask(f.question())
-	defer ticket.Withdraw()
-	for _, id := range []string{"", "1", strings.ToUpper(ticket.Question.ID), ticket.Question.ID[1:], strings.Repeat("a", 1<<20)} {
+	q, _ := f.ask(f.question())
+	defer f.Withdraw(q.ID)
+	for _, id := range []string{"", "1", strings.ToUpper(q.ID), q.ID[1:], strings.Repeat("a", 1<<20)} {
 		_, err := f.Resolve(bob, id, allow())
 		if !errors.Is(err, approval.ErrNotFound) || len(err.Error()) > 200 {
 			t.Errorf("%.30q: %.200v, want ErrNotFound", id, err)
@@ -245,11 +285,11 @@ func TestGuessedID(t *testing.T) {
 
 func TestSelfApproval(t *testing.T) {
 	f := newFixture(t, approval.Config{SelfApproval: true})
-	ticket, box := f.ask(f.question())
-	if _, err := f.Resolve(mal, ticket.Question.ID, allow()); !errors.Is(err, approval.ErrNotFound) {
+	q, box := f.ask(f.question())
+	if _, err := f.Resolve(mal, q.ID, allow()); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("a stranger: %v", err)
 	}
-	if _, err := f.Resolve(alice, ticket.Question.ID, allow()); err != nil || !(<-box).Allows() {
+	if _, err := f.Resolve(alice, q.ID, allow()); err != nil || !(<-box).Allows() {
 		t.Errorf("the caller: %v", err)
 	}
 }
@@ -257,9 +297,9 @@ func TestSelfApproval(t *testing.T) {
 // TestTwice answers a question again.
 func TestTwice(t *testing.T) {
 	f := newFixture(t, approval.Config{})
-	ticket, _ := f.ask(f.question())
-	id := ticket.Question.ID
-	answer := approval.Answer{Kind: approval.AllowAlways, Tier: 2, Comment: "fine", Digest: ticket.Question.Digest}
+	q, _ := f.ask(f.question())
+	id := q.ID
+	answer := approval.Answer{Kind: approval.AllowAlways, Tier: 2, Comment: "fine", Digest: q.Digest}
 	first, err := f.Resolve(bob, id, answer)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +309,7 @@ func TestTwice(t *testing.T) {
 	if err != nil || !again.At.Equal(first.At) || again.Grant.ID != first.Grant.ID || again.From != first.From {
 		t.Errorf("the same again: %+v, %v; want the first", again, err)
 	}
-	if n := len(f.Grants(f.session)); n != 1 {
+	if n := len(f.Grants(f.session.Ref())); n != 1 {
 		t.Errorf("%d grants, want one", n)
 	}
 	for _, c := range []struct {
@@ -297,15 +337,15 @@ func TestTwice(t *testing.T) {
 
 func TestWithdraw(t *testing.T) {
 	f := newFixture(t, approval.Config{})
-	ticket, box := f.ask(f.question())
-	if !ticket.Withdraw() || ticket.Withdraw() {
+	q, box := f.ask(f.question())
+	if !f.Withdraw(q.ID) || f.Withdraw(q.ID) {
 		t.Error("want to withdraw once")
 	}
-	if _, err := f.Resolve(bob, ticket.Question.ID, allow()); !errors.Is(err, approval.ErrWithdrawn) {
+	if _, err := f.Resolve(bob, q.ID, allow()); !errors.Is(err, approval.ErrWithdrawn) {
 		t.Errorf("%v, want ErrWithdrawn", err)
 	}
 	if len(box) != 0 {
-		t.Error("who withdrew is told")
+		t.Error("who withdrew gets an answer")
 	}
 }
 
@@ -314,7 +354,7 @@ func TestWithdraw(t *testing.T) {
 func TestManyApprovers(t *testing.T) {
 	f := newFixture(t, approval.Config{})
 	for range 20 {
-		ticket, box := f.ask(f.question())
+		q, box := f.ask(f.question())
 		var won atomic.Pointer[approval.Answer]
 		var group sync.WaitGroup
 		for i := range 100 {
@@ -323,7 +363,7 @@ func TestManyApprovers(t *testing.T) {
 				if i%2 == 0 {
 					answer.Kind = approval.DenyOnce
 				}
-				got, err := f.Resolve(approval.Viewer{Name: fmt.Sprint("approver-", i), Approver: true}, ticket.Question.ID, answer)
+				got, err := f.Resolve(approval.Viewer{Name: fmt.Sprint("approver-", i), Approver: true}, q.ID, answer)
 				switch {
 				case err == nil && !won.CompareAndSwap(nil, &got):
 					t.Error("two have won")
@@ -333,37 +373,36 @@ func TestManyApprovers(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if told := <-box; won.Load() == nil || told.By != won.Load().By || told.Kind != won.Load().Kind {
-			t.Fatalf("the asker is told %+v, and %+v won", told, won.Load())
+		if answer := <-box; won.Load() == nil || answer.By != won.Load().By || answer.Kind != won.Load().Kind {
+			t.Fatalf("the asker gets %+v, and %+v won", answer, won.Load())
 		}
 	}
 }
 
-// TestRaces lets answer, expiry, withdrawal and the end of the desk happen at
-// once: the question ends once, and everybody is told the same.
+// TestRaces lets answer, expiry, withdrawal and the end of the store happen at
+// once: the question ends once, and everybody learns the same.
 func TestRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i := range 200 {
-			var observed, told atomic.Int32
+			var observed, answers atomic.Int32
 			var kind atomic.Int32
-			f := newFixture(t, approval.Config{Expiry: time.Second, Observe: func(_ *approval.Question, a approval.Answer) {
+			f := newFixture(t, approval.Config{Expiry: time.Second})
+			f.resolved = func(_ *approval.Question, a approval.Answer) {
 				observed.Add(1)
 				kind.Store(int32(a.Kind))
-			}})
-			ticket, err := f.Ask(f.question(), func(a approval.Answer) {
-				told.Add(1)
-				if int32(a.Kind) != kind.Load() {
-					t.Errorf("the asker is told %v", a.Kind)
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
 			}
+			f.answered = func(_ *approval.Question, a approval.Answer) {
+				answers.Add(1)
+				if int32(a.Kind) != kind.Load() {
+					t.Errorf("the asker gets %v", a.Kind)
+				}
+			}
+			q, _ := f.ask(f.question())
 			at := func(f func()) { time.AfterFunc(time.Second-time.Duration(i%2), f) } // or just before
 			var withdrew, answered atomic.Bool
-			at(func() { withdrew.Store(ticket.Withdraw()) })
+			at(func() { withdrew.Store(f.Withdraw(q.ID)) })
 			at(func() {
-				_, err := f.Resolve(bob, ticket.Question.ID, allow())
+				_, err := f.Resolve(bob, q.ID, allow())
 				answered.Store(err == nil)
 			})
 			at(f.Close)
@@ -376,8 +415,8 @@ func TestRaces(t *testing.T) {
 			if withdrew.Load() {
 				want = 0
 			}
-			if told.Load() != want || answered.Load() != (approval.Kind(kind.Load()) == approval.AllowOnce) {
-				t.Fatalf("%v: told %d times, want %d; answered %t", approval.Kind(kind.Load()), told.Load(), want, answered.Load())
+			if answers.Load() != want || answered.Load() != (approval.AnswerKind(kind.Load()) == approval.AllowOnce) {
+				t.Fatalf("%v: answered %d times, want %d; answered %t", approval.AnswerKind(kind.Load()), answers.Load(), want, answered.Load())
 			}
 		}
 	})
@@ -387,7 +426,7 @@ func TestLimits(t *testing.T) {
 	f := newFixture(t, approval.Config{MaxPending: 3, MaxPerSession: 2, MaxBytes: 4000})
 	full := func(q approval.Question, says string) {
 		t.Helper()
-		if _, err := f.Ask(q, func(approval.Answer) {}); !errors.Is(err, approval.ErrFull) || !strings.Contains(err.Error(), says) {
+		if _, err := f.Ask(q); !errors.Is(err, approval.ErrFull) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want ErrFull: %s", err, says)
 		}
 	}
@@ -395,17 +434,17 @@ func TestLimits(t *testing.T) {
 	f.ask(f.question())
 	full(f.question(), "in this session")
 	other := f.question()
-	other.Session = f.newSession("other")
+	other.Session = f.newSession("other").Ref()
 	other.Preview.Text = strings.Repeat("x", 4000)
 	full(other, "bytes")
 	other.Preview.Text = ""
 	f.ask(other)
-	other.Session = f.newSession("third")
+	other.Session = f.newSession("third").Ref()
 	full(other, "on this server")
-	first.Withdraw()
+	f.Withdraw(first.ID)
 	f.ask(f.question())
 	f.Close()
-	if _, err := f.Ask(f.question(), func(approval.Answer) {}); !errors.Is(err, approval.ErrClosed) {
+	if _, err := f.Ask(f.question()); !errors.Is(err, approval.ErrClosed) {
 		t.Errorf("%v, want ErrClosed", err)
 	}
 }
@@ -415,14 +454,13 @@ func TestManyWait(t *testing.T) {
 	const n = 10_000
 	f := newFixture(t, approval.Config{MaxPerSession: n})
 	var allowed atomic.Int32
-	for range n {
-		if _, err := f.Ask(f.question(), func(a approval.Answer) {
-			if a.Allows() {
-				allowed.Add(1)
-			}
-		}); err != nil {
-			t.Fatal(err)
+	f.answered = func(_ *approval.Question, a approval.Answer) {
+		if a.Allows() {
+			allowed.Add(1)
 		}
+	}
+	for range n {
+		f.ask(f.question())
 	}
 	list := f.List(bob, approval.Filter{})
 	if len(list) != n || !slices.IsSortedFunc(list, func(a, b *approval.Question) int { return a.Created.Compare(b.Created) }) {
@@ -446,8 +484,8 @@ func TestManyWait(t *testing.T) {
 
 func TestWhoSeesWhat(t *testing.T) {
 	f := newFixture(t, approval.Config{})
-	ticket, _ := f.ask(f.question())
-	defer ticket.Withdraw()
+	q, _ := f.ask(f.question())
+	defer f.Withdraw(q.ID)
 	for _, c := range []struct {
 		who    approval.Viewer
 		filter approval.Filter
@@ -466,10 +504,10 @@ func TestWhoSeesWhat(t *testing.T) {
 			t.Errorf("%s with %+v sees %d, want %d", c.who.Name, c.filter, len(got), c.want)
 		}
 	}
-	if _, err := f.Find(mal, ticket.Question.ID); !errors.Is(err, approval.ErrNotFound) {
+	if _, err := f.Find(mal, q.ID); !errors.Is(err, approval.ErrNotFound) {
 		t.Errorf("a stranger finds it: %v", err)
 	}
-	if q, err := f.Find(alice, ticket.Question.ID); err != nil || q != ticket.Question {
+	if found, err := f.Find(alice, q.ID); err != nil || found != q {
 		t.Errorf("the caller does not find it: %v", err)
 	}
 }
@@ -518,14 +556,14 @@ func TestQuestionsOfATool(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, approval.Config{})
-			q := f.question()
-			q.Questions = questions
-			ticket, box := f.ask(q)
-			_, err := f.Resolve(c.who, ticket.Question.ID, c.answer)
+			asks := f.question()
+			asks.Questions = questions
+			q, box := f.ask(asks)
+			_, err := f.Resolve(c.who, q.ID, c.answer)
 			if !errors.Is(err, c.want) || (err == nil) != (len(box) == 1) {
 				t.Fatalf("%v, want %v; %d answers", err, c.want, len(box))
 			}
-			if !ticket.Withdraw() && len((<-box).Answers) != len(c.answer.Answers) {
+			if !f.Withdraw(q.ID) && len((<-box).Answers) != len(c.answer.Answers) {
 				t.Error("the answers got lost")
 			}
 		})

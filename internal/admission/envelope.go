@@ -1,0 +1,110 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A Request asks for one call of a tool.
+type Request struct {
+	Principal auth.Principal
+	SessionID string // empty: the default session
+	Tool      string
+	CallID    string // empty: one is given
+	Purpose   string
+	Input     Input
+	Answer    tools.Budget  // of the text of the answer; none: the session's
+	Timeout   time.Duration // 0: the tool's
+
+	OnDisconnect executor.OnDisconnect
+
+	// Trace is the id of the trace that the request is part of, if there is one.
+	Trace string
+}
+
+// Input is the input of a call as JSON text. An input that has no such text has a
+// problem, and bytes that stand for it instead.
+type Input struct {
+	JSON    []byte
+	Problem *tools.InputError
+}
+
+// Limits of a request, in bytes.
+const (
+	MaxCallID = 256
+	MaxTool   = 128
+	MaxText   = 4096 // of what people write
+)
+
+// checkEnvelope checks what is around the input.
+func (a *Admission) checkEnvelope(r *Request) error {
+	longest := a.Executor.Config().MaxTimeout
+	switch {
+	case r.Tool == "":
+		return invalid("tool is empty: name the tool to execute")
+	case len(r.Tool) > MaxTool:
+		return invalid("tool has %d bytes: at most %d", len(r.Tool), MaxTool)
+	case len(r.CallID) > MaxCallID:
+		return invalid("call_id has %d bytes: at most %d", len(r.CallID), MaxCallID)
+	case len(r.Purpose) > MaxText:
+		return invalid("purpose has %d bytes: at most %d", len(r.Purpose), MaxText)
+	case r.Timeout < 0 || r.Timeout > longest:
+		return invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
+	}
+	return nil
+}
+
+// propose returns the job that a request asks for in a session, before anything is
+// decided, and its input with the names of the schema.
+func (a *Admission) propose(r Request, s *session.Session) (*executor.Job, Input, error) {
+	answer, err := s.Answer(r.Answer)
+	if err != nil {
+		return nil, Input{}, err
+	}
+	job := &executor.Job{Order: executor.Order{
+		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, Tool: r.Tool, CallID: r.CallID, Answer: answer,
+		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace,
+	}}
+	input := a.named(s, r.Tool, r.Input)
+	if job.CallID != "" {
+		job.Text = textHash(job.Tool, input)
+	}
+	return job, input, nil
+}
+
+// named returns an input with the names and the values that the schema of its tool
+// has, among those of a session.
+func (a *Admission) named(s *session.Session, tool string, input Input) Input {
+	entry, ok := a.Registry.Lookup(tool, a.has(s, a.Rules.Current()))
+	if !ok {
+		entry, ok = transferTools[tool]
+	}
+	if ok {
+		input.JSON = entry.Spec.Rename(input.JSON)
+		if input.Problem == nil {
+			input.JSON = tools.Settle(entry.Tool, input.JSON)
+		}
+	}
+	return input
+}
+
+// textHash stands for a tool as it was named and its input as it was sent, while
+// this process lives.
+func textHash(tool string, input Input) uint64 {
+	var h maphash.Hash
+	h.SetSeed(hashSeed)
+	h.WriteString(tool)
+	h.WriteByte(0)
+	h.Write(input.JSON)
+	return h.Sum64()
+}
+
+var hashSeed = maphash.MakeSeed()

@@ -1,0 +1,76 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"io/fs"
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// Env returns where a call of a session happens.
+func (a *Admission) Env(s *session.Session, guard tools.Guard, callID string) tools.Env {
+	env := tools.Env{
+		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
+		Session: s, Changes: s.Changes, Guard: guard, Help: a.helpOf(s),
+	}
+	if a.Artifacts != nil {
+		env.Artifacts = a.Artifacts(s)
+	}
+	if a.Offer != nil {
+		offer := a.Offer()
+		env.Readable, env.Temporary = offer.Readable, offer.Temporary
+	}
+	return env
+}
+
+// Subject returns a call as the policy sees it, but for its input and effects.
+func (a *Admission) Subject(s *session.Session, entry *tools.Entry) *policy.Call {
+	settings := s.Settings()
+	call := &policy.Call{
+		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
+		Level: settings.Level, Mode: settings.Mode, Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
+		Spec: &entry.Spec, Network: settings.Network,
+	}
+	if a.Offer != nil {
+		call.Offer = a.Offer()
+		call.Network = min(call.Network, call.Offer.Network)
+		call.DeniedThere = func(denial tools.Denial) bool { return deniedThere(s, denial) }
+	}
+	if a.Kept != nil {
+		call.Kept = a.keptOf(s)
+	}
+	return call
+}
+
+// keptOf returns what the server protects of the workspace of a session, as the
+// workspace is when it is first asked.
+func (a *Admission) keptOf(s *session.Session) func(tools.Protection) policy.Kept {
+	var once sync.Once
+	var kept policy.Kept
+	return func(p tools.Protection) policy.Kept {
+		once.Do(func() {
+			if kept = a.Kept(a.Env(s, nil, ""), p); kept == nil {
+				kept = func(string, bool) string { return "" }
+			}
+		})
+		return kept
+	}
+}
+
+// deniedThere reports whether the workspace of a session has a file that may not be
+// read, or more files than are examined.
+func deniedThere(s *session.Session, denial tools.Denial) bool {
+	found := false
+	_, all := s.Workspace.Examine(".", maxExamined, func(path string, _ fs.FileMode) bool {
+		found = found || path != "." && denial.Denies(path)
+		return !found
+	})
+	return found || !all
+}
+
+const maxExamined = 100_000

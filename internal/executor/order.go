@@ -1,0 +1,178 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// An Order is a call that was judged and is to be carried out, or to be recorded as
+// refused. It is data: it can be stored, and another server can carry it out that finds
+// the session and the tool. A test proves that no field holds anything else.
+type Order struct {
+	// Session is where the call was made, by the owner of the session. OnBehalfOf is
+	// whom the owner acts for, if not for itself.
+	Session    session.Ref
+	OnBehalfOf string
+
+	// CallID makes the call idempotent within its session; empty: one is given.
+	CallID string
+
+	// Digest stands for tool and canonical input: the same call id may come again
+	// with the same digest only.
+	Digest [32]byte
+
+	// Tool is the name of the tool; of an unknown tool, the name that was asked for.
+	// Input is what the tool was given, in its canonical form where the tool could
+	// decode it. ConcurrencySafe says that the call may run beside others.
+	Tool            string
+	Input           json.RawMessage
+	ConcurrencySafe bool
+
+	// Answer is how much text the answer has at most, in characters.
+	Answer int
+
+	// Verdict is what let the call pass, or what asks. Policy is the version of the
+	// policy that judged.
+	Verdict policy.Verdict
+	Policy  string
+
+	// Effects are what the call would touch, as far as they are kept. Without any, the
+	// call uses its tool alone, and the verdict on that is the verdict.
+	Effects *Effects
+
+	// Access is what the commands of the call may touch; nil where it runs none.
+	Access *tools.Access
+
+	// Question is what a person is asked before the call runs; nil for a call that
+	// runs at once. The executor fills in what the question is about.
+	Question *approval.Question
+
+	// Refusal is how a refused call ends; nil for a call that runs.
+	Refusal *Refusal
+
+	// Timeout is how long the tool may run, within the limits of the executor;
+	// 0 means the default.
+	Timeout      time.Duration
+	OnDisconnect OnDisconnect
+	Purpose      string
+
+	// Trace is the id of the trace that the request was part of, if there was one.
+	Trace string
+}
+
+// A Refusal is how a call ends that does not run.
+type Refusal struct {
+	Outcome Outcome
+	Failure Failure
+
+	// Verdict is what denied the call, where Outcome is Denied.
+	Verdict *policy.Verdict
+}
+
+// Refuse returns how a call ends that does not run.
+func Refuse(outcome Outcome, code, message string) *Refusal {
+	return &Refusal{Outcome: outcome, Failure: Failure{Code: code, Message: message}}
+}
+
+// finished returns the end of a call that was judged by a version of the policy.
+func (r *Refusal) finished(version string) Finished {
+	finished := withFailure(r.Outcome, r.Failure.Code, r.Failure.Message)
+	*finished.Failure = r.Failure
+	if r.Verdict != nil {
+		finished.Verdict, finished.Policy = r.Verdict, version
+	}
+	return finished
+}
+
+// A Job is an order with what carries it out in this process.
+type Job struct {
+	Order
+
+	// Call is the decoded call; nil for a refused call. Rights are what its commands
+	// may touch.
+	Call   tools.Call
+	Rights tools.Rights
+
+	// Permit is what the call holds of the limits that count it, until it ends; nil
+	// where that is nothing.
+	Permit *limit.Permit
+
+	// Text stands for tool and input as they were sent to this process, so that a call
+	// that is sent again needs no decoding; 0 stands for nothing.
+	Text uint64
+}
+
+// Judged reports whether it was decided if the call may run. It was not where the call
+// id was known already.
+func (j *Job) Judged() bool { return j.Call != nil || j.Refusal != nil }
+
+// OnDisconnect is what happens to an execution that no reader follows any more.
+// The zero value is Grace.
+type OnDisconnect int
+
+const (
+	// Grace continues for the grace period, then cancels.
+	Grace OnDisconnect = iota
+	// CancelAtOnce cancels.
+	CancelAtOnce
+	// Detach continues to the end.
+	Detach
+)
+
+// Steps takes part in the steps of every call: it records them, and decides what is not
+// for the executor to decide. The executor calls the methods without a lock, and those
+// of many executions at once. The methods may read the order of the execution.
+type Steps interface {
+	// Proposed is called before anything of an execution happens. What it returns, if
+	// anything, is how the call ends at once.
+	Proposed(x *Execution) *Refusal
+
+	// Rejudge judges a call again that waits, by the policy, the grants and the
+	// settings of now: when a person allowed the call, when its turn has come, and when
+	// something was granted in its session.
+	Rejudge(x *Execution, call tools.Call) Rejudged
+
+	// Starting is called just before a tool runs. What it returns, if anything, is how
+	// the call ends instead.
+	Starting(x *Execution) *Refusal
+
+	// Resolved is called with the end of each question, once, before anything comes of
+	// it.
+	Resolved(q *approval.Question, a approval.Answer)
+
+	// Finished is called with the end of each execution, once, just before anybody
+	// sees it.
+	Finished(x *Execution, end *Finished)
+}
+
+// Rejudged is what is decided about a call that waits.
+type Rejudged struct {
+	Verdict policy.Verdict
+	Rights  tools.Rights // that the call runs with
+	Call    tools.Call   // that runs; nil for the one that waited
+}
+
+// NoSteps takes part in nothing. Calls that wait for a person go on waiting, and run
+// without rights.
+type NoSteps struct{}
+
+func (NoSteps) Proposed(*Execution) *Refusal                 { return nil }
+func (NoSteps) Starting(*Execution) *Refusal                 { return nil }
+func (NoSteps) Resolved(*approval.Question, approval.Answer) {}
+func (NoSteps) Finished(*Execution, *Finished)               {}
+
+func (NoSteps) Rejudge(x *Execution, _ tools.Call) Rejudged {
+	if x.Order.Verdict.Action == policy.Ask {
+		return Rejudged{Verdict: x.Order.Verdict}
+	}
+	return Rejudged{Verdict: policy.Verdict{Action: policy.Allow}}
+}

@@ -1,0 +1,34 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// steps takes part in the steps of every call for a server: admission judges, the audit
+// log records, the metrics count.
+type steps struct{ *Server }
+
+// Proposed records a call, and what was decided about it.
+func (s steps) Proposed(x *executor.Execution) *executor.Refusal { return s.auditor.proposed(x) }
+
+// Rejudge judges a call that waits.
+func (s steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged {
+	return s.admission.Rejudge(&x.Order, call)
+}
+
+// Starting records that a tool is about to run.
+func (s steps) Starting(x *executor.Execution) *executor.Refusal { return s.auditor.starting(x) }
+
+// Resolved records the end of a question.
+func (s steps) Resolved(q *approval.Question, a approval.Answer) { s.auditor.resolved(q, a) }
+
+// Finished counts and records the end of a call.
+func (s steps) Finished(x *executor.Execution, end *executor.Finished) {
+	s.meters.observe(x, end)
+	s.auditor.finished(x, end)
+}
