@@ -28,6 +28,7 @@ import (
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -40,7 +41,7 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, documents files.Documents, searched search.Config) []tools.Tool {
+func builtin(rooms *command.Rooms, documents files.Documents, engines *search.Pool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -51,7 +52,7 @@ func builtin(rooms *command.Rooms, documents files.Documents, searched search.Co
 		writes,
 		shell.Tools(rooms),
 		git.Tools(rooms),
-		searchtools.Tools(search.NewPool(searched)),
+		searchtools.Tools(engines),
 		turn.Tools(),
 	)
 	return append(list, benchTools(len(list))...)
@@ -245,12 +246,15 @@ func executorOf(c *config.Executions) executor.Config {
 	}
 }
 
-func enginesOf(c *config.Search) search.Config {
-	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter, KernelShare: c.KernelShare}
+func enginesOf(c *config.Search) *search.Pool {
 	if c.MaxText == 0 {
-		config.MaxText = -1 // there 0 is the default
+		return search.NewPool(nil)
 	}
-	return config
+	return search.NewPool(index.NewPool(indexOf(c)))
+}
+
+func indexOf(c *config.Search) index.Config {
+	return index.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter, KernelShare: c.KernelShare}
 }
 
 func artifactsOf(c *config.Artifacts) artifact.Config {
@@ -291,7 +295,7 @@ func wireOf(c *config.Wire) service.Wire {
 // BuiltinSpecs describes the tools that are part of the server.
 func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{}), nil, search.Config{}) {
+	for _, tool := range builtin(command.New(command.Config{}), nil, search.NewPool(nil)) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}
