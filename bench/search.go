@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -115,17 +116,21 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 	var rows []row
 	var text int64
 	for _, how := range []string{"cold", "warm", "warm, text not in memory"} {
-		e := search.New(ws, search.Config{MaxText: map[string]int64{"cold": -1, "warm": 1 << 30, "warm, text not in memory": 1}[how]})
-		defer e.Close()
-		if err := e.Warm(ctx); err != nil {
-			return nil, err
+		var x *index.Index
+		if how != "cold" {
+			x = index.New(ws, index.Config{MaxText: map[string]int64{"warm": 1 << 30, "warm, text not in memory": 1}[how]})
+			defer x.Close()
+			if err := x.Warm(ctx); err != nil {
+				return nil, err
+			}
 		}
+		e := search.New(ws, x)
 		if how == "warm" {
-			all, kept, index := e.Memory()
+			all, kept, size := x.Memory()
 			if text = all; kept == 0 || kept != text {
 				return nil, fmt.Errorf("%w: a file system under %s that can be watched", errMissing, dir)
 			}
-			rows = append(rows, single(name+", index to text", "", float64(index)/float64(text), valueAtMost(0.25)))
+			rows = append(rows, single(name+", index to text", "", float64(size)/float64(text), valueAtMost(0.25)))
 		}
 		beside := others
 		if how == "cold" {
@@ -136,7 +141,9 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 			return nil, err
 		}
 		rows = append(rows, more...)
-		e.Close()
+		if x != nil {
+			x.Close()
+		}
 	}
 	more, err := keptRows(ctx, name, ws, text)
 	return append(rows, more...), err
@@ -199,12 +206,12 @@ func (h *harness) searchAs(ctx context.Context, name, how string, e *search.Engi
 // the budget, and how many bytes of anything once nobody searches.
 func keptRows(ctx context.Context, name string, ws *workspace.Workspace, text int64) ([]row, error) {
 	const idle = 200 * time.Millisecond
-	e := search.New(ws, search.Config{MaxText: text / 4, IdleAfter: idle})
-	defer e.Close()
-	if err := e.Warm(ctx); err != nil {
+	x := index.New(ws, index.Config{MaxText: text / 4, IdleAfter: idle})
+	defer x.Close()
+	if err := x.Warm(ctx); err != nil {
 		return nil, err
 	}
-	_, kept, _ := e.Memory()
+	_, kept, _ := x.Memory()
 	if kept == 0 {
 		return nil, errors.New("nothing was kept")
 	}
@@ -217,8 +224,8 @@ func keptRows(ctx context.Context, name string, ws *workspace.Workspace, text in
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		text, kept, index := e.Memory()
-		left = text + kept + index
+		text, kept, size := x.Memory()
+		left = text + kept + size
 	}
 	return []row{
 		single(name+", text kept to its budget", "", float64(kept)/float64(text/4), valueAtMost(1)),

@@ -28,12 +28,12 @@ var floors = [][]string{
 	{"internal/approval"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
 	{"internal/companion"},
-	{"internal/command", "internal/limit", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
-	{"internal/effects", "internal/integrity", "internal/pdf"},
-	{"internal/sandbox", "internal/search", "internal/tools"},
+	{"internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
+	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index"},
+	{"internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/endpoint", "internal/glob", "internal/lease", "internal/size", "internal/version", "proto/toolserver/v1"},
+	{"internal/endpoint", "internal/glob", "internal/lease", "internal/search/plain", "internal/search/workers", "internal/size", "internal/version", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and

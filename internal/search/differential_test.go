@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 )
 
 // A question is something to ask the engine and ripgrep alike.
@@ -94,7 +95,7 @@ func (x *tree) expression() string {
 }
 
 // answer is what the engine says, as lines of text.
-func answer(t testing.TB, e *search.Engine, q question) []string {
+func answer(t testing.TB, e *engine, q question) []string {
 	t.Helper()
 	var lines []string
 	if q.glob {
@@ -326,7 +327,7 @@ func TestAsRipgrep(t *testing.T) {
 		}
 		e, edits := x.engine(), []string{}
 		if i%4 >= 2 {
-			e = x.warmEngine(search.Config{})
+			e = x.warmEngine(index.Config{})
 		}
 		for range 5 {
 			q := x.ask()

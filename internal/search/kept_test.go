@@ -12,8 +12,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf16"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -38,7 +40,7 @@ func TestIndex(t *testing.T) {
 	for i := range files {
 		write(i, 0)
 	}
-	for _, config := range []search.Config{{}, {MaxText: 1 << 20}, {MaxText: 1}} { // the last has the index alone
+	for _, config := range []index.Config{{}, {MaxText: 1 << 20}, {MaxText: 1}} { // the last has the index alone
 		e := x.warmEngine(config)
 		check := func() {
 			t.Helper()
@@ -75,23 +77,49 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestNothingIsKept searches again and again where nothing may be kept: every
-// answer is what is in the files at that time.
-func TestNothingIsKept(t *testing.T) {
+// TestWithoutIndex searches again and again without an index: every answer is
+// what is in the files at that time. That answers are the same with one is what
+// TestWarmAsCold proves.
+func TestWithoutIndex(t *testing.T) {
 	x := newTree(t, 11)
 	x.grow(50)
-	e := x.warmEngine(search.Config{MaxText: -1})
+	e := search.NewPool(nil).Engine(x.ws)
 	for i := range 10 {
 		x.write("news.txt", fmt.Sprintf("needle %d\n", i))
-		q := question{pattern: search.Pattern{Text: `needle \d+`}, scope: search.Scope{Path: "news.txt"}}
-		if got := strings.Join(answer(t, e, q), "\n"); !strings.Contains(got, fmt.Sprint("needle ", i)) {
-			t.Errorf("search %d found %q", i, got)
+		found := ""
+		sum, err := e.Grep(t.Context(), search.Pattern{Text: `needle \d+`}, search.Scope{}, search.Options{}, func(f search.File) bool {
+			found += string(f.Lines[0].Text)
+			return true
+		})
+		if err != nil || sum.Warm || found != fmt.Sprint("needle ", i) {
+			t.Errorf("search %d found %q, %+v, %v", i, found, sum, err)
 		}
-		if isWarm(t, e) {
-			t.Error("it was answered from memory")
+		if files, sum, err := e.Glob(t.Context(), search.Scope{Match: "news.txt"}, search.ByName); err != nil || sum.Warm || len(files) != 1 {
+			t.Errorf("search %d found %v, %+v, %v", i, files, sum, err)
 		}
-		if text, kept, index := e.Memory(); text != 0 || kept != 0 || index != 0 {
-			t.Errorf("after search %d: %d bytes of text, %d kept, %d of index", i, text, kept, index)
+	}
+}
+
+// TestUTF16 keeps texts that are UTF-16, whose characters have more bytes in
+// UTF-8, beside others.
+func TestUTF16(t *testing.T) {
+	x := newTree(t, 19)
+	const line = "\u691c\u7d22\u306f\u901f\u3044 needle"
+	for i := range 20 {
+		x.write(fmt.Sprint("a", i), strings.Repeat("plain needle\n", 100))
+		raw := []byte("\xFF\xFE")
+		for _, c := range utf16.Encode([]rune(strings.Repeat(line+"\n", 100))) {
+			raw = append(raw, byte(c), byte(c>>8))
+		}
+		x.write(fmt.Sprint("b", i), string(raw))
+	}
+	for _, config := range []index.Config{{}, {MaxText: 1}} {
+		e := x.warmEngine(config)
+		for _, text := range []string{"needle", line, "\u901f", "[^a]+needle"} {
+			q := question{pattern: search.Pattern{Text: text}}
+			if got, want := answer(t, e, q), answer(t, x.engine(), q); !slices.Equal(got, want) || len(want) < 2000 || !isWarm(t, e) {
+				t.Errorf("%s: %d lines, want %d: %.100q", text, len(got), len(want), got)
+			}
 		}
 	}
 }
@@ -101,7 +129,7 @@ func TestIdle(t *testing.T) {
 	x := newTree(t, 9)
 	x.grow(50)
 	synctest.Test(t, func(t *testing.T) {
-		e := search.New(x.ws, search.Config{IdleAfter: time.Minute})
+		e := x.newEngine(index.Config{IdleAfter: time.Minute})
 		defer e.Close()
 		for range 3 { // the second time it is worth it
 			isWarm(t, e)
@@ -135,9 +163,10 @@ func TestIdle(t *testing.T) {
 // that is closed.
 func TestPool(t *testing.T) {
 	const budget = 100_000
-	pool := search.NewPool(search.Config{MaxText: budget})
-	var engines []*search.Engine
-	var all []*workspace.Workspace
+	indexes := index.NewPool(index.Config{MaxText: budget})
+	pool := search.NewPool(indexes)
+	var all []*index.Index
+	var open []*workspace.Workspace
 	for range 3 {
 		dir := t.TempDir()
 		for i := range 20 {
@@ -149,18 +178,21 @@ func TestPool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := pool.Engine(ws)
-		if err := e.Warm(t.Context()); err != nil {
+		x := indexes.Index(ws)
+		if err := x.Warm(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if pool.Engine(ws) != e {
-			t.Error("a workspace has two engines")
+		if indexes.Index(ws) != x {
+			t.Error("a workspace has two indexes")
 		}
-		engines, all = append(engines, e), append(all, ws)
+		if _, sum, err := pool.Engine(ws).Glob(t.Context(), search.Scope{}, search.ByName); err != nil || !sum.Warm {
+			t.Errorf("%+v, %v", sum, err)
+		}
+		all, open = append(all, x), append(open, ws)
 	}
 	sum := func() (kept int64) {
-		for _, e := range engines {
-			_, own, _ := e.Memory()
+		for _, x := range all {
+			_, own, _ := x.Memory()
 			kept += own
 		}
 		return kept
@@ -168,18 +200,17 @@ func TestPool(t *testing.T) {
 	if kept := sum(); kept > budget || kept < budget/2 {
 		t.Errorf("%d bytes of text are kept, and may be %d", kept, budget)
 	}
-	for i, ws := range all {
+	for i, ws := range open {
 		ws.Close()
-		if text, kept, index := engines[i].Memory(); text != 0 || kept != 0 || index != 0 {
+		if text, kept, index := all[i].Memory(); text != 0 || kept != 0 || index != 0 {
 			t.Errorf("of a closed workspace: %d, %d, %d", text, kept, index)
 		}
 	}
-	late := pool.Engine(all[0])
-	if _, _, err := late.Glob(t.Context(), search.Scope{}, search.ByName); err == nil {
+	if _, _, err := pool.Engine(open[0]).Glob(t.Context(), search.Scope{}, search.ByName); err == nil {
 		t.Error("a closed workspace was searched")
 	}
-	if late == pool.Engine(all[0]) {
-		t.Error("an engine of a closed workspace is kept")
+	if one, two := indexes.Index(open[0]), indexes.Index(open[0]); one == two {
+		t.Error("an index of a closed workspace is kept")
 	}
 }
 
@@ -191,7 +222,7 @@ func TestIndexIsBounded(t *testing.T) {
 		x.write(fmt.Sprintf("many%d.txt", i), strings.Repeat(fmt.Sprintf("line %d of a text\n", i), 1000))
 	}
 	for _, limit := range []int64{0, 1} { // the default, and next to nothing
-		e := x.warmEngine(search.Config{MaxIndex: limit})
+		e := x.warmEngine(index.Config{MaxIndex: limit})
 		if _, _, index := e.Memory(); limit == 1 && index != 0 || limit == 0 && index == 0 {
 			t.Errorf("with a limit of %d the index has %d bytes", limit, index)
 		}

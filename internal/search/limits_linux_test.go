@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 )
 
 // TestKernelShare keeps a workspace in memory in a user namespace that has few
@@ -64,7 +65,7 @@ func TestKernelShare(t *testing.T) {
 	}
 	takenUntil := func(full func() error, free func(), part int) {
 		t.Helper()
-		e := x.warmEngine(search.Config{MaxText: 1, IdleAfter: time.Hour, KernelShare: part})
+		e := x.warmEngine(index.Config{MaxText: 1, IdleAfter: time.Hour, KernelShare: part})
 		part = max(part, 8) // which is the default
 		find := func() {
 			t.Helper()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -76,7 +77,7 @@ func TestOverlay(t *testing.T) {
 	}
 	defer ws.Close()
 	x := &tree{t: t, root: at("merged"), ws: ws}
-	e := x.warmEngine(search.Config{})
+	e := x.warmEngine(index.Config{})
 	if err := x.mapFile(at("merged/f")); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.write("a place/f", "needle below\n")
-	e := x.warmEngine(search.Config{MaxText: 1})
+	e := x.warmEngine(index.Config{MaxText: 1})
 	ask := func(want string) {
 		t.Helper()
 		if got := answer(t, e, question{pattern: search.Pattern{Text: "needle"}}); !slices.Equal(got, []string{want}) {

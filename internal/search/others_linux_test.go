@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -266,17 +268,20 @@ func TestOthers(t *testing.T) {
 			// To read the files is to open them, of which is told: that is done in another
 			// tree, so that nothing but the deed is told in this one.
 			var want [][]string
-			for _, config := range []search.Config{{MaxText: -1}, {}, {MaxText: 1}} { // nothing is kept; the text; the index
+			for _, config := range []*index.Config{nil, {}, {MaxText: 1}} { // no index; the text; the index alone
 				x := newTree(t, 13)
 				step := x.begin(number+"="+d.name, rootOf+"="+x.root)
 				step()
-				e := x.warmEngine(config)
+				e := x.engine()
+				if config != nil {
+					e = x.warmEngine(*config)
+				}
 				for i := range len(d.steps) + 1 {
 					if i > 0 {
 						step()
 					}
 					got, warm := x.findAll(e)
-					if config.MaxText < 0 {
+					if config == nil {
 						want = append(want, got)
 						continue
 					}
@@ -329,7 +334,7 @@ func (x *tree) begin(env ...string) (step func()) {
 
 // findAll returns what is found in a tree, and whether that is from memory. It
 // sees that times are those of the files.
-func (x *tree) findAll(e *search.Engine) (found []string, warm bool) {
+func (x *tree) findAll(e *engine) (found []string, warm bool) {
 	x.t.Helper()
 	warm = true
 	for _, text := range []string{"needle0", "needle1", "needle2", "needle3", "needle4", "nee", "[a-z]+[0-9]"} { // the last has no index
@@ -362,27 +367,28 @@ func (x *tree) findAll(e *search.Engine) (found []string, warm bool) {
 // TestFollowed changes files through links and mappings where fewer can be
 // followed than there are, and where two workspaces of a pool are one directory.
 func TestFollowed(t *testing.T) {
-	few := func(x *tree, config search.Config) []*search.Engine {
-		e := search.New(x.ws, config)
+	few := func(x *tree, config index.Config) []*engine {
+		config.KernelShare = maxWatches(t) / 6 // a directory, and half of the files
+		e := x.newEngine(config)
 		t.Cleanup(e.Close)
-		e.LimitWatches(6) // of a directory, and of half of the files
-		return []*search.Engine{e}
+		return []*engine{e}
 	}
-	two := func(x *tree, config search.Config) []*search.Engine {
-		pool := search.NewPool(config)
+	two := func(x *tree, config index.Config) []*engine {
+		indexes := index.NewPool(config)
 		again, err := workspace.Open(x.root)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { again.Close() })
-		return []*search.Engine{pool.Engine(x.ws), pool.Engine(again)}
+		one, two := indexes.Index(x.ws), indexes.Index(again)
+		return []*engine{{search.New(x.ws, one), one}, {search.New(again, two), two}}
 	}
-	for name, engines := range map[string]func(*tree) []*search.Engine{
-		"few": func(x *tree) []*search.Engine { return few(x, search.Config{}) },
-		"two": func(x *tree) []*search.Engine { return two(x, search.Config{}) },
+	for name, engines := range map[string]func(*tree) []*engine{
+		"few": func(x *tree) []*engine { return few(x, index.Config{}) },
+		"two": func(x *tree) []*engine { return two(x, index.Config{}) },
 
-		"few, text not in memory": func(x *tree) []*search.Engine { return few(x, search.Config{MaxText: 1}) },
-		"two, text not in memory": func(x *tree) []*search.Engine { return two(x, search.Config{MaxText: 1}) },
+		"few, text not in memory": func(x *tree) []*engine { return few(x, index.Config{MaxText: 1}) },
+		"two, text not in memory": func(x *tree) []*engine { return two(x, index.Config{MaxText: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newTree(t, 14)
@@ -429,41 +435,18 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
-// TestLookedAtByAnotherName has a file in two workspaces of a pool. In one of
-// them another takes its name just before it is looked at: of the first nothing
-// is known then.
-func TestLookedAtByAnotherName(t *testing.T) {
-	x, y := newTree(t, 16), newTree(t, 17)
-	x.write("f", "needle 0\n")
-	x.write("g", "needle 0\n")
-	if err := os.Link(filepath.Join(x.root, "f"), filepath.Join(y.root, "h")); err != nil {
+// maxWatches is how many inotify watches a user may have.
+func maxWatches(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
 		t.Fatal(err)
 	}
-	pool := search.NewPool(search.Config{})
-	one, two := pool.Engine(x.ws), pool.Engine(y.ws)
-	for _, e := range []*search.Engine{one, two} {
-		if err := e.Warm(t.Context()); err != nil || !isWarm(t, e) {
-			t.Fatal("it is not warm", err)
-		}
-	}
-	if err := x.mapFile(filepath.Join(y.root, "h")); err != nil {
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	one.LookAfter(func() {
-		at := func(name string) string { return filepath.Join(x.root, name) }
-		if err := errors.Join(os.Rename(at("f"), filepath.Join(filepath.Dir(x.root), "f")), os.Rename(at("g"), at("f"))); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, digit := range []byte("12") {
-		x.maps[0][7] = digit
-		if got := answer(t, two, question{pattern: search.Pattern{Text: "needle " + string(digit)}}); len(got) != 1 {
-			t.Errorf("%c was written: %q", digit, got)
-		}
-	}
-	if got := answer(t, one, question{pattern: search.Pattern{Text: "needle 0"}}); len(got) != 1 {
-		t.Errorf("%q", got)
-	}
+	return n
 }
 
 // opened returns the files of a tree that this process has open.
@@ -494,12 +477,20 @@ func TestKeptOpen(t *testing.T) {
 	}
 	at := func(name string) string { return filepath.Join(x.root, name) }
 	synctest.Test(t, func(t *testing.T) {
-		e := search.New(x.ws, search.Config{MaxText: 1, IdleAfter: time.Hour})
-		defer e.Close()
-		e.LimitOpen(limit)
-		if err := e.Warm(t.Context()); err != nil {
-			t.Fatal(err)
+		var e *engine
+		open := func(limit uint64) { // an eighth of what may be open
+			t.Helper()
+			var before unix.Rlimit
+			if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &before), unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 8 * limit, Max: before.Max})); err != nil {
+				t.Fatal(err)
+			}
+			e = x.newEngine(index.Config{MaxText: 1, IdleAfter: time.Hour})
+			if err := errors.Join(unix.Setrlimit(unix.RLIMIT_NOFILE, &before), e.Warm(t.Context())); err != nil {
+				t.Fatal(err)
+			}
 		}
+		open(limit)
+		defer func() { e.Close() }()
 		find := func(text string, want, wantOpen int) (open []string) {
 			t.Helper()
 			for range 3 {
@@ -537,7 +528,8 @@ func TestKeptOpen(t *testing.T) {
 			t.Error("it is not warm")
 		}
 
-		e.LimitOpen(2 * files)
+		e.Close()
+		open(2 * files)
 		one = find("needle", files-1, files-1)[0]
 		if err := errors.Join(writeFile(at("new"), "needle\nneedle\n"), os.Rename(at("new"), at(one))); err != nil {
 			t.Fatal(err)

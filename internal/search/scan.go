@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/search/plain"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -47,8 +49,8 @@ type searcher struct {
 	decoded []byte
 	counts  Summary
 
-	held  []heldFile // that are still open
-	found output     // in the files that are being searched
+	reading *index.Reading // of files that an index knows
+	found   output         // in the files that are being searched
 }
 
 func newSearcher(q *query, o Options, halted func() bool) *searcher {
@@ -111,7 +113,7 @@ func (s *searcher) listed(ctx context.Context, r workspace.Reader, path string, 
 
 // binary reports whether a file is known to be binary by how it begins.
 func (s *searcher) binary(text []byte) bool {
-	return utf16Order(text) == nil && isBinary(text[:min(len(text), sniff)])
+	return plain.UTF16(text) == nil && plain.IsBinary(text[:min(len(text), sniff)])
 }
 
 // gone returns nil for the errors of what is not there any more.
@@ -139,7 +141,7 @@ func (s *searcher) goOn(ctx context.Context, r workspace.Reader, path string, fi
 	case whole:
 		s.text(first, path, nil, out)
 		return nil
-	case utf16Order(first) != nil || s.match.Multiline:
+	case plain.UTF16(first) != nil || s.match.Multiline:
 		text, err := s.rest(ctx, r, first)
 		if err != nil {
 			return err
@@ -243,12 +245,12 @@ func (s *searcher) rest(ctx context.Context, r workspace.Reader, first []byte) (
 
 // text searches a text as it is in a file. With spans, lines outside of them are
 // known not to match.
-func (s *searcher) text(raw []byte, path string, spans []block64, out *output) {
-	if utf16Order(raw) != nil {
-		s.decoded = plain(raw, s.decoded[:0])
+func (s *searcher) text(raw []byte, path string, spans []index.Span, out *output) {
+	if plain.UTF16(raw) != nil {
+		s.decoded = plain.Text(raw, s.decoded[:0])
 		raw = s.decoded
 	} else {
-		raw = plain(raw, nil)
+		raw = plain.Text(raw, nil)
 	}
 	s.utf8(raw, path, spans, false, out)
 	s.settle()
@@ -256,7 +258,7 @@ func (s *searcher) text(raw []byte, path string, spans []block64, out *output) {
 
 // utf8 is text for what is UTF-8; checked says that it is known not to be
 // binary.
-func (s *searcher) utf8(text []byte, path string, spans []block64, checked bool, out *output) {
+func (s *searcher) utf8(text []byte, path string, spans []index.Span, checked bool, out *output) {
 	scan := fileScan{searcher: s, out: out, text: text, number: 1, checked: checked}
 	s.match.begin()
 	switch {
@@ -267,8 +269,8 @@ func (s *searcher) utf8(text []byte, path string, spans []block64, checked bool,
 			if scan.full() {
 				break
 			}
-			scan.from, scan.counted, scan.number = b.start, b.start, b.line
-			scan.run(b.end)
+			scan.from, scan.counted, scan.number = b.Start, b.Start, b.Line
+			scan.run(b.End)
 		}
 		scan.ends(len(text))
 	default:
@@ -281,7 +283,7 @@ func (s *searcher) utf8(text []byte, path string, spans []block64, checked bool,
 // windows searches a large file piece by piece.
 func (s *searcher) windows(ctx context.Context, r workspace.Reader, path string, first []byte, out *output) error {
 	scan := fileScan{searcher: s, out: out, number: 1}
-	skip := len(first) - len(plain(first, nil)) // a byte order mark
+	skip := len(first) - len(plain.Text(first, nil)) // a byte order mark
 	n := len(first)
 	s.grow(n, max(len(s.buffer), window))
 	defer s.settle()
@@ -296,7 +298,7 @@ func (s *searcher) windows(ctx context.Context, r workspace.Reader, path string,
 		if text, whole, err = s.fill(r, n, 0); err != nil {
 			return err
 		}
-		if isBinary(text[scan.from:]) {
+		if plain.IsBinary(text[scan.from:]) {
 			// What comes before in the file was searched already.
 			scan.checked = true
 			scan.finish(path)
@@ -396,7 +398,7 @@ func (f *fileScan) lineEnd(from int) int {
 func (f *fileScan) take(line span, at int) {
 	if !f.checked {
 		f.checked = true
-		if f.binary = isBinary(f.text); f.binary {
+		if f.binary = plain.IsBinary(f.text); f.binary {
 			return
 		}
 	}
@@ -528,6 +530,3 @@ func (f *fileScan) finish(path string) {
 	f.counts.Matches += f.count
 	f.out.files = append(f.out.files, foundFile{path: path, count: f.count, last: len(f.out.lines)})
 }
-
-// block64 is a part of a text whose first line has a number.
-type block64 struct{ start, end, line int }

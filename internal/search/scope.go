@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/glob"
+	"github.com/toolserver/toolserver/internal/search/ignore"
 )
 
 // Scope says which files are meant. The zero value means all files of the
@@ -153,19 +154,19 @@ func newOverride(text string) (*override, error) {
 func (c *chooser) excluded(path string) bool { return c.Exclude != nil && c.Exclude(path) }
 
 // override returns what the globs say about a path.
-func (c *chooser) override(path string, dir bool) verdict {
+func (c *chooser) override(path string, dir bool) ignore.Verdict {
 	for _, o := range slices.Backward(c.overrides) {
 		if (dir || !o.dirOnly) && o.glob.Match(path) {
 			if o.exclude {
-				return ignored
+				return ignore.Ignored
 			}
-			return wanted
+			return ignore.Wanted
 		}
 	}
 	if c.includes && !dir {
-		return ignored
+		return ignore.Ignored
 	}
-	return undecided
+	return ignore.Undecided
 }
 
 // rejects reports quickly that no file of this name is meant.
@@ -181,15 +182,15 @@ func (c *chooser) rejects(name string) bool {
 	return true
 }
 
-// enters reports whether a directory is gone into; ignore is what the ignore
+// enters reports whether a directory is gone into; judged is what the ignore
 // files say about it.
-func (c *chooser) enters(path, name string, ignore verdict) bool {
-	return c.chooses(path, name, ignore, true)
+func (c *chooser) enters(path, name string, judged ignore.Verdict) bool {
+	return c.chooses(path, name, judged, true)
 }
 
 // takes reports whether a file is meant.
-func (c *chooser) takes(path, name string, ignore verdict) bool {
-	return (c.match == nil || c.matches(path)) && c.chooses(path, name, ignore, false)
+func (c *chooser) takes(path, name string, judged ignore.Verdict) bool {
+	return (c.match == nil || c.matches(path)) && c.chooses(path, name, judged, false)
 }
 
 // matches reports whether Match has nothing against a file.
@@ -199,27 +200,27 @@ func (c *chooser) matches(path string) bool {
 
 // chooses applies, in the order of ripgrep, globs, ignore files, types, and
 // whether a name is hidden.
-func (c *chooser) chooses(path, name string, ignore verdict, dir bool) bool {
+func (c *chooser) chooses(path, name string, judged ignore.Verdict, dir bool) bool {
 	if c.overrides != nil {
 		switch c.override(path, dir) {
-		case ignored:
+		case ignore.Ignored:
 			return false
-		case wanted:
+		case ignore.Wanted:
 			return !c.excluded(path)
 		}
 	}
 	if c.NoIgnore {
-		ignore = undecided
+		judged = ignore.Undecided
 	}
-	if ignore == ignored {
+	if judged == ignore.Ignored {
 		return false
 	}
-	shown := ignore == wanted
+	shown := judged == ignore.Wanted
 	if c.types != nil && !dir {
 		switch c.typed(name) {
-		case ignored:
+		case ignore.Ignored:
 			return false
-		case wanted:
+		case ignore.Wanted:
 			shown = true
 		}
 	}
@@ -230,17 +231,17 @@ func (c *chooser) chooses(path, name string, ignore verdict, dir bool) bool {
 }
 
 // typed returns what the types say about a file.
-func (c *chooser) typed(name string) verdict {
+func (c *chooser) typed(name string) ignore.Verdict {
 	for _, t := range slices.Backward(c.types) {
 		if slices.ContainsFunc(t.globs, func(g *glob.Path) bool { return g.Match(name) }) {
 			if t.exclude {
-				return ignored
+				return ignore.Ignored
 			}
-			return wanted
+			return ignore.Wanted
 		}
 	}
 	if c.someTypes {
-		return ignored
+		return ignore.Ignored
 	}
-	return undecided
+	return ignore.Undecided
 }

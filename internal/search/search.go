@@ -12,13 +12,13 @@ package search
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/toolserver/toolserver/internal/search/workers"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -69,15 +69,12 @@ func isGone(err error) bool {
 		errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EISDIR) // a pipe or a directory has taken its name
 }
 
-// workers is how many goroutines search at once.
-func workers() int { return min(runtime.GOMAXPROCS(0), 8) }
-
 // grepCold reads the files.
 func grepCold(ctx context.Context, ws *workspace.Workspace, q *query, c *chooser, o Options, yield func(File) bool) (Summary, error) {
 	var mu sync.Mutex
 	var searchers []*searcher
 	taken := newLimit(o, yield)
-	w := &walk{ws: ws, scope: c, workers: workers()}
+	w := &walk{ws: ws, scope: c, workers: workers.Count()}
 	w.newWorker = func() visitor {
 		s := newSearcher(q, o, w.halted)
 		s.maxSize = c.MaxSize
@@ -131,7 +128,7 @@ const (
 
 // globCold goes through the directories.
 func globCold(ctx context.Context, ws *workspace.Workspace, c *chooser, order Order) ([]File, Summary, error) {
-	w := &walk{ws: ws, scope: c, workers: workers()}
+	w := &walk{ws: ws, scope: c, workers: workers.Count()}
 	w.newWorker = func() visitor {
 		return func(_ context.Context, d *workspace.Dir, f target, out *output) error {
 			found := foundFile{path: f.path}

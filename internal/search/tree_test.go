@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -153,7 +154,25 @@ func (x *tree) rule() string {
 	return pick(x.r, "", "", "", "", "!", "!") + pick(x.r, "", "", "", "/", "**/") + line + pick(x.r, "", "", "", "/", "/**", "/*")
 }
 
-func (x *tree) engine() *search.Engine { return search.New(x.ws, search.Config{MaxText: -1}) }
+func (x *tree) engine() *engine { return &engine{Engine: search.New(x.ws, nil)} }
+
+// An engine is one with its index, which is nil where it has none.
+type engine struct {
+	*search.Engine
+	*index.Index
+}
+
+func (e *engine) Close() {
+	if e.Index != nil {
+		e.Index.Close()
+	}
+}
+
+// newEngine returns an engine with an index.
+func (x *tree) newEngine(config index.Config) *engine {
+	in := index.New(x.ws, config)
+	return &engine{search.New(x.ws, in), in}
+}
 
 // describe shows a tree that something went wrong with.
 func (x *tree) describe() string {

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/toolserver/toolserver/internal/search/ignore"
+	"github.com/toolserver/toolserver/internal/search/workers"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -62,7 +64,7 @@ type piece struct {
 	path  string
 	real  string // where it is, which differs from path below a link
 	depth int
-	rules rules
+	rules ignore.Rules
 	dir   *workspace.Dir // of files; nil before the directory was opened
 	local bool           // it is on a file system of this machine
 	files []entry
@@ -120,7 +122,7 @@ func (w *walk) run(ctx context.Context) error {
 		w.wake.Broadcast()
 	})
 	defer stop()
-	together(w.workers, func(int) { w.work(ctx) })
+	workers.Run(w.workers, func(int) { w.work(ctx) })
 	for _, p := range w.queue {
 		p.release()
 	}
@@ -129,25 +131,6 @@ func (w *walk) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// together runs f so many times at once and waits for all of them. A panic in
-// one of them becomes a panic of the caller's, who can recover from it.
-func together(n int, f func(i int)) {
-	var group sync.WaitGroup
-	panics := make([]any, n)
-	for i := range n {
-		group.Go(func() {
-			defer func() { panics[i] = recover() }()
-			f(i)
-		})
-	}
-	group.Wait()
-	for _, p := range panics {
-		if p != nil {
-			panic(p)
-		}
-	}
 }
 
 // begin finds out what Path is and which rules of directories above it hold.
@@ -162,13 +145,13 @@ func (w *walk) begin(root *piece) error {
 			return err
 		}
 		if !w.scope.NoIgnore {
-			var has ruleFiles
-			for _, name := range ruleNames {
+			var has ignore.Present
+			for _, name := range ignore.Names {
 				if _, err := d.Lstat(name); err == nil {
-					has.see([]byte(name))
+					has.See([]byte(name))
 				}
 			}
-			root.rules = root.rules.enter(at, has.texts(d, nil))
+			root.rules = root.rules.Enter(at, has.Read(d, nil))
 		}
 		d.Close()
 		at = path.Join(at, part)
@@ -298,7 +281,7 @@ func (w *walk) halted() bool {
 func (w *walk) open(p *piece, l *lister) bool {
 	d, err := w.ws.OpenDir(p.real)
 	if err == nil {
-		err = l.list(d, p.path)
+		err = l.List(d, p.path)
 	}
 	if err != nil {
 		if d != nil {
@@ -313,7 +296,7 @@ func (w *walk) open(p *piece, l *lister) bool {
 		return false
 	}
 	if !w.scope.NoIgnore {
-		p.rules = p.rules.enter(p.path, l.has.texts(d, nil))
+		p.rules = p.rules.Enter(p.path, l.Has.Read(d, nil))
 	}
 	files, dirs := w.choose(p, l)
 	p.dir, p.local = d, d.Local()
@@ -348,11 +331,11 @@ func (w *walk) open(p *piece, l *lister) bool {
 func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 	files, dirs = l.files[:0], l.dirs[:0]
 	deeper := w.scope.MaxDepth == 0 || p.depth+1 < w.scope.MaxDepth
-	for _, e := range l.entries {
-		if e.kind == workspace.Regular && w.scope.rejects(e.name) {
+	for _, e := range l.Entries {
+		if e.Kind == workspace.Regular && w.scope.rejects(e.Name) {
 			continue
 		}
-		kind, f, full := e.kind, entry{name: e.name, path: e.path}, e.path
+		kind, f, full := e.Kind, entry{name: e.Name, path: e.Path}, e.Path
 		if kind == workspace.Link && w.scope.Follow {
 			if f.real, kind = w.follow(p, full); f.real == "" {
 				continue
@@ -361,15 +344,15 @@ func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 		if kind != workspace.Regular && (kind != workspace.Directory || !deeper) {
 			continue
 		}
-		ignore := undecided
+		judged := ignore.Undecided
 		if !w.scope.NoIgnore {
-			ignore = p.rules.judge(full, e.name, kind == workspace.Directory)
+			judged = p.rules.Judge(full, e.Name, kind == workspace.Directory)
 		}
 		if kind == workspace.Directory {
-			if w.scope.enters(full, e.name, ignore) {
+			if w.scope.enters(full, e.Name, judged) {
 				dirs = append(dirs, f)
 			}
-		} else if w.scope.takes(full, e.name, ignore) {
+		} else if w.scope.takes(full, e.Name, judged) {
 			files = append(files, f)
 		}
 	}
@@ -412,7 +395,7 @@ func (w *walk) finish(p *piece) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.done = true
-	p.files, p.rules = nil, rules{}
+	p.files, p.rules = nil, ignore.Rules{}
 	w.active--
 	w.waiting += p.out.size()
 	if !w.handing {
@@ -475,41 +458,10 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// A lister lists directories, one after another.
+// A lister lists directories and remembers what of them was chosen.
 type lister struct {
-	buffer  []byte
-	path    []byte
-	entries []listed
-	has     ruleFiles
-
-	files, dirs []entry // that were chosen
-}
-
-type listed struct {
-	path, name string
-	kind       workspace.Kind
-}
-
-// list reads what is in a directory, in no order.
-func (l *lister) list(d *workspace.Dir, dir string) error {
-	if l.buffer == nil {
-		l.buffer = make([]byte, 32<<10)
-	}
-	l.entries, l.has = l.entries[:0], ruleFiles{}
-	l.path = l.path[:0]
-	if dir != "." {
-		l.path = append(append(l.path, dir...), '/')
-	}
-	prefix := len(l.path)
-	return d.List(l.buffer, func(name []byte, kind workspace.Kind) bool {
-		l.has.see(name)
-		if kind != workspace.Special {
-			l.path = append(l.path[:prefix], name...)
-			path := string(l.path) // one piece of memory for both
-			l.entries = append(l.entries, listed{path, path[prefix:], kind})
-		}
-		return true
-	})
+	ignore.Lister
+	files, dirs []entry
 }
 
 // pieces is a heap of pieces, the next to be delivered first.

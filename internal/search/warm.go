@@ -5,27 +5,31 @@ package search
 
 import (
 	"context"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/search/workers"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
+
+// memory is what an index knows of a workspace.
+type memory struct{ *index.Tree }
 
 // A selection is which files of a memory a scope means.
 type selection struct {
 	all      bool
-	files    []*fileNode // unless all: visible files, in the order of a walk
-	hidden   []*fileNode // others, which a glob or a type asks for
+	files    []*index.File // unless all: visible files, in the order of a walk
+	hidden   []*index.File // others, which a glob or a type asks for
 	problems problems
 }
 
 // size is how many files are meant.
-func (s *selection) size(m *memory) int {
+func (s *selection) size(m memory) int {
 	if s.all {
-		return len(m.order) + len(s.hidden)
+		return len(m.Order) + len(s.hidden)
 	}
 	return len(s.files) + len(s.hidden)
 }
@@ -35,44 +39,28 @@ func (c *chooser) answerable() bool { return !c.Hidden && !c.NoIgnore && !c.Foll
 
 // selects returns what a scope means. It returns false where that is more than
 // is known.
-func (m *memory) selects(c *chooser) (s selection, ok bool) {
-	n := m.find(c.Path)
+func (m memory) selects(c *chooser) (s selection, ok bool) {
+	n := m.Find(c.Path)
 	if n == nil {
 		return s, false
 	}
-	if n == m.root && c.overrides == nil && c.types == nil && c.match == nil && c.Exclude == nil && c.MaxDepth == 0 && c.MaxSize == 0 {
+	if n == m.Root && c.overrides == nil && c.types == nil && c.match == nil && c.Exclude == nil && c.MaxDepth == 0 && c.MaxSize == 0 {
 		s.all = true
-		for n := range m.failed {
-			s.problems.add(n.path, n.problem)
+		for n := range m.Failed {
+			s.problems.add(n.Path, n.Problem)
 		}
 		return s, true
 	}
 	return s, s.add(c, n, 0)
 }
 
-// find returns a directory that is known, or nil.
-func (m *memory) find(path string) *dirNode {
-	n := m.root
-	if path == "." {
-		return n
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		i, ok := slices.BinarySearchFunc(n.dirs, name, func(s *dirNode, name string) int { return strings.Compare(s.name, name) })
-		if !ok || !n.dirs[i].entered {
-			return nil
-		}
-		n = n.dirs[i]
-	}
-	return n
-}
-
 // add adds what a scope means of a directory and those below it.
-func (s *selection) add(c *chooser, n *dirNode, depth int) bool {
-	for _, f := range n.files {
-		if !c.takes(f.path, f.name, f.ignore) {
+func (s *selection) add(c *chooser, n *index.Dir, depth int) bool {
+	for _, f := range n.Files {
+		if !c.takes(f.Path, f.Name, f.Ignore) {
 			continue
 		}
-		if f.visible {
+		if f.Visible {
 			s.files = append(s.files, f)
 		} else {
 			s.hidden = append(s.hidden, f)
@@ -81,15 +69,15 @@ func (s *selection) add(c *chooser, n *dirNode, depth int) bool {
 	if c.MaxDepth > 0 && depth+1 >= c.MaxDepth {
 		return true
 	}
-	for _, sub := range n.dirs {
-		if !c.enters(sub.path, sub.name, sub.ignore) {
+	for _, sub := range n.Dirs {
+		if !c.enters(sub.Path, sub.Name, sub.Ignore) {
 			continue
 		}
-		if !sub.entered {
+		if !sub.Entered {
 			return false // a glob asks for what is hidden or ignored
 		}
-		if sub.problem != nil {
-			s.problems.add(sub.path, sub.problem)
+		if sub.Problem != nil {
+			s.problems.add(sub.Path, sub.Problem)
 		}
 		if !s.add(c, sub, depth+1) {
 			return false
@@ -98,17 +86,11 @@ func (s *selection) add(c *chooser, n *dirNode, depth int) bool {
 	return true
 }
 
-// A candidate is a file that may have lines that match.
-type candidate struct {
-	file  *fileNode
-	spans []block64 // where, if that is known
-}
-
 // grep searches the memory. What it finds is in several outputs, in order. It
 // returns false where the memory does not know enough.
-func (m *memory) grep(ctx context.Context, q *query, c *chooser, o Options) (parts []output, sum Summary, ok bool, err error) {
+func (m memory) grep(ctx context.Context, q *query, c *chooser, o Options) (parts []output, sum Summary, ok bool, err error) {
 	late := *c
-	if len(m.failed) == 0 {
+	if len(m.Failed) == 0 {
 		late.Exclude = nil // of few files something is found: those are asked about
 	}
 	s, ok := m.selects(&late)
@@ -119,7 +101,7 @@ func (m *memory) grep(ctx context.Context, q *query, c *chooser, o Options) (par
 	sum.Binary = m.countBinary(&s)
 	list := m.candidates(q, &s)
 	if c.MaxSize > 0 { // what is hidden is looked at when it is read
-		list = slices.DeleteFunc(list, func(x candidate) bool { return x.file.visible && x.file.stat.Size > c.MaxSize })
+		list = slices.DeleteFunc(list, func(x index.Candidate) bool { return x.File.Visible && x.File.Stat.Size > c.MaxSize })
 	}
 	err = m.searchAll(ctx, q, c, o, list, &parts, &sum)
 	if c.Exclude != nil && sum.Matches == 0 { // then it matters in how many files
@@ -131,16 +113,16 @@ func (m *memory) grep(ctx context.Context, q *query, c *chooser, o Options) (par
 
 // countExcluded counts the files of a selection that must not be told of, and
 // those of them that are binary.
-func (m *memory) countExcluded(s *selection, c *chooser) (files, binary int) {
+func (m memory) countExcluded(s *selection, c *chooser) (files, binary int) {
 	visible := s.files
 	if s.all {
-		visible = m.order
+		visible = m.Order
 	}
-	for _, list := range [][]*fileNode{visible, s.hidden} {
+	for _, list := range [][]*index.File{visible, s.hidden} {
 		for _, f := range list {
-			if c.Exclude(f.path) {
+			if c.Exclude(f.Path) {
 				files++
-				if f.binary {
+				if f.Binary {
 					binary++
 				}
 			}
@@ -149,13 +131,13 @@ func (m *memory) countExcluded(s *selection, c *chooser) (files, binary int) {
 	return files, binary
 }
 
-func (m *memory) countBinary(s *selection) int {
+func (m memory) countBinary(s *selection) int {
 	if s.all {
-		return m.binaries
+		return m.Binaries
 	}
 	n := 0
 	for _, f := range s.files {
-		if f.binary {
+		if f.Binary {
 			n++
 		}
 	}
@@ -163,123 +145,65 @@ func (m *memory) countBinary(s *selection) int {
 }
 
 // candidates returns the files that may have matches, in the order of a walk.
-func (m *memory) candidates(q *query, s *selection) []candidate {
-	chosen := func(*fileNode) bool { return true }
-	if !s.all {
-		in := make([]uint64, (len(m.order)+63)/64)
-		for _, f := range s.files {
-			in[f.rank>>6] |= 1 << (f.rank & 63)
-		}
-		chosen = func(f *fileNode) bool { return in[f.rank>>6]>>(f.rank&63)&1 != 0 }
-	}
-	var list []candidate
-	if usable := q.indexable(); usable == nil {
-		files := s.files
-		if s.all {
-			files = m.order
-		}
-		for _, f := range files {
-			if !f.binary {
-				list = append(list, candidate{file: f})
-			}
-		}
-		// They are in order already.
+func (m memory) candidates(q *query, s *selection) []index.Candidate {
+	files := s.files
+	chosen := func(*index.File) bool { return true }
+	if s.all {
+		files = m.Order
 	} else {
-		var sets blockSets
-		for _, seg := range m.segments {
-			if seg.find(usable, &sets) {
-				list = seg.collect(list, sets.found, chosen)
+		in := make([]uint64, (len(m.Order)+63)/64)
+		for _, f := range s.files {
+			in[f.Rank>>6] |= 1 << (f.Rank & 63)
+		}
+		chosen = func(f *index.File) bool { return in[f.Rank>>6]>>(f.Rank&63)&1 != 0 }
+	}
+	var list []index.Candidate
+	if texts := q.indexable(); texts != nil {
+		list = m.Candidates(texts, chosen)
+	} else {
+		for _, f := range files {
+			if !f.Binary {
+				list = append(list, index.Candidate{File: f})
 			}
 		}
-		for _, some := range []map[*fileNode]bool{m.loose, m.unsure} {
-			for f := range some {
-				if chosen(f) {
-					list = append(list, candidate{file: f})
-				}
-			}
-		}
-		slices.SortFunc(list, func(a, b candidate) int { return a.file.rank - b.file.rank })
 	}
 	if len(s.hidden) == 0 {
 		return list
 	}
 	for _, f := range s.hidden {
-		list = append(list, candidate{file: f})
+		list = append(list, index.Candidate{File: f})
 	}
-	slices.SortStableFunc(list, func(a, b candidate) int { return walkOrder(a.file, b.file) })
+	slices.SortStableFunc(list, func(a, b index.Candidate) int { return index.WalkOrder(a.File, b.File) })
 	return list
 }
 
-// walkOrder compares files by where a walk meets them: the files of a directory
-// before those of the directories in it.
-func walkOrder(a, b *fileNode) int {
-	if a.dir == b.dir {
-		return strings.Compare(a.name, b.name)
-	}
-	x, y := a.dir, b.dir
-	for x.depth > y.depth {
-		x = x.parent
-	}
-	for y.depth > x.depth {
-		y = y.parent
-	}
-	if x == y {
-		return a.dir.depth - b.dir.depth
-	}
-	for x.parent != y.parent {
-		x, y = x.parent, y.parent
-	}
-	return strings.Compare(x.name, y.name)
-}
-
-// indexable returns what a segment can look for: nil where that is nothing.
-func (q *query) indexable() []need {
+// indexable returns what an index can look for: nil where that is nothing.
+func (q *query) indexable() (all [][]string) {
 	if q.Invert {
 		return nil
 	}
-	var usable []need
 	for _, n := range q.needs {
-		if !slices.ContainsFunc(n.any, func(l literal) bool { return len(l.text) < 3 }) {
-			usable = append(usable, n)
+		if slices.ContainsFunc(n.any, func(l literal) bool { return len(l.text) < index.MinText }) {
+			continue
 		}
-	}
-	return usable
-}
-
-// collect adds the files whose blocks were found. The blocks of a file follow
-// each other.
-func (s *segment) collect(list []candidate, found []uint64, chosen func(*fileNode) bool) []candidate {
-	var last *fileNode
-	for w, word := range found {
-		for ; word != 0; word &= word - 1 {
-			b := &s.blocks[w<<6+bits.TrailingZeros64(word)]
-			if b.version != b.file.version || !b.file.indexed || b.file.gone {
-				continue
-			}
-			if b.file != last {
-				if last = b.file; !chosen(last) {
-					continue
-				}
-				list = append(list, candidate{file: last})
-			} else if n := len(list); n == 0 || list[n-1].file != last {
-				continue // it was not chosen
-			}
-			spans := &list[len(list)-1].spans
-			*spans = append(*spans, block64{int(b.start), int(b.end), int(b.line)})
+		var texts []string
+		for _, l := range n.any {
+			texts = append(texts, l.text)
 		}
+		all = append(all, texts)
 	}
-	return list
+	return all
 }
 
 // group is how many candidates a worker takes at once.
 const group = 16
 
 // searchAll searches candidates until there is enough.
-func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options, list []candidate, parts *[]output, sum *Summary) error {
+func (m memory) searchAll(ctx context.Context, q *query, c *chooser, o Options, list []index.Candidate, parts *[]output, sum *Summary) error {
 	var halt atomic.Bool
 	stop := context.AfterFunc(ctx, func() { halt.Store(true) })
 	defer stop()
-	searchers := make([]*searcher, workers())
+	searchers := make([]*searcher, workers.Count())
 	var mu sync.Mutex
 	found := problems{sum.Problems, sum.Problem}
 	enough := newLimit(o, func(File) bool { return true })
@@ -296,9 +220,10 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 			if searchers[i] == nil {
 				searchers[i] = newSearcher(q, o, halt.Load)
 				searchers[i].maxSize, searchers[i].exclude = c.MaxSize, c.Exclude
+				searchers[i].reading = m.Reading()
 			}
 			s := searchers[i]
-			defer s.settleHeld(m)
+			defer s.reading.Settle()
 			for !halt.Load() {
 				k := int(next.Add(1)) - 1
 				if k >= len(outs) {
@@ -306,22 +231,20 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 				}
 				s.found.reset()
 				for _, x := range wave[k*group : min(len(wave), (k+1)*group)] {
-					if err := m.searchFile(ctx, s, x, &s.found); err != nil && ctx.Err() == nil && !c.excluded(x.file.path) {
+					if err := m.searchFile(ctx, s, x, &s.found); err != nil && ctx.Err() == nil && !c.excluded(x.File.Path) {
 						mu.Lock()
-						found.add(x.file.path, err)
+						found.add(x.File.Path, err)
 						mu.Unlock()
 					}
 				}
 				outs[k] = s.found.clone()
-				if len(s.held) >= chunk {
-					s.settleHeld(m)
-				}
+				s.reading.SettleSome()
 			}
 		}
 		if len(outs) == 1 {
 			run(0)
 		} else {
-			together(len(searchers), run)
+			workers.Run(len(searchers), run)
 		}
 		*parts = append(*parts, outs...)
 		if ctx.Err() != nil {
@@ -350,38 +273,23 @@ func (m *memory) searchAll(ctx context.Context, q *query, c *chooser, o Options,
 	return nil
 }
 
-// settleHeld looks whether the files that were read have writers.
-func (s *searcher) settleHeld(m *memory) {
-	m.shared.opens.settle(s.held)
-	s.held = s.held[:0]
-}
-
 // searchFile searches a file, in memory if its text is there.
-func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *output) error {
-	f := x.file
-	if f.text != nil {
-		s.utf8(f.text, f.path, x.spans, true, out)
+func (m memory) searchFile(ctx context.Context, s *searcher, x index.Candidate, out *output) error {
+	f := x.File
+	if f.Text != nil {
+		s.utf8(f.Text, f.Path, x.Spans, true, out)
 		return nil
 	}
-	if r := f.open.Load(); r != nil && s.maxSize == 0 && s.again(ctx, *r, x, out) {
+	if r, ok := f.Kept(); ok && s.maxSize == 0 && s.again(ctx, r, x, out) {
 		return nil
 	}
-	r, err := m.top.OpenBelow(f.path)
+	r, err := s.reading.Open(f)
 	if err != nil {
 		return gone(err)
 	}
-	if f.inode != nil && !m.unsure[f] {
-		held := heldFile{inode: f.inode, reader: r}
-		if m.mayKeep(f) {
-			held.keep = f
-		}
-		s.held = append(s.held, held)
-	} else {
-		defer r.Close()
-	}
-	one := x.whole()
+	one := whole(x)
 	if one && s.maxSize == 0 {
-		return s.listed(ctx, r, f.path, out)
+		return s.listed(ctx, r, f.Path, out)
 	}
 	stat, err := r.Stat()
 	if err != nil || stat.Kind != workspace.Regular {
@@ -390,40 +298,40 @@ func (m *memory) searchFile(ctx context.Context, s *searcher, x candidate, out *
 	if s.maxSize > 0 && stat.Size > s.maxSize {
 		return nil
 	}
-	if x.spans == nil || one || stat != f.stat || stat.Size > maxWhole {
-		return s.file(ctx, r, f.path, stat, out)
+	if x.Spans == nil || one || stat != f.Stat || stat.Size > maxWhole {
+		return s.file(ctx, r, f.Path, stat, out)
 	}
 	text, whole, err := s.begin(r, stat)
 	if err != nil {
 		return err
 	}
 	if !whole {
-		return s.windows(ctx, r, f.path, text, out) // it has grown
+		return s.windows(ctx, r, f.Path, text, out) // it has grown
 	}
-	spans := x.spans
+	spans := x.Spans
 	if after, err := r.Stat(); err != nil || after != stat {
 		spans = nil // it is not the text that was indexed
 	}
-	s.text(text, f.path, spans, out)
+	s.text(text, f.Path, spans, out)
 	return nil
 }
 
-// whole reports whether the one block is the whole file: then it does not matter
+// whole reports whether the one span is the whole file: then it does not matter
 // which.
-func (x *candidate) whole() bool {
-	return len(x.spans) == 1 && x.spans[0].start == 0 && x.spans[0].end == x.file.length
+func whole(x index.Candidate) bool {
+	return len(x.Spans) == 1 && x.Spans[0].Start == 0 && x.Spans[0].End == x.File.Length
 }
 
 // again searches a file that was kept open. It returns false where it cannot be
 // read at once any more.
-func (s *searcher) again(ctx context.Context, r workspace.Reader, x candidate, out *output) bool {
+func (s *searcher) again(ctx context.Context, r workspace.Reader, x index.Candidate, out *output) bool {
 	s.fit()
 	same := func() bool {
 		stat, err := r.Stat()
-		return err == nil && stat == x.file.stat
+		return err == nil && stat == x.File.Stat
 	}
-	spans := x.spans
-	if x.whole() || spans != nil && !same() {
+	spans := x.Spans
+	if whole(x) || spans != nil && !same() {
 		spans = nil
 	}
 	n, err := r.ReadFirst(s.buffer)
@@ -431,15 +339,15 @@ func (s *searcher) again(ctx context.Context, r workspace.Reader, x candidate, o
 		return false
 	}
 	if spans != nil && same() {
-		s.text(s.buffer[:n], x.file.path, spans, out)
+		s.text(s.buffer[:n], x.File.Path, spans, out)
 		return true
 	}
-	return s.goOn(ctx, r, x.file.path, s.buffer[:n], true, out) == nil
+	return s.goOn(ctx, r, x.File.Path, s.buffer[:n], true, out) == nil
 }
 
 // glob returns the files a scope means. It returns false where the memory does
 // not know enough.
-func (m *memory) glob(c *chooser, order Order) (files []File, sum Summary, ok bool) {
+func (m memory) glob(c *chooser, order Order) (files []File, sum Summary, ok bool) {
 	if files, ok := m.globPlain(c, order); ok {
 		return files, Summary{Files: len(files), Warm: true}, true
 	}
@@ -449,26 +357,26 @@ func (m *memory) glob(c *chooser, order Order) (files []File, sum Summary, ok bo
 	}
 	list := s.files
 	if s.all {
-		list = m.byPath
+		list = m.ByPath
 	}
 	files = make([]File, 0, len(list)+len(s.hidden))
 	sizes := c.MaxSize > 0
 	for _, f := range list {
-		stat := f.stat
-		if (order == ByTime || sizes) && m.unsure[f] {
+		stat := f.Stat
+		if (order == ByTime || sizes) && m.Unsure(f) {
 			var err error
-			if stat, err = m.top.Lstat(f.path); err != nil || stat.Kind != workspace.Regular {
+			if stat, err = m.Lstat(f); err != nil || stat.Kind != workspace.Regular {
 				continue
 			}
 		}
 		if !sizes || stat.Size <= c.MaxSize {
-			files = append(files, File{Path: f.path, MTime: stat.MTime})
+			files = append(files, File{Path: f.Path, MTime: stat.MTime})
 		}
 	}
 	for _, f := range s.hidden {
-		stat, err := m.top.Lstat(f.path)
+		stat, err := m.Lstat(f)
 		if err == nil && stat.Kind == workspace.Regular && (!sizes || stat.Size <= c.MaxSize) {
-			files = append(files, File{Path: f.path, MTime: stat.MTime})
+			files = append(files, File{Path: f.Path, MTime: stat.MTime})
 		}
 	}
 	if !s.all || len(s.hidden) > 0 || order == ByTime {
@@ -479,24 +387,24 @@ func (m *memory) glob(c *chooser, order Order) (files []File, sum Summary, ok bo
 
 // globPlain is glob for a scope that has nothing but a path and a glob: the
 // files are in order already. It returns false for other scopes.
-func (m *memory) globPlain(c *chooser, order Order) ([]File, bool) {
-	if order != ByName || c.overrides != nil || c.types != nil || c.Exclude != nil || c.MaxDepth > 0 || c.MaxSize > 0 || len(m.failed) > 0 || m.find(c.Path) == nil {
+func (m memory) globPlain(c *chooser, order Order) ([]File, bool) {
+	if order != ByName || c.overrides != nil || c.types != nil || c.Exclude != nil || c.MaxDepth > 0 || c.MaxSize > 0 || len(m.Failed) > 0 || m.Find(c.Path) == nil {
 		return nil, false
 	}
-	list := m.byPath
+	list := m.ByPath
 	if c.Path != "." {
-		by := func(f *fileNode, prefix string) int { return strings.Compare(f.path, prefix) }
+		by := func(f *index.File, prefix string) int { return strings.Compare(f.Path, prefix) }
 		from, _ := slices.BinarySearchFunc(list, c.Path+"/", by)
 		to, _ := slices.BinarySearchFunc(list, c.Path+"0", by) // what comes after the slash
 		list = list[from:to]
 	}
 	var files []File
 	for _, f := range list {
-		if c.match == nil || c.matches(f.path) {
+		if c.match == nil || c.matches(f.Path) {
 			if files == nil {
 				files = make([]File, 0, 256)
 			}
-			files = append(files, File{Path: f.path, MTime: f.stat.MTime})
+			files = append(files, File{Path: f.Path, MTime: f.Stat.MTime})
 		}
 	}
 	return files, true

@@ -17,12 +17,13 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 )
 
 // warmEngine returns an engine that has the workspace in memory.
-func (x *tree) warmEngine(config search.Config) *search.Engine {
+func (x *tree) warmEngine(config index.Config) *engine {
 	x.t.Helper()
-	e := search.New(x.ws, config)
+	e := x.newEngine(config)
 	x.t.Cleanup(e.Close)
 	if err := e.Warm(x.t.Context()); err != nil {
 		x.t.Fatal(err)
@@ -31,7 +32,7 @@ func (x *tree) warmEngine(config search.Config) *search.Engine {
 }
 
 // isWarm reports whether an engine answers from memory.
-func isWarm(t testing.TB, e *search.Engine) bool {
+func isWarm(t testing.TB, e *engine) bool {
 	t.Helper()
 	_, sum, err := e.Glob(t.Context(), search.Scope{}, search.ByName)
 	if err != nil {
@@ -220,7 +221,7 @@ func TestWarmAsCold(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		config := search.Config{}
+		config := index.Config{}
 		if i%3 == 0 {
 			config.MaxText = int64(1 + i%2*2000) // nothing is kept, or little
 		}
@@ -264,7 +265,7 @@ func TestWarmAsCold(t *testing.T) {
 func TestSameTick(t *testing.T) {
 	x := newTree(t, 5)
 	x.write("f", "round 0000\n")
-	e := x.warmEngine(search.Config{})
+	e := x.warmEngine(index.Config{})
 	for i := range 300 {
 		text := fmt.Sprintf("round %04d", i)
 		if err := os.WriteFile(filepath.Join(x.root, "f"), []byte(text+"\n"), 0o644); err != nil {
@@ -286,12 +287,12 @@ func TestWarmOrder(t *testing.T) {
 	x := newTree(t, 6)
 	x.grow(200)
 	x.write(".hidden.go", "foo\n")
-	e := x.warmEngine(search.Config{})
+	e := x.warmEngine(index.Config{})
 	for _, scope := range []search.Scope{{}, {Globs: []string{"*.go"}}, {Types: []string{"go"}}, {MaxDepth: 2}} {
 		for _, pattern := range []string{"foo", "o", "[a-z]o+"} {
 			for _, limit := range []int{0, 3, 50} {
 				var lists [2][]string
-				for i, e := range []*search.Engine{e, x.engine()} {
+				for i, e := range []*engine{e, x.engine()} {
 					_, err := e.Grep(t.Context(), search.Pattern{Text: pattern}, scope, search.Options{Limit: limit}, func(f search.File) bool {
 						lists[i] = append(lists[i], fmt.Sprint(f.Path, f.Count))
 						return true
@@ -317,7 +318,7 @@ func TestUnsure(t *testing.T) {
 	if err := os.Link(filepath.Join(x.root, "a"), outside); err != nil {
 		t.Skip(err)
 	}
-	e := x.warmEngine(search.Config{})
+	e := x.warmEngine(index.Config{})
 	// By a name that nobody watches.
 	if err := os.WriteFile(outside, []byte("bar\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -389,7 +390,7 @@ func TestWhileThingsChange(t *testing.T) {
 	if err := errors.Join(os.Mkdir(at("swap"), 0o755), os.WriteFile(at("swap/f"), []byte("foo inside\n"), 0o644), os.Symlink(outside, at("trap")), os.Symlink(outside+"/f", at("trap-f"))); err != nil {
 		t.Fatal(err)
 	}
-	warm, sparse := search.New(x.ws, search.Config{}), search.New(x.ws, search.Config{MaxText: 1})
+	warm, sparse := x.newEngine(index.Config{}), x.newEngine(index.Config{MaxText: 1})
 	defer warm.Close()
 	defer sparse.Close()
 	var changes, searches sync.WaitGroup
@@ -408,7 +409,7 @@ func TestWhileThingsChange(t *testing.T) {
 		}
 	})
 	found := new(atomic.Int64)
-	for i, e := range []*search.Engine{warm, warm, x.engine(), sparse, sparse} {
+	for i, e := range []*engine{warm, warm, x.engine(), sparse, sparse} {
 		searches.Go(func() {
 			for n := 0; ; n++ {
 				scope := search.Scope{Hidden: n%5 == 4, Follow: n%7 == 6}

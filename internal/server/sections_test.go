@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
@@ -32,7 +34,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.FillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{SessionsOf(c, "local"), enginesOf(&c.Search)} {
+	for _, made := range []any{SessionsOf(c, "local"), indexOf(&c.Search)} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -55,23 +57,21 @@ func TestSearchInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		e := search.New(ws, enginesOf(&c.Search))
-		defer e.Close()
-		for i := range 3 {
-			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {
-				t.Fatal(err)
+		engines := enginesOf(&c.Search)
+		synctest.Test(t, func(t *testing.T) {
+			defer ws.Close() // ends what the engine does in the background
+			for i := range 4 {
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				found, sum, err := engines.Engine(ws).Glob(t.Context(), search.Scope{}, search.ByName)
+				if err != nil || len(found) != i+1 || sum.Warm != (warm && i > 1) {
+					t.Errorf("max_text %v, search %d: %d files, from memory: %t, %v", most, i+1, len(found), sum.Warm, err)
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
 			}
-			if err := e.Warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			found, sum, err := e.Glob(t.Context(), search.Scope{}, search.ByName)
-			if err != nil || len(found) != i+1 || sum.Warm != warm {
-				t.Errorf("max_text %v: %d files, from memory: %t, %v", most, len(found), sum.Warm, err)
-			}
-		}
-		if _, kept, _ := e.Memory(); kept > int64(c.Search.MaxText) {
-			t.Errorf("max_text %v: %d bytes are kept", most, kept)
-		}
+		})
 	}
 }
 

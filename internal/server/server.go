@@ -29,6 +29,7 @@ import (
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -41,7 +42,7 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, companions companion.Config, documents files.Documents, searched search.Config) []tools.Tool {
+func builtin(rooms *command.Rooms, companions companion.Config, documents files.Documents, engines *search.Pool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -52,7 +53,7 @@ func builtin(rooms *command.Rooms, companions companion.Config, documents files.
 		writes,
 		shell.Tools(rooms, companion.New(rooms, companions)),
 		git.Tools(rooms),
-		searchtools.Tools(search.NewPool(searched)),
+		searchtools.Tools(engines),
 		turn.Tools(),
 	)
 	return append(list, benchTools(len(list))...)
@@ -223,18 +224,21 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 	return config
 }
 
-func enginesOf(c *config.Search) search.Config {
-	config := search.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter, KernelShare: c.KernelShare}
+func enginesOf(c *config.Search) *search.Pool {
 	if c.MaxText == 0 {
-		config.MaxText = -1 // there 0 is the default
+		return search.NewPool(nil)
 	}
-	return config
+	return search.NewPool(index.NewPool(indexOf(c)))
+}
+
+func indexOf(c *config.Search) index.Config {
+	return index.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter, KernelShare: c.KernelShare}
 }
 
 // BuiltinSpecs describes the tools that are part of the server.
 func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{}), companion.Config{}, nil, search.Config{}) {
+	for _, tool := range builtin(command.New(command.Config{}), companion.Config{}, nil, search.NewPool(nil)) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -232,7 +233,7 @@ func TestArtifactsByTools(t *testing.T) {
 
 func withSearch(t *testing.T) func(*service.Config) {
 	return func(c *service.Config) {
-		if err := c.Registry.Replace("search", searchtools.Tools(search.NewPool(search.Config{}))...); err != nil {
+		if err := c.Registry.Replace("search", searchtools.Tools(search.NewPool(index.NewPool(index.Config{})))...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -65,7 +66,7 @@ func newArena(t *testing.T, a attack) *arena {
 		if kind != "builtin" {
 			withPolicy(t, rules)(c)
 		}
-		if err := c.Registry.Replace("arena", append(searchtools.Tools(search.NewPool(search.Config{})), others...)...); err != nil {
+		if err := c.Registry.Replace("arena", append(searchtools.Tools(search.NewPool(index.NewPool(index.Config{}))), others...)...); err != nil {
 			t.Fatal(err)
 		}
 	})

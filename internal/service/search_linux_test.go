@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -37,7 +38,7 @@ func watches(t *testing.T) int {
 func TestSearchEnds(t *testing.T) {
 	before, running := watches(t), goleak.IgnoreCurrent()
 	s := serve(t, func(c *service.Config) {
-		if err := c.Registry.Replace("search", searchtools.Tools(search.NewPool(search.Config{}))...); err != nil {
+		if err := c.Registry.Replace("search", searchtools.Tools(search.NewPool(index.NewPool(index.Config{})))...); err != nil {
 			t.Fatal(err)
 		}
 	})

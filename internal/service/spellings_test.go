@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/git"
@@ -57,7 +58,7 @@ func TestQuotedInput(t *testing.T) {
 // every tool there is.
 func TestInputSpellings(t *testing.T) {
 	runner := command.New(command.Config{}) // for tools that are judged and never run
-	more := slices.Concat(shell.Tools(runner, companion.New(runner, companion.Config{})), git.Tools(runner), searchtools.Tools(search.NewPool(search.Config{})))
+	more := slices.Concat(shell.Tools(runner, companion.New(runner, companion.Config{})), git.Tools(runner), searchtools.Tools(search.NewPool(index.NewPool(index.Config{}))))
 	withMore := func(c *service.Config) {
 		if err := c.Registry.Replace("more", more...); err != nil {
 			t.Fatal(err)

@@ -66,8 +66,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
-			e, done := engineOf(engines, view)
-			defer done()
+			e := engineOf(engines, view)
 			g := glob{env: env, globInput: in, asked: asked, engine: e, view: view, room: env.Shown(), exclude: view.Withheld(false)}
 			g.Pattern = within(view.Workspace, view.Path, in.Pattern)
 			return g.run(ctx)

@@ -86,8 +86,7 @@ func Grep(engines *engine.Pool) tools.Tool {
 				return tools.Result{}, explain(env, err, in.Path)
 			}
 			defer view.Close()
-			e, done := engineOf(engines, view)
-			defer done()
+			e := engineOf(engines, view)
 			p := page{env: env, in: in, out: out, limit: cmp.Or(in.Limit, 250), room: env.Shown(), view: view, scope: in.scope(view)}
 			p.scope.Exclude = view.Withheld(true)
 			return p.run(ctx, e)

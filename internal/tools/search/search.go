@@ -35,12 +35,11 @@ func Tools(engines *engine.Pool) []tools.Tool {
 
 // engineOf returns what searches a view. Beside the workspace nothing is kept in
 // memory: who changes a file there is not known.
-func engineOf(engines *engine.Pool, view *tools.View) (e *engine.Engine, done func()) {
+func engineOf(engines *engine.Pool, view *tools.View) *engine.Engine {
 	if !view.Beside() {
-		return engines.Engine(view.Workspace), func() {}
+		return engines.Engine(view.Workspace)
 	}
-	e = engine.New(view.Workspace, engine.Config{MaxText: -1})
-	return e, e.Close
+	return engine.New(view.Workspace, nil)
 }
 
 // explain gives failures of a search the words agent runtimes act on.

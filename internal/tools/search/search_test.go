@@ -15,13 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	engine "github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
 func TestContract(t *testing.T) {
-	for _, tool := range search.Tools(engine.NewPool(engine.Config{})) {
+	for _, tool := range search.Tools(engine.NewPool(index.NewPool(index.Config{}))) {
 		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Test(t, tool) })
 	}
 }
@@ -42,7 +43,7 @@ func TestScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			env := toolstest.Env(t, nil)
-			pool := engine.NewPool(engine.Config{})
+			pool := engine.NewPool(index.NewPool(index.Config{}))
 			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			call := ""
 			for _, file := range archive.Files {
@@ -107,7 +108,7 @@ func TestEffects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"": ".", "dir": "dir", "link": "dir", "dir/..": ".", "/etc": "/etc", "..": filepath.Dir(env.Workspace.Dir())} {
-		for _, tool := range search.Tools(engine.NewPool(engine.Config{})) {
+		for _, tool := range search.Tools(engine.NewPool(index.NewPool(index.Config{}))) {
 			call, err := tool.Decode(env, []byte(`{"pattern":"x","path":"`+path+`"}`))
 			if err != nil {
 				t.Fatal(err)
@@ -129,7 +130,7 @@ func TestBounded(t *testing.T) {
 		files[name] = strings.Repeat(strings.Repeat("x", 3000)+"\n", 300)
 	}
 	env := toolstest.Env(t, files)
-	pool := engine.NewPool(engine.Config{})
+	pool := engine.NewPool(index.NewPool(index.Config{}))
 	result, reports, err := toolstest.Run(t, search.Grep(pool), env, `{"pattern":"x","limit":10000}`)
 	text := toolstest.Text(result)
 	if err != nil || len(text) > tools.DefaultAnswer || !strings.Contains(text, `there is more: go on with grep {"pattern":"x","limit":10000,"offset":1`) {
@@ -160,15 +161,15 @@ func TestBounded(t *testing.T) {
 // TestStops ends searches that would take for ever.
 func TestStops(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"slow": strings.Repeat("ab", 4<<20)})
-	toolstest.StopsSoon(t, search.Grep(engine.NewPool(engine.Config{})), `{"pattern":"(a|b)*a(a|b){900}c"}`, env)
+	toolstest.StopsSoon(t, search.Grep(engine.NewPool(index.NewPool(index.Config{}))), `{"pattern":"(a|b)*a(a|b){900}c"}`, env)
 }
 
 // TestNames shows that a name cannot pass for two.
 func TestNames(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"a\nb.txt": "x\n", "\xff.txt": "x\n"})
 	for _, test := range []struct{ got, want string }{
-		{run(t, search.Glob(engine.NewPool(engine.Config{})), env, `{"pattern":"*","sort":"name"}`), "\"a\\nb.txt\"\n\"\\xff.txt\"\n"},
-		{run(t, search.Grep(engine.NewPool(engine.Config{})), env, `{"pattern":"x","output_mode":"count"}`), "\"a\\nb.txt\":1\n\"\\xff.txt\":1\n"},
+		{run(t, search.Glob(engine.NewPool(index.NewPool(index.Config{}))), env, `{"pattern":"*","sort":"name"}`), "\"a\\nb.txt\"\n\"\\xff.txt\"\n"},
+		{run(t, search.Grep(engine.NewPool(index.NewPool(index.Config{}))), env, `{"pattern":"x","output_mode":"count"}`), "\"a\\nb.txt\":1\n\"\\xff.txt\":1\n"},
 	} {
 		if test.got != test.want {
 			t.Errorf("got %q, want %q", test.got, test.want)
@@ -179,7 +180,7 @@ func TestNames(t *testing.T) {
 // TestGlobsAsPaths writes globs as paths are written, and finds the same.
 func TestGlobsAsPaths(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"src/a.go": "needle\n", "src/deep/b.go": "needle\n", "c.go": "needle\n", "odd\u202e.txt": "needle\n"})
-	pool := engine.NewPool(engine.Config{})
+	pool := engine.NewPool(index.NewPool(index.Config{}))
 	dir := env.Workspace.Dir()
 	for _, test := range []struct{ path, pattern, want string }{
 		{"", "./src/*.go", "src/a.go\n"},
@@ -232,7 +233,7 @@ func TestBeside(t *testing.T) {
 	}
 	env := toolstest.Env(t, map[string]string{"mine.go": "needle\n"})
 	env.Readable = []string{dir + "/tree"}
-	pool := engine.NewPool(engine.Config{})
+	pool := engine.NewPool(index.NewPool(index.Config{}))
 	grep, glob := search.Grep(pool), search.Glob(pool)
 	for _, test := range []struct {
 		tool  tools.Tool

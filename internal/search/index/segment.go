@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+package index
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ type segment struct {
 
 // A textBlock is some lines of a file.
 type textBlock struct {
-	file       *fileNode
+	file       *File
 	version    uint32 // of the file
 	start, end int32  // in its text
 	line       int32  // number of the first line
@@ -72,7 +72,7 @@ type segmentBuilder struct {
 func (b *segmentBuilder) room() bool { return b.text < maxSegment && len(b.blocks) < 1<<14-1024 }
 
 // add adds the text of a version of a file.
-func (b *segmentBuilder) add(f *fileNode, version uint32, text []byte) {
+func (b *segmentBuilder) add(f *File, version uint32, text []byte) {
 	if b.seen == nil {
 		b.seen, b.counts = make([]uint64, sequences/64), make([]uint32, sequences)
 	}
@@ -88,7 +88,7 @@ func (b *segmentBuilder) add(f *fileNode, version uint32, text []byte) {
 		}
 		b.addBlock(textBlock{file: f, version: version, start: int32(start), end: int32(end), line: int32(line)}, text[start:end])
 		if end < len(text) {
-			line += bytes.Count(text[start:end], newline)
+			line += bytes.Count(text[start:end], []byte{'\n'})
 		}
 		start = end
 	}
@@ -194,9 +194,9 @@ func (s *segment) list(seq uint32) ([]byte, bool) {
 	return s.lists[s.starts[i]:s.starts[i+1]], true
 }
 
-// find returns a bit for each block that may have all that is needed, and
+// find returns a bit for each block that may have one text of each list, and
 // whether there is any. The result is kept in set.
-func (s *segment) find(all []need, set *blockSets) bool {
+func (s *segment) find(all [][]string, set *blockSets) bool {
 	words := (len(s.blocks) + 63) / 64
 	set.fit(words)
 	for i := range set.found {
@@ -205,13 +205,10 @@ func (s *segment) find(all []need, set *blockSets) bool {
 	if last := len(s.blocks) & 63; last != 0 {
 		set.found[words-1] = 1<<last - 1
 	}
-	for _, n := range all {
-		if slices.ContainsFunc(n.any, func(l literal) bool { return len(l.text) < 3 }) {
-			continue // it says nothing of sequences
-		}
+	for _, texts := range all {
 		clear(set.either)
-		for _, l := range n.any {
-			if s.findLiteral(l.text, set) {
+		for _, text := range texts {
+			if s.findText(text, set) {
 				for i, w := range set.one {
 					set.either[i] |= w
 				}
@@ -241,8 +238,8 @@ func (s *blockSets) fit(words int) {
 	}
 }
 
-// findLiteral finds the blocks that may have a text, in set.one.
-func (s *segment) findLiteral(text string, set *blockSets) bool {
+// findText finds the blocks that may have a text, in set.one.
+func (s *segment) findText(text string, set *blockSets) bool {
 	set.lists = set.lists[:0]
 	seq := uint32(charClass[text[0]])<<6 | uint32(charClass[text[1]])
 	for i := 2; i < len(text); i++ {

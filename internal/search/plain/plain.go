@@ -1,7 +1,8 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+// Package plain makes UTF-8 of what is in files.
+package plain
 
 import (
 	"bytes"
@@ -10,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// utf16Order returns the byte order of a text that begins with a mark of
+// UTF16 returns the byte order of a text that begins with a mark of
 // UTF-16, or nil.
-func utf16Order(text []byte) binary.ByteOrder {
+func UTF16(text []byte) binary.ByteOrder {
 	switch {
 	case bytes.HasPrefix(text, []byte("\xFF\xFE")):
 		return binary.LittleEndian
@@ -22,10 +23,10 @@ func utf16Order(text []byte) binary.ByteOrder {
 	return nil
 }
 
-// plain returns text as UTF-8 without a byte order mark. It appends to buffer
+// Text returns text as UTF-8 without a byte order mark. It appends to buffer
 // what it has to write.
-func plain(text, buffer []byte) []byte {
-	order := utf16Order(text)
+func Text(text, buffer []byte) []byte {
+	order := UTF16(text)
 	if order == nil {
 		return bytes.TrimPrefix(text, []byte("\xEF\xBB\xBF"))
 	}
@@ -53,5 +54,5 @@ func plain(text, buffer []byte) []byte {
 	return buffer
 }
 
-// isBinary reports whether a text is none: it has a NUL.
-func isBinary(text []byte) bool { return bytes.IndexByte(text, 0) >= 0 }
+// IsBinary reports whether a text is none: it has a NUL.
+func IsBinary(text []byte) bool { return bytes.IndexByte(text, 0) >= 0 }

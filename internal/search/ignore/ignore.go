@@ -1,22 +1,23 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+// Package ignore knows what ignore files say about the names in a directory:
+// .gitignore as git reads it, and .ignore and .rgignore as ripgrep does.
+package ignore
 
 import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/glob"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// A verdict is what rules say about a name.
-type verdict uint8
+// A Verdict is what rules say about a name.
+type Verdict uint8
 
 const (
-	undecided verdict = iota
-	ignored
-	wanted // by a rule that takes another back
+	Undecided Verdict = iota
+	Ignored
+	Wanted // by a rule that takes another back
 )
 
 // A rule is one line of an ignore file.
@@ -158,7 +159,7 @@ func (r *rule) match(path, name string) bool {
 
 // judge returns what the nearest file with a rule for it says about a path of
 // the workspace.
-func (l *ruleList) judge(path, name string, dir bool) verdict {
+func (l *ruleList) judge(path, name string, dir bool) Verdict {
 	for ; l != nil; l = l.above {
 		last := -1
 		if i, ok := l.names[name]; ok {
@@ -175,142 +176,25 @@ func (l *ruleList) judge(path, name string, dir bool) verdict {
 			continue
 		}
 		if l.rules[last].negated {
-			return wanted
+			return Wanted
 		}
-		return ignored
+		return Ignored
 	}
-	return undecided
+	return Undecided
 }
 
-// rules are all that hold in a directory. The zero value ignores nothing.
-type rules struct {
+// Rules are all that hold in a directory. The zero value ignores nothing.
+type Rules struct {
 	ripgrep, plain *ruleList // .rgignore and .ignore
 	git, exclude   *ruleList // .gitignore and .git/info/exclude
 }
 
-// judge returns what the rules say about a path of the workspace.
-func (r *rules) judge(path, name string, dir bool) verdict {
+// Judge returns what the rules say about a path of the workspace.
+func (r *Rules) Judge(path, name string, dir bool) Verdict {
 	for _, l := range [...]*ruleList{r.ripgrep, r.plain, r.git, r.exclude} {
-		if v := l.judge(path, name, dir); v != undecided {
+		if v := l.judge(path, name, dir); v != Undecided {
 			return v
 		}
 	}
-	return undecided
-}
-
-// ruleFiles says which files with rules a directory has.
-type ruleFiles struct{ git, gitignore, ignore, rgignore bool }
-
-// ruleNames are what they are called.
-var ruleNames = []string{".git", ".gitignore", ".ignore", ".rgignore"}
-
-// see takes note of a name in the directory. It reports whether the name has to
-// do with rules.
-func (f *ruleFiles) see(name []byte) bool {
-	if len(name) < 4 || name[0] != '.' {
-		return false
-	}
-	switch string(name) {
-	case ".git":
-		f.git = true
-	case ".gitignore":
-		f.gitignore = true
-	case ".ignore":
-		f.ignore = true
-	case ".rgignore":
-		f.rgignore = true
-	default:
-		return false
-	}
-	return true
-}
-
-// ruleTexts is what the rules of a directory say.
-type ruleTexts struct {
-	git                                   bool // it is a repository
-	unsure                                bool // a file of them may change without a word
-	gitignore, ignore, rgignore, excludes string
-}
-
-// texts reads the rules of a directory. What cannot be read has none. follow, if
-// there is one, is called for each file before it is read, and reports whether
-// changes will be told.
-func (f ruleFiles) texts(d *workspace.Dir, follow func(name string, r workspace.Reader) bool) (t ruleTexts) {
-	if f.git {
-		t.git, t.excludes = true, readExclude(d)
-	}
-	read := func(has bool, name string) string {
-		if !has {
-			return ""
-		}
-		text, sure := readRules(d, name, follow)
-		t.unsure = t.unsure || !sure
-		return text
-	}
-	t.gitignore = read(f.gitignore, ".gitignore")
-	t.ignore = read(f.ignore, ".ignore")
-	t.rgignore = read(f.rgignore, ".rgignore")
-	return t
-}
-
-// enter returns the rules that hold in a directory, which is below where r
-// hold.
-func (r rules) enter(path string, t ruleTexts) rules {
-	if t == (ruleTexts{}) {
-		return r
-	}
-	dir := ""
-	if path != "." {
-		dir = path + "/"
-	}
-	if t.git { // another repository: what is above it does not concern it
-		r.git, r.exclude = nil, parseRules(t.excludes, dir, nil)
-	}
-	r.git = parseRules(t.gitignore, dir, r.git)
-	r.plain = parseRules(t.ignore, dir, r.plain)
-	r.ripgrep = parseRules(t.rgignore, dir, r.ripgrep)
-	return r
-}
-
-func readExclude(d *workspace.Dir) string {
-	git, err := d.OpenDir(".git")
-	if err != nil {
-		return ""
-	}
-	defer git.Close()
-	info, err := git.OpenDir("info")
-	if err != nil {
-		return ""
-	}
-	defer info.Close()
-	text, _ := readRules(info, "exclude", nil)
-	return text
-}
-
-// maxRules is how long an ignore file may be; what is longer is none.
-const maxRules = 4 << 20
-
-// readRules returns the text of an ignore file, and whether it stays that until
-// something else is told.
-func readRules(d *workspace.Dir, name string, follow func(name string, r workspace.Reader) bool) (rules string, sure bool) {
-	r, s, err := d.Open(name)
-	if err != nil {
-		return "", true
-	}
-	defer r.Close()
-	if sure = follow == nil || follow(name, r); s.Size > maxRules {
-		return "", sure
-	}
-	text := make([]byte, 0, s.Size+512)
-	for len(text) <= maxRules {
-		if len(text) == cap(text) {
-			text = append(text, 0)[:len(text)]
-		}
-		n, err := r.Read(text[len(text):cap(text)])
-		if err != nil || n == 0 {
-			break
-		}
-		text = text[:len(text)+n]
-	}
-	return string(text), sure
+	return Undecided
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+package index
 
 import (
 	"context"
@@ -12,80 +12,82 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/toolserver/toolserver/internal/search/ignore"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// memory is what is known of a workspace: its directories, which the kernel
+// A Tree is what is known of a workspace: its directories, which the kernel
 // watches for us, and the text of its files. sync brings it up to date. Beside
-// sync and adopt nothing changes it.
-type memory struct {
+// sync and adopt nothing changes it. Others only read it.
+type Tree struct {
+	Root     *Dir
+	Order    []*File       // visible files, in the order of a walk
+	ByPath   []*File       // the same, by path
+	Failed   map[*Dir]bool // directories that could not be entered
+	Binaries int           // visible files that are binary
+
 	ws     *workspace.Workspace
 	shared *shared
-	news   news // of files, from shared.opens
+	news   news // of files, from shared.writers
 	watch  *workspace.Watch
 	mounts *workspace.Mounts
 	top    *workspace.Dir
 	dev    uint64
 
-	root     *dirNode
-	watched  map[int32]*dirNode
-	restless map[*dirNode]bool // with rules whose changes are not told
-	failed   map[*dirNode]bool // those that could not be entered
-	nodes    int               // that were made
-	binaries int               // visible files that are binary
+	watched  map[int32]*Dir
+	restless map[*Dir]bool // with rules whose changes are not told
+	nodes    int           // that were made
 
 	segments []*segment
-	tried    int                // bytes of loose text when it was last to be indexed
-	loose    map[*fileNode]bool // whose text is in no segment
-	unsure   map[*fileNode]bool // to be read whenever they are needed
+	tried    int            // bytes of loose text when it was last to be indexed
+	loose    map[*File]bool // whose text is in no segment
+	unsure   map[*File]bool // to be read whenever they are needed
 
-	dirtyDirs  map[*dirNode]bool
-	dirtyFiles map[*fileNode]bool
-	rearrange  bool // files have come or gone since order was made
+	dirtyDirs  map[*Dir]bool
+	dirtyFiles map[*File]bool
+	rearrange  bool // files have come or gone since Order was made
 	changed    bool // by the last sync
 
-	order  []*fileNode // visible files, in the order of a walk
-	byPath []*fileNode // the same, by path
-	other  []*fileNode // files that are not visible, of directories that are entered
-
-	lister lister
-	reader *searcher
+	lister ignore.Lister
+	reader reader
 }
 
-// A dirNode is a directory.
-type dirNode struct {
-	name, path string
-	parent     *dirNode // nil for the workspace
-	depth      int
-	ignore     verdict
-	entered    bool // it is visible, and what is in it is known
-	gone       bool
-	problem    error // why it could not be entered
-	number     int32 // of its watch
-	above      rules // those that hold around it
-	texts      ruleTexts
-	rules      rules             // those that hold in it
-	sources    map[string]*inode // files with rules that are followed, by name
-	dirs       []*dirNode
-	files      []*fileNode
+// A Dir is a directory.
+type Dir struct {
+	Name, Path string
+	Ignore     ignore.Verdict
+	Entered    bool  // it is visible, and what is in it is known
+	Problem    error // why it could not be entered
+	Dirs       []*Dir
+	Files      []*File
+
+	parent  *Dir // nil for the workspace
+	depth   int
+	gone    bool
+	number  int32        // of its watch
+	above   ignore.Rules // those that hold around it
+	texts   ignore.Texts
+	rules   ignore.Rules      // those that hold in it
+	sources map[string]*inode // files with rules that are followed, by name
 }
 
-// A fileNode is a regular file.
-type fileNode struct {
-	name, path string
-	dir        *dirNode
-	ignore     verdict
-	visible    bool // nothing but a glob or a flag is needed to find it
-	gone       bool
-	binary     bool
-	indexed    bool   // its blocks are in a segment
-	young      bool   // when it was read, it could change once more without another time
-	version    uint32 // counts what was read of it
-	rank       int    // where it is in order
-	inode      *inode // by which it is followed, or nil
-	stat       workspace.Stat
-	length     int    // of the text
-	text       []byte // nil where it is not kept
+// A File is a regular file.
+type File struct {
+	Name, Path string
+	Ignore     ignore.Verdict
+	Visible    bool // nothing but a glob or a flag is needed to find it
+	Binary     bool
+	Rank       int // where it is in Order
+	Stat       workspace.Stat
+	Length     int    // of the text
+	Text       []byte // as UTF-8; nil where it is not kept
+
+	dir     *Dir
+	gone    bool
+	indexed bool   // its blocks are in a segment
+	young   bool   // when it was read, it could change once more without another time
+	version uint32 // counts what was read of it
+	inode   *inode // by which it is followed, or nil
 
 	// open is the file, if it is kept open. Searches may set it; it is closed only
 	// while there are none.
@@ -108,11 +110,11 @@ const maxNodes = 400_000
 
 // remember reads a workspace. It fails with errCold where the kernel cannot tell
 // of its changes, or where it is too large.
-func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*memory, error) {
-	m := &memory{
-		ws: ws, shared: with, watched: make(map[int32]*dirNode), restless: make(map[*dirNode]bool), failed: make(map[*dirNode]bool),
-		loose: make(map[*fileNode]bool), unsure: make(map[*fileNode]bool),
-		dirtyDirs: make(map[*dirNode]bool), dirtyFiles: make(map[*fileNode]bool), reader: newReader(),
+func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*Tree, error) {
+	m := &Tree{
+		ws: ws, shared: with, watched: make(map[int32]*Dir), restless: make(map[*Dir]bool), Failed: make(map[*Dir]bool),
+		loose: make(map[*File]bool), unsure: make(map[*File]bool),
+		dirtyDirs: make(map[*Dir]bool), dirtyFiles: make(map[*File]bool),
 	}
 	var err error
 	if m.top, err = ws.OpenDir("."); err != nil {
@@ -127,17 +129,17 @@ func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*memo
 		m.top.Close()
 		return nil, errCold
 	}
-	m.root = &dirNode{path: ".", entered: true}
+	m.Root = &Dir{Path: ".", Entered: true}
 	if err = with.join(m); err != nil {
 		m.mounts.Close()
 		with.close(m.watch)
 		m.top.Close()
 		return nil, err
 	}
-	if err = m.enter(ctx, m.root); err == nil {
+	if err = m.enter(ctx, m.Root); err == nil {
 		m.arrange()
 		clear(m.dirtyFiles)
-		if m.tooMany(len(m.order) - int(with.watches.left())) {
+		if m.tooMany(len(m.Order) - int(with.watches.left())) {
 			err = errShort
 		}
 	}
@@ -152,13 +154,13 @@ func remember(ctx context.Context, ws *workspace.Workspace, with *shared) (*memo
 }
 
 // forget gives everything back.
-func (m *memory) forget() {
+func (m *Tree) forget() {
 	m.shared.close(m.watch)
 	m.shared.watches.give(len(m.watched))
 	m.mounts.Close()
 	m.top.Close()
 	m.shared.leave(m)
-	m.root.eachFile(m.drop)
+	m.Root.eachFile(m.drop)
 	for _, s := range m.segments {
 		m.shared.index.give(s.size())
 	}
@@ -166,11 +168,11 @@ func (m *memory) forget() {
 
 // enter lists a directory that was not known, and those below it. It is watched
 // before it is listed: what changes later is told.
-func (m *memory) enter(ctx context.Context, n *dirNode) error {
+func (m *Tree) enter(ctx context.Context, n *Dir) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	d, err := m.ws.OpenDir(n.path)
+	d, err := m.ws.OpenDir(n.Path)
 	if err != nil {
 		return m.cannotEnter(n, err)
 	}
@@ -197,32 +199,33 @@ func (m *memory) enter(ctx context.Context, n *dirNode) error {
 
 // cannotEnter deals with a directory that was there a moment ago, or that may
 // not be read. Either change is told by the directory above.
-func (m *memory) cannotEnter(n *dirNode, err error) error {
+func (m *Tree) cannotEnter(n *Dir, err error) error {
 	if n.parent == nil {
 		return err
 	}
-	if !isGone(err) && !errors.Is(err, workspace.ErrMoved) {
-		n.problem = err
-		m.failed[n] = true
+	gone := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, workspace.ErrMoved)
+	if !gone {
+		n.Problem = err
+		m.Failed[n] = true
 	}
 	return nil
 }
 
 // list takes in what is in a directory, and goes into what is new.
-func (m *memory) list(ctx context.Context, n *dirNode, d *workspace.Dir) error {
-	if err := m.lister.list(d, n.path); err != nil {
+func (m *Tree) list(ctx context.Context, n *Dir, d *workspace.Dir) error {
+	if err := m.lister.List(d, n.Path); err != nil {
 		return errCold
 	}
-	var above rules
+	var above ignore.Rules
 	if n.parent != nil {
 		above = n.parent.rules
 	}
-	texts := m.lister.has.texts(d, m.followRules(n))
+	texts := m.lister.Has.Read(d, m.followRules(n))
 	changed := texts != n.texts || above != n.above
 	if changed {
-		n.texts, n.above, n.rules = texts, above, above.enter(n.path, texts)
+		n.texts, n.above, n.rules = texts, above, above.Enter(n.Path, texts)
 	}
-	if delete(m.restless, n); texts.git || texts.unsure {
+	if delete(m.restless, n); texts.Git || texts.Unsure {
 		m.restless[n] = true
 	}
 	enter := m.compare(n, changed)
@@ -239,49 +242,49 @@ func (m *memory) list(ctx context.Context, n *dirNode, d *workspace.Dir) error {
 
 // compare takes in the list of a directory, and returns the directories to be
 // entered. changed says that other rules hold in it than before.
-func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
-	dirs, files := make(map[string]*dirNode, len(n.dirs)), make(map[string]*fileNode, len(n.files))
-	for _, s := range n.dirs {
-		dirs[s.name] = s
+func (m *Tree) compare(n *Dir, changed bool) (enter []*Dir) {
+	dirs, files := make(map[string]*Dir, len(n.Dirs)), make(map[string]*File, len(n.Files))
+	for _, s := range n.Dirs {
+		dirs[s.Name] = s
 	}
-	for _, f := range n.files {
-		files[f.name] = f
+	for _, f := range n.Files {
+		files[f.Name] = f
 	}
-	n.dirs, n.files = nil, nil
-	for _, e := range m.lister.entries {
-		switch e.kind {
+	n.Dirs, n.Files = nil, nil
+	for _, e := range m.lister.Entries {
+		switch e.Kind {
 		case workspace.Regular:
-			f := files[e.name]
-			if delete(files, e.name); f == nil {
-				f = &fileNode{name: e.name, path: e.path, dir: n}
+			f := files[e.Name]
+			if delete(files, e.Name); f == nil {
+				f = &File{Name: e.Name, Path: e.Path, dir: n}
 				m.nodes++
 				m.dirtyFiles[f] = true
 			}
-			f.ignore = n.rules.judge(f.path, f.name, false)
-			if visible := shows(f.ignore, f.name); visible != f.visible {
-				f.visible = visible
+			f.Ignore = n.rules.Judge(f.Path, f.Name, false)
+			if visible := shows(f.Ignore, f.Name); visible != f.Visible {
+				f.Visible = visible
 				m.dirtyFiles[f] = true
 			}
-			n.files = append(n.files, f)
+			n.Files = append(n.Files, f)
 		case workspace.Directory:
-			s := dirs[e.name]
+			s := dirs[e.Name]
 			if s == nil || s.gone {
-				s = &dirNode{name: e.name, path: e.path, parent: n, depth: n.depth + 1}
+				s = &Dir{Name: e.Name, Path: e.Path, parent: n, depth: n.depth + 1}
 				m.nodes++
 			} else {
-				delete(dirs, e.name)
+				delete(dirs, e.Name)
 			}
-			s.ignore = n.rules.judge(s.path, s.name, true)
-			switch visible := shows(s.ignore, s.name); {
-			case visible && !s.entered:
-				s.entered = true
+			s.Ignore = n.rules.Judge(s.Path, s.Name, true)
+			switch visible := shows(s.Ignore, s.Name); {
+			case visible && !s.Entered:
+				s.Entered = true
 				enter = append(enter, s)
-			case !visible && s.entered:
+			case !visible && s.Entered:
 				m.leave(s)
 			case visible && changed:
 				m.dirtyDirs[s] = true
 			}
-			n.dirs = append(n.dirs, s)
+			n.Dirs = append(n.Dirs, s)
 		}
 	}
 	for _, f := range files {
@@ -291,58 +294,58 @@ func (m *memory) compare(n *dirNode, changed bool) (enter []*dirNode) {
 		m.leave(s)
 		s.gone = true
 	}
-	slices.SortFunc(n.files, func(a, b *fileNode) int { return strings.Compare(a.name, b.name) })
-	slices.SortFunc(n.dirs, func(a, b *dirNode) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(n.Files, func(a, b *File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(n.Dirs, func(a, b *Dir) int { return strings.Compare(a.Name, b.Name) })
 	m.rearrange = true
 	return enter
 }
 
 // shows reports whether a name is found without a flag.
-func shows(ignore verdict, name string) bool {
-	return ignore == wanted || ignore == undecided && name[0] != '.'
+func shows(judged ignore.Verdict, name string) bool {
+	return judged == ignore.Wanted || judged == ignore.Undecided && name[0] != '.'
 }
 
 // leave forgets what is in a directory.
-func (m *memory) leave(n *dirNode) {
+func (m *Tree) leave(n *Dir) {
 	if n.number != 0 && m.watched[n.number] == n {
 		delete(m.watched, n.number)
 		m.watch.Remove(n.number)
 		m.shared.watches.give(1)
 	}
 	delete(m.restless, n)
-	delete(m.failed, n)
-	for _, f := range n.files {
+	delete(m.Failed, n)
+	for _, f := range n.Files {
 		m.lose(f)
 	}
 	for _, source := range n.sources {
-		m.shared.opens.unfollow(source, nil, n)
+		m.shared.writers.unfollow(source, nil, n)
 	}
-	for _, s := range n.dirs {
+	for _, s := range n.Dirs {
 		m.leave(s)
 		s.gone = true
 	}
-	*n = dirNode{name: n.name, path: n.path, parent: n.parent, depth: n.depth, ignore: n.ignore, gone: n.gone}
+	*n = Dir{Name: n.Name, Path: n.Path, parent: n.parent, depth: n.depth, Ignore: n.Ignore, gone: n.gone}
 	m.rearrange = true
 }
 
 // lose forgets a file that is not there any more.
-func (m *memory) lose(f *fileNode) {
+func (m *Tree) lose(f *File) {
 	m.drop(f)
 	m.unfollow(f)
 	f.gone = true
 }
 
 // unfollow ends that a file is told of.
-func (m *memory) unfollow(f *fileNode) {
-	m.shared.opens.unfollow(f.inode, f, nil)
+func (m *Tree) unfollow(f *File) {
+	m.shared.writers.unfollow(f.inode, f, nil)
 	f.inode = nil
 }
 
 // followRules returns what makes the rules of a directory be followed, and
 // reports whether they are.
-func (m *memory) followRules(n *dirNode) func(name string, r workspace.Reader) bool {
+func (m *Tree) followRules(n *Dir) func(name string, r workspace.Reader) bool {
 	return func(name string, r workspace.Reader) bool {
-		source, sure := m.shared.opens.follow(r, follower{m: m, dir: n, name: name}, n.sources[name])
+		source, sure := m.shared.writers.follow(r, follower{m: m, dir: n, rules: name}, n.sources[name])
 		if n.sources == nil {
 			n.sources = make(map[string]*inode)
 		}
@@ -352,53 +355,51 @@ func (m *memory) followRules(n *dirNode) func(name string, r workspace.Reader) b
 }
 
 // drop forgets what was read of a file.
-func (m *memory) drop(f *fileNode) {
-	if f.text != nil {
-		m.shared.text.give(len(f.text))
+func (m *Tree) drop(f *File) {
+	if f.Text != nil {
+		m.shared.text.give(len(f.Text))
 	}
-	if f.binary {
-		m.binaries--
+	if f.Binary {
+		m.Binaries--
 	}
 	m.shut(f)
-	f.text, f.length, f.binary, f.indexed = nil, 0, false, false
+	f.Text, f.Length, f.Binary, f.indexed = nil, 0, false, false
 	f.version++
 	delete(m.loose, f)
 	delete(m.unsure, f)
 	delete(m.dirtyFiles, f)
 }
 
-func (n *dirNode) eachFile(yield func(*fileNode)) {
-	for _, f := range n.files {
+func (n *Dir) eachFile(yield func(*File)) {
+	for _, f := range n.Files {
 		yield(f)
 	}
-	for _, s := range n.dirs {
+	for _, s := range n.Dirs {
 		s.eachFile(yield)
 	}
 }
 
 // arrange puts the files in order again, if some have come or gone.
-func (m *memory) arrange() {
+func (m *Tree) arrange() {
 	if !m.rearrange {
 		return
 	}
 	m.rearrange = false
-	m.order, m.other = m.order[:0], m.other[:0]
-	m.root.eachFile(func(f *fileNode) {
-		if f.visible {
-			f.rank = len(m.order)
-			m.order = append(m.order, f)
-		} else {
-			m.other = append(m.other, f)
+	m.Order = m.Order[:0]
+	m.Root.eachFile(func(f *File) {
+		if f.Visible {
+			f.Rank = len(m.Order)
+			m.Order = append(m.Order, f)
 		}
 	})
-	m.byPath = append(m.byPath[:0], m.order...)
-	slices.SortFunc(m.byPath, func(a, b *fileNode) int { return strings.Compare(a.path, b.path) })
+	m.ByPath = append(m.ByPath[:0], m.Order...)
+	slices.SortFunc(m.ByPath, func(a, b *File) int { return strings.Compare(a.Path, b.Path) })
 }
 
 // sync brings the memory up to date with everything that had happened when it
 // was called: the names, and the texts if these matter. After errCold and
 // errMissed the memory is of no use.
-func (m *memory) sync(ctx context.Context, texts bool) error {
+func (m *Tree) sync(ctx context.Context, texts bool) error {
 	m.changed = false
 	if m.mounts.Changed() {
 		return errMissed
@@ -430,12 +431,12 @@ func (m *memory) sync(ctx context.Context, texts bool) error {
 }
 
 // hear takes note of everything that was told.
-func (m *memory) hear() error {
+func (m *Tree) hear() error {
 	missed := false
 	if err := m.watch.Changes(func(c workspace.Notice) { missed = !m.note(c) || missed }); err != nil || missed {
 		return errMissed
 	}
-	o := &m.shared.opens
+	o := &m.shared.writers
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.drain()
@@ -457,7 +458,7 @@ func (m *memory) hear() error {
 }
 
 // refresh reads what has changed.
-func (m *memory) refresh(ctx context.Context) error {
+func (m *Tree) refresh(ctx context.Context) error {
 	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 {
 		m.changed = true
 		if err := m.relistDirty(ctx); err != nil {
@@ -473,8 +474,8 @@ func (m *memory) refresh(ctx context.Context) error {
 // lookForWriters looks at files with rules that were opened, and at those with
 // texts if these matter, and reports whether there were any. What has a writer is
 // told by the next hear.
-func (m *memory) lookForWriters(ctx context.Context, texts bool) (looked bool, err error) {
-	o := &m.shared.opens
+func (m *Tree) lookForWriters(ctx context.Context, texts bool) (looked bool, err error) {
+	o := &m.shared.writers
 	o.mu.Lock()
 	missed := m.news.missed
 	m.news.missed.rules = false
@@ -482,7 +483,7 @@ func (m *memory) lookForWriters(ctx context.Context, texts bool) (looked bool, e
 	if missed.rules {
 		m.suspectRules()
 	}
-	if missed.files && texts {
+	if missed.texts && texts {
 		m.arrange()
 		return true, m.lookAtEverything(ctx)
 	}
@@ -490,10 +491,30 @@ func (m *memory) lookForWriters(ctx context.Context, texts bool) (looked bool, e
 	return missed.rules || len(list) > 0, m.lookAtAll(ctx, list)
 }
 
+// Unsure reports whether a file may have another text and another time than is
+// known: it is read whenever it is needed.
+func (m *Tree) Unsure(f *File) bool { return m.unsure[f] }
+
+// Find returns a directory that is known, or nil.
+func (m *Tree) Find(path string) *Dir {
+	n := m.Root
+	if path == "." {
+		return n
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		i, ok := slices.BinarySearchFunc(n.Dirs, name, func(s *Dir, name string) int { return strings.Compare(s.Name, name) })
+		if !ok || !n.Dirs[i].Entered {
+			return nil
+		}
+		n = n.Dirs[i]
+	}
+	return n
+}
+
 // suspectRules has all rules read again.
-func (m *memory) suspectRules() {
+func (m *Tree) suspectRules() {
 	for _, n := range m.watched {
-		if n.texts != (ruleTexts{}) || len(n.sources) > 0 {
+		if n.texts != (ignore.Texts{}) || len(n.sources) > 0 {
 			m.dirtyDirs[n] = true
 		}
 	}
@@ -502,23 +523,23 @@ func (m *memory) suspectRules() {
 // restlessChanged reports whether rules of which nothing is told have changed:
 // what git excludes, which is in a directory that is not watched, and files that
 // can be written to without a word.
-func (m *memory) restlessChanged(n *dirNode) bool {
-	d, err := m.ws.OpenDir(n.path)
+func (m *Tree) restlessChanged(n *Dir) bool {
+	d, err := m.ws.OpenDir(n.Path)
 	if err != nil {
 		return true
 	}
 	defer d.Close()
-	return n.texts.unsure || readExclude(d) != n.texts.excludes
+	return n.texts.Unsure || ignore.ReadExclude(d) != n.texts.Excludes
 }
 
 // relistDirty lists the directories that have changed.
-func (m *memory) relistDirty(ctx context.Context) error {
-	list := make([]*dirNode, 0, len(m.dirtyDirs))
+func (m *Tree) relistDirty(ctx context.Context) error {
+	list := make([]*Dir, 0, len(m.dirtyDirs))
 	for n := range m.dirtyDirs {
 		list = append(list, n)
 	}
 	// From above to below: rules come from above, and so does the end.
-	slices.SortFunc(list, func(a, b *dirNode) int { return a.depth - b.depth })
+	slices.SortFunc(list, func(a, b *Dir) int { return a.depth - b.depth })
 	for _, n := range list {
 		delete(m.dirtyDirs, n)
 		if err := m.relist(ctx, n); err != nil {
@@ -530,7 +551,7 @@ func (m *memory) relistDirty(ctx context.Context) error {
 }
 
 // note takes note of a change. It returns false where changes were missed.
-func (m *memory) note(c workspace.Notice) bool {
+func (m *Tree) note(c workspace.Notice) bool {
 	if c.Missed {
 		return false
 	}
@@ -540,30 +561,30 @@ func (m *memory) note(c workspace.Notice) bool {
 		// The top has none, but is kept open: it is the workspace, whatever its name.
 		return true
 	}
-	if c.Name == "" || c.Came || c.Went || c.IsDir || new(ruleFiles).see([]byte(c.Name)) {
+	if c.Name == "" || c.Came || c.Went || c.IsDir || new(ignore.Present).See([]byte(c.Name)) {
 		m.dirtyDirs[n] = true
 	}
 	if c.IsDir {
 		// Whether it was made, moved, removed or had its mode changed: it is entered
 		// anew. It is left at once, since it may be entered elsewhere.
-		if i, ok := slices.BinarySearchFunc(n.dirs, c.Name, func(s *dirNode, name string) int { return strings.Compare(s.name, name) }); ok {
-			m.leave(n.dirs[i])
-			n.dirs[i].gone = true
+		if i, ok := slices.BinarySearchFunc(n.Dirs, c.Name, func(s *Dir, name string) int { return strings.Compare(s.Name, name) }); ok {
+			m.leave(n.Dirs[i])
+			n.Dirs[i].gone = true
 		}
 		return true
 	}
-	if i, ok := slices.BinarySearchFunc(n.files, c.Name, func(f *fileNode, name string) int { return strings.Compare(f.name, name) }); ok {
-		m.dirtyFiles[n.files[i]] = true
+	if i, ok := slices.BinarySearchFunc(n.Files, c.Name, func(f *File, name string) int { return strings.Compare(f.Name, name) }); ok {
+		m.dirtyFiles[n.Files[i]] = true
 	}
 	return true
 }
 
 // relist lists a directory again.
-func (m *memory) relist(ctx context.Context, n *dirNode) error {
-	if !n.entered || n.gone || n.problem != nil {
+func (m *Tree) relist(ctx context.Context, n *Dir) error {
+	if !n.Entered || n.gone || n.Problem != nil {
 		return nil
 	}
-	d, err := m.ws.OpenDir(n.path)
+	d, err := m.ws.OpenDir(n.Path)
 	if err != nil {
 		return m.cannotEnter(n, err)
 	}

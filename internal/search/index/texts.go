@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+package index
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/search/plain"
+	"github.com/toolserver/toolserver/internal/search/workers"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -25,7 +27,7 @@ type shared struct {
 	watches     budget // of directories and files
 	instances   budget // of inotify
 	limits      kernelLimits
-	opens       opens
+	writers     writers
 }
 
 // newShared returns what a pool with a configuration shares.
@@ -35,8 +37,8 @@ func newShared(c Config) *shared {
 	s.text.max, s.index.max = cmp.Or(c.MaxText, 256<<20), cmp.Or(c.MaxIndex, 64<<20)
 	s.watches.max = int64(s.limits.watches) / part
 	s.instances.max = max(int64(s.limits.instances)/part, 2) // one for files, and one for a workspace
-	s.opens.kept.max = min(maxOpen, int64(s.limits.files)/part)
-	s.opens.watches = &s.watches
+	s.writers.kept.max = min(maxOpen, int64(s.limits.files)/part)
+	s.writers.watches = &s.watches
 	return s
 }
 
@@ -57,89 +59,135 @@ func (b *budget) left() int64 { return b.max - b.used.Load() }
 // maxRemembered is the size up to which a file is kept or indexed.
 const maxRemembered = 32 << 20
 
-// newReader returns a searcher that only reads.
-func newReader() *searcher { return new(searcher) }
-
 // maxTick is how much later a change of a file may be and have the same time.
 const maxTick = 20 * time.Millisecond
 
 // load returns the text of a file, and whether it stays what it is until the
 // kernel tells of a change: not if somebody may be writing to it through a
 // mapping, or if it cannot be followed.
-func (m *memory) load(s *searcher, f *fileNode) (text []byte, stat workspace.Stat, sure bool) {
-	d, err := m.ws.OpenDir(f.dir.path)
+func (m *Tree) load(b *reader, f *File) (content []byte, stat workspace.Stat, sure bool) {
+	d, err := m.ws.OpenDir(f.dir.Path)
 	if err != nil {
 		return nil, stat, false
 	}
 	defer d.Close()
-	r, err := d.OpenListed(f.name)
+	r, err := d.OpenListed(f.Name)
 	if err != nil {
 		return nil, stat, false
 	}
 	defer r.Close()
-	f.inode, sure = m.shared.opens.follow(r, follower{m: m, file: f}, f.inode)
+	f.inode, sure = m.shared.writers.follow(r, follower{m: m, file: f}, f.inode)
 	stat, err = r.Stat()
 	if err != nil || !sure || stat.Kind != workspace.Regular || stat.Size > maxRemembered {
 		return nil, stat, false
 	}
 	f.young = time.Now().UnixNano()-stat.CTime < int64(maxTick)
-	text, whole, err := s.begin(r, stat)
-	if err == nil && !whole {
-		text, err = s.rest(context.Background(), r, text)
-	}
+	raw, err := b.read(r, int(stat.Size))
 	if err != nil {
 		return nil, stat, false
 	}
 	if after, err := r.Stat(); err != nil || after != stat {
 		return nil, after, false
 	}
-	s.decoded = plain(text, s.decoded[:0])
-	return s.decoded, stat, true
+	if plain.UTF16(raw) == nil {
+		return plain.Text(raw, nil), stat, true // a part of the buffer
+	}
+	b.decoded = plain.Text(raw, b.decoded[:0])
+	return b.decoded, stat, true
+}
+
+// A reader reads files, one after another, into the same memory.
+type reader struct{ buffer, decoded []byte }
+
+const (
+	firstRead = 256 << 10 // of a file, before it is known not to be binary
+	sniff     = 8 << 10   // is looked at for that
+	maxKept   = 4 << 20   // bytes that are kept between files
+)
+
+// read returns what is in a file of some size, or the beginning of one that is
+// binary. What it returns is good until it is called again.
+func (b *reader) read(r workspace.Reader, size int) ([]byte, error) {
+	b.fit(0, min(size, firstRead))
+	for n := 0; ; {
+		k, err := r.Read(b.buffer[n:])
+		if err != nil {
+			return nil, err
+		}
+		begins := n == 0
+		n += k
+		if k == 0 || n >= size && n < len(b.buffer) || begins && plain.UTF16(b.buffer[:n]) == nil && plain.IsBinary(b.buffer[:min(n, sniff)]) {
+			return b.buffer[:n], nil
+		}
+		if n == len(b.buffer) { // it is larger than was read at first, or has grown
+			b.fit(n, max(size, n))
+		}
+	}
+}
+
+// fit makes room for so many bytes and some more, and keeps the first n.
+func (b *reader) fit(n, size int) {
+	if size < len(b.buffer) {
+		return
+	}
+	larger := make([]byte, max(size+4096, firstRead))
+	copy(larger, b.buffer[:n])
+	b.buffer = larger
+}
+
+// settle gives large buffers back.
+func (b *reader) settle() {
+	if len(b.buffer) > maxKept {
+		b.buffer = nil
+	}
+	if cap(b.decoded) > maxKept {
+		b.decoded = nil
+	}
 }
 
 // keep takes the text of a file into the memory.
-func (m *memory) keep(f *fileNode, text []byte) {
-	if f.binary = isBinary(text); f.binary {
+func (m *Tree) keep(f *File, content []byte) {
+	if f.Binary = plain.IsBinary(content); f.Binary {
 		return
 	}
-	f.length = len(text)
-	if m.shared.text.take(len(text)) {
-		f.text = append(make([]byte, 0, len(text)), text...)
+	f.Length = len(content)
+	if m.shared.text.take(len(content)) {
+		f.Text = append(make([]byte, 0, len(content)), content...)
 	}
 }
 
 // tooMany reports whether so many files that must be read at every search make
 // the memory useless.
-func (m *memory) tooMany(unsure int) bool { return unsure > 1000 && unsure > len(m.order)/4 }
+func (m *Tree) tooMany(unsure int) bool { return unsure > 1000 && unsure > len(m.Order)/4 }
 
 // readAll reads all files for the first time.
-func (m *memory) readAll(ctx context.Context) error {
+func (m *Tree) readAll(ctx context.Context) error {
 	var next atomic.Int64
 	type share struct {
-		unsure   []*fileNode
+		unsure   []*File
 		segments []*segment
 	}
-	shares := make([]share, workers())
-	together(len(shares), func(i int) {
-		mine, reader, builder := &shares[i], newReader(), new(segmentBuilder)
+	shares := make([]share, workers.Count())
+	workers.Run(len(shares), func(i int) {
+		mine, reader, builder := &shares[i], new(reader), new(segmentBuilder)
 		for ctx.Err() == nil {
 			from := int(next.Add(chunk)) - chunk
-			if from >= len(m.order) {
+			if from >= len(m.Order) {
 				break
 			}
-			for _, f := range m.order[from:min(len(m.order), from+chunk)] {
-				text, stat, sure := m.load(reader, f)
-				if f.stat = stat; !sure {
+			for _, f := range m.Order[from:min(len(m.Order), from+chunk)] {
+				content, stat, sure := m.load(reader, f)
+				if f.Stat = stat; !sure {
 					mine.unsure = append(mine.unsure, f)
 					continue
 				}
-				if m.keep(f, text); f.binary {
+				if m.keep(f, content); f.Binary {
 					continue
 				}
 				if !builder.room() {
 					mine.segments = append(mine.segments, builder.segment())
 				}
-				builder.add(f, f.version, text)
+				builder.add(f, f.version, content)
 			}
 			reader.settle()
 		}
@@ -158,10 +206,10 @@ func (m *memory) readAll(ctx context.Context) error {
 			m.adopt(seg)
 		}
 	}
-	for _, f := range m.order {
+	for _, f := range m.Order {
 		switch {
-		case f.binary:
-			m.binaries++
+		case f.Binary:
+			m.Binaries++
 		case !f.indexed && !m.unsure[f]:
 			m.loose[f] = true
 		}
@@ -175,7 +223,7 @@ func (m *memory) readAll(ctx context.Context) error {
 
 // adopt takes a segment into the memory, unless it would not be worth its
 // size, there is no room for it, or its files have changed since it was made.
-func (m *memory) adopt(s *segment) {
+func (m *Tree) adopt(s *segment) {
 	if s.size() > s.text/4 || !m.shared.index.take(s.size()) {
 		return
 	}
@@ -189,7 +237,7 @@ func (m *memory) adopt(s *segment) {
 }
 
 // readDirty reads the files that have changed.
-func (m *memory) readDirty(ctx context.Context) error {
+func (m *Tree) readDirty(ctx context.Context) error {
 	for f := range m.dirtyFiles {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -204,20 +252,20 @@ func (m *memory) readDirty(ctx context.Context) error {
 }
 
 // read reads a file that is new or has changed.
-func (m *memory) read(f *fileNode) {
+func (m *Tree) read(f *File) {
 	m.drop(f)
-	if !f.visible {
+	if !f.Visible {
 		m.unfollow(f)
-		f.stat, _ = m.top.Lstat(f.path)
+		f.Stat, _ = m.top.Lstat(f.Path)
 		return
 	}
-	text, stat, sure := m.load(m.reader, f)
-	if f.stat = stat; !sure {
+	content, stat, sure := m.load(&m.reader, f)
+	if f.Stat = stat; !sure {
 		m.unsure[f] = true
 		return
 	}
-	if m.keep(f, text); f.binary {
-		m.binaries++
+	if m.keep(f, content); f.Binary {
+		m.Binaries++
 	} else {
 		m.loose[f] = true
 	}
@@ -234,14 +282,14 @@ const (
 
 // A snapshot is text that is to be indexed.
 type snapshot struct {
-	file    *fileNode
+	file    *File
 	version uint32
 	text    []byte // nil where it is not kept
 }
 
 // unindexed returns what is to be indexed, if it is worth it. Segments of which
 // most has changed are given up.
-func (m *memory) unindexed() []snapshot {
+func (m *Tree) unindexed() []snapshot {
 	m.segments = slices.DeleteFunc(m.segments, func(s *segment) bool {
 		live := 0
 		for i := range s.blocks {
@@ -263,7 +311,7 @@ func (m *memory) unindexed() []snapshot {
 	})
 	bytes := 0
 	for f := range m.loose {
-		bytes += f.length
+		bytes += f.Length
 	}
 	if bytes < minLoose || bytes < m.tried+m.tried/2 {
 		return nil
@@ -271,13 +319,13 @@ func (m *memory) unindexed() []snapshot {
 	m.tried = bytes
 	list := make([]snapshot, 0, len(m.loose))
 	for f := range m.loose {
-		list = append(list, snapshot{f, f.version, f.text})
+		list = append(list, snapshot{f, f.version, f.Text})
 	}
 	return list
 }
 
-// index makes segments of snapshots. It does not need the memory to stand still.
-func index(ctx context.Context, list []snapshot) []*segment {
+// makeSegments makes segments of snapshots. It does not need the memory to stand still.
+func makeSegments(ctx context.Context, list []snapshot) []*segment {
 	var segments []*segment
 	var b segmentBuilder
 	for _, s := range list {

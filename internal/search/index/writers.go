@@ -1,28 +1,30 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package search
+package index
 
 import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/toolserver/toolserver/internal/search/workers"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// opens is told by the kernel what happens to files by whatever name: that they
+// writers is told by the kernel what happens to files by whatever name: that they
 // are opened, that those who wrote to them are done, that they get or lose a
 // name. It is shared by all workspaces of a pool, since to look whether a file
 // has a writer is to open it, of which all are told who follow it.
-type opens struct {
+type writers struct {
 	mu      sync.Mutex
 	watch   *workspace.Watch // nil while there are no users
-	users   map[*memory]bool
+	users   map[*Tree]bool
 	inodes  map[int32]*inode
 	watches *budget
 	drained uint64 // counts how often everything until then was heard
@@ -41,23 +43,23 @@ type inode struct {
 // A follower is who wants to know of an inode: a file, or a directory that has
 // its rules from it.
 type follower struct {
-	m    *memory
-	file *fileNode
-	dir  *dirNode
-	name string // of the rules in the directory
+	m     *Tree
+	file  *File
+	dir   *Dir
+	rules string // the name of the rules in the directory
 
 	queued bool // it is in what was heard for the memory
 }
 
 func (f *follower) path() string {
 	if f.file != nil {
-		return f.file.path
+		return f.file.Path
 	}
-	return join(f.dir.path, f.name)
+	return strings.TrimPrefix(f.dir.Path+"/"+f.rules, "./")
 }
 
 // news is what was heard for a memory and not dealt with yet. It belongs to
-// opens, and to whoever has that locked.
+// writers, and to whoever has that locked.
 type news struct {
 	missed  missed
 	opened  []*inode        // perhaps by a writer; in order
@@ -66,7 +68,7 @@ type news struct {
 }
 
 // missed says to what anything may have happened.
-type missed struct{ files, rules bool }
+type missed struct{ texts, rules bool }
 
 // newWatch returns a watch, if there may be another. It is ended by close.
 func (s *shared) newWatch() (*workspace.Watch, error) {
@@ -89,8 +91,8 @@ func (s *shared) close(watch *workspace.Watch) {
 }
 
 // join makes a memory hear.
-func (s *shared) join(m *memory) error {
-	o := &s.opens
+func (s *shared) join(m *Tree) error {
+	o := &s.writers
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.watch == nil {
@@ -98,7 +100,7 @@ func (s *shared) join(m *memory) error {
 		if err != nil {
 			return err
 		}
-		o.watch, o.users, o.inodes = watch, make(map[*memory]bool), make(map[int32]*inode)
+		o.watch, o.users, o.inodes = watch, make(map[*Tree]bool), make(map[int32]*inode)
 	}
 	o.users[m] = true
 	m.news = news{changed: make(map[*inode]bool), written: make(map[*inode]bool)}
@@ -106,8 +108,8 @@ func (s *shared) join(m *memory) error {
 }
 
 // leave ends that.
-func (s *shared) leave(m *memory) {
-	o := &s.opens
+func (s *shared) leave(m *Tree) {
+	o := &s.writers
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.users, m)
@@ -123,7 +125,7 @@ func (s *shared) leave(m *memory) {
 }
 
 // part ends following of some.
-func (o *opens) part(n *inode, who func(*follower) bool) {
+func (o *writers) part(n *inode, who func(*follower) bool) {
 	n.followers = slices.DeleteFunc(n.followers, func(f follower) bool { return who(&f) })
 	if len(n.followers) > 0 || n.gone {
 		return
@@ -133,14 +135,14 @@ func (o *opens) part(n *inode, who func(*follower) bool) {
 }
 
 // lose takes note that an inode is not watched any more.
-func (o *opens) lose(n *inode) {
+func (o *writers) lose(n *inode) {
 	n.gone = true
 	delete(o.inodes, n.number)
 	o.watches.give(1)
 }
 
 // unfollow ends that a file or directory is told of an inode, which may be nil.
-func (o *opens) unfollow(n *inode, file *fileNode, dir *dirNode) {
+func (o *writers) unfollow(n *inode, file *File, dir *Dir) {
 	if n == nil {
 		return
 	}
@@ -152,7 +154,7 @@ func (o *opens) unfollow(n *inode, file *fileNode, dir *dirNode) {
 // follow makes a follower be told of an open file, instead of the inode it
 // followed before, and reports whether what is read from now on stays what it is
 // until something is told. Where the file cannot be followed, it returns nil.
-func (o *opens) follow(r workspace.Reader, f follower, before *inode) (n *inode, sure bool) {
+func (o *writers) follow(r workspace.Reader, f follower, before *inode) (n *inode, sure bool) {
 	o.mu.Lock()
 	n, known := o.add(r, f, before)
 	if n == nil {
@@ -175,7 +177,7 @@ func (o *opens) follow(r workspace.Reader, f follower, before *inode) (n *inode,
 
 // add is follow without the question. known says that the file was followed when
 // it was opened.
-func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, known bool) {
+func (o *writers) add(r workspace.Reader, f follower, before *inode) (n *inode, known bool) {
 	number, err := int32(0), error(nil)
 	if o.watches.left() > 0 || before != nil {
 		number, err = o.watch.AddFile(r)
@@ -184,7 +186,7 @@ func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, kn
 		return n, true
 	}
 	if before != nil {
-		o.part(before, func(b *follower) bool { return b.file == f.file && b.dir == f.dir && b.name == f.name })
+		o.part(before, func(b *follower) bool { return b.file == f.file && b.dir == f.dir && b.rules == f.rules })
 	}
 	if err != nil || number == 0 {
 		return nil, false
@@ -203,7 +205,7 @@ func (o *opens) add(r workspace.Reader, f follower, before *inode) (n *inode, kn
 }
 
 // drain hears everything that has happened until now.
-func (o *opens) drain() {
+func (o *writers) drain() {
 	o.drained++
 	over := false
 	err := o.watch.Changes(func(c workspace.Notice) {
@@ -240,7 +242,7 @@ func (o *opens) drain() {
 
 // clear takes note that an inode was found without a writer after everything
 // until at was heard.
-func (o *opens) clear(n *inode, at uint64) {
+func (o *writers) clear(n *inode, at uint64) {
 	if n.opened <= at {
 		n.opened = 0
 	}
@@ -250,7 +252,7 @@ func (o *opens) clear(n *inode, at uint64) {
 type heldFile struct {
 	inode  *inode
 	reader workspace.Reader
-	keep   *fileNode // which keeps it open if it has no writer; nil where none does
+	keep   *File // which keeps it open if it has no writer; nil where none does
 
 	several bool // followers
 	other   bool // it is another file, which has taken the name since
@@ -258,7 +260,7 @@ type heldFile struct {
 
 // settle looks whether files have writers, and closes them, or some of them. All
 // that was heard of them before is settled by that; what comes later is not.
-func (o *opens) settle(files []heldFile) {
+func (o *writers) settle(files []heldFile) {
 	if len(files) == 0 {
 		return
 	}
@@ -306,8 +308,8 @@ func (o *opens) settle(files []heldFile) {
 // suspects takes inodes that may have got a writer, up to a number of them: those
 // of rules, and of files if these matter as well. They must be looked at before
 // anything is answered.
-func (m *memory) suspects(files bool, limit int) (list []suspect) {
-	o := &m.shared.opens
+func (m *Tree) suspects(files bool, limit int) (list []suspect) {
+	o := &m.shared.writers
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	left := m.news.opened[:0]
@@ -342,9 +344,9 @@ type suspect struct {
 }
 
 // lookAt looks whether a few suspects have writers.
-func (m *memory) lookAt(list []suspect) {
+func (m *Tree) lookAt(list []suspect) {
 	held := make([]heldFile, 0, len(list))
-	o := &m.shared.opens
+	o := &m.shared.writers
 	for _, s := range list {
 		r, err := m.top.OpenBelow(s.path)
 		if err != nil {
@@ -358,35 +360,100 @@ func (m *memory) lookAt(list []suspect) {
 	o.settle(held)
 }
 
+// MaxKeptOpen is the size up to which files are kept open.
+const MaxKeptOpen = 256 << 10
+
+// chunk is how many files a worker takes at once.
+const chunk = 64
+
 // maxOpen is how many files are kept open at most. Whoever starts a program waits the longer the more there are.
 const maxOpen = 8192
 
 // mayKeep reports whether a file stays open that was opened for a search, so that
 // the next one need neither open it nor look at it. That is for files that are
 // read at once, and not where there are mounts, which could not be ended.
-func (m *memory) mayKeep(f *fileNode) bool {
-	return f.stat.Size < firstBuffer && !m.mounts.Any() && m.shared.opens.kept.take(1)
+func (m *Tree) mayKeep(f *File) bool {
+	return f.Stat.Size < MaxKeptOpen && !m.mounts.Any() && m.shared.writers.kept.take(1)
 }
 
+// A Reading is the files that a worker of a search has opened. They are closed by
+// Settle.
+type Reading struct {
+	tree *Tree
+	held []heldFile
+}
+
+// Reading returns one without files.
+func (m *Tree) Reading() *Reading { return &Reading{tree: m} }
+
+// Kept returns a file that is still open since another search.
+func (f *File) Kept() (workspace.Reader, bool) {
+	if r := f.open.Load(); r != nil {
+		return *r, true
+	}
+	return workspace.Reader{}, false
+}
+
+// Open opens a file.
+func (x *Reading) Open(f *File) (workspace.Reader, error) {
+	r, err := x.tree.top.OpenBelow(f.Path)
+	if err != nil {
+		return r, err
+	}
+	held := heldFile{reader: r}
+	if f.inode != nil && !x.tree.unsure[f] {
+		if held.inode = f.inode; x.tree.mayKeep(f) {
+			held.keep = f
+		}
+	}
+	x.held = append(x.held, held)
+	return r, nil
+}
+
+// SettleSome is Settle where there are many files.
+func (x *Reading) SettleSome() {
+	if len(x.held) >= chunk {
+		x.Settle()
+	}
+}
+
+// Settle closes the files, or keeps them open, after it has looked whether they
+// have writers.
+func (x *Reading) Settle() {
+	followed := x.held[:0]
+	for _, h := range x.held {
+		if h.inode == nil {
+			h.reader.Close()
+		} else {
+			followed = append(followed, h)
+		}
+	}
+	x.tree.shared.writers.settle(followed)
+	x.held = x.held[:0]
+}
+
+// Lstat tells of a file without opening it.
+func (m *Tree) Lstat(f *File) (workspace.Stat, error) { return m.top.Lstat(f.Path) }
+
 // shut closes a file that was kept open.
-func (m *memory) shut(f *fileNode) {
+func (m *Tree) shut(f *File) {
 	if r := f.open.Swap(nil); r != nil {
 		r.Close()
-		m.shared.opens.kept.give(1)
+		m.shared.writers.kept.give(1)
 	}
 }
 
 // shutAll closes all of them.
-func (m *memory) shutAll() {
-	for _, f := range m.order {
+func (m *Tree) shutAll() {
+	for _, f := range m.Order {
 		m.shut(f)
 	}
 }
 
 // lookAtSome hears what has happened, looks at some of the files that were
 // opened, and returns how many.
-func (m *memory) lookAtSome(ctx context.Context) int {
-	o := &m.shared.opens
+func (m *Tree) lookAtSome(ctx context.Context) int {
+	o := &m.shared.writers
 	o.mu.Lock()
 	o.drain()
 	for n := range m.news.changed { // it may be gone, and take up room while it is open
@@ -396,11 +463,11 @@ func (m *memory) lookAtSome(ctx context.Context) int {
 			}
 		}
 	}
-	missed := m.news.missed.files
+	missed := m.news.missed.texts
 	o.mu.Unlock()
 	if missed {
 		_ = m.lookAtEverything(ctx)
-		return len(m.order)
+		return len(m.Order)
 	}
 	list := m.suspects(true, chunk)
 	m.lookAt(list)
@@ -408,10 +475,10 @@ func (m *memory) lookAtSome(ctx context.Context) int {
 }
 
 // lookAtAll is lookAt with as many workers as there are.
-func (m *memory) lookAtAll(ctx context.Context, list []suspect) error {
+func (m *Tree) lookAtAll(ctx context.Context, list []suspect) error {
 	err := inChunks(ctx, list, m.lookAt)
 	if err != nil { // some are not looked at
-		m.shared.opens.miss(m, missed{true, true})
+		m.shared.writers.miss(m, missed{true, true})
 	}
 	return err
 }
@@ -419,7 +486,7 @@ func (m *memory) lookAtAll(ctx context.Context, list []suspect) error {
 // inChunks does something to a list in parts, several at once.
 func inChunks[T any](ctx context.Context, list []T, do func(part []T)) error {
 	var next atomic.Int64
-	together(min(workers(), (len(list)+chunk-1)/chunk), func(int) {
+	workers.Run(min(workers.Count(), (len(list)+chunk-1)/chunk), func(int) {
 		for ctx.Err() == nil {
 			from := int(next.Add(chunk)) - chunk
 			if from >= len(list) {
@@ -433,24 +500,24 @@ func inChunks[T any](ctx context.Context, list []T, do func(part []T)) error {
 
 // lookAtEverything looks at all files, after something was missed: whether they
 // have changed or have a writer. What has is told by the next hear.
-func (m *memory) lookAtEverything(ctx context.Context) error {
-	o := &m.shared.opens
+func (m *Tree) lookAtEverything(ctx context.Context) error {
+	o := &m.shared.writers
 	o.mu.Lock()
-	m.news.missed.files = false
+	m.news.missed.texts = false
 	o.mu.Unlock()
-	err := inChunks(ctx, m.order, func(part []*fileNode) {
+	err := inChunks(ctx, m.Order, func(part []*File) {
 		held := make([]heldFile, 0, len(part))
 		var changed []*inode
 		for _, f := range part {
 			if m.unsure[f] {
 				continue
 			}
-			r, err := m.top.OpenBelow(f.path)
+			r, err := m.top.OpenBelow(f.Path)
 			if err != nil {
 				changed = append(changed, f.inode)
 				continue
 			}
-			if now, err := r.Stat(); err != nil || now != f.stat || f.young {
+			if now, err := r.Stat(); err != nil || now != f.Stat || f.young {
 				changed = append(changed, f.inode)
 			}
 			held = append(held, heldFile{inode: f.inode, reader: r})
@@ -463,15 +530,15 @@ func (m *memory) lookAtEverything(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		o.miss(m, missed{files: true})
+		o.miss(m, missed{texts: true})
 	}
 	return err
 }
 
 // miss takes note that anything may have happened to files of a memory.
-func (o *opens) miss(m *memory, what missed) {
+func (o *writers) miss(m *Tree, what missed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	m.news.missed.files = m.news.missed.files || what.files
+	m.news.missed.texts = m.news.missed.texts || what.texts
 	m.news.missed.rules = m.news.missed.rules || what.rules
 }

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package search
+package index
 
 // A kernelLimits is what the kernel lets this process and its user have.
 type kernelLimits struct{ watches, instances, files int }
