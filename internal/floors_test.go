@@ -28,11 +28,11 @@ var floors = [][]string{
 	{"internal/approval"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
 	{"internal/companion"},
-	{"internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
+	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index"},
 	{"internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/workspace/workspacetest"},
-	{"internal/artifact", "internal/audit", "internal/auth", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
+	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
 	{"internal/endpoint", "internal/glob", "internal/lease", "internal/search/plain", "internal/search/workers", "internal/size", "internal/version", "proto/toolserver/v1"},
 }
 
@@ -45,6 +45,7 @@ var reserved = map[string][]string{
 	"github.com/prometheus":           {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":             {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":    {"internal/server", "internal/trace"},
+	"github.com/coreos/go-oidc":       {"internal/auth"},
 	"github.com/grpc-ecosystem":       {"internal/service"},
 	"github.com/spf13/cobra":          {"cmd/toolserver", "internal/cli", "internal/operator"},
 	"github.com/goccy/go-yaml":        {"internal/strictyaml"},

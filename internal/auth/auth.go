@@ -1,31 +1,105 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package auth turns credentials into a principal: who is calling. It knows
-// nothing of gRPC and of what a principal may do.
+// Package auth turns credentials into a principal: who is calling, and in which
+// roles. It knows nothing of gRPC and of which role a method needs.
+//
+// Locks: each type has one mutex at most, and takes no other while it holds it. None
+// is held while a server is asked.
+//
+// Goroutines: there are none of its own. go-oidc starts one that fetches keys, which
+// ends with the request.
 package auth
 
 import (
-	"crypto/sha256"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// ErrUnauthenticated is wrapped by every refusal of credentials.
-var ErrUnauthenticated = errors.New("unauthenticated")
+var (
+	// ErrUnauthenticated is wrapped by every refusal of credentials.
+	ErrUnauthenticated = errors.New("unauthenticated")
+	// ErrUnavailable is wrapped where credentials cannot be judged now: they may be
+	// good, and can be sent again.
+	ErrUnavailable = errors.New("credentials cannot be checked now")
+)
+
+// Roles are what a principal may do: a set.
+type Roles uint8
+
+// The roles. What each may call is told by the method table of the service.
+const (
+	// Agent works in sessions of its own.
+	Agent Roles = 1 << iota
+	// Approver sees the questions of everybody's calls, and may answer those of
+	// others.
+	Approver
+	// Operator runs the server: it sees and stops what anybody runs.
+	Operator
+	// Viewer sees what anybody runs, and changes nothing.
+	Viewer
+)
+
+// AllRoles are the roles there are.
+const AllRoles = Agent | Approver | Operator | Viewer
+
+var roleNames = []string{"agent", "approver", "operator", "viewer"}
+
+// RoleNames returns the names of all roles.
+func RoleNames() []string { return append([]string(nil), roleNames...) }
+
+// Has reports whether one of the roles is in the set.
+func (r Roles) Has(any Roles) bool { return r&any != 0 }
+
+// String returns the names of the roles, with commas between them.
+func (r Roles) String() string {
+	var names []string
+	for i, name := range roleNames {
+		if r.Has(1 << i) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// UnmarshalText reads the names of roles, with commas between them.
+func (r *Roles) UnmarshalText(text []byte) error {
+	var set Roles
+words:
+	for word := range strings.SplitSeq(string(text), ",") {
+		for i, name := range roleNames {
+			if strings.TrimSpace(word) == name {
+				set |= 1 << i
+				continue words
+			}
+		}
+		return fmt.Errorf("%.64q is no role: want some of %s", word, strings.Join(roleNames, ", "))
+	}
+	*r = set
+	return nil
+}
 
 // A Principal is who is calling.
 type Principal struct {
 	// Name is unique among principals; sessions and executions belong to it.
 	Name string
 
-	// Operator says that the principal runs this server and may look into it.
-	Operator bool
+	// Roles are what the principal may do.
+	Roles Roles
 
-	// Approver says that the principal sees the questions of everybody's calls,
-	// and may answer those of others.
-	Approver bool
+	// Tenant is which customer or team the principal is of; it may be empty.
+	Tenant string
+
+	// MaxMode is the most permissive mode that sessions of the principal may have; 0
+	// is that of the server.
+	MaxMode tools.Mode
 
 	// OnBehalfOf is whom a caller inside the process acts for: a principal, or the
 	// user of the machine. It is empty for callers from outside, who act for
@@ -35,19 +109,61 @@ type Principal struct {
 
 // Local is, where authentication is off, the principal of everybody who reaches the
 // server.
-var Local = Principal{Name: "local", Operator: true, Approver: true}
+var Local = Principal{Name: "local", Roles: AllRoles}
 
 // Server is the name of the server itself where it acts: nobody else has it.
 const Server = "server"
 
-// An Authenticator judges the value of an Authorization header, which is empty
-// where there was none.
+// Everybody stands for all principals where one can be named.
+const Everybody = "*"
+
+// MaxName is how many bytes the name of a principal has at most.
+const MaxName = 256
+
+// CheckName returns what is wrong with the name of a principal.
+func CheckName(name string) error {
+	switch {
+	case name == Local.Name || name == Server || name == Everybody:
+		return fmt.Errorf("%q is the name of no principal that can be proven: %q, %q and %q stand for something else", name, Local.Name, Server, Everybody)
+	case name == "" || len(name) > MaxName:
+		return fmt.Errorf("the name of a principal has 1 to %d bytes, not %d", MaxName, len(name))
+	case !utf8.ValidString(name) || strings.IndexFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) && c != ' ' }) >= 0:
+		return fmt.Errorf("the name of a principal has only characters that are seen, not %.64q", name)
+	}
+	return nil
+}
+
+// CheckTenant returns what is wrong with the name of a tenant, which may become part
+// of a path.
+func CheckTenant(name string) error {
+	if name == "" {
+		return nil
+	}
+	for i, c := range name {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') || i >= 64 {
+			return fmt.Errorf("%.80q is no tenant: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", name)
+		}
+	}
+	return nil
+}
+
+// Credentials are what a caller shows.
+type Credentials struct {
+	// Authorization are the values of the authorization header.
+	Authorization []string
+
+	// TLS, if the connection is encrypted, is what its handshake found out.
+	TLS *tls.ConnectionState
+}
+
+// An Authenticator judges credentials.
 type Authenticator interface {
 	// Authenticate returns the principal, or an error that wraps
-	// [ErrUnauthenticated] and can be shown to the caller.
-	Authenticate(header string) (Principal, error)
+	// [ErrUnauthenticated] or [ErrUnavailable] and can be shown to the caller.
+	Authenticate(ctx context.Context, shown Credentials) (Principal, error)
 
-	// Name says how callers prove who they are, in a word.
+	// Name says how callers prove who they are, in a few words.
 	Name() string
 }
 
@@ -55,59 +171,12 @@ type Authenticator interface {
 type None struct{}
 
 // Authenticate returns [Local].
-func (None) Authenticate(string) (Principal, error) { return Local, nil }
+func (None) Authenticate(context.Context, Credentials) (Principal, error) { return Local, nil }
 
 // Name returns "none".
 func (None) Name() string { return "none" }
 
-// Tokens knows principals by bearer token. Only digests of the tokens are kept.
-type Tokens struct {
-	byDigest map[[sha256.Size]byte]Principal
+// unauthenticated is a refusal in words for the caller.
+func unauthenticated(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrUnauthenticated}, args...)...)
 }
-
-// A Token is a secret and the principal that has it.
-type Token struct {
-	Principal Principal
-	Secret    string
-}
-
-// NewTokens returns an authenticator for tokens. Secrets of fewer than 16
-// characters, repeated secrets, and principals without a name are errors.
-func NewTokens(tokens []Token) (*Tokens, error) {
-	t := &Tokens{byDigest: make(map[[sha256.Size]byte]Principal, len(tokens))}
-	for _, token := range tokens {
-		name := token.Principal.Name
-		if name == "" || len(name) > 64 || name == Local.Name || name == Server {
-			return nil, fmt.Errorf("a token needs the name of a principal: 1 to 64 bytes, and neither %q nor %q", Local.Name, Server)
-		}
-		if len(token.Secret) < 16 {
-			return nil, fmt.Errorf("the token of %s has %d characters: it needs at least 16", name, len(token.Secret))
-		}
-		digest := sha256.Sum256([]byte(token.Secret))
-		if other, taken := t.byDigest[digest]; taken {
-			return nil, fmt.Errorf("%s and %s have the same token", other.Name, name)
-		}
-		t.byDigest[digest] = token.Principal
-	}
-	return t, nil
-}
-
-// Authenticate looks the bearer token of header up. Looking up its digest
-// takes a time that tells nothing about the token.
-func (t *Tokens) Authenticate(header string) (Principal, error) {
-	if header == "" {
-		return Principal{}, fmt.Errorf("%w: no credentials: send the header \"authorization: Bearer TOKEN\"", ErrUnauthenticated)
-	}
-	scheme, secret, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "bearer") {
-		return Principal{}, fmt.Errorf("%w: the authorization header must be \"Bearer TOKEN\"", ErrUnauthenticated)
-	}
-	principal, ok := t.byDigest[sha256.Sum256([]byte(secret))]
-	if !ok {
-		return Principal{}, fmt.Errorf("%w: unknown token", ErrUnauthenticated)
-	}
-	return principal, nil
-}
-
-// Name returns "tokens".
-func (*Tokens) Name() string { return "tokens" }

@@ -22,7 +22,7 @@ func newTokens(t *testing.T) *auth.Tokens {
 	tokens, err := auth.NewTokens([]auth.Token{
 		{Principal: auth.Principal{Name: "alice"}, Secret: aliceSecret},
 		{Principal: auth.Principal{Name: "alice"}, Secret: "the next token of alice"},
-		{Principal: auth.Principal{Name: "root", Operator: true}, Secret: rootSecret},
+		{Principal: auth.Principal{Name: "root", Roles: auth.Agent | auth.Operator}, Secret: rootSecret},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func newTokens(t *testing.T) *auth.Tokens {
 
 func TestTokens(t *testing.T) {
 	tokens := newTokens(t)
-	alice, root := auth.Principal{Name: "alice"}, auth.Principal{Name: "root", Operator: true}
+	alice, root := auth.Principal{Name: "alice", Roles: auth.Agent}, auth.Principal{Name: "root", Roles: auth.Agent | auth.Operator}
 	for _, test := range []struct {
 		header string
 		want   auth.Principal
@@ -66,7 +66,11 @@ func TestTokens(t *testing.T) {
 		{"Bearer local", auth.Principal{}, "unknown token"},
 	} {
 		t.Run(fmt.Sprintf("%.50q", test.header), func(t *testing.T) {
-			got, err := tokens.Authenticate(test.header)
+			var shown auth.Credentials
+			if test.header != "" {
+				shown.Authorization = []string{test.header}
+			}
+			got, err := tokens.Authenticate(t.Context(), shown)
 			if got != test.want {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
@@ -96,10 +100,10 @@ func TestNewTokensRefuses(t *testing.T) {
 		tokens []auth.Token
 		says   string
 	}{
-		{"no name", []auth.Token{{Secret: aliceSecret}}, "needs the name"},
-		{"the local principal", []auth.Token{{Principal: auth.Local, Secret: aliceSecret}}, `neither "local"`},
-		{"the server", []auth.Token{{Principal: auth.Principal{Name: auth.Server}, Secret: aliceSecret}}, `nor "server"`},
-		{"a long name", []auth.Token{{Principal: auth.Principal{Name: strings.Repeat("x", 65)}, Secret: aliceSecret}}, "64 bytes"},
+		{"no name", []auth.Token{{Secret: aliceSecret}}, "the name of a principal has 1 to"},
+		{"the local principal", []auth.Token{{Principal: auth.Local, Secret: aliceSecret}}, `"local" is the name of no principal`},
+		{"the server", []auth.Token{{Principal: auth.Principal{Name: auth.Server}, Secret: aliceSecret}}, `"server" is the name of no principal`},
+		{"a long name", []auth.Token{{Principal: auth.Principal{Name: strings.Repeat("x", 257)}, Secret: aliceSecret}}, "256 bytes"},
 		{"no secret", []auth.Token{{Principal: alice}}, "alice has 0 characters"},
 		{"a short secret", []auth.Token{{Principal: alice, Secret: aliceSecret[:15]}}, "at least 16"},
 		{"the same secret", []auth.Token{
@@ -132,7 +136,7 @@ func TestNoTokens(t *testing.T) {
 	}
 	for _, tokens := range []*auth.Tokens{none, new(auth.Tokens)} {
 		for _, header := range []string{"", "Bearer", "Bearer ", "Bearer " + aliceSecret} {
-			if who, err := tokens.Authenticate(header); !errors.Is(err, auth.ErrUnauthenticated) || who != (auth.Principal{}) {
+			if who, err := tokens.Authenticate(t.Context(), auth.Credentials{Authorization: []string{header}}); !errors.Is(err, auth.ErrUnauthenticated) || who != (auth.Principal{}) {
 				t.Errorf("%q: %+v, %v", header, who, err)
 			}
 		}
@@ -141,7 +145,7 @@ func TestNoTokens(t *testing.T) {
 
 func TestNone(t *testing.T) {
 	for _, header := range []string{"", "Bearer x", "\xff"} {
-		if who, err := (auth.None{}).Authenticate(header); who != auth.Local || err != nil {
+		if who, err := (auth.None{}).Authenticate(t.Context(), auth.Credentials{Authorization: []string{header}}); who != auth.Local || err != nil {
 			t.Errorf("%q: %+v, %v", header, who, err)
 		}
 	}

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -37,6 +38,7 @@ type Inside interface {
 // this process.
 type Target struct {
 	address, token, ca string
+	cert, key          string
 	tls, plaintext     bool
 	inside             Inside
 }
@@ -49,6 +51,8 @@ func (t *Target) AddFlags(cmd *cobra.Command, in Inside) {
 	flags.StringVar(&t.token, "token", "", "token to show to the server; others on this machine can see flags, so better set the env TOOLSERVER_TOKEN")
 	flags.BoolVar(&t.tls, "tls", false, "encrypt the connection and check the server's certificate")
 	flags.StringVar(&t.ca, "ca", "", "file with the certificates to trust, instead of the system's; implies --tls")
+	flags.StringVar(&t.cert, "cert", "", "file with a certificate to show to the server, where it knows callers by theirs; implies --tls")
+	flags.StringVar(&t.key, "key", "", "file with the key of --cert (default: the same file)")
 	flags.BoolVar(&t.plaintext, "plaintext", false, "send the token even though the connection is not encrypted")
 	in.AddFlags(flags)
 }
@@ -106,6 +110,12 @@ func (t *Target) flags() string {
 		text += " --ca " + quotedWhereNeeded(Visible(t.ca))
 	} else if t.tls {
 		text += " --tls"
+	}
+	if t.cert != "" {
+		text += " --cert " + quotedWhereNeeded(Visible(t.cert))
+	}
+	if t.key != "" {
+		text += " --key " + quotedWhereNeeded(Visible(t.key))
 	}
 	return text
 }
@@ -176,7 +186,7 @@ func (t *Target) dial() (*Client, error) {
 	return c, nil
 }
 
-func (t *Target) encrypted() bool { return t.tls || t.ca != "" }
+func (t *Target) encrypted() bool { return t.tls || t.ca != "" || t.cert != "" }
 
 func (t *Target) secret() string {
 	if t.token != "" {
@@ -207,6 +217,16 @@ func (t *Target) tlsConfig() (*tls.Config, error) {
 		if !config.RootCAs.AppendCertsFromPEM(text) {
 			return nil, errors.New("--ca: the file has no certificate")
 		}
+	}
+	if t.cert == "" && t.key != "" {
+		return nil, errors.New("--key belongs to --cert: give both")
+	}
+	if t.cert != "" {
+		certificate, err := tls.LoadX509KeyPair(t.cert, cmp.Or(t.key, t.cert))
+		if err != nil {
+			return nil, fmt.Errorf("--cert: %w", err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
 	}
 	return config, nil
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/service"
@@ -65,22 +66,6 @@ type TLS struct {
 // Off says that connections are not encrypted.
 func (c TLS) Off() bool { return c.Certificate == "" && c.Key == "" }
 
-type Authentication struct {
-	Tokens []Token `yaml:"tokens"`
-}
-
-// Off says that everybody who reaches the server is taken for its operator.
-func (c Authentication) Off() bool { return len(c.Tokens) == 0 }
-
-type Token struct {
-	Principal string `yaml:"principal"`
-	Operator  bool   `yaml:"operator"`
-	Approver  bool   `yaml:"approver"`
-	TokenFile string `yaml:"token_file"`
-	TokenEnv  string `yaml:"token_env"`
-	Token     string `yaml:"token"`
-}
-
 type Log struct {
 	Level logLevel `yaml:"level"`
 }
@@ -93,6 +78,7 @@ type Sessions struct {
 	Mode              tools.Mode    `yaml:"mode"`
 	MaxLevel          tools.Level   `yaml:"max_level"`
 	Modes             []tools.Mode  `yaml:"modes"`
+	MaxMode           optionalMode  `yaml:"max_mode"`
 	IdleTTL           time.Duration `yaml:"idle_ttl"`
 	MaxPerPrincipal   int           `yaml:"max_per_principal"`
 	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
@@ -204,6 +190,15 @@ func Default() *Config {
 		Listen: "127.0.0.1:8665",
 		Admin:  Admin{Address: "127.0.0.1:8666"},
 		Log:    Log{Level: logLevel(zapcore.InfoLevel)},
+		Authentication: Authentication{
+			Roles: []auth.Roles{auth.Agent},
+			Kubernetes: Kubernetes{
+				APIServer: "https://kubernetes.default.svc",
+				TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token",
+				CA:        "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+				Audiences: []string{"toolserver"},
+			},
+		},
 		Sessions: Sessions{
 			Level:           tools.WorkspaceWrite,
 			Mode:            tools.ModeAsk,

@@ -45,18 +45,18 @@ func TestExampleHasEveryKey(t *testing.T) {
 	if err := read(r, example, Default()); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, key := range keysOf(reflect.TypeFor[Config](), "") {
 		if !r.Has(key) {
 			t.Errorf("%s has no %s", example, key)
 		}
 	}
-	for _, key := range keysOf(reflect.TypeFor[Token](), "") { // in a comment
-		if !regexp.MustCompile(`(?m)^  # +(- )?` + key + `: `).Match(text) {
-			t.Errorf("%s has no authentication.tokens[].%s", example, key)
+	for line, entry := range map[string]reflect.Type{ // in a comment
+		"  tokens: []\n": reflect.TypeFor[Token](), "  oidc: []\n": reflect.TypeFor[OIDC](), "  principals: []\n": reflect.TypeFor[Principal](),
+	} {
+		for _, key := range keysOf(entry, "") {
+			if !regexp.MustCompile(`(?m)^ +(- )?` + key + `: `).MatchString(commentedOut(t, line)) {
+				t.Errorf("%s has no %s in what follows %q", example, key, line)
+			}
 		}
 	}
 }
@@ -104,12 +104,24 @@ func commentedOut(t *testing.T, line string) string {
 	var out strings.Builder
 	for line := range strings.Lines(rest) {
 		line, commented := strings.CutPrefix(line, "  # ")
-		if !commented {
+		if !commented || !strings.HasPrefix(line, "- ") && !strings.HasPrefix(line, "  ") { // of what comes next
 			break
 		}
 		out.WriteString("  " + line)
 	}
 	return out.String()
+}
+
+// So must those of an issuer and of a principal.
+func TestExampleIssuerWorks(t *testing.T) {
+	c, err := load(t, "--config", configFile(t, "authentication:\n  oidc:\n"+commentedOut(t, "  oidc: []\n")+"  principals:\n"+commentedOut(t, "  principals: []\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Authentication; len(got.OIDC) != 1 || got.OIDC[0].ClockSkew != 30*time.Second || len(got.Principals) != 1 ||
+		got.Principals[0].MaxMode.String() != "accept_edits" || got.Off() {
+		t.Errorf("%+v", got)
+	}
 }
 
 // So must that of a language, with a real interpreter.

@@ -27,7 +27,7 @@ func (c *Config) Programs() command.Programs {
 func (c *Config) apart() []string {
 	list := slices.Concat(c.Sessions.AllowedWorkspaces, c.Sandbox.Write, []string{
 		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir,
-		c.Audit.File, c.Policy.File, c.TLS.Key, os.Getenv("TOOLSERVER_CONFIG"),
+		c.Audit.File, c.Policy.File, c.TLS.Key, c.Authentication.TokenFile, os.Getenv("TOOLSERVER_CONFIG"),
 	})
 	for _, token := range c.Authentication.Tokens {
 		list = append(list, token.TokenFile)
@@ -52,7 +52,10 @@ func (c *Config) OwnTrees() []string {
 // as [workspace.Config.Closed] has them. The policy and the configuration are not among
 // them: they have no secret in them but by the name of a file.
 func (c *Config) OwnFiles() []string {
-	list := []string{c.TLS.Key}
+	list := []string{c.TLS.Key, c.Authentication.TokenFile}
+	if c.Authentication.Kubernetes.TokenReview {
+		list = append(list, c.Authentication.Kubernetes.TokenFile)
+	}
 	for _, token := range c.Authentication.Tokens {
 		list = append(list, token.TokenFile)
 	}

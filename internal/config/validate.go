@@ -5,7 +5,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -19,11 +18,11 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
-	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -71,7 +70,8 @@ func (c *Config) validateAddresses(fault FaultFunc) {
 	} else if !endpoint.IsLocal(c.Listen) && c.Authentication.Off() {
 		fault("listen", "%s can be reached from other machines and authentication is off, so anybody could run tools here: "+
 			"listen on a loopback address such as 127.0.0.1:8665 or on a socket such as unix:/run/toolserver.sock, "+
-			"or give callers tokens under authentication.tokens in the configuration file", c.Listen)
+			"or have callers prove who they are, with one of authentication.token_file (\"toolserver token create\" makes tokens), "+
+			"authentication.tokens, authentication.certificates.ca, authentication.oidc and authentication.kubernetes.token_review in the configuration file", c.Listen)
 	}
 	if c.Admin.Off() {
 		return
@@ -88,61 +88,12 @@ func (c *Config) validateAddresses(fault FaultFunc) {
 }
 
 func (c *Config) validateSecrets(fault FaultFunc) {
-	if _, err := c.TLS.Load(); err != nil {
-		fault("tls", "%v", err)
-	}
-	readable := true
-	for i, token := range c.Authentication.Tokens {
-		if _, err := token.secret(); err != nil {
-			fault(fmt.Sprintf("authentication.tokens[%d]", i), "%v", err)
-			readable = false
-		}
-	}
+	c.access(fault)
 	for i, s := range c.Secrets {
 		if _, err := s.Value(); err != nil {
 			fault(fmt.Sprintf("secrets[%d]", i), "%v", err)
 		}
 	}
-	if !readable {
-		return
-	}
-	if _, err := c.Authentication.Authenticator(); err != nil {
-		fault("authentication.tokens", "%v", err)
-	}
-}
-
-// Load returns the certificate to serve with; nil when there is none.
-func (c TLS) Load() (*tls.Config, error) {
-	if c.Off() {
-		return nil, nil
-	}
-	if c.Certificate == "" || c.Key == "" {
-		return nil, errors.New("certificate and key belong together: set both, or neither")
-	}
-	certificate, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
-}
-
-// secret returns the token, from wherever it is kept.
-func (c Token) secret() (string, error) {
-	set := slices.DeleteFunc([]string{c.TokenFile, c.TokenEnv, c.Token}, func(s string) bool { return s == "" })
-	switch {
-	case len(set) != 1:
-		return "", errors.New("want one of token_file, token_env and token")
-	case c.TokenFile != "":
-		text, err := os.ReadFile(c.TokenFile)
-		return strings.TrimSpace(string(text)), err
-	case c.TokenEnv != "":
-		text, ok := os.LookupEnv(c.TokenEnv)
-		if !ok {
-			return "", fmt.Errorf("token_env: the environment has no %s", c.TokenEnv)
-		}
-		return strings.TrimSpace(text), nil
-	}
-	return c.Token, nil
 }
 
 // Value returns the secret, from wherever it is kept.
@@ -167,6 +118,25 @@ func (c Secret) Value() (string, error) {
 	return text, nil
 }
 
+// MaxMode returns the most permissive mode that sessions may have whose principal has
+// none of its own: what the operator says or, where it is not said, the mode of a session
+// that asks for none. Where nobody authenticates, callers are the operator.
+func (c *Config) MaxMode() tools.Mode {
+	if c.Sessions.MaxMode != 0 {
+		return tools.Mode(c.Sessions.MaxMode)
+	}
+	if c.Authentication.Off() {
+		return tools.ModeAllow
+	}
+	most := c.Sessions.Mode
+	for _, mode := range c.Sessions.Modes { // which the operator named
+		if session.Above(mode, most) {
+			most = mode
+		}
+	}
+	return most
+}
+
 // Masker returns what masks secrets in the output of tools: those that are
 // configured, the tokens of callers, and what looks like one.
 func (c *Config) Masker() (func() *output.Masker, error) {
@@ -188,25 +158,6 @@ func (c *Config) Masker() (func() *output.Masker, error) {
 	return sync.OnceValue(func() *output.Masker { return output.NewMasker(values) }), nil
 }
 
-// Authenticator returns what judges credentials.
-func (c Authentication) Authenticator() (auth.Authenticator, error) {
-	if c.Off() {
-		return auth.None{}, nil
-	}
-	var list []auth.Token
-	for _, token := range c.Tokens {
-		secret, err := token.secret()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, auth.Token{
-			Principal: auth.Principal{Name: token.Principal, Operator: token.Operator, Approver: token.Approver},
-			Secret:    secret,
-		})
-	}
-	return auth.NewTokens(list)
-}
-
 func (c *Config) validateSessions(fault FaultFunc) {
 	s := &c.Sessions
 	if s.Workspace != "" {
@@ -220,6 +171,9 @@ func (c *Config) validateSessions(fault FaultFunc) {
 	}
 	if len(s.Modes) > 0 && !slices.Contains(s.Modes, s.Mode) {
 		fault("sessions.mode", "%s is not among sessions.modes, %v", s.Mode, s.Modes)
+	}
+	if s.MaxMode != 0 && session.Above(s.Mode, tools.Mode(s.MaxMode)) {
+		fault("sessions.mode", "%s permits more than sessions.max_mode, %s", s.Mode, s.MaxMode)
 	}
 }
 
@@ -314,7 +268,7 @@ func (c *Config) CheckOpenNetwork() error {
 		return nil
 	}
 	return errors.New("sandbox.max_network is open and authentication is off: commands could call this server as its operator. " +
-		"Set sandbox.max_network to hosts, or give callers tokens under authentication.tokens")
+		"Set sandbox.max_network to hosts, or have callers prove who they are, with authentication.token_file or another key of authentication")
 }
 
 func (c *Sandbox) validateRepl(fault FaultFunc) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -65,6 +66,27 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 	return cmd
 }
 
+// howProven tells how callers prove who they are.
+func howProven(c *config.Authentication) string {
+	var ways []string
+	if n := len(c.Tokens); n > 0 {
+		ways = append(ways, fmt.Sprintf("tokens (%d)", n))
+	}
+	if c.TokenFile != "" {
+		ways = append(ways, "tokens of "+c.TokenFile)
+	}
+	if c.Certificates.CA != "" {
+		ways = append(ways, "certificates")
+	}
+	for _, o := range c.OIDC {
+		ways = append(ways, "tokens of "+o.Issuer)
+	}
+	if c.Kubernetes.TokenReview {
+		ways = append(ways, "service accounts of "+c.Kubernetes.APIServer)
+	}
+	return strings.Join(ways, ", ")
+}
+
 // summarizeConfig writes what the configuration comes to.
 func summarizeConfig(c *config.Config, to io.Writer) error {
 	admin, encryption, authentication := c.Admin.Address, "TLS", "none: every caller is the operator"
@@ -78,7 +100,7 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		encryption = "none"
 	}
 	if !c.Authentication.Off() {
-		authentication = fmt.Sprintf("tokens (%d)", len(c.Authentication.Tokens))
+		authentication = howProven(&c.Authentication)
 	}
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for _, row := range []struct {

@@ -48,7 +48,7 @@ func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (co
 		return err != nil // what this user cannot read, its tools cannot show
 	})
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
-	server, err := newWith(auth.None{}, principal, c, logger, prometheus.NewRegistry(), nil)
+	server, err := newWith(&config.Access{Authenticator: auth.None{}}, principal, c, logger, prometheus.NewRegistry(), nil)
 	if err != nil {
 		flush()
 		return nil, nil, err

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/term"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/service"
@@ -70,7 +71,11 @@ func Serve(c *config.Config) error {
 			return err
 		}
 	}
-	server, err := New(c, logger, metrics, tracer)
+	access, err := c.Access()
+	if err != nil {
+		return err
+	}
+	server, err := newWith(access, auth.Local.Name, c, logger, metrics, tracer)
 	if err != nil {
 		return err
 	}
@@ -84,6 +89,7 @@ func Serve(c *config.Config) error {
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
+	watchAccess(ctx, c, access, metrics, logger)
 	admin, err := serveAdmin(c.Admin, &adminHandler{showMetrics(metrics, logger), server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
 		ShutDown(server, 0)
@@ -100,7 +106,7 @@ func Serve(c *config.Config) error {
 	address := addressOf(listener)
 	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
 		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace),
-		zap.Bool("tls", !c.TLS.Off()), zap.Bool("authentication", !c.Authentication.Off()), zap.Bool("tracing", tracer != nil))
+		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if !endpoint.IsLocal(c.Listen) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
 	}

@@ -7,6 +7,7 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"io"
 	"os"
 	"path/filepath"
@@ -77,16 +78,16 @@ func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
 // New makes the server that a configuration describes. Shut it down
 // after use.
 func New(c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*service.Server, error) {
-	authenticator, err := c.Authentication.Authenticator()
+	access, err := c.Access()
 	if err != nil {
 		return nil, err
 	}
-	return newWith(authenticator, auth.Local.Name, c, logger, metrics, tracer)
+	return newWith(access, auth.Local.Name, c, logger, metrics, tracer)
 }
 
 // newWith is New with other callers: the workspace of the
 // configuration is that of owner.
-func newWith(authenticator auth.Authenticator, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
+func newWith(access *config.Access, owner string, c *config.Config, logger *zap.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (_ *service.Server, err error) {
 	var opened []func() // what a start that fails has to close, in the order it was opened
 	defer func() {
 		if err != nil {
@@ -121,10 +122,6 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
-	certificates, err := c.TLS.Load()
-	if err != nil {
-		return nil, err
-	}
 	policy, err := config.LoadPolicy(c.Policy.File)
 	if err != nil {
 		return nil, err
@@ -143,6 +140,14 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	}
 	sessions := session.NewStore(SessionsOf(c, owner))
 	opened = append(opened, sessions.Close)
+	closers := []io.Closer{jails, stderr}
+	if chain, ok := access.Authenticator.(io.Closer); ok {
+		closers = append(closers, chain)
+	}
+	var certificates *tls.Config
+	if access.TLS != nil {
+		certificates = access.TLS.Config()
+	}
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
@@ -152,12 +157,12 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 		Artifacts:     kept,
 		Audit:         records,
 		AuditInputs:   c.Audit.Inputs,
-		Authenticator: authenticator,
+		Authenticator: access.Authenticator,
 		Metrics:       metrics,
 		Executor:      executor.Config{Limits: c.Executions, Mask: func(text string) string { return masker().String(text) }},
 		Wire:          c.Wire,
 		Files:         c.Files,
-		Closers:       []io.Closer{jails, stderr},
+		Closers:       closers,
 		Offer:         rooms.Offer,
 		Receiving:     rooms.Receiving,
 		Kept:          rooms.Kept,
@@ -214,6 +219,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		MaxLevel:          s.MaxLevel,
 		MaxNetwork:        c.Sandbox.MaxNetwork,
 		Modes:             s.Modes,
+		MaxMode:           c.MaxMode(),
 		MaxPerPrincipal:   s.MaxPerPrincipal,
 		KeepWorkspace:     s.KeepWorkspace,
 		MaxKept:           s.MaxKept,

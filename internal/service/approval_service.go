@@ -28,7 +28,19 @@ type approvalService struct {
 // viewerOf returns the caller as one who reads and answers questions.
 func viewerOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Name: principal.Name, Approver: principal.Approver}
+	return approval.Viewer{Name: principal.Name, Approver: principal.Roles.Has(auth.Approver | auth.Operator | auth.Viewer)}
+}
+
+// answererOf returns the caller as one who answers there.
+func answererOf(ctx context.Context) approval.Viewer {
+	principal := principalOf(ctx)
+	return approval.Viewer{Name: principal.Name, Approver: principal.Roles.Has(auth.Approver)}
+}
+
+// revokerOf returns the caller as one who takes grants back.
+func revokerOf(ctx context.Context) approval.Viewer {
+	principal := principalOf(ctx)
+	return approval.Viewer{Name: principal.Name, Approver: principal.Roles.Has(auth.Approver | auth.Operator)}
 }
 
 func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
@@ -79,7 +91,7 @@ func (s *approvalService) ResolveApproval(ctx context.Context, request *pb.Resol
 	if p, ok := peer.FromContext(ctx); ok {
 		answer.From = p.Addr.String()
 	}
-	if answer, err = s.approvals.Resolve(viewerOf(ctx), request.GetApprovalId(), answer); err != nil {
+	if answer, err = s.approvals.Resolve(answererOf(ctx), request.GetApprovalId(), answer); err != nil {
 		return nil, err
 	}
 	return &pb.ResolveApprovalResponse{Answer: answerToProto(&answer)}, nil
@@ -119,7 +131,7 @@ func (s *approvalService) ListGrants(ctx context.Context, request *pb.ListGrants
 }
 
 func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGrantRequest) (*pb.RevokeGrantResponse, error) {
-	grant, err := s.approvals.Revoke(viewerOf(ctx), request.GetGrantId())
+	grant, err := s.approvals.Revoke(revokerOf(ctx), request.GetGrantId())
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	grpcauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
@@ -20,7 +21,7 @@ func principalOf(ctx context.Context) auth.Principal { return rpcOf(ctx).princip
 func authenticate(authenticator auth.Authenticator) link {
 	find := func(ctx context.Context) (context.Context, error) {
 		rpc := rpcOf(ctx)
-		if methods[rpc.method] == anybody {
+		if methods[rpc.method].anybody {
 			return ctx, nil
 		}
 		var err error
@@ -38,14 +39,16 @@ func whoCalls(ctx context.Context, authenticator auth.Authenticator) (auth.Princ
 			return auth.Principal(from), nil
 		}
 	}
-	return authenticator.Authenticate(header(ctx))
+	return authenticator.Authenticate(ctx, credentialsOf(ctx))
 }
 
-// header returns the authorization header; one that was sent twice counts as
-// none, since two parties might read different ones.
-func header(ctx context.Context) string {
-	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) == 1 {
-		return values[0]
+// credentialsOf returns the credentials of a call and of its connection.
+func credentialsOf(ctx context.Context) auth.Credentials {
+	c := auth.Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			c.TLS = &info.State
+		}
 	}
-	return ""
+	return c
 }

@@ -54,8 +54,8 @@ type testServer struct {
 var tokens = []auth.Token{
 	{Principal: auth.Principal{Name: "alice"}, Secret: "alice-alice-alice"},
 	{Principal: auth.Principal{Name: "bob"}, Secret: "bob-bob-bob-bob-bob"},
-	{Principal: auth.Principal{Name: "root", Operator: true}, Secret: "root-root-root-root"},
-	{Principal: auth.Principal{Name: "carol", Approver: true}, Secret: "carol-carol-carol"},
+	{Principal: auth.Principal{Name: "root", Roles: auth.Agent | auth.Operator}, Secret: "root-root-root-root"},
+	{Principal: auth.Principal{Name: "carol", Roles: auth.Agent | auth.Approver}, Secret: "carol-carol-carol"},
 }
 
 func withTokens(c *service.Config) {
@@ -95,6 +95,7 @@ func serve(t *testing.T, options ...func(*service.Config)) *testServer {
 			AllowedWorkspaces: []string{allowed},
 			Default:           session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAsk},
 			MaxLevel:          tools.WorkspaceWrite,
+			MaxMode:           tools.ModeAllow,
 		}),
 	}
 	for _, option := range options {

@@ -39,8 +39,8 @@ func TestInsideNeedsPrincipal(t *testing.T) {
 		"needs the name":       {OnBehalfOf: "alice"},
 		"which is not":         {Name: auth.Server, OnBehalfOf: "alice"},
 		"on whose behalf":      {Name: "agent"},
-		"neither operator":     {Name: "agent", OnBehalfOf: "alice", Operator: true},
-		"operator nor approve": {Name: "agent", OnBehalfOf: "alice", Approver: true},
+		"neither operator":     {Name: "agent", OnBehalfOf: "alice", Roles: auth.Operator},
+		"operator nor approve": {Name: "agent", OnBehalfOf: "alice", Roles: auth.Approver},
 	} {
 		if _, err := s.Connect(as); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", as, err, says)
@@ -66,7 +66,7 @@ func TestInsideHasFewerRights(t *testing.T) {
 	_, err = agent.ResolveApproval(timeout(t), allow(of.GetApprovalId()))
 	wantCode(t, err, codes.NotFound)
 	_, err = channelzpb.NewChannelzClient(agent.conn).GetServers(timeout(t), new(channelzpb.GetServersRequest))
-	wantCode(t, err, codes.PermissionDenied, "operators")
+	wantCode(t, err, codes.PermissionDenied, "a role of operator; yours: agent")
 
 	// Carol approves calls of others, and not those made on her behalf.
 	_, own := agent.asked(asJSON("write_file", `{"path":"b","content":"new"}`))

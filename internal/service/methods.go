@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/codes"
@@ -14,87 +15,96 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
 // access is who may call a method. Its zero value, the row of a method that has
 // none, is nobody.
-type access int
+type access struct {
+	roles   auth.Roles // one of them is needed
+	anybody bool       // also without credentials
+}
 
-const (
-	nobody   access = iota
-	anybody         // also without credentials
-	callers         // every principal
-	operator        // principals that run this server
+// Who may call what. Agents see and stop what is their own, operators and viewers what
+// anybody has: the handlers see to that.
+var (
+	everyRole = access{roles: auth.AllRoles}
+	agents    = access{roles: auth.Agent}
+	watchers  = access{roles: auth.Agent | auth.Operator | auth.Viewer}
+	stoppers  = access{roles: auth.Agent | auth.Operator}
+	answerers = access{roles: auth.Agent | auth.Approver}
+	revokers  = access{roles: auth.Agent | auth.Approver | auth.Operator}
+	operators = access{roles: auth.Operator}
+	probes    = access{anybody: true}
 )
 
 // methods is the method table: every RPC of the server has a row. One without
 // a row is refused.
 var methods = map[string]access{
-	pb.ToolService_ListTools_FullMethodName:      callers,
-	pb.ToolService_ExecuteTool_FullMethodName:    callers,
-	pb.ToolService_Cancel_FullMethodName:         callers,
-	pb.ToolService_WatchExecution_FullMethodName: callers,
-	pb.ToolService_GetExecution_FullMethodName:   callers,
-	pb.ToolService_ListExecutions_FullMethodName: callers,
-	pb.ToolService_WriteInput_FullMethodName:     callers,
-	pb.ToolService_ReadArtifact_FullMethodName:   callers,
-	pb.ToolService_WatchTools_FullMethodName:     callers,
-	pb.ToolService_GetServerInfo_FullMethodName:  callers,
+	pb.ToolService_ListTools_FullMethodName:      everyRole,
+	pb.ToolService_ExecuteTool_FullMethodName:    agents,
+	pb.ToolService_Cancel_FullMethodName:         stoppers,
+	pb.ToolService_WatchExecution_FullMethodName: watchers,
+	pb.ToolService_GetExecution_FullMethodName:   watchers,
+	pb.ToolService_ListExecutions_FullMethodName: watchers,
+	pb.ToolService_WriteInput_FullMethodName:     agents,
+	pb.ToolService_ReadArtifact_FullMethodName:   agents,
+	pb.ToolService_WatchTools_FullMethodName:     everyRole,
+	pb.ToolService_GetServerInfo_FullMethodName:  everyRole,
 
-	pb.SessionService_CreateSession_FullMethodName: callers,
-	pb.SessionService_GetSession_FullMethodName:    callers,
-	pb.SessionService_ListSessions_FullMethodName:  callers,
-	pb.SessionService_UpdateSession_FullMethodName: callers,
-	pb.SessionService_CloseSession_FullMethodName:  callers,
-	pb.SessionService_WatchSession_FullMethodName:  callers,
+	pb.SessionService_CreateSession_FullMethodName: agents,
+	pb.SessionService_GetSession_FullMethodName:    watchers,
+	pb.SessionService_ListSessions_FullMethodName:  watchers,
+	pb.SessionService_UpdateSession_FullMethodName: agents,
+	pb.SessionService_CloseSession_FullMethodName:  stoppers,
+	pb.SessionService_WatchSession_FullMethodName:  watchers,
 
 	// The desk tells each caller no more than it may see.
-	pb.ApprovalService_ListApprovals_FullMethodName:   callers,
-	pb.ApprovalService_WatchApprovals_FullMethodName:  callers,
-	pb.ApprovalService_ResolveApproval_FullMethodName: callers,
-	pb.ApprovalService_ListGrants_FullMethodName:      callers,
-	pb.ApprovalService_RevokeGrant_FullMethodName:     callers,
+	pb.ApprovalService_ListApprovals_FullMethodName:   everyRole,
+	pb.ApprovalService_WatchApprovals_FullMethodName:  everyRole,
+	pb.ApprovalService_ResolveApproval_FullMethodName: answerers,
+	pb.ApprovalService_ListGrants_FullMethodName:      everyRole,
+	pb.ApprovalService_RevokeGrant_FullMethodName:     revokers,
 
-	pb.PolicyService_CheckCall_FullMethodName: callers,
+	pb.PolicyService_CheckCall_FullMethodName: agents,
 
-	pb.WorkspaceService_StatFile_FullMethodName:     callers,
-	pb.WorkspaceService_ListFiles_FullMethodName:    callers,
-	pb.WorkspaceService_ReadFile_FullMethodName:     callers,
-	pb.WorkspaceService_WriteFile_FullMethodName:    callers,
-	pb.WorkspaceService_GetUpload_FullMethodName:    callers,
-	pb.WorkspaceService_RemoveFile_FullMethodName:   callers,
-	pb.WorkspaceService_DownloadTree_FullMethodName: callers,
-	pb.WorkspaceService_UploadTree_FullMethodName:   callers,
+	pb.WorkspaceService_StatFile_FullMethodName:     agents,
+	pb.WorkspaceService_ListFiles_FullMethodName:    agents,
+	pb.WorkspaceService_ReadFile_FullMethodName:     agents,
+	pb.WorkspaceService_WriteFile_FullMethodName:    agents,
+	pb.WorkspaceService_GetUpload_FullMethodName:    agents,
+	pb.WorkspaceService_RemoveFile_FullMethodName:   agents,
+	pb.WorkspaceService_DownloadTree_FullMethodName: agents,
+	pb.WorkspaceService_UploadTree_FullMethodName:   agents,
 
 	// Probes of an orchestrator have no credentials.
-	healthpb.Health_Check_FullMethodName: anybody,
-	healthpb.Health_List_FullMethodName:  anybody,
-	healthpb.Health_Watch_FullMethodName: anybody,
+	healthpb.Health_Check_FullMethodName: probes,
+	healthpb.Health_List_FullMethodName:  probes,
+	healthpb.Health_Watch_FullMethodName: probes,
 
-	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      callers,
-	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: callers,
+	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      everyRole,
+	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: everyRole,
 
 	// Channelz shows every caller's connections.
-	channelzpb.Channelz_GetTopChannels_FullMethodName:   operator,
-	channelzpb.Channelz_GetServers_FullMethodName:       operator,
-	channelzpb.Channelz_GetServer_FullMethodName:        operator,
-	channelzpb.Channelz_GetServerSockets_FullMethodName: operator,
-	channelzpb.Channelz_GetChannel_FullMethodName:       operator,
-	channelzpb.Channelz_GetSubchannel_FullMethodName:    operator,
-	channelzpb.Channelz_GetSocket_FullMethodName:        operator,
+	channelzpb.Channelz_GetTopChannels_FullMethodName:   operators,
+	channelzpb.Channelz_GetServers_FullMethodName:       operators,
+	channelzpb.Channelz_GetServer_FullMethodName:        operators,
+	channelzpb.Channelz_GetServerSockets_FullMethodName: operators,
+	channelzpb.Channelz_GetChannel_FullMethodName:       operators,
+	channelzpb.Channelz_GetSubchannel_FullMethodName:    operators,
+	channelzpb.Channelz_GetSocket_FullMethodName:        operators,
 }
 
 // permit refuses calls of methods that the principal may not call.
 func permit(ctx context.Context, method string) error {
-	switch methods[method] {
-	case anybody, callers: // authenticate has seen to it
+	row := methods[method]
+	switch {
+	case row == (access{}):
+		return status.Errorf(codes.PermissionDenied, "%s has no row in the method table", method)
+	case row.anybody || principalOf(ctx).Roles.Has(row.roles):
 		return nil
-	case operator:
-		if principalOf(ctx).Operator {
-			return nil
-		}
-		return status.Errorf(codes.PermissionDenied, "%s is for operators of this server", method)
 	}
-	return status.Errorf(codes.PermissionDenied, "%s has no row in the method table", method)
+	return status.Errorf(codes.PermissionDenied, "%s is for callers with a role of %s; yours: %s",
+		method, row.roles, cmp.Or(principalOf(ctx).Roles.String(), "none"))
 }

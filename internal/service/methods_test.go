@@ -42,7 +42,7 @@ func TestEveryMethodHasARow(t *testing.T) {
 		for _, method := range info.Methods {
 			full := "/" + name + "/" + method.Name
 			known[full] = true
-			if methods[full] == nobody {
+			if row := methods[full]; row == (access{}) {
 				t.Errorf("%s has no row", full)
 			}
 		}

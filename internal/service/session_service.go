@@ -33,6 +33,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 	if err != nil {
 		return nil, err
 	}
+	settings.MaxMode = principalOf(ctx).MaxMode
 	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
 		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})
@@ -153,6 +154,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 		}
 	}
 	updated, err := s.sessions.Update(principalOf(ctx).Name, request.GetSession().GetSessionId(), func(settings *session.Settings) {
+		settings.MaxMode = principalOf(ctx).MaxMode
 		for _, path := range paths {
 			changes[path](settings, wanted)
 		}

@@ -46,6 +46,7 @@ func find(table []statusCode, err error) *statusCode {
 // counts.
 var statusCodes = []statusCode{
 	{auth.ErrUnauthenticated, codes.Unauthenticated, 0},
+	{auth.ErrUnavailable, codes.Unavailable, time.Second},
 	{admission.ErrInvalid, codes.InvalidArgument, 0},
 	{admission.ErrDenied, codes.PermissionDenied, 0},
 	{executor.ErrNotFound, codes.NotFound, 0},

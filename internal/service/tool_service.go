@@ -391,7 +391,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Authentication: config.Authenticator.Name(),
 		Principal:      principalOf(ctx).Name,
 		Sandbox:        s.server.sandbox(),
-		Sessions:       sessionOffer(s.sessions.Config()),
+		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode)),
 		Files:          fileLimits(config.Files.WithDefaults()),
 	}, nil
 }
@@ -406,17 +406,15 @@ func fileLimits(l FileLimits) *pb.FileLimits {
 }
 
 // sessionOffer tells what sessions may be.
-func sessionOffer(c session.Config) *pb.SessionOffer {
+func sessionOffer(c session.Config, modes []tools.Mode) *pb.SessionOffer {
 	m := &pb.SessionOffer{
 		DefaultMode: pb.Mode(c.Default.Mode), DefaultLevel: pb.Level(c.Default.Level), MaxLevel: pb.Level(c.MaxLevel),
 		DefaultNetwork: pb.Network(c.Default.Network), MaxNetwork: pb.Network(c.MaxNetwork),
 		AllowedWorkspaces: c.AllowedWorkspaces, KeepWorkspace: durationpb.New(c.KeepWorkspace),
 		DefaultIdleTtl: idleToProto(cmp.Or(c.Default.IdleTTL, session.Forever)), MaxSessions: uint32(c.MaxPerPrincipal),
 	}
-	for mode := tools.ModeAsk; mode <= tools.ModeAcceptEdits; mode++ {
-		if len(c.Modes) == 0 || slices.Contains(c.Modes, mode) {
-			m.Modes = append(m.Modes, pb.Mode(mode))
-		}
+	for _, mode := range modes {
+		m.Modes = append(m.Modes, pb.Mode(mode))
 	}
 	return m
 }

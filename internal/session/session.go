@@ -87,6 +87,10 @@ type Settings struct {
 	IdleTTL time.Duration // how long the session is kept unused, or Forever
 	Answer  tools.Budget  // of the text of an answer
 
+	// MaxMode is the most permissive mode that the session may have; 0 is that of the
+	// store. It is its principal's, and not the caller's to choose.
+	MaxMode tools.Mode
+
 	// Ordered says that calls run in the order they came: those of concurrency-safe
 	// tools beside each other, any other alone.
 	Ordered bool
@@ -141,7 +145,7 @@ func (s *Session) ChangeMode(from, to tools.Mode) error {
 		return &tools.Failure{Code: "mode_changed", Retryable: true, Message: fmt.Sprintf(
 			"Somebody else changed the mode of the session: it was %s and is %s. Nothing was changed.", from, settings.Mode)}
 	}
-	if !s.store.permits(to) {
+	if !s.store.permits(to, settings) {
 		return tools.Failf("mode_not_permitted", "The operator does not permit mode %s: the session stays in mode %s.", to, from)
 	}
 	settings.Mode = to

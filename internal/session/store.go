@@ -6,6 +6,8 @@ package session
 import (
 	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -77,6 +79,10 @@ type Config struct {
 	// Modes are the modes a session may have. None: every mode.
 	Modes []tools.Mode
 
+	// MaxMode is the most permissive of them for sessions whose settings have no
+	// MaxMode; 0 means as permissive as by default.
+	MaxMode tools.Mode
+
 	// KeepWorkspace is how long a workspace that was made for a session is kept after
 	// its end, in case somebody wants it back; 0: it is removed with the session.
 	// MaxKept is how many are kept; 0 means 100. Where they are more, the oldest of the
@@ -122,6 +128,7 @@ func NewStore(config Config) *Store {
 	config.MaxKept = cmp.Or(config.MaxKept, 100)
 	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
+	config.MaxMode = cmp.Or(config.MaxMode, config.Default.Mode)
 	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
 	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
 	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session)}
@@ -262,8 +269,8 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
 	}
-	if !s.permits(settings.Mode) {
-		return settings, fmt.Errorf("%w: mode %s is not among those the operator allows: %v", ErrForbidden, settings.Mode, s.config.Modes)
+	if !s.permits(settings.Mode, settings) {
+		return settings, fmt.Errorf("%w: mode %s is not among those the operator allows you: %v", ErrForbidden, settings.Mode, s.Modes(settings.MaxMode))
 	}
 	if settings.Network > s.config.MaxNetwork {
 		return settings, fmt.Errorf("%w: network %s is above %s, the furthest the operator lets commands reach", ErrForbidden, settings.Network, s.config.MaxNetwork)
@@ -288,9 +295,30 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	return settings, nil
 }
 
-// permits reports whether the operator lets sessions have a mode.
-func (s *Store) permits(mode tools.Mode) bool {
-	return len(s.config.Modes) == 0 || slices.Contains(s.config.Modes, mode)
+// permits reports whether the operator lets a session with such settings have a mode.
+func (s *Store) permits(mode tools.Mode, settings Settings) bool {
+	return slices.Contains(s.Modes(settings.MaxMode), mode)
+}
+
+// byPermission are the modes, from the one that permits least.
+var byPermission = []tools.Mode{tools.ModeDeny, tools.ModePlan, tools.ModeAsk, tools.ModeAcceptEdits, tools.ModeAllow}
+
+// Above reports whether a mode permits more than another.
+func Above(mode, other tools.Mode) bool {
+	return slices.Index(byPermission, mode) > slices.Index(byPermission, other)
+}
+
+// Modes returns the modes that sessions may have whose principal may have at most one
+// that permits so much; 0: the server's. The default is always among them.
+func (s *Store) Modes(most tools.Mode) []tools.Mode {
+	var list []tools.Mode
+	most = cmp.Or(most, s.config.MaxMode)
+	for mode := tools.ModeAsk; mode <= tools.ModeAcceptEdits; mode++ {
+		if mode == s.config.Default.Mode || !Above(mode, most) && (len(s.config.Modes) == 0 || slices.Contains(s.config.Modes, mode)) {
+			list = append(list, mode)
+		}
+	}
+	return list
 }
 
 // Update changes settings of a session: change gets a copy of them.
@@ -440,7 +468,7 @@ func (s *Store) newScratch() (dir string, err error) {
 }
 
 // fileName spells a principal's name with letters that are safe in a file
-// name, one name for each principal.
+// name, one name for each principal. Of a long name it has the beginning and a digest.
 func fileName(owner string) string {
 	var b strings.Builder
 	for i := range len(owner) {
@@ -450,8 +478,16 @@ func fileName(owner string) string {
 			fmt.Fprintf(&b, "_%02x", c)
 		}
 	}
+	if b.Len() > maxFileName {
+		digest := sha256.Sum256([]byte(owner))
+		return b.String()[:maxFileName-2*len(digest)-1] + "~" + hex.EncodeToString(digest[:])
+	}
 	return b.String()
 }
+
+// maxFileName leaves room for what stands before and behind, in the 255 bytes that a
+// file system has for a name.
+const maxFileName = 200
 
 // chosen judges a workspace that a caller chose.
 func (s *Store) chosen(owner, dir string) (string, error) {

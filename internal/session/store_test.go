@@ -36,6 +36,9 @@ func newStore(t *testing.T, config session.Config) *session.Store {
 	if config.Default.Mode == 0 {
 		config.Default.Mode = tools.ModeAsk
 	}
+	if config.MaxMode == 0 {
+		config.MaxMode = tools.ModeAllow
+	}
 	store := session.NewStore(config)
 	t.Cleanup(store.Close)
 	return store

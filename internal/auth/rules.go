@@ -1,0 +1,88 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package auth
+
+import (
+	"cmp"
+
+	"github.com/toolserver/toolserver/internal/glob"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// An identity is who somebody is that was proven by others than our own tokens.
+type identity struct {
+	name   string
+	groups []string
+	tenant string
+}
+
+// A Rule gives roles to those whom it is about: by name, by group, or by both.
+type Rule struct {
+	Name, Group string // patterns such as "spiffe://example.org/ci/*"; empty: all
+	Roles       Roles
+	Tenant      string
+	MaxMode     tools.Mode
+
+	name, group glob.Word
+}
+
+// Rules make principals of identities. All that are about somebody add up: their roles
+// and, each from the first that has one, tenant and mode.
+type Rules struct {
+	rules []Rule
+	roles Roles
+}
+
+// NewRules returns rules. Those whom none gives a role have the roles given here.
+func NewRules(rules []Rule, roles Roles) (*Rules, error) {
+	r := &Rules{roles: roles}
+	for _, rule := range rules {
+		var err error
+		if rule.name, err = glob.CompileWord(cmp.Or(rule.Name, "*")); err != nil {
+			return nil, err
+		}
+		if rule.group, err = glob.CompileWord(cmp.Or(rule.Group, "*")); err != nil {
+			return nil, err
+		}
+		r.rules = append(r.rules, rule)
+	}
+	return r, nil
+}
+
+// principal returns the principal that somebody is.
+func (r *Rules) principal(who identity) (Principal, error) {
+	p := Principal{Name: who.name, Tenant: who.tenant}
+	if err := CheckName(who.name); err != nil {
+		return p, unauthenticated("%w", err)
+	}
+	for _, rule := range r.rules {
+		if rule.matches(who) {
+			p.Roles |= rule.Roles
+			p.Tenant = cmp.Or(p.Tenant, rule.Tenant)
+			p.MaxMode = cmp.Or(p.MaxMode, rule.MaxMode)
+		}
+	}
+	if p.Roles == 0 {
+		p.Roles = r.roles
+	}
+	if err := CheckTenant(p.Tenant); err != nil {
+		return p, unauthenticated("%w", err)
+	}
+	return p, nil
+}
+
+func (r *Rule) matches(who identity) bool {
+	if !r.name.Match(who.name) {
+		return false
+	}
+	if r.Group == "" {
+		return true
+	}
+	for _, group := range who.groups {
+		if r.group.Match(group) {
+			return true
+		}
+	}
+	return false
+}
