@@ -29,17 +29,17 @@ func chain(links ...link) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...)}
 }
 
-// onEntry is a link that looks at a call before its handler runs.
-func onEntry(look func(ctx context.Context, method string) error) link {
+// onEntry is a link that checks a call before its handler runs.
+func onEntry(check func(ctx context.Context, method string) error) link {
 	return link{
 		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if err := look(ctx, info.FullMethod); err != nil {
+			if err := check(ctx, info.FullMethod); err != nil {
 				return nil, err
 			}
 			return next(ctx, request)
 		},
 		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			if err := look(stream.Context(), info.FullMethod); err != nil {
+			if err := check(stream.Context(), info.FullMethod); err != nil {
 				return err
 			}
 			return next(server, stream)
@@ -47,32 +47,32 @@ func onEntry(look func(ctx context.Context, method string) error) link {
 	}
 }
 
-// onMessage is a link that looks at each request message as it is received,
+// onMessage is a link that checks each request message as it is received,
 // before the handler has it. A stream interceptor alone would not see them.
-func onMessage(look func(ctx context.Context, message any) error) link {
+func onMessage(check func(ctx context.Context, message any) error) link {
 	return link{
 		unary: func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if err := look(ctx, request); err != nil {
+			if err := check(ctx, request); err != nil {
 				return nil, err
 			}
 			return next(ctx, request)
 		},
 		stream: func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			return next(server, &lookingStream{stream, look})
+			return next(server, &checkedStream{stream, check})
 		},
 	}
 }
 
-type lookingStream struct {
+type checkedStream struct {
 	grpc.ServerStream
-	look func(context.Context, any) error
+	check func(context.Context, any) error
 }
 
-func (s *lookingStream) RecvMsg(message any) error {
+func (s *checkedStream) RecvMsg(message any) error {
 	if err := s.ServerStream.RecvMsg(message); err != nil {
 		return err
 	}
-	return s.look(s.Context(), message)
+	return s.check(s.Context(), message)
 }
 
 // around is a link that sees the whole of a call: it may give the rest of the

@@ -81,7 +81,7 @@ type Config struct {
 	// done after it.
 	Receiving func(env tools.Env) (done func())
 
-	// Kept, if set, returns what is looked after of the workspace of a session by now,
+	// Kept, if set, returns what the server protects of the workspace of a session by now,
 	// as [policy.Kept] has it; nil where that is nothing.
 	Kept func(env tools.Env, p tools.Protection) func(path string, below bool) string
 
@@ -280,14 +280,14 @@ func (s *Server) stop() {
 	if s.underWay.Load() == 0 {
 		s.connections.closeQuiet()
 	}
-	look := time.NewTicker(quietTime)
-	defer look.Stop()
+	tick := time.NewTicker(quietTime)
+	defer tick.Stop()
 	late := time.After(flushTime)
 	for {
 		select {
 		case <-stopped:
 			return
-		case <-look.C:
+		case <-tick.C:
 			if s.underWay.Load() == 0 {
 				s.connections.closeQuiet()
 			}
