@@ -145,7 +145,7 @@ func TestWatchIsSafe(t *testing.T) {
 func TestWatchWithoutATerminal(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, askingRoom(t)...)
-	desk := server.approvals(t)
+	approvals := server.approvals(t)
 	watch := func(args ...string) *lines {
 		cmd := exec.Command("toolserver", append([]string{"approvals", "watch", "--address", server.address}, args...)...)
 		out, err := cmd.StdoutPipe()
@@ -159,7 +159,7 @@ func TestWatchWithoutATerminal(t *testing.T) {
 		return newLines(out)
 	}
 	startCall(t, "--address", server.address, "read_file", "path=notes.txt")
-	a, err := nextApproval(desk, "read_file")
+	a, err := nextApproval(approvals, "read_file")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestWatchWithoutATerminal(t *testing.T) {
 	}
 	request := &pb.ResolveApprovalRequest{ApprovalId: a.GetApprovalId(), Digest: a.GetDigest(), Kind: pb.AnswerKind_ANSWER_KIND_DENY_ONCE}
 	request.Comment = "no\x1b[2J"
-	if _, err := desk.ResolveApproval(context.Background(), request); err != nil {
+	if _, err := approvals.ResolveApproval(context.Background(), request); err != nil {
 		t.Fatal(err)
 	}
 	if line, ok := text.until(" ended "); !ok || !strings.HasSuffix(line, a.GetApprovalId()[:8]+" denied by local: no^[[2J") {

@@ -33,7 +33,7 @@ func askingRoom(t *testing.T) (flags []string) {
 	return []string{"--workspace", dir, "--policy", filepath.Join(dir, "ask.yaml")}
 }
 
-// approvals returns a client of the server's desk.
+// approvals returns a client of the server's approvals.
 func (s *running) approvals(t *testing.T) pb.ApprovalServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -110,14 +110,14 @@ func TestInlineQuestions(t *testing.T) {
 func TestInlineAskAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, askingRoom(t)...)
-	desk := server.approvals(t)
+	approvals := server.approvals(t)
 	x := onTerminal(t, 80, "call", "--address", server.address, "read_file", "path=notes.txt")
 	x.expect(t, allowPrompt)
-	a, err := nextApproval(desk, "read_file")
+	a, err := nextApproval(approvals, "read_file")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := desk.ResolveApproval(context.Background(), &pb.ResolveApprovalRequest{ApprovalId: a.GetApprovalId(), Digest: a.GetDigest(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE}); err != nil {
+	if _, err := approvals.ResolveApproval(context.Background(), &pb.ResolveApprovalRequest{ApprovalId: a.GetApprovalId(), Digest: a.GetDigest(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE}); err != nil {
 		t.Fatal(err)
 	}
 	x.expect(t, "allowed by local\r\n")

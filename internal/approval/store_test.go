@@ -167,7 +167,7 @@ func TestAnAnswer(t *testing.T) {
 			t.Error("an answered question was withdrawn")
 		}
 		if f.Pending() != 0 || len(f.List(bob, approval.Filter{})) != 0 {
-			t.Error("an answered question still waits")
+			t.Error("an answered question is pending")
 		}
 		if !slices.Equal(observed, []approval.AnswerKind{approval.DenyOnce}) {
 			t.Errorf("observed %v", observed)

@@ -4,7 +4,10 @@
 // Package executor is the life of a call: it accepts, runs, streams and ends
 // each one exactly once. What happens is a numbered log that any number of
 // readers follow at their own pace; an execution outlives the caller that began
-// it, and whoever lost its stream continues where it was.
+// it, and a client that lost its stream continues where it was.
+//
+// An [Order] is data; a [Job] is an order with what carries it out in this process; an
+// [Execution] is what a job becomes.
 //
 // # Locks
 //
@@ -16,10 +19,10 @@
 //  4. one of: the lock of the approvals, lanes.mu, eventLog.mu, watchers.mu, the lock
 //     of a session
 //
-// Executor.mu and Execution.emitting are never held together. A question is put to the
-// approvals with Execution.mu held, so that it is in the log before its answer; the
-// approvals tell the answer without a lock. Turns of lanes, Config.Observe and
-// Config.Starting are called without a lock.
+// Executor.mu and Execution.emitting are never held together. The executor asks with
+// Execution.mu held, so that a question is in the log before its answer; the approvals
+// call the executor with the answer without a lock. Turns of lanes and the methods of
+// [Steps] are called without a lock. Sessions are resolved without a lock.
 //
 // # The event log
 //
@@ -45,9 +48,9 @@
 // # Goroutines
 //
 // Each execution that runs has one, which runs the tool and ends the execution; the
-// executor counts it until the end is written. A tool that does not stop when told to
-// keeps its goroutine, and nobody waits for that. A call that waits for an answer or
-// for its turn has none: whoever answers, or ends the call before it, starts one.
+// executor counts it until the end is written. A tool that does not stop keeps its
+// goroutine, and nobody waits for the tool. A call that waits for an answer or for its
+// turn has no goroutine: the answer, or the end of the call before it, starts one.
 // Timers (timeout, grace, progress, expiry) belong to the execution or executor that
 // set them, and are stopped at its end. Readers run on the goroutines of those who read.
 package executor

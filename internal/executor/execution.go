@@ -9,13 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -101,24 +98,32 @@ type waiting struct {
 	span   span.Span // while a person is asked
 }
 
-// run carries the call out, on the goroutine of the execution.
-func (x *Execution) run(ctx context.Context, call tools.Call, rights tools.Rights) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			x.executor.config.Logger.Error("tool panicked",
-				zap.String("execution", x.ID), zap.String("tool", x.Order.Tool),
-				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
-			x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
-		}
-	}()
+// run carries the call out, on the goroutine of the execution. Its frame is small, and
+// so are those of what it calls before the tool: ten thousand calls that wait in their
+// tools keep their stacks.
+func (x *Execution) run(w *waiting) {
+	defer x.endPanicked()
 	if refusal := x.executor.config.Steps.Starting(x); refusal != nil {
-		x.finish(refusal.finished(x.Order.Policy))
+		x.refuse(refusal)
 		return
 	}
-	ctx = x.traced(ctx)
-	result, err := call.Run(ctx, rights, (*sink)(x))
-	x.finish(x.conclude(ctx, result, err))
+	ctx, call := x.traced(w.ctx), w.call
+	result, err := call.Run(ctx, w.rights, (*sink)(x))
+	x.conclude(ctx, &result, err)
 }
+
+// endPanicked ends an execution whose tool panicked.
+func (x *Execution) endPanicked() {
+	if reason := recover(); reason != nil {
+		x.logPanic("tool panicked", reason)
+		x.finish(failed("internal", "The tool broke down by a mistake of its own. Its maker finds the reason in the server's log under "+x.ID+"."))
+	}
+}
+
+// refuse ends an execution that does not run.
+//
+//go:noinline
+func (x *Execution) refuse(refusal *Refusal) { x.finish(refusal.finished(x.Order.Policy)) }
 
 // traced begins the span of the tool. The span ends with the execution, also where the
 // tool does not stop.
@@ -217,7 +222,7 @@ func (x *Execution) begin(now time.Time) {
 	x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	x.log.append(Started{}, now, nil)
 	x.executor.watchers.changed()
-	go x.run(w.ctx, w.call, w.rights)
+	go x.run(w)
 }
 
 // forgetOrder forgets what only a call needs that has not begun. The execution is
@@ -227,9 +232,16 @@ func (x *Execution) forgetOrder() {
 	x.Order.Input, x.Order.Question, x.Order.Refusal = nil, nil, nil
 }
 
-// conclude makes the end of an execution of what its tool returned. A tool that did
+// conclude ends an execution whose tool returned.
+//
+//go:noinline
+func (x *Execution) conclude(ctx context.Context, result *tools.Result, err error) {
+	x.finish(x.returned(ctx, *result, err))
+}
+
+// returned makes the end of an execution of what its tool returned. A tool that did
 // what it was asked to do succeeded, also where it was to stop by then.
-func (x *Execution) conclude(ctx context.Context, result tools.Result, err error) Finished {
+func (x *Execution) returned(ctx context.Context, result tools.Result, err error) Finished {
 	if x.comment != "" {
 		result.Content = slices.Concat([]tools.Content{tools.Text(x.comment)}, result.Content)
 	}

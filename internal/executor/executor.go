@@ -137,7 +137,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 	}
 	refusal := cmp.Or(e.config.Steps.Proposed(x), job.Refusal)
 	if refusal != nil {
-		x.finish(refusal.finished(x.Order.Policy))
+		x.refuse(refusal)
 		return x, nil
 	}
 	x.accepted()

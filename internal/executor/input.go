@@ -16,9 +16,9 @@ import (
 // input is what an execution was sent. It stays when the call no longer
 // listens, so that a repeated request is known from a new one.
 type input struct {
-	turn  chan struct{} // holds one value: who has it may send data
-	taken atomic.Uint64 // bytes of data; changed by who has the turn
-	ended bool          // no more data comes; for who has the turn
+	turn  chan struct{} // holds one value: the writer that has it may send data
+	taken atomic.Uint64 // bytes of data; changed by the writer that has the turn
+	ended bool          // no more data comes; for the writer that has the turn
 
 	listener *listener // guarded by the execution's mutex
 }
@@ -170,7 +170,7 @@ func (x *Execution) send(ctx context.Context, in tools.Input) (int, error) {
 	}
 }
 
-// listening returns who takes input now, and counts it as busy.
+// listening returns the listener of now, and counts a call of its take.
 func (x *Execution) listening() *listener {
 	x.mu.Lock()
 	defer x.mu.Unlock()

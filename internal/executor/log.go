@@ -219,56 +219,84 @@ func (l *eventLog) unfollow(r *reader) {
 
 // next returns the event after the reader's place and moves it there. It
 // returns ok false at the end of the log, and a Heartbeat when nothing happened
-// for that long.
+// for that long. It waits in await, whose frame is small, as is its own: a reader that
+// waits keeps its stack.
 func (l *eventLog) next(ctx context.Context, r *reader, heartbeat time.Duration) (event Event, ok bool, err error) {
-	for try := 0; ; try++ {
-		l.mu.Lock()
-		last := l.first + uint64(len(l.events)) - 1
-		switch {
-		case r.seq+1 < l.first:
-			event = Event{Seq: l.first - 1, Time: time.Now(), Body: Skipped{First: r.seq + 1}}
-		case len(l.events) > 0 && r.seq < last:
-			event = l.events[r.seq+1-l.first]
-			if o, ok := event.Body.(Output); ok {
-				o.retain()
-			}
-		case l.ended:
-			l.mu.Unlock()
-			return Event{}, false, nil
-		case try == 0:
-			l.mu.Unlock()
+	for waits := false; ; waits = true {
+		if l.take(r, waits, &event) {
+			return event, event.Body != nil, nil
+		}
+		if !waits {
 			runtime.Gosched() // a short call ends while others run
 			continue
-		default:
-			r.waiting = true
-			if r.wake == nil {
-				r.wake = make(chan struct{}, 1)
-			}
 		}
-		if !r.waiting {
-			r.seq = event.Seq
-			r.stalled = false
-			if r.seq >= l.goal {
-				l.tellWriter(r)
-			}
-			l.mu.Unlock()
-			return event, true, nil
+		switch l.await(ctx, r, heartbeat) {
+		case leaves:
+			return Event{}, false, context.Cause(ctx)
+		case idles:
+			return Event{Seq: r.seq, Time: time.Now(), Body: Heartbeat{}}, true, nil
 		}
-		l.mu.Unlock()
+	}
+}
 
-		timer := time.NewTimer(heartbeat)
-		select {
-		case <-r.wake:
-			timer.Stop()
-			continue
-		case <-ctx.Done():
-			timer.Stop()
-			err = context.Cause(ctx)
-		case <-timer.C:
-			event, ok = Event{Seq: r.seq, Time: time.Now(), Body: Heartbeat{}}, true
+// take stores the event after the reader's place and moves the reader there; at the end
+// of the log the event has no body. It reports false where there is no event yet, and
+// then has the next one wake the reader, if the reader waits.
+//
+//go:noinline
+func (l *eventLog) take(r *reader, waits bool, event *Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.first + uint64(len(l.events)) - 1
+	switch {
+	case r.seq+1 < l.first:
+		*event = Event{Seq: l.first - 1, Time: time.Now(), Body: Skipped{First: r.seq + 1}}
+	case len(l.events) > 0 && r.seq < last:
+		*event = l.events[r.seq+1-l.first]
+		if o, ok := event.Body.(Output); ok {
+			o.retain()
 		}
+	case l.ended:
+		*event = Event{}
+		return true
+	default:
+		if r.waiting = waits; waits && r.wake == nil {
+			r.wake = make(chan struct{}, 1)
+		}
+		return false
+	}
+	r.seq = event.Seq
+	r.stalled = false
+	if r.seq >= l.goal {
+		l.tellWriter(r)
+	}
+	return true
+}
+
+// What ends the wait of a reader.
+type wakeup int
+
+const (
+	woken  wakeup = iota // an event came
+	idles                // nothing came for a while
+	leaves               // the reader reads no more
+)
+
+// await waits for the next event.
+//
+//go:noinline
+func (l *eventLog) await(ctx context.Context, r *reader, heartbeat time.Duration) wakeup {
+	timer := time.NewTimer(heartbeat)
+	defer timer.Stop()
+	select {
+	case <-r.wake:
+		return woken
+	case <-ctx.Done():
 		l.giveUp(r)
-		return event, ok, err
+		return leaves
+	case <-timer.C:
+		l.giveUp(r)
+		return idles
 	}
 }
 

@@ -81,7 +81,7 @@ type Config struct {
 	// done after it.
 	Receiving func(env tools.Env) (done func())
 
-	// Kept, if set, returns what is looked after of the workspace of a session by now,
+	// Kept, if set, returns what the server protects of the workspace of a session by now,
 	// as [policy.Kept] has it; nil where that is nothing.
 	Kept func(env tools.Env, p tools.Protection) func(path string, below bool) string
 
