@@ -41,17 +41,17 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, companions companion.Config, documents files.Documents, searched search.Config) []tools.Tool {
+func builtin(runners *command.Runners, companions companion.Config, documents files.Documents, searched search.Config) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
-			writes[i] = tools.Around(tool, rooms.Writing)
+			writes[i] = tools.Around(tool, runners.Writing)
 		}
 	}
 	list := slices.Concat(
 		writes,
-		shell.Tools(rooms, companion.New(rooms, companions)),
-		git.Tools(rooms),
+		shell.Tools(runners, companion.New(runners, companions)),
+		git.Tools(runners),
 		searchtools.Tools(search.NewPool(searched)),
 		turn.Tools(),
 	)
@@ -114,10 +114,10 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 	has := jails.Capabilities()
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
-	rooms := NewRooms(c, jails, c.Programs(), masker, logger)
+	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
-	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, rooms)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
+	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, runners)}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	certificates, err := c.TLS.Load()
@@ -159,10 +159,10 @@ func newWith(authenticator auth.Authenticator, owner string, c *config.Config, l
 		Wire:          wireOf(&c.Wire),
 		Files:         filesOf(&c.Files),
 		Closers:       []io.Closer{jails, stderr},
-		Offer:         rooms.Offer,
-		Receiving:     rooms.Receiving,
-		Kept:          rooms.Kept,
-		Space:         rooms.Space,
+		Offer:         runners.Offer,
+		Receiving:     runners.Receiving,
+		Kept:          runners.Kept,
+		Space:         runners.Space,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,
 		Version:       version.Text(),
