@@ -28,7 +28,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A Command is what to run in a room.
+// A Command is what to run.
 type Command struct {
 	Path string   // of the program; a name without a slash is looked for in PATH
 	Args []string // without the name
@@ -60,10 +60,10 @@ type Command struct {
 	// where there are too many files.
 	Deletes bool
 
-	// Limits replaces those of the room where they are narrower.
+	// Limits replaces those of the server where they are narrower.
 	Limits sandbox.Limits
 
-	// MaxOutput is how many bytes the command may write; 0 means the room's.
+	// MaxOutput is how many bytes the command may write; 0 means what the server says.
 	MaxOutput int64
 
 	// Quiet is how long the command may write nothing; 0 means for ever.
@@ -112,7 +112,7 @@ var (
 // use.
 type Running struct {
 	command Command
-	room    *Room
+	runner  *Runner
 	jail    *jailed
 	refused []string // hosts that it could not reach, once it has ended
 	process *sandbox.Process
@@ -140,13 +140,13 @@ type Running struct {
 
 // Start starts a command, unless ctx ends before. Its output goes to take until it
 // has ended.
-func (r *Room) Start(ctx context.Context, c Command, take Taker) (*Running, error) {
+func (r *Runner) Start(ctx context.Context, c Command, take Taker) (*Running, error) {
 	return r.start(ctx, c, take, func() {})
 }
 
 // start is Start with something that is done when the command has ended, or was not
 // started.
-func (r *Room) start(ctx context.Context, c Command, take Taker, cleanup func()) (*Running, error) {
+func (r *Runner) start(ctx context.Context, c Command, take Taker, cleanup func()) (*Running, error) {
 	ctx, ran := traced(ctx, &c)
 	x, err := r.begin(ctx, c, take)
 	if err != nil {
@@ -191,7 +191,7 @@ func traced(ctx context.Context, c *Command) (context.Context, func(*Running)) {
 }
 
 // begin is Start for whoever attends to the command.
-func (r *Room) begin(ctx context.Context, c Command, take Taker) (*Running, error) {
+func (r *Runner) begin(ctx context.Context, c Command, take Taker) (*Running, error) {
 	leave, err := r.enter(c)
 	if err != nil {
 		return nil, err
@@ -207,8 +207,8 @@ func (r *Room) begin(ctx context.Context, c Command, take Taker) (*Running, erro
 	return x, nil
 }
 
-func newRunning(r *Room, c Command) *Running {
-	return &Running{command: c, room: r, jail: c.jail, done: make(chan struct{}), terminal: c.Terminal != nil}
+func newRunning(r *Runner, c Command) *Running {
+	return &Running{command: c, runner: r, jail: c.jail, done: make(chan struct{}), terminal: c.Terminal != nil}
 }
 
 // run takes note that the process that was started is the command's. Somebody has
@@ -219,7 +219,7 @@ func (x *Running) run(take Taker, leave func()) {
 	if x.command.Quiet > 0 {
 		x.quiet = time.AfterFunc(x.command.Quiet, func() { x.Stop(errQuiet) })
 	}
-	x.room.rooms.disk.begins(x)
+	x.runner.all.disk.begins(x)
 }
 
 // outlet is one end of what a command writes to.
@@ -244,7 +244,7 @@ func (x *Running) start(ctx context.Context) (err error) {
 			}
 		}
 	}()
-	r, c := x.room, x.command
+	r, c := x.runner, x.command
 	program, err := r.program(c.Path)
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (x *Running) start(ctx context.Context) (err error) {
 	around.more = append(r.traceEnv(ctx), around.more...)
 	start := sandbox.Command{
 		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(around), Dir: dir,
-		Grace: r.rooms.config.Grace, Limits: narrower(r.rooms.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
+		Grace: r.all.config.Grace, Limits: narrower(r.all.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
 		master, slave, err := x.jail.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
@@ -316,7 +316,7 @@ func (x *Running) attend() {
 	}
 	end, err := x.process.Wait()
 	x.refused = x.jail.close()
-	x.room.rooms.disk.ends(x)
+	x.runner.all.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the
 	// kernel could not kill holds the other end open.
 	for _, o := range x.outputs {
@@ -346,7 +346,7 @@ var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 func (x *Running) lives() []*output.Live {
 	lives := make([]*output.Live, len(x.outputs))
 	for i, o := range x.outputs {
-		lives[i] = x.room.rooms.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
+		lives[i] = x.runner.all.config.Masker().Live(func(masked []byte, raw int) { x.give(o.stream, masked, int64(raw)) })
 	}
 	if len(lives) == 2 {
 		lives[0].Beside(lives[1])
@@ -436,7 +436,7 @@ func (x *Running) give(stream tools.Stream, data []byte, raw int64) {
 }
 
 func (x *Running) maxOutput() int64 {
-	return cmp.Or(x.command.MaxOutput, x.room.rooms.config.MaxOutput)
+	return cmp.Or(x.command.MaxOutput, x.runner.all.config.MaxOutput)
 }
 
 // Done is closed when the command and everything it started are gone.
@@ -456,7 +456,7 @@ func (x *Running) Wait() (Outcome, error) {
 // end, and killed if it does not. The first reason counts. It returns at once.
 func (x *Running) Stop(cause error) {
 	if x.cause.CompareAndSwap(nil, &cause) {
-		x.room.rest()
+		x.runner.rest()
 	}
 	x.process.Terminate()
 }
@@ -524,17 +524,17 @@ func (x *Running) exit(end sandbox.End) tools.Exit {
 			case errors.Is(*cause, errPlanted):
 				exit.Reason, exit.Message = tools.SandboxViolation, "The command was ended: what it planted was taken back, and then it, or something beside it, did so again."
 			case errors.Is(*cause, errOutputLimit):
-				exit.Reason, exit.Message = tools.OutputLimit, x.room.rooms.config.outputMessage(x.maxOutput())
+				exit.Reason, exit.Message = tools.OutputLimit, x.runner.all.config.outputMessage(x.maxOutput())
 			}
 		}
 	case sandbox.OutOfMemory:
-		exit.Reason, exit.Message = tools.OutOfMemory, x.room.memoryMessage(end.Group)
+		exit.Reason, exit.Message = tools.OutOfMemory, x.runner.memoryMessage(end.Group)
 	case sandbox.TooManyProcesses:
-		exit.Reason, exit.Message = tools.ProcessLimit, x.room.processesMessage(end.Group)
+		exit.Reason, exit.Message = tools.ProcessLimit, x.runner.processesMessage(end.Group)
 	case sandbox.OutOfTime:
-		exit.Reason, exit.Message = tools.CPULimit, x.room.cpuMessage(end.Group)
+		exit.Reason, exit.Message = tools.CPULimit, x.runner.cpuMessage(end.Group)
 	case sandbox.FileTooLarge:
-		exit.Reason, exit.Message = tools.FileSizeLimit, x.room.rooms.config.fileMessage()
+		exit.Reason, exit.Message = tools.FileSizeLimit, x.runner.all.config.fileMessage()
 	case sandbox.Violation:
 		exit.Reason, exit.Message = tools.SandboxViolation, "The command made a system call that the sandbox forbids, and was killed."
 	default:

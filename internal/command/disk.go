@@ -33,9 +33,9 @@ type disk struct {
 
 	mu      sync.Mutex
 	running map[*Running]struct{}
-	recent  map[*Room]struct{} // that have run something since the last look
-	looking bool               // or about to
-	last    map[uint64]space   // by device
+	recent  map[*Runner]struct{} // that have run something since the last look
+	looking bool                 // or about to
+	last    map[uint64]space     // by device
 	lastAt  time.Time
 	ending  ending
 }
@@ -43,8 +43,8 @@ type disk struct {
 // ending is the session that was ended last for taking the reserve. Until it has,
 // nobody else is blamed for what it still takes.
 type ending struct {
-	room *Room
-	at   time.Time
+	runner *Runner
+	at     time.Time
 }
 
 // space is what a file system has.
@@ -133,13 +133,13 @@ func (d *disk) begins(x *Running) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.running == nil {
-		d.running, d.recent = make(map[*Running]struct{}), make(map[*Room]struct{})
+		d.running, d.recent = make(map[*Running]struct{}), make(map[*Runner]struct{})
 	}
 	d.running[x] = struct{}{}
-	d.recent[x.room] = struct{}{}
+	d.recent[x.runner] = struct{}{}
 	if !d.looking {
 		d.looking = true
-		time.AfterFunc(firstLook, d.look)
+		time.AfterFunc(firstLook, d.measure)
 	}
 }
 
@@ -149,20 +149,20 @@ func (d *disk) ends(x *Running) {
 	delete(d.running, x)
 }
 
-// look looks at the file systems of all that ran since it last did, and comes
+// measure looks at the file systems of all that ran since it last did, and comes
 // back while something runs.
-func (d *disk) look() {
+func (d *disk) measure() {
 	d.mu.Lock()
-	rooms := d.recent
-	d.recent = make(map[*Room]struct{})
+	runners := d.recent
+	d.recent = make(map[*Runner]struct{})
 	for x := range d.running {
-		rooms[x.room] = struct{}{}
+		runners[x.runner] = struct{}{}
 	}
 	d.mu.Unlock()
 
 	now := make(map[uint64]space) // without the lock: a file system may not answer
-	for room := range rooms {
-		for device, place := range room.made.on {
+	for runner := range runners {
+		for device, place := range runner.made.on {
 			if _, known := now[device]; !known {
 				if _, s, err := spaceOf(place); err == nil {
 					now[device] = s
@@ -174,8 +174,8 @@ func (d *disk) look() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	wait := diskPause
-	for room := range rooms {
-		wait = min(wait, d.account(room, now))
+	for runner := range runners {
+		wait = min(wait, d.account(runner, now))
 	}
 	fresh := time.Since(d.lastAt) < 2*diskPause
 	for device, s := range now {
@@ -183,11 +183,11 @@ func (d *disk) look() {
 		d.last[device] = s
 	}
 	d.lastAt = time.Now()
-	if room := d.ending.room; room != nil && (!d.runs(room) || time.Since(d.ending.at) > diskPause) {
+	if runner := d.ending.runner; runner != nil && (!d.runs(runner) || time.Since(d.ending.at) > diskPause) {
 		d.ending = ending{} // what is lost from now on was taken by others
 	}
 	if d.looking = len(d.running) > 0; d.looking {
-		time.AfterFunc(wait, d.look)
+		time.AfterFunc(wait, d.measure)
 	}
 }
 
@@ -200,9 +200,9 @@ func after(left, rate uint64) time.Duration {
 }
 
 // runs reports whether a session runs something.
-func (d *disk) runs(room *Room) bool {
+func (d *disk) runs(runner *Runner) bool {
 	for x := range d.running {
-		if x.room == room {
+		if x.runner == runner {
 			return true
 		}
 	}
@@ -211,12 +211,12 @@ func (d *disk) runs(room *Room) bool {
 
 // account notes what a session can have made since the last look, has its files
 // counted if that may be too much, and returns when to look again.
-func (d *disk) account(room *Room, now map[uint64]space) time.Duration {
+func (d *disk) account(runner *Runner, now map[uint64]space) time.Duration {
 	limit := int64(d.limits.SessionFiles)
 	if limit == 0 {
 		return diskPause
 	}
-	m := &room.made
+	m := &runner.made
 	unknown := false
 	for device := range m.on {
 		before, s := d.last[device], now[device]
@@ -226,23 +226,23 @@ func (d *disk) account(room *Room, now map[uint64]space) time.Duration {
 	since := time.Since(m.countedAt)
 	could := m.last.files() + m.taken
 	if since >= countShare*m.took && (could > limit || unknown && since >= diskPause) {
-		d.startCount(room)
+		d.startCount(runner)
 	}
 	return after(uint64(max(0, limit-could)), diskRate)
 }
 
 // startCount has the files of a session counted, unless they are.
-func (d *disk) startCount(room *Room) {
-	if !room.made.counting {
-		room.made.counting = true
-		go d.count(room)
+func (d *disk) startCount(runner *Runner) {
+	if !runner.made.counting {
+		runner.made.counting = true
+		go d.count(runner)
 	}
 }
 
 // count counts the files of a session, and ends its commands if there are too
 // many.
-func (d *disk) count(room *Room) {
-	m, c := &room.made, new(counter)
+func (d *disk) count(runner *Runner) {
+	m, c := &runner.made, new(counter)
 	m.walking.Lock() // what was seen last counts
 	defer m.walking.Unlock()
 	d.mu.Lock()
@@ -258,7 +258,7 @@ func (d *disk) count(room *Room) {
 	m.counting, m.countedAt, m.took = false, time.Now(), time.Since(begun)
 	limit := int64(d.limits.SessionFiles)
 	if limit > 0 && c.files() > limit {
-		d.stop(room, &full{text: fmt.Sprintf("the commands of this session have made more than the %d files and directories they may, in the workspace, $HOME and $TMPDIR together. "+
+		d.stop(runner, &full{text: fmt.Sprintf("the commands of this session have made more than the %d files and directories they may, in the workspace, $HOME and $TMPDIR together. "+
 			"Delete those that are not needed, with delete_file or with a command that does nothing but rm, or find with -delete, which still run. Then go on with fewer files, or ask the operator for more (sandbox.limits.session_files).", limit)})
 	} else if why := m.why.Load(); why != nil && why.device == 0 {
 		m.why.CompareAndSwap(why, nil)
@@ -267,10 +267,10 @@ func (d *disk) count(room *Room) {
 
 // stop ends the commands of a session, but those that delete, and has none
 // started. The disk is locked.
-func (d *disk) stop(room *Room, why *full) {
-	room.made.why.Store(why)
+func (d *disk) stop(runner *Runner, why *full) {
+	runner.made.why.Store(why)
 	for x := range d.running {
-		if x.room == room && !x.command.Deletes {
+		if x.runner == runner && !x.command.Deletes {
 			x.Stop(why)
 		}
 	}
@@ -283,15 +283,15 @@ func (d *disk) reserve(s space) (files, bytes uint64) {
 
 // Space returns why a client may not send so many bytes more to a session, or nil: of
 // the file systems that they go to, as much is to be left as commands leave.
-func (r *Rooms) Space(env tools.Env, more uint64) error {
+func (r *Runners) Space(env tools.Env, more uint64) error {
 	if !r.disk.limited() {
 		return nil
 	}
-	room, err := r.Of(env)
+	runner, err := r.Of(env)
 	if err != nil {
 		return nil // and what is wrong there is told by the writing
 	}
-	for _, place := range []string{room.workspace.Dir(), room.private} {
+	for _, place := range []string{runner.workspace.Dir(), runner.private} {
 		_, s, err := spaceOf(place)
 		if err != nil {
 			continue
@@ -323,18 +323,18 @@ func (d *disk) keepReserve(device uint64, s space, fresh bool) time.Duration {
 	fewFiles := files > 0 && s.freeFiles < 2*files && s.freeFiles < before.freeFiles
 	littleSpace := bytes > 0 && s.freeBytes < 2*bytes && s.freeBytes < before.freeBytes
 	if fresh && (fewFiles || littleSpace) {
-		rooms := d.writers(device)
-		for room := range rooms {
-			if m := &room.made; time.Since(m.countedAt) >= max(diskPause, countShare*m.took) {
-				d.startCount(room)
+		runners := d.writers(device)
+		for runner := range runners {
+			if m := &runner.made; time.Since(m.countedAt) >= max(diskPause, countShare*m.took) {
+				d.startCount(runner)
 			}
 		}
 		switch {
-		case d.ending.room != nil:
+		case d.ending.runner != nil:
 		case fewFiles && s.freeFiles < files:
-			d.endMost(device, rooms, (*counter).files, files, "can hold only few more files, and this session has made the most of all that run commands there")
+			d.endMost(device, runners, (*counter).files, files, "can hold only few more files, and this session has made the most of all that run commands there")
 		case littleSpace && s.freeBytes < bytes:
-			d.endMost(device, rooms, func(c *counter) int64 { return c.bytes.Load() }, bytes, "is almost full, and this session has written the most of all that run commands there")
+			d.endMost(device, runners, func(c *counter) int64 { return c.bytes.Load() }, bytes, "is almost full, and this session has written the most of all that run commands there")
 		}
 	}
 	wait := diskPause
@@ -348,27 +348,27 @@ func (d *disk) keepReserve(device uint64, s space, fresh bool) time.Duration {
 }
 
 // writers returns the sessions that run commands which may write to a device.
-func (d *disk) writers(device uint64) map[*Room]struct{} {
-	rooms := make(map[*Room]struct{})
+func (d *disk) writers(device uint64) map[*Runner]struct{} {
+	runners := make(map[*Runner]struct{})
 	for x := range d.running {
-		if _, on := x.room.made.on[device]; on && !x.command.Deletes {
-			rooms[x.room] = struct{}{}
+		if _, on := x.runner.made.on[device]; on && !x.command.Deletes {
+			runners[x.runner] = struct{}{}
 		}
 	}
-	return rooms
+	return runners
 }
 
 // endMost ends the commands of the session that has the most. While some are
 // still being counted it must have much, which is a part of the reserve.
-func (d *disk) endMost(device uint64, rooms map[*Room]struct{}, has func(*counter) int64, much uint64, what string) {
-	var most *Room
+func (d *disk) endMost(device uint64, runners map[*Runner]struct{}, has func(*counter) int64, much uint64, what string) {
+	var most *Runner
 	least := int64(1)
-	for room := range rooms {
-		if room.made.counting {
+	for runner := range runners {
+		if runner.made.counting {
 			least = max(1, int64(much/reserveShare))
 		}
-		if most == nil || has(room.made.last) > has(most.made.last) {
-			most = room
+		if most == nil || has(runner.made.last) > has(most.made.last) {
+			most = runner
 		}
 	}
 	if most == nil || has(most.made.last) < least {
@@ -380,14 +380,14 @@ func (d *disk) endMost(device uint64, rooms map[*Room]struct{}, has func(*counte
 }
 
 // admit says why a session starts no command, if so.
-func (d *disk) admit(room *Room, c Command) error {
-	m := &room.made
+func (d *disk) admit(runner *Runner, c Command) error {
+	m := &runner.made
 	why := m.why.Load()
 	if why == nil || c.Deletes {
 		return nil
 	}
 	if why.device == 0 {
-		d.count(room)
+		d.count(runner)
 	} else if _, s, err := spaceOf(m.on[why.device]); err == nil {
 		if !d.low(s) {
 			m.why.CompareAndSwap(why, nil)

@@ -18,18 +18,18 @@ import (
 )
 
 // program returns the path of a program.
-func (r *Room) program(name string) (string, error) {
+func (r *Runner) program(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
-	if path, ok := r.rooms.Find(name); ok {
+	if path, ok := r.all.Find(name); ok {
 		return path, nil
 	}
-	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.rooms.config.Path, ", "))
+	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.all.config.Path, ", "))
 }
 
 // Find returns where a program is, if it is.
-func (r *Rooms) Find(name string) (path string, ok bool) {
+func (r *Runners) Find(name string) (path string, ok bool) {
 	for _, dir := range r.config.Path {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
@@ -42,7 +42,7 @@ func (r *Rooms) Find(name string) (path string, ok bool) {
 	return "", false
 }
 
-// surroundings are what an environment depends on, beside the room.
+// surroundings are what an environment depends on, beside the session.
 type surroundings struct {
 	confinement tools.Confinement
 	network     tools.Network
@@ -56,25 +56,25 @@ type surroundings struct {
 func (x *Running) surroundings() surroundings {
 	c, temp := &x.command, x.jail.temp
 	if c.SharedTemp {
-		temp = x.room.temp()
+		temp = x.runner.temp()
 	}
 	return surroundings{
-		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.room.seen(temp),
+		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.runner.seen(temp),
 		terminal: c.Terminal != nil, more: c.Env, hosts: x.jail.hosts,
 	}
 }
 
 // traceEnv returns what tells a command which trace it is part of.
-func (r *Room) traceEnv(ctx context.Context) []string {
-	if !r.rooms.config.Trace {
+func (r *Runner) traceEnv(ctx context.Context) []string {
+	if !r.all.config.Trace {
 		return nil
 	}
 	return span.Environ(ctx)
 }
 
 // seen returns a path below the temporary directory as commands know it.
-func (r *Room) seen(temp string) string {
-	if !r.rooms.config.Sandbox.Namespaces() {
+func (r *Runner) seen(temp string) string {
+	if !r.all.config.Sandbox.Namespaces() {
 		return temp
 	}
 	if rest, ok := strings.CutPrefix(temp, r.calls()); ok {
@@ -88,14 +88,14 @@ func (r *Room) seen(temp string) string {
 
 // environ returns the environment of a command. Nothing comes from the
 // environment of the server.
-func (r *Room) environ(s surroundings) []string {
+func (r *Runner) environ(s surroundings) []string {
 	term := "dumb"
 	if s.terminal {
 		term = "xterm-256color"
 	}
 	local := filepath.Join(r.Home(), ".local") // where programs are put by who may write no other place
 	env := []string{
-		"PATH=" + strings.Join(r.rooms.config.Path, ":") + ":" + filepath.Join(local, "bin"),
+		"PATH=" + strings.Join(r.all.config.Path, ":") + ":" + filepath.Join(local, "bin"),
 		"HOME=" + r.Home(),
 		"TMPDIR=" + s.temp,
 		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
@@ -115,7 +115,7 @@ func (r *Room) environ(s surroundings) []string {
 	} else if s.network <= tools.NetworkLoopback {
 		env = append(env, offline...)
 	}
-	for _, list := range [][]string{r.rooms.config.Env, s.more} {
+	for _, list := range [][]string{r.all.config.Env, s.more} {
 		for _, pair := range list {
 			name, _, _ := strings.Cut(pair, "=")
 			env = slices.DeleteFunc(env, func(old string) bool { return strings.HasPrefix(old, name+"=") })

@@ -27,8 +27,8 @@ type cachedSession struct {
 
 func (s cachedSession) Cache() (string, error) { return s.dir, nil }
 
-// room returns the room of a session that has a cache, which is returned too.
-func room(t *testing.T, change ...func(*command.Config)) (r *command.Room, cache string) {
+// newRunner returns the runner of a session that has a cache, which is returned too.
+func newRunner(t *testing.T, change ...func(*command.Config)) (r *command.Runner, cache string) {
 	t.Helper()
 	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
 	if err != nil {
@@ -51,7 +51,7 @@ func room(t *testing.T, change ...func(*command.Config)) (r *command.Room, cache
 }
 
 // run runs a command to its end and returns what it wrote.
-func run(t *testing.T, r *command.Room, c command.Command) string {
+func run(t *testing.T, r *command.Runner, c command.Command) string {
 	t.Helper()
 	var out bytes.Buffer
 	c.Dir = "."
@@ -65,7 +65,7 @@ func run(t *testing.T, r *command.Room, c command.Command) string {
 	return out.String()
 }
 
-func variables(t *testing.T, r *command.Room, c command.Command) map[string]string {
+func variables(t *testing.T, r *command.Runner, c command.Command) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	c.Path = "env"
@@ -77,7 +77,7 @@ func variables(t *testing.T, r *command.Room, c command.Command) map[string]stri
 }
 
 func TestEnvironment(t *testing.T) {
-	r, cache := room(t, func(c *command.Config) { c.Env = []string{"npm_config_fund=true"} })
+	r, cache := newRunner(t, func(c *command.Config) { c.Env = []string{"npm_config_fund=true"} })
 	home := r.Home()
 	session := tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
 	all := variables(t, r, command.Command{Rights: session})
@@ -113,7 +113,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestEnvironmentOfANetwork finds nothing there that keeps programs off it.
 func TestEnvironmentOfANetwork(t *testing.T) {
-	r, _ := room(t, func(c *command.Config) { c.Network = tools.NetworkOpen })
+	r, _ := newRunner(t, func(c *command.Config) { c.Network = tools.NetworkOpen })
 	all := variables(t, r, command.Command{Rights: tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkOpen}})
 	for _, name := range []string{"GOPROXY", "npm_config_fetch_retries", "npm_config_prefer_offline", "PIP_RETRIES", "CARGO_NET_RETRY"} {
 		if value, set := all[name]; set {
@@ -125,7 +125,7 @@ func TestEnvironmentOfANetwork(t *testing.T) {
 // TestCacheIsWritten writes to the cache, which a command that may only read can
 // only read.
 func TestCacheIsWritten(t *testing.T) {
-	r, _ := room(t)
+	r, _ := newRunner(t)
 	const write = `mkdir -p "$GOMODCACHE" && echo kept > "$GOMODCACHE/x"`
 	if out := run(t, r, command.Command{Path: "bash", Args: []string{"-c", write}, Rights: tools.Rights{Confinement: tools.SessionWide}}); out != "" {
 		t.Error(out)

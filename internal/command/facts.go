@@ -25,7 +25,7 @@ var interesting = strings.Fields(`
 
 // Facts returns what is so on this server, unless the rights of a call say
 // otherwise.
-func (r *Rooms) Facts() Facts {
+func (r *Runners) Facts() Facts {
 	f := Facts{Network: networkFacts[cmp.Or(r.config.SessionNetwork, r.config.Network)], Temporary: "`$TMPDIR`"}
 	if temporary := r.Offer().Temporary; len(temporary) > 0 {
 		f.Temporary += ", which is `" + strings.Join(temporary, "` and `") + "` too"

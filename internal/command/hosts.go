@@ -27,7 +27,7 @@ func needsHosts(rights *tools.Rights) bool {
 }
 
 // lookOut opens the way to the hosts that a command may reach.
-func (r *Room) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error) {
+func (r *Runner) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error) {
 	space, err := r.space(false)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (r *Room) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error
 		return nil, ErrSessionEnds
 	}
 	if r.proxy == nil {
-		r.proxy = egress.New(egress.Config{Upstream: r.rooms.config.Upstream})
+		r.proxy = egress.New(egress.Config{Upstream: r.all.config.Upstream})
 	}
 	proxy := r.proxy
 	r.mu.Unlock()

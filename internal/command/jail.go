@@ -46,7 +46,7 @@ func (j *jailed) close() []string {
 	return j.refused
 }
 
-// maxJails is how many jails of a room are kept for the next call with the same
+// maxJails is how many jails of a session are kept for the next call with the same
 // rights.
 const maxJails = 8
 
@@ -60,7 +60,7 @@ type keptJail struct {
 
 // jailFor returns where a command with these rights runs. Release it after use.
 // The guard judges hosts that the command reaches.
-func (r *Room) jailFor(ctx context.Context, rights tools.Rights, guard tools.Guard) (*jailed, error) {
+func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, guard tools.Guard) (*jailed, error) {
 	view, err := r.viewFor(ctx, &rights)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r *Room) jailFor(ctx context.Context, rights tools.Rights, guard tools.Gua
 	switch {
 	case rights.Confinement == tools.Reading:
 		jail, err = r.readingJail(&rights, view, hosts)
-	case rights.Confinement == tools.Named, hosts != nil && !r.rooms.config.Sandbox.Namespaces():
+	case rights.Confinement == tools.Named, hosts != nil && !r.all.config.Sandbox.Namespaces():
 		jail, err = r.namedJail(&rights, view, hosts)
 	default:
 		jail, err = r.keptJail(&rights, view)
@@ -92,7 +92,7 @@ func (r *Room) jailFor(ctx context.Context, rights tools.Rights, guard tools.Gua
 }
 
 // readingJail returns a jail with a temporary directory that goes with it.
-func (r *Room) readingJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
+func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
 	temp, err := os.MkdirTemp(r.calls(), "call-")
 	if err != nil {
 		return nil, noSpace(err)
@@ -110,7 +110,7 @@ func (r *Room) readingJail(rights *tools.Rights, view sandbox.View, hosts *outlo
 
 // namedJail returns a jail for the paths that rights name, which may lead elsewhere
 // the next time.
-func (r *Room) namedJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
+func (r *Runner) namedJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
 	write, files, err := r.writable(rights)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (r *Room) namedJail(rights *tools.Rights, view sandbox.View, hosts *outlook
 }
 
 // keptJail returns a jail that may have been made for an earlier call.
-func (r *Room) keptJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
+func (r *Runner) keptJail(rights *tools.Rights, view sandbox.View) (*jailed, error) {
 	key := fmt.Sprintf("%d %d %q %q", rights.Confinement, rights.Network, rights.Write, view)
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
@@ -155,13 +155,13 @@ func (r *Room) keptJail(rights *tools.Rights, view sandbox.View) (*jailed, error
 }
 
 // forget lets go of a jail that is not kept any more. The jails are locked.
-func (r *Room) forget(k *keptJail) {
+func (r *Runner) forget(k *keptJail) {
 	if k.old = true; k.uses == 0 {
 		k.jail.Close()
 	}
 }
 
-func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string, hosts *outlook) (*sandbox.Jail, error) {
+func (r *Runner) makeJail(rights *tools.Rights, view sandbox.View, write []string, hosts *outlook) (*sandbox.Jail, error) {
 	profile := sandbox.Profile{View: view, Write: write, Unconfined: rights.Confinement == tools.Unconfined, Signals: rights.Confinement != tools.Reading}
 	switch rights.Network {
 	case tools.NetworkLoopback, tools.NetworkHosts:
@@ -181,7 +181,7 @@ func (r *Room) makeJail(rights *tools.Rights, view sandbox.View, write []string,
 
 // space returns the space of the session: that which has the network of the
 // machine, or the one that has its own.
-func (r *Room) space(open bool) (*sandbox.Space, error) {
+func (r *Runner) space(open bool) (*sandbox.Space, error) {
 	i := 0
 	if open {
 		i = 1
@@ -192,13 +192,13 @@ func (r *Room) space(open bool) (*sandbox.Space, error) {
 		return nil, ErrSessionEnds
 	}
 	if r.spaces[i] == nil {
-		r.spaces[i] = r.rooms.config.Sandbox.Space(sandbox.SpaceConfig{Open: open})
+		r.spaces[i] = r.all.config.Sandbox.Space(sandbox.SpaceConfig{Open: open})
 	}
 	return r.spaces[i], nil
 }
 
 // closeJails lets go of all jails, and kills what runs in them.
-func (r *Room) closeJails() {
+func (r *Runner) closeJails() {
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
 	for _, k := range r.jails {
@@ -217,12 +217,12 @@ func (r *Room) closeJails() {
 }
 
 // viewFor returns what commands with these rights see.
-func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.View, err error) {
+func (r *Runner) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.View, err error) {
 	view = r.view
 	own := r.ownFiles()
 	view.Cover = append(slices.Clip(view.Cover), own...)
-	if rights.Confinement == tools.Unconfined || !r.rooms.config.Sandbox.Namespaces() {
-		if rights.Confinement != tools.Unconfined && len(own)+len(view.Empty) > 0 && !r.rooms.config.Sandbox.Capabilities().Off {
+	if rights.Confinement == tools.Unconfined || !r.all.config.Sandbox.Namespaces() {
+		if rights.Confinement != tools.Unconfined && len(own)+len(view.Empty) > 0 && !r.all.config.Sandbox.Capabilities().Off {
 			return view, tools.Failf("workspace_not_closed", "Nothing was run: the workspace has the server's own files in it (%s), and without namespaces no command can be kept from them. "+
 				"Use the tools for files, which are, or have the operator give sessions another workspace, or the server another place for its files.", slices.Concat(view.Empty, own)[0])
 		}
@@ -267,8 +267,8 @@ func (r *Room) viewFor(ctx context.Context, rights *tools.Rights) (view sandbox.
 }
 
 // ownFiles returns the files of the server that are in the workspace now.
-func (r *Room) ownFiles() (files []string) {
-	for _, path := range within(r.rooms.config.Files, r.workspace.Dir()) {
+func (r *Runner) ownFiles() (files []string) {
+	for _, path := range within(r.all.config.Files, r.workspace.Dir()) {
 		path, beside := strings.CutSuffix(path, ".*")
 		entries, _ := os.ReadDir(filepath.Dir(path))
 		for _, entry := range entries {
@@ -296,7 +296,7 @@ func between(dir string, paths []string) (dirs []string) {
 var errTooMuch = errors.New("too much to be covered")
 
 // remember has what a file is stay covered, whatever it is called later.
-func (r *Room) remember(path string) {
+func (r *Runner) remember(path string) {
 	if info, err := os.Lstat(path); err == nil {
 		r.jailing.Lock()
 		defer r.jailing.Unlock()
@@ -309,7 +309,7 @@ func (r *Room) remember(path string) {
 
 // wasCovered reports whether a file was covered under another name. Directories may
 // be made anew with the number of another: of them it is not remembered.
-func (r *Room) wasCovered(path string) bool {
+func (r *Runner) wasCovered(path string) bool {
 	r.jailing.Lock()
 	defer r.jailing.Unlock()
 	if len(r.covered) == 0 {
@@ -351,7 +351,7 @@ func outside(paths []string) []string {
 }
 
 // notOurs returns those that are outside of everything the session has anyway.
-func (r *Room) notOurs(paths []string) []string {
+func (r *Runner) notOurs(paths []string) []string {
 	return slices.DeleteFunc(outside(paths), func(path string) bool {
 		for _, dir := range append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, r.view.Write...) {
 			if path == dir || strings.HasPrefix(path, dir+"/") {
@@ -364,7 +364,7 @@ func (r *Room) notOurs(paths []string) []string {
 
 // writable returns what rights let be written. The files are what named paths lead
 // to: keep them open until the jail is made.
-func (r *Room) writable(rights *tools.Rights) (paths []string, files []*os.File, err error) {
+func (r *Runner) writable(rights *tools.Rights) (paths []string, files []*os.File, err error) {
 	switch rights.Confinement {
 	case tools.SessionWide:
 		paths = slices.DeleteFunc(slices.Clone(r.view.Write), func(dir string) bool { return dir == r.calls() })
@@ -395,7 +395,7 @@ func (r *Room) writable(rights *tools.Rights) (paths []string, files []*os.File,
 }
 
 // nearest opens a path of the workspace, or the directory above it that is there.
-func (r *Room) nearest(path string) (*os.File, error) {
+func (r *Runner) nearest(path string) (*os.File, error) {
 	for {
 		file, err := r.workspace.OpenPath(path)
 		if err == nil || path == "." {

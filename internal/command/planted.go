@@ -20,13 +20,13 @@ var errPlanted = errors.New("it planted something again")
 // maxKept is how many files a session keeps of what was put back.
 const maxKept = 20
 
-// join has the room share what is known of its workspace.
-func (r *Room) join() (err error) {
-	r.keeper, err = r.rooms.keepers.Join(r.workspace.Dir(), integrity.Member{
+// join has the runner share what is known of its workspace.
+func (r *Runner) join() (err error) {
+	r.keeper, err = r.all.keepers.Join(r.workspace.Dir(), integrity.Member{
 		Homes: []string{r.Home()},
 		Tell: func(found []string) {
-			if tell := r.rooms.config.Violation; tell != nil {
-				tell(r.sessionID, r.rooms.config.Masker().String(integrity.Text(found)))
+			if tell := r.all.config.Violation; tell != nil {
+				tell(r.sessionID, r.all.config.Masker().String(integrity.Text(found)))
 			}
 		},
 		Keep: r.keepUndone,
@@ -39,8 +39,8 @@ func (x *Running) note(c Command) {
 	if c.readOnly() {
 		return
 	}
-	x.mark = x.room.keeper.Begin(integrity.Writer{
-		Protection: *x.room.protection.Load(), Rebases: c.rebases || slices.Contains(c.Args, "rebase"),
+	x.mark = x.runner.keeper.Begin(integrity.Writer{
+		Protection: *x.runner.protection.Load(), Rebases: c.rebases || slices.Contains(c.Args, "rebase"),
 		Lasting: c.Lasting, Again: func() {
 			if x.live.Load() {
 				x.Stop(errPlanted)
@@ -51,36 +51,36 @@ func (x *Running) note(c Command) {
 
 // Writing is called before a tool of the server writes to the workspace of a session,
 // and done after it: what comes of it is no work of a person.
-func (r *Rooms) Writing(env tools.Env) (done func()) {
+func (r *Runners) Writing(env tools.Env) (done func()) {
 	return r.serving(env, (*integrity.Keeper).Writing)
 }
 
 // Receiving is Writing for files that a client sends.
-func (r *Rooms) Receiving(env tools.Env) (done func()) {
+func (r *Runners) Receiving(env tools.Env) (done func()) {
 	return r.serving(env, (*integrity.Keeper).Receiving)
 }
 
 // Kept returns what is looked after of the workspace of a session by now, as
 // [integrity.Kept.At] tells it; nil where that is nothing.
-func (r *Rooms) Kept(env tools.Env, p tools.Protection) func(path string, below bool) string {
-	room := r.of(env)
-	if err := room.prepared(); err != nil {
+func (r *Runners) Kept(env tools.Env, p tools.Protection) func(path string, below bool) string {
+	runner := r.of(env)
+	if err := runner.prepared(); err != nil {
 		return nil // no command runs there either
 	}
-	return room.keeper.Kept(p).At
+	return runner.keeper.Kept(p).At
 }
 
-func (r *Rooms) serving(env tools.Env, begin func(*integrity.Keeper, tools.Protection) func()) (done func()) {
-	room, err := r.Of(env)
+func (r *Runners) serving(env tools.Env, begin func(*integrity.Keeper, tools.Protection) func()) (done func()) {
+	runner, err := r.Of(env)
 	if err != nil {
 		return func() {} // no command runs there either
 	}
-	return begin(room.keeper, env.Protection())
+	return begin(runner.keeper, env.Protection())
 }
 
 // BeginWriting is called before text runs in a command that was started before: what is
 // planted from then on is its work, until the mark ends.
-func (r *Room) BeginWriting(text string) *integrity.Mark {
+func (r *Runner) BeginWriting(text string) *integrity.Mark {
 	return r.keeper.Begin(integrity.Writer{Protection: *r.protection.Load(), Rebases: rebases(text)})
 }
 
@@ -88,7 +88,7 @@ func (r *Room) BeginWriting(text string) *integrity.Mark {
 func (x *Running) Mark() *integrity.Mark { return x.mark }
 
 // Examine has the workspace examined for what commands that run have planted.
-func (x *Running) Examine() { x.room.keeper.Examine() }
+func (x *Running) Examine() { x.runner.keeper.Examine() }
 
 var rebasing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bgit\b[^\n;&|#]*\brebase\b`) })
 
@@ -96,11 +96,11 @@ var rebasing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 func rebases(text string) bool { return rebasing().MatchString(text) }
 
 // Warn adds to a result what was taken back. The outcome stays what it was.
-func (r *Room) Warn(result *tools.Result, found []string) {
+func (r *Runner) Warn(result *tools.Result, found []string) {
 	if len(found) == 0 {
 		return
 	}
-	masker := r.rooms.config.Masker()
+	masker := r.all.config.Masker()
 	for _, what := range found {
 		result.Warnings = append(result.Warnings, masker.String(what))
 	}
@@ -109,7 +109,7 @@ func (r *Room) Warn(result *tools.Result, found []string) {
 
 // keepUndone keeps what a file had become before it was put back where commands
 // may read it, and says where that is.
-func (r *Room) keepUndone(data []byte) string {
+func (r *Runner) keepUndone(data []byte) string {
 	if r.undone.Add(1) > maxKept {
 		return ""
 	}

@@ -54,7 +54,7 @@ func readyFits(s Script) bool {
 
 // beginReady has the shell that is ready run a script. It reports false where
 // there is none.
-func (r *Room) beginReady(ctx context.Context, s Script, take Taker) (*Running, bool) {
+func (r *Runner) beginReady(ctx context.Context, s Script, take Taker) (*Running, bool) {
 	r.mu.Lock()
 	r.readyNext = s.Rights.Confinement
 	shell := r.ready[r.readyNext]
@@ -64,7 +64,7 @@ func (r *Room) beginReady(ctx context.Context, s Script, take Taker) (*Running, 
 		return nil, false
 	}
 	shell.expiry.Stop()
-	r.rooms.countReady(-1)
+	r.all.countReady(-1)
 	// A file that was protected meanwhile, or an audit log that goes on in a new file,
 	// is not kept from a shell that was made before.
 	if view, err := r.viewFor(ctx, &s.Rights); err != nil || !reflect.DeepEqual(view, shell.x.jail.view) {
@@ -92,15 +92,15 @@ func (r *Room) beginReady(ctx context.Context, s Script, take Taker) (*Running, 
 }
 
 // rest puts off what refill does.
-func (r *Room) rest() {
-	r.rooms.mu.Lock()
-	defer r.rooms.mu.Unlock()
+func (r *Runner) rest() {
+	r.all.mu.Lock()
+	defer r.all.mu.Unlock()
 	r.restUntil = time.Now().Add(stoppedFor)
 }
 
-// rested is called when a call that ran something has ended. The rooms are locked.
-func (r *Room) rested() {
-	r.startedThen = r.rooms.started
+// rested is called when a call that ran something has ended. The runners are locked.
+func (r *Runner) rested() {
+	r.startedThen = r.all.started
 	if r.refilling == nil {
 		r.refilling = time.AfterFunc(refillAfter, r.refill)
 	} else {
@@ -110,29 +110,29 @@ func (r *Room) rested() {
 
 // refill makes a shell ready, unless a call runs something, or so much was started
 // that a shell would take from that what it saves.
-func (r *Room) refill() {
-	r.rooms.mu.Lock()
+func (r *Runner) refill() {
+	r.all.mu.Lock()
 	idle, rest := r.running == r.lasting, time.Until(r.restUntil)
-	busy := r.rooms.started-r.startedThen > uint64(runtime.NumCPU())
+	busy := r.all.started-r.startedThen > uint64(runtime.NumCPU())
 	if rest > 0 {
-		r.startedThen = r.rooms.started
+		r.startedThen = r.all.started
 		r.refilling.Reset(rest)
 	}
-	r.rooms.mu.Unlock()
+	r.all.mu.Unlock()
 	if !idle || busy || rest > 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := r.readyNext
-	if r.closed || r.group.Spent() || r.ready[next] != nil || !r.rooms.countReady(+1) {
+	if r.closed || r.group.Spent() || r.ready[next] != nil || !r.all.countReady(+1) {
 		return
 	}
 	shell := &readyShell{x: newRunning(r, Command{
 		Path: shellPath, Args: []string{"-c", readScript}, Dir: ".", Input: true, Rights: readyRights(next),
 	})}
 	if err := shell.x.start(context.Background()); err != nil {
-		r.rooms.countReady(-1)
+		r.all.countReady(-1)
 		return
 	}
 	shell.expiry = time.AfterFunc(readyFor, func() { r.dropReady(next) })
@@ -148,14 +148,14 @@ func readyRights(c tools.Confinement) tools.Rights {
 }
 
 // dropReady ends a shell that is ready, if there is one.
-func (r *Room) dropReady(which tools.Confinement) {
+func (r *Runner) dropReady(which tools.Confinement) {
 	r.mu.Lock()
 	shell := r.ready[which]
 	delete(r.ready, which)
 	r.mu.Unlock()
 	if shell != nil {
 		shell.expiry.Stop()
-		r.rooms.countReady(-1)
+		r.all.countReady(-1)
 		shell.drop()
 	}
 }
@@ -173,7 +173,7 @@ func (s *readyShell) drop() {
 
 // countReady counts shells that are ready; it reports false, and counts nothing,
 // where there are enough.
-func (r *Rooms) countReady(n int) bool {
+func (r *Runners) countReady(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n > 0 && r.ready >= maxReady {

@@ -23,12 +23,12 @@ import (
 // within limits, and how it ended. The output is reported as it comes; while the
 // command runs it takes signals, and input if it has one. A command that is
 // stopped with ctx returns what there is by then.
-func (r *Room) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
+func (r *Runner) Run(ctx context.Context, env tools.Env, c Command, out tools.Sink) (tools.Result, error) {
 	return r.follow(ctx, env, c, out, func(ctx context.Context, take Taker) (*Running, error) { return r.begin(ctx, c, take) })
 }
 
 // follow is Run for a command that start begins.
-func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(context.Context, Taker) (*Running, error)) (tools.Result, error) {
+func (r *Runner) follow(ctx context.Context, env tools.Env, c Command, out tools.Sink, start func(context.Context, Taker) (*Running, error)) (tools.Result, error) {
 	t := NewTranscript(env, env.Shown())
 	traced, ran := traced(ctx, &c)
 	x, err := start(traced, func(stream tools.Stream, data []byte) {
@@ -55,7 +55,7 @@ func (r *Room) follow(ctx context.Context, env tools.Env, c Command, out tools.S
 		result.Content = append(result.Content, tools.Text("(Exit status 1: "+string(c.Finding)+".)"))
 		return result, nil
 	}
-	return result, r.verdict(ctx, x.outcome, &failure{room: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
+	return result, r.verdict(ctx, x.outcome, &failure{runner: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
 }
 
 // lastOf returns at most the last n bytes of a text.
@@ -95,7 +95,7 @@ func (t *Transcript) result(o Outcome) tools.Result {
 }
 
 // verdict returns why a command did not do what it was asked; nil if it did.
-func (r *Room) verdict(ctx context.Context, o Outcome, why *failure) error {
+func (r *Runner) verdict(ctx context.Context, o Outcome, why *failure) error {
 	switch o.Exit.Reason {
 	case tools.Exited:
 		if o.Exit.Code == 0 {
@@ -198,8 +198,8 @@ func leftover(lines string) string {
 
 // Messages of limits: which one, and how to stay under it.
 
-func (r *Room) memoryMessage(of *sandbox.Group) string {
-	c := &r.rooms.config
+func (r *Runner) memoryMessage(of *sandbox.Group) string {
+	c := &r.all.config
 	switch of {
 	case nil:
 		return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", output.Size(c.Limits.Memory))
@@ -209,8 +209,8 @@ func (r *Room) memoryMessage(of *sandbox.Group) string {
 	return fmt.Sprintf("The command was ended: the commands of all sessions together used more than the %s of memory this server has for them, and this one used the most. Work on less at once, or try again in a while.", output.Size(c.ServerLimits.Memory))
 }
 
-func (r *Room) processesMessage(of *sandbox.Group) string {
-	c := &r.rooms.config
+func (r *Runner) processesMessage(of *sandbox.Group) string {
+	c := &r.all.config
 	switch of {
 	case nil:
 		return fmt.Sprintf("The command was ended: it started more than the %d processes it may have at a time. Start fewer at once.", c.Limits.Processes)
@@ -220,11 +220,11 @@ func (r *Room) processesMessage(of *sandbox.Group) string {
 	return fmt.Sprintf("The command was ended: the commands of all sessions together had more than the %d processes this server has for them, and this one had the most. Start fewer at once, or try again in a while.", c.ServerLimits.Processes)
 }
 
-func (r *Room) cpuMessage(of *sandbox.Group) string {
+func (r *Runner) cpuMessage(of *sandbox.Group) string {
 	if of != nil {
-		return "The command was ended: " + spent(r.rooms.config.SessionLimits.CPU)
+		return "The command was ended: " + spent(r.all.config.SessionLimits.CPU)
 	}
-	return fmt.Sprintf("The command was ended: a process of it computed for more than the %s it may. Split the work.", r.rooms.config.Limits.CPU)
+	return fmt.Sprintf("The command was ended: a process of it computed for more than the %s it may. Split the work.", r.all.config.Limits.CPU)
 }
 
 // spent says that a session has used up its CPU time, and what is left to do.

@@ -44,7 +44,7 @@ const (
 // RunScript runs a script to its end and returns the result for the model. What
 // it writes is reported as it comes. A script that is stopped returns what there
 // is by then.
-func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools.Sink) (tools.Result, error) {
+func (r *Runner) RunScript(ctx context.Context, env tools.Env, s Script, out tools.Sink) (tools.Result, error) {
 	var endsIn *os.File
 	if s.KeepDir {
 		var err error
@@ -65,9 +65,9 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 		return tools.Result{}, err
 	}
 	defer cleanup()
-	r.rooms.mu.Lock()
+	r.all.mu.Lock()
 	r.scripts = true
-	r.rooms.mu.Unlock()
+	r.all.mu.Unlock()
 	result, err := r.follow(ctx, env, c, out, func(ctx context.Context, take Taker) (*Running, error) {
 		if readyFits(s) && r.traceEnv(ctx) == nil { // which is in no environment yet
 			if x, ok := r.beginReady(ctx, s, take); ok {
@@ -86,7 +86,7 @@ func (r *Room) RunScript(ctx context.Context, env tools.Env, s Script, out tools
 
 // StartScript starts a script that nobody follows. Its output goes to take until it has
 // ended.
-func (r *Room) StartScript(ctx context.Context, s Script, take Taker) (*Running, error) {
+func (r *Runner) StartScript(ctx context.Context, s Script, take Taker) (*Running, error) {
 	c, cleanup, err := r.prepareScript(s)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (r *Room) StartScript(ctx context.Context, s Script, take Taker) (*Running,
 
 // prepareScript returns the command that runs a script. Call cleanup when it has
 // ended.
-func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
+func (r *Runner) prepareScript(s Script) (c Command, cleanup func(), err error) {
 	c = s.Command
 	c.rebases = rebases(s.Text)
 	c.Path, c.Args = shellPath, []string{"-c", s.Text}
@@ -112,7 +112,7 @@ func (r *Room) prepareScript(s Script) (c Command, cleanup func(), err error) {
 }
 
 // file writes a script that is too long for an argument to a file.
-func (r *Room) file(text string) (path string, err error) {
+func (r *Runner) file(text string) (path string, err error) {
 	file, err := os.CreateTemp(r.temp(), "script-*")
 	if err != nil {
 		return "", noSpace(err)
@@ -136,7 +136,7 @@ func noSpace(err error) error {
 // keep makes the directory that a script told the one that calls work in, or says
 // that it is outside of the workspace and therefore not kept. The file is the one
 // the server made, whatever the script has put in its place.
-func (r *Room) keep(endsIn *os.File) (remark string) {
+func (r *Runner) keep(endsIn *os.File) (remark string) {
 	var text [4096]byte
 	n, _ := endsIn.ReadAt(text[:], 0)
 	dir := strings.TrimSuffix(string(text[:n]), "\n")

@@ -31,7 +31,7 @@ const (
 
 // failure is a command that ended with an exit status, and what is known of why.
 type failure struct {
-	room    *Room
+	runner  *Runner
 	env     tools.Env
 	command *Command
 	code    int
@@ -43,7 +43,7 @@ const maxSaid = 8 << 10
 
 // hint tells why a command failed, where that is known, and what would be right.
 func (f *failure) hint() string {
-	config := &f.room.rooms.config
+	config := &f.runner.all.config
 	switch sig := syscall.Signal(f.code - 128); {
 	case sig == syscall.SIGXFSZ && config.Limits.FileSize > 0:
 		return fmt.Sprintf(" A program wrote a file larger than the %s that a file may have, and was ended. Write less, or several files.", output.Size(config.Limits.FileSize))
@@ -123,11 +123,11 @@ func (f *failure) notFound() string {
 	if places := f.inWorkspace(name); len(places) > 0 {
 		return fmt.Sprintf(" The program %s is not in $PATH, but the workspace has it: call it as %s.", name, strings.Join(places, " or "))
 	}
-	near := nearest.Names(name, f.room.rooms.programs())
+	near := nearest.Names(name, f.runner.all.programs())
 	// Many machines have python and pip only as python3 and pip3: that is what was
 	// meant, however many names are as near.
 	if with := name + "3"; len(name) > 2 {
-		if _, ok := f.room.rooms.Find(with); ok && !slices.Contains(near, with) {
+		if _, ok := f.runner.all.Find(with); ok && !slices.Contains(near, with) {
 			near = append([]string{with}, near[:min(len(near), 2)]...)
 		}
 	}
@@ -179,7 +179,7 @@ func (f *failure) notExecutable() string {
 }
 
 // programs returns the names of what is in $PATH.
-func (r *Rooms) programs() []string {
+func (r *Runners) programs() []string {
 	var names []string
 	for _, dir := range r.config.Path {
 		entries, _ := os.ReadDir(dir)

@@ -53,22 +53,22 @@ func (c Config) WithDefaults() Config {
 
 // A Set has the companions of all sessions. Its methods are safe for concurrent use.
 type Set struct {
-	runner *command.Rooms
-	config Config
+	runners *command.Runners
+	config  Config
 
 	mu       sync.Mutex
 	sessions map[tools.Session]*session
 }
 
-// New returns an empty set of what runner runs.
-func New(runner *command.Rooms, config Config) *Set {
-	return &Set{runner: runner, config: config.WithDefaults(), sessions: make(map[tools.Session]*session)}
+// New returns an empty set of what runners run.
+func New(runners *command.Runners, config Config) *Set {
+	return &Set{runners: runners, config: config.WithDefaults(), sessions: make(map[tools.Session]*session)}
 }
 
 // session is what one session has.
 type session struct {
-	set  *Set
-	room *command.Room
+	set    *Set
+	runner *command.Runner
 
 	mu           sync.Mutex
 	ended        bool
@@ -79,7 +79,7 @@ type session struct {
 
 // of returns what the session of a call has, which ends with the session.
 func (s *Set) of(env tools.Env) (*session, error) {
-	room, err := s.runner.Of(env)
+	runner, err := s.runners.Of(env)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func (s *Set) of(env tools.Env) (*session, error) {
 	defer s.mu.Unlock()
 	own := s.sessions[env.Session]
 	if own == nil {
-		own = &session{set: s, room: room, interpreters: make(map[string]*slot)}
-		if !room.BeforeClose(func() { s.end(env.Session, own) }) {
+		own = &session{set: s, runner: runner, interpreters: make(map[string]*slot)}
+		if !runner.BeforeClose(func() { s.end(env.Session, own) }) {
 			return nil, command.ErrSessionEnds
 		}
 		s.sessions[env.Session] = own

@@ -25,10 +25,10 @@ func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 // kit is a set with a real sandbox, and a session.
 type kit struct {
-	t      *testing.T
-	env    tools.Env
-	runner *command.Rooms
-	set    *companion.Set
+	t       *testing.T
+	env     tools.Env
+	runners *command.Runners
+	set     *companion.Set
 }
 
 func newKit(t *testing.T, config companion.Config, change ...func(*command.Config)) kit {
@@ -42,16 +42,16 @@ func newKit(t *testing.T, config companion.Config, change ...func(*command.Confi
 	for _, f := range change {
 		f(&c)
 	}
-	runner := command.New(c)
+	runners := command.New(c)
 	env := toolstest.Env(t, nil)
 	env.Rights = tools.Rights{Confinement: tools.SessionWide, Network: tools.NetworkLoopback}
-	return kit{t: t, env: env, runner: runner, set: companion.New(runner, config)}
+	return kit{t: t, env: env, runners: runners, set: companion.New(runners, config)}
 }
 
 // needs skips a test on a machine without a program.
 func (k kit) needs(program string) {
 	k.t.Helper()
-	if _, ok := k.runner.Find(program); !ok {
+	if _, ok := k.runners.Find(program); !ok {
 		k.t.Skip("there is no " + program)
 	}
 }

@@ -55,7 +55,7 @@ func (s *Set) newEvaluation(env tools.Env, l Language, out tools.Sink) *evaluati
 	var random [16]byte
 	rand.Read(random[:])
 	e := &evaluation{
-		name: hex.EncodeToString(random[:]), language: l, begun: time.Now(), out: out, maxOutput: s.runner.MaxOutput(),
+		name: hex.EncodeToString(random[:]), language: l, begun: time.Now(), out: out, maxOutput: s.runners.MaxOutput(),
 		transcript: command.NewTranscript(env, env.Shown()-env.Shown()/4), env: env,
 		tooMuch: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -65,7 +65,7 @@ func (s *Set) newEvaluation(env tools.Env, l Language, out tools.Sink) *evaluati
 		e.streams[1].ended = true // there is one only
 	}
 	for i := range e.streams {
-		e.streams[i].mask = s.runner.Masker().Stream()
+		e.streams[i].mask = s.runners.Masker().Stream()
 	}
 	return e
 }

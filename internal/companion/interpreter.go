@@ -132,10 +132,10 @@ func (s *Set) Evaluate(ctx context.Context, env tools.Env, l Language, code stri
 	it := at.it
 	it.expiry.Stop()
 	e := s.newEvaluation(env, l, out)
-	mark := own.room.BeginWriting(code)
+	mark := own.runner.BeginWriting(code)
 	found := it.x.Mark().Unreported()
 	result, err := it.evaluate(ctx, e, code)
-	own.room.Warn(&result, append(found, mark.End()...))
+	own.runner.Warn(&result, append(found, mark.End()...))
 	if at.lost != "" {
 		result.Content = append(result.Content, tools.Text("(This is a new interpreter, and what was defined before is lost: the last one "+at.lost+".)"))
 		at.lost = ""
@@ -171,7 +171,7 @@ func (s *session) ensure(ctx context.Context, at *slot, l Language, rights tools
 		return false, nil
 	}
 	it := &interpreter{set: s.set}
-	it.x, err = s.room.Start(ctx, command.Command{
+	it.x, err = s.runner.Start(ctx, command.Command{
 		Path: l.Program, Args: l.args, Dir: ".", Rights: rights, Input: true, MaxOutput: math.MaxInt64, Unmasked: true, Lasting: true, Joined: l.lines,
 	}, it.take)
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, l
 	}
 	script.Input, script.Lasting, script.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
 	p := &Process{
-		Text: script.Text, Begun: time.Now(), terminal: script.Terminal != nil, masker: s.runner.Masker,
+		Text: script.Text, Begun: time.Now(), terminal: script.Terminal != nil, masker: s.runners.Masker,
 		changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: s.config.Output},
 	}
 	own.mu.Lock()
@@ -62,7 +62,7 @@ func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, l
 	if own.ended {
 		return nil, command.ErrSessionEnds
 	}
-	if p.x, err = own.room.StartScript(ctx, script, p.take); err != nil {
+	if p.x, err = own.runner.StartScript(ctx, script, p.take); err != nil {
 		return nil, err
 	}
 	done := env.Session.Busy()

@@ -195,7 +195,7 @@ func (k *keeper) begin(m *Mark) {
 		for member := range k.members {
 			k.trustHomes(member)
 		}
-		m.found = k.look()
+		m.found = k.examine()
 	}
 	k.rebase()
 	m.found = append(m.found, k.unseenNow(&w)...)

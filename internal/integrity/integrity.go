@@ -30,9 +30,7 @@ package integrity
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -77,35 +75,6 @@ type Keeper struct {
 	wrote      bool
 	protection tools.Protection // as the last call was told
 	pending    []string         // found while nothing ran
-}
-
-// Writer is something that may write to the workspace.
-type Writer struct {
-	// Protection is what the operator protects; nil: nothing.
-	Protection tools.Protection
-
-	// Rebases says that the words of the command have it rebase, so that lists of
-	// commands to run may appear.
-	Rebases bool
-
-	// Lasting says that it is part of no call. Again is called, if it plants
-	// something for the second time; it is for the caller to end it.
-	Lasting bool
-	Again   func()
-}
-
-// A Mark is something that may write, from its beginning to its end. One that is
-// nil stands for something that may not.
-type Mark struct {
-	keeper *Keeper
-	writer Writer
-	begun  time.Time
-
-	// Guarded by the keeper.
-	found   []string
-	told    int
-	strikes int
-	ended   bool
 }
 
 // keeper is what the sessions of one workspace share.
@@ -266,222 +235,12 @@ func (k *Keeper) Leave() {
 	}
 }
 
-// Begin is called before something that may write. End the mark after it.
-func (k *Keeper) Begin(w Writer) *Mark {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	m := &Mark{keeper: k, writer: w, begun: fileTime()}
-	k.wrote, k.owed = true, true
-	switch {
-	case !k.ready:
-		k.begin(m)
-	case len(k.marks) == 0 && k.writing == 0:
-		if k.closeGap(m.begun) {
-			k.discoverQuiet()
-		}
-		k.protect(w.Protection)
-		k.rebase()
-	default:
-		k.protect(w.Protection)
-		k.tell(k.look())
-	}
-	k.idle = time.Time{}
-	k.marks = append(k.marks, m)
-	k.noted.busy(k.keeper)
-	k.soon()
-	return m
-}
-
-// closeGap ends a time in which nothing ran, and reports whether anything else can
-// have been written in it.
-func (k *keeper) closeGap(now time.Time) bool {
-	g := gap{k.idle.Add(clockStep), now.Add(-clockStep)}
-	if k.idle.IsZero() || !g.from.Before(g.to) {
-		return false
-	}
-	k.gaps = append(k.gaps, g)
-	k.gaps = k.gaps[max(0, len(k.gaps)-maxGaps):]
-	return true
-}
-
-// quiet reports whether nothing ran that may write when something was written.
-func (k *keeper) quiet(ctime int64) bool {
-	at := time.Unix(0, ctime)
-	if !k.idle.IsZero() && at.After(k.idle.Add(clockStep)) {
-		return true
-	}
-	return slices.ContainsFunc(k.gaps, func(g gap) bool { return at.After(g.from) && at.Before(g.to) })
-}
-
-// End returns what was taken back while a call ran, and what was found before it
-// while none did. What is part of no call has Told and Found.
-func (m *Mark) End() (found []string) {
-	if m == nil {
-		return nil
-	}
-	k := m.keeper
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if m.ended {
-		return nil
-	}
-	k.tell(k.look())
-	m.ended, k.owed = true, true
-	k.marks = slices.DeleteFunc(k.marks, func(other *Mark) bool { return other == m })
-	k.rests()
-	k.soon()
-	if m.writer.Lasting {
-		return nil
-	}
-	found = append(k.pending, m.found...)
-	k.pending = nil
-	return found
-}
-
-// Drop is for a mark of something that was not started after all.
-func (m *Mark) Drop() {
-	if m == nil {
-		return
-	}
-	m.keeper.mu.Lock()
-	defer m.keeper.mu.Unlock()
-	m.ended = true
-	m.keeper.marks = slices.DeleteFunc(m.keeper.marks, func(other *Mark) bool { return other == m })
-	m.keeper.rests()
-}
-
-// rests begins a time in which nothing runs, if nothing does.
-func (k *keeper) rests() {
-	if len(k.marks) == 0 && k.writing == 0 {
-		k.idle = time.Now()
-		clear(k.half)
-	}
-}
-
-// Writing is called before a tool of the server writes for a session, and done after
-// it. The policy has refused what the keeper looks after, as far as that was known
-// when it judged. What comes of the write is no work of a person, and not trusted.
-func (k *Keeper) Writing(p tools.Protection) (done func()) {
-	k.serving.RLock()
-	received := k.Receiving(p)
-	return func() {
-		defer k.serving.RUnlock()
-		received()
-	}
-}
-
-// Receiving is Writing for files that a client sends, which takes as long as the
-// client likes.
-func (k *Keeper) Receiving(p tools.Protection) (done func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.wrote, k.owed = true, true
-	now := fileTime()
-	switch {
-	case !k.ready:
-		k.pending = append(k.pending, k.first(p)...)
-	case len(k.marks) == 0 && k.writing == 0:
-		if k.closeGap(now) {
-			k.discoverQuiet()
-		}
-		k.protect(p)
-		k.rebase()
-	case len(k.marks) == 0:
-		k.protect(p)
-	}
-	k.writing++
-	k.idle = time.Time{}
-	k.noted.busy(k.keeper) // until a sweep has seen it
-	k.soon()
-	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if len(k.marks) == 0 {
-			k.tell(k.look())
-		}
-		k.writing--
-		k.rests()
-		k.owed = true
-		k.noted.busy(k.keeper)
-		k.soon()
-	}
-}
-
-// first gets to know the workspace, and returns what a crash has left in it.
-func (k *Keeper) first(p tools.Protection) (found []string) {
-	m := &Mark{keeper: k, writer: Writer{Protection: p}, begun: fileTime()}
-	k.begin(m)
-	return m.found
-}
-
-// Kept is what a keeper looks after of a workspace at a moment.
-type Kept struct{ paths map[string]bool }
-
-// Kept returns what the keeper looks after by now: what git would run or be led by,
-// wherever the configuration that is trusted has it, and whether it is there or not.
-func (k *Keeper) Kept(p tools.Protection) Kept {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case k.ctx.Err() != nil:
-		return Kept{}
-	case !k.ready:
-		k.pending = append(k.pending, k.first(p)...)
-		k.idle = time.Now()
-	case len(k.marks) == 0 && k.writing == 0:
-		k.rebase()
-	default:
-		k.shoot(false)
-	}
-	return Kept{k.kept}
-}
-
-// At returns what is looked after at a path of the workspace or around it; with below,
-// also below it; "" where nothing is.
-func (k Kept) At(at string, below bool) string {
-	for dir := at; dir != "." && dir != "/"; dir = path.Dir(dir) {
-		if k.paths[dir] {
-			return dir
-		}
-	}
-	if below {
-		for kept := range k.paths {
-			if at == "." || strings.HasPrefix(kept, at+"/") {
-				return kept
-			}
-		}
-	}
-	return ""
-}
-
-// Unreported returns what was found since the mark was set and not returned yet.
-func (m *Mark) Unreported() []string {
-	if m == nil {
-		return nil
-	}
-	m.keeper.mu.Lock()
-	defer m.keeper.mu.Unlock()
-	found := m.found[m.told:]
-	m.told = len(m.found)
-	return found
-}
-
-// Found returns all that was found since the mark was set.
-func (m *Mark) Found() []string {
-	if m == nil {
-		return nil
-	}
-	m.keeper.mu.Lock()
-	defer m.keeper.mu.Unlock()
-	return slices.Clone(m.found)
-}
-
 // Examine looks whether anything that runs has planted something.
 func (k *Keeper) Examine() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.marks) > 0 {
-		k.tell(k.look())
+		k.tell(k.examine())
 	}
 }
 
@@ -494,7 +253,7 @@ func (k *keeper) tell(found []string) {
 	}
 	planted := slices.ContainsFunc(found, isTaken)
 	calls := slices.ContainsFunc(k.marks, func(m *Mark) bool { return !m.writer.Lasting })
-	told := make(map[*Keeper]bool)
+	reported := make(map[*Keeper]bool)
 	ends := false
 	for _, m := range slices.Backward(k.marks) {
 		if calls && m.writer.Lasting {
@@ -505,7 +264,7 @@ func (k *keeper) tell(found []string) {
 		if !m.writer.Lasting {
 			continue
 		}
-		told[m.keeper] = true
+		reported[m.keeper] = true
 		if !planted {
 			continue
 		}
@@ -516,7 +275,7 @@ func (k *keeper) tell(found []string) {
 	}
 	for member := range k.members {
 		if len(k.marks) == 0 && member.wrote {
-			told[member] = true
+			reported[member] = true
 			for _, what := range found {
 				if isTaken(what) {
 					what += " (an earlier call did it)"
@@ -526,89 +285,12 @@ func (k *keeper) tell(found []string) {
 			member.pending = member.pending[:min(len(member.pending), maxFound)]
 		}
 	}
-	for member := range told {
+	for member := range reported {
 		if member.member.Tell != nil {
 			go member.member.Tell(found)
 		}
 	}
 	k.pause = sweepSoon
-}
-
-// soon has a sweep come soon.
-func (k *keeper) soon() {
-	k.pause = sweepSoon
-	k.schedule()
-}
-
-// schedule has a sweep come after the pause, unless one is to come before.
-func (k *keeper) schedule() {
-	due := time.Now().Add(k.pause)
-	if due.Before(k.rest) {
-		due = k.rest
-	}
-	if !k.due.IsZero() && !due.Before(k.due) || k.ctx.Err() != nil {
-		return
-	}
-	k.due = due
-	if k.timer == nil {
-		k.timer = time.AfterFunc(time.Until(due), k.tick)
-		return
-	}
-	k.timer.Reset(time.Until(due))
-}
-
-// tick is a sweep of its own accord.
-func (k *keeper) tick() {
-	begun := time.Now()
-	k.sweep(k.ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.due, k.rest = time.Time{}, time.Now().Add(sweepShare*time.Since(begun))
-	if len(k.marks) > 0 || k.writing > 0 || k.owed {
-		k.schedule()
-		k.pause = min(2*k.pause, sweepLate)
-	}
-}
-
-// Sweep looks for repositories everywhere, and reports whether it came to its end.
-func (k *Keeper) Sweep(ctx context.Context) bool { return k.sweep(ctx) }
-
-func (k *keeper) sweep(ctx context.Context) (done bool) {
-	k.sweeping.Lock()
-	defer k.sweeping.Unlock()
-	k.mu.Lock()
-	ready, protections, begun := k.ready, slices.Clone(k.protections), time.Now()
-	k.mu.Unlock()
-	if !ready || k.ctx.Err() != nil {
-		return !ready
-	}
-	var found []candidate
-	w := walker{ctx: ctx, protections: protections, budget: maxDirs, inside: true, found: func(c candidate) { found = append(found, c) }}
-	w.walk(k.tree, ".")
-	k.serving.Lock()
-	defer k.serving.Unlock()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, c := range found {
-		k.adopt(c, false)
-	}
-	if !k.idle.IsZero() {
-		k.trustPersons()
-	}
-	k.midway = len(k.marks) > 0
-	k.tell(k.look())
-	k.midway = false
-	if ctx.Err() != nil {
-		return false
-	}
-	k.tell(k.unseenNow(&w))
-	k.forgetGone()
-	k.gaps = slices.DeleteFunc(k.gaps, func(g gap) bool { return g.to.Before(begun) })
-	if !k.idle.IsZero() && k.idle.Before(begun.Add(-clockStep)) {
-		k.owed = false
-		k.noted.idle()
-	}
-	return true
 }
 
 // tree is a directory that is looked at: the workspace, or a home.

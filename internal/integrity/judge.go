@@ -61,9 +61,9 @@ func (i item) equivalent(other item) bool {
 	return i.Kind == other.Kind && i.same(other)
 }
 
-// look compares what there is with what is trusted, takes back what was planted,
+// examine compares what there is with what is trusted, takes back what was planted,
 // and tells it.
-func (k *keeper) look() (found []string) {
+func (k *keeper) examine() (found []string) {
 	if k.ctx.Err() != nil {
 		return nil // the last session has ended
 	}

@@ -53,5 +53,3 @@ func (a *aging[V]) add(k key, now int64) *V {
 
 // keep says that the value found or added last is worth keeping until a time.
 func (a *aging[V]) keep(until int64) { a.young.until = max(a.young.until, until) }
-
-func (a *aging[V]) size() int { return len(a.young.values) + len(a.old.values) }

@@ -220,3 +220,6 @@ func TestToolsThatComeAndGo(t *testing.T) {
 		t.Errorf("%d tools are known", n)
 	}
 }
+
+// size returns how many values are kept.
+func (a *aging[V]) size() int { return len(a.young.values) + len(a.old.values) }

@@ -148,18 +148,18 @@ func diagnose(ctx context.Context, c *config.Config) (*diagnosis, error) {
 // run tries programs in a session of its own, whose workspace goes with it.
 func (d *diagnosis) run(ctx context.Context, c *config.Config, jails *sandbox.Sandbox, programs command.Programs) error {
 	nothing := func() *output.Masker { return output.NewMasker(nil) }
-	rooms := server.NewRooms(c, jails, programs, nothing, zap.NewNop())
+	runners := server.NewRunners(c, jails, programs, nothing, zap.NewNop())
 	store := session.NewStore(server.SessionsOf(c, auth.Local.Name))
 	defer store.Close()
 	s, err := store.Create(auth.Local.Name, session.Request{ID: "doctor"})
 	if err != nil {
 		return err
 	}
-	room, err := rooms.Of(tools.Env{SessionID: s.ID, CallID: "doctor", Workspace: s.Workspace, Session: s})
+	runner, err := runners.Of(tools.Env{SessionID: s.ID, CallID: "doctor", Workspace: s.Workspace, Session: s})
 	if err != nil {
 		return err
 	}
-	variables, err := variablesIn(ctx, room)
+	variables, err := variablesIn(ctx, runner)
 	if err != nil {
 		return fmt.Errorf("no command can be run here: %w", err)
 	}
@@ -176,13 +176,13 @@ func (d *diagnosis) run(ctx context.Context, c *config.Config, jails *sandbox.Sa
 	} else {
 		d.Directories = append(d.Directories, foundDirectory{Name: "caches", Path: caches, Note: "of " + auth.Local.Name + ", at most " + output.Size(uint64(c.Sandbox.Caches.MaxBytes)), Bytes: sizeOf(ctx, caches)})
 	}
-	d.Programs = tryPrograms(ctx, rooms, room)
+	d.Programs = tryPrograms(ctx, runners, runner)
 	return nil
 }
 
 // variablesIn returns the environment that a command has.
-func variablesIn(ctx context.Context, room *command.Room) (map[string]string, error) {
-	text, err := runIn(ctx, room, "env", "-0")
+func variablesIn(ctx context.Context, runner *command.Runner) (map[string]string, error) {
+	text, err := runIn(ctx, runner, "env", "-0")
 	if err != nil {
 		return nil, err
 	}

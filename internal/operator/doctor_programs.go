@@ -42,8 +42,8 @@ const (
 	triedAtOnce = 4
 )
 
-// tryPrograms runs each program in the room.
-func tryPrograms(ctx context.Context, rooms *command.Rooms, room *command.Room) []foundProgram {
+// tryPrograms runs each program.
+func tryPrograms(ctx context.Context, runners *command.Runners, runner *command.Runner) []foundProgram {
 	found := make([]foundProgram, len(triedPrograms))
 	turns := make(chan struct{}, triedAtOnce)
 	var group sync.WaitGroup
@@ -51,20 +51,20 @@ func tryPrograms(ctx context.Context, rooms *command.Rooms, room *command.Room) 
 		group.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			found[i] = tryProgram(ctx, rooms, room, p.name, strings.Fields(p.arguments))
+			found[i] = tryProgram(ctx, runners, runner, p.name, strings.Fields(p.arguments))
 		})
 	}
 	group.Wait()
 	return found
 }
 
-func tryProgram(ctx context.Context, rooms *command.Rooms, room *command.Room, name string, arguments []string) foundProgram {
-	path, ok := rooms.Find(name)
+func tryProgram(ctx context.Context, runners *command.Runners, runner *command.Runner, name string, arguments []string) foundProgram {
+	path, ok := runners.Find(name)
 	p := foundProgram{Name: name, Path: path}
 	if !ok {
 		return p
 	}
-	text, err := runIn(ctx, room, path, arguments...)
+	text, err := runIn(ctx, runner, path, arguments...)
 	if err != nil {
 		p.Problem = err.Error()
 		return p
@@ -75,12 +75,12 @@ func tryProgram(ctx context.Context, rooms *command.Rooms, room *command.Room, n
 
 var versionPattern = regexp.MustCompile(`\d+\.\d+[\w.+-]*`)
 
-// runIn runs a program in a room and returns what it wrote.
-func runIn(ctx context.Context, room *command.Room, path string, arguments ...string) (string, error) {
+// runIn runs a program and returns what it wrote.
+func runIn(ctx context.Context, runner *command.Runner, path string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
 	var out bytes.Buffer
-	x, err := room.Start(ctx, command.Command{Rights: doctorRights, Path: path, Args: arguments, Dir: "."}, func(_ tools.Stream, data []byte) { out.Write(data) })
+	x, err := runner.Start(ctx, command.Command{Rights: doctorRights, Path: path, Args: arguments, Dir: "."}, func(_ tools.Stream, data []byte) { out.Write(data) })
 	if err != nil {
 		return "", err
 	}

@@ -62,9 +62,6 @@ func (w *Window) Write(p []byte) (int, error) {
 
 var newline = []byte{'\n'}
 
-// Bytes returns how many bytes were written.
-func (w *Window) Bytes() uint64 { return w.bytes }
-
 // Cut reports whether something was left out by now.
 func (w *Window) Cut() bool { return w.bytes > uint64(w.limit) }
 

@@ -49,19 +49,19 @@ func isFile(path string) bool {
 }
 
 // capabilities returns what the machine offers to tools.
-func capabilities(c *config.Sandbox, s *sandbox.Sandbox, rooms *command.Rooms) []string {
+func capabilities(c *config.Sandbox, s *sandbox.Sandbox, runners *command.Runners) []string {
 	if c.Mode != config.SandboxOff && s.Capabilities().Landlock == 0 {
 		return nil
 	}
 	list := []string{command.Capability}
-	if _, ok := rooms.Find(shell.PowerShell); ok {
+	if _, ok := runners.Find(shell.PowerShell); ok {
 		list = append(list, shell.PowerShell)
 	}
 	return list
 }
 
-// NewRooms returns where commands run.
-func NewRooms(all *config.Config, s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Rooms {
+// NewRunners returns what runs commands.
+func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Runners {
 	c := &all.Sandbox
 	l := &c.Limits
 	return command.New(command.Config{

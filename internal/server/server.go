@@ -43,17 +43,17 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(rooms *command.Rooms, companions companion.Config, documents files.Documents, engines *search.Pool) []tools.Tool {
+func builtin(runners *command.Runners, companions companion.Config, documents files.Documents, engines *search.Pool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
-			writes[i] = tools.Around(tool, rooms.Writing)
+			writes[i] = tools.Around(tool, runners.Writing)
 		}
 	}
 	list := slices.Concat(
 		writes,
-		shell.Tools(rooms, companion.New(rooms, companions)),
-		git.Tools(rooms),
+		shell.Tools(runners, companion.New(runners, companions)),
+		git.Tools(runners),
 		searchtools.Tools(engines),
 		turn.Tools(),
 	)
@@ -116,10 +116,10 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	has := jails.Capabilities()
 	addFacts(metrics, "toolserver_sandbox_info", "How commands are confined; always 1.", []string{"namespaces", "landlock"},
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
-	rooms := NewRooms(c, jails, c.Programs(), masker, logger)
+	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
-	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, rooms)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(rooms, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
+	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, runners)}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -163,10 +163,10 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Wire:          c.Wire,
 		Files:         c.Files,
 		Closers:       closers,
-		Offer:         rooms.Offer,
-		Receiving:     rooms.Receiving,
-		Kept:          rooms.Kept,
-		Space:         rooms.Space,
+		Offer:         runners.Offer,
+		Receiving:     runners.Receiving,
+		Kept:          runners.Kept,
+		Space:         runners.Space,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,
 		Version:       version.Text(),

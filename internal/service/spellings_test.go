@@ -57,8 +57,8 @@ func TestQuotedInput(t *testing.T) {
 // TestInputSpellings: all spellings of one input get one verdict and one digest, for
 // every tool there is.
 func TestInputSpellings(t *testing.T) {
-	runner := command.New(command.Config{}) // for tools that are judged and never run
-	more := slices.Concat(shell.Tools(runner, companion.New(runner, companion.Config{})), git.Tools(runner), searchtools.Tools(search.NewPool(index.NewPool(index.Config{}))))
+	runners := command.New(command.Config{}) // for tools that are judged and never run
+	more := slices.Concat(shell.Tools(runners, companion.New(runners, companion.Config{})), git.Tools(runners), searchtools.Tools(search.NewPool(index.NewPool(index.Config{}))))
 	withMore := func(c *service.Config) {
 		if err := c.Registry.Replace("more", more...); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package session keeps the rooms callers work in: a workspace, how far the
+// Package session keeps where callers work: a workspace, how far the
 // caller is trusted there, and which tools it has.
 //
 // Locks: the mutex of the store comes before that of a session. Whoever holds that of
@@ -34,7 +34,7 @@ import (
 // DefaultID is the id of the session a principal has without asking.
 const DefaultID = "default"
 
-// A Session is a room of one principal. Its methods are safe for concurrent
+// A Session is where one principal works. Its methods are safe for concurrent
 // use.
 type Session struct {
 	ID        string

@@ -39,7 +39,7 @@ func (in blameInput) Check() []tools.Problem {
 }
 
 // Blame returns the tool that tells who wrote the lines of a file.
-func Blame(rooms *command.Rooms) tools.Tool {
+func Blame(runners *command.Runners) tools.Tool {
 	s := spec("git_blame", "Git blame", "Tell for each line of a file which commit wrote it, who and when.", blameDoc)
 	s.Help = blameHelp
 	s.Aliases = []string{"GitBlame"}
@@ -51,7 +51,7 @@ func Blame(rooms *command.Rooms) tools.Tool {
 			return append(effects(env, "blame", []string{in.Path})[:1], env.Reads(in.Path)...)
 		},
 		func(ctx context.Context, env tools.Env, in blameInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(rooms, env, in.Path)
+			r, err := find(runners, env, in.Path)
 			if err != nil {
 				return tools.Result{}, err
 			}

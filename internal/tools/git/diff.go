@@ -63,7 +63,7 @@ var plain = []string{"--no-color", "--no-ext-diff", "--no-textconv", "--submodul
 var onlyNames = slices.Concat(plain, []string{"--name-only", "-z", "--no-renames"})
 
 // Diff returns the tool that shows changes.
-func Diff(rooms *command.Rooms) tools.Tool {
+func Diff(runners *command.Runners) tools.Tool {
 	s := spec("git_diff", "Git diff", "Show what changed in files: not committed yet, or between commits.", diffDoc)
 	s.Help = diffHelp
 	s.Aliases = []string{"GitDiff"}
@@ -75,7 +75,7 @@ func Diff(rooms *command.Rooms) tools.Tool {
 	return tools.New(s,
 		func(env tools.Env, in diffInput) []tools.Effect { return effects(env, "diff", in.Paths) },
 		func(ctx context.Context, env tools.Env, in diffInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(rooms, env, in.Paths...)
+			r, err := find(runners, env, in.Paths...)
 			if err != nil {
 				return tools.Result{}, err
 			}

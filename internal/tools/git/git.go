@@ -26,9 +26,9 @@ import (
 
 const category = "git"
 
-// Tools returns the tools that tell of a repository, with git run in rooms.
-func Tools(rooms *command.Rooms) []tools.Tool {
-	return []tools.Tool{Status(rooms), Diff(rooms), Log(rooms), Show(rooms), Blame(rooms)}
+// Tools returns the tools that tell of a repository, which git is run for.
+func Tools(runners *command.Runners) []tools.Tool {
+	return []tools.Tool{Status(runners), Diff(runners), Log(runners), Show(runners), Blame(runners)}
 }
 
 //go:embed repository.sh
@@ -67,18 +67,18 @@ func orTop(paths []string) []string {
 
 // A repository is one of the workspace, as a call sees it.
 type repository struct {
-	rooms *command.Rooms
-	env   tools.Env
-	top   string   // of its working tree, in the workspace
-	paths []string // that were asked for, relative to top; none means all
-	named []string // the same as they were named
+	runners *command.Runners
+	env     tools.Env
+	top     string   // of its working tree, in the workspace
+	paths   []string // that were asked for, relative to top; none means all
+	named   []string // the same as they were named
 }
 
 // find returns the repository that has the paths; without any, that of the
 // workspace.
-func find(rooms *command.Rooms, env tools.Env, names ...string) (*repository, error) {
+func find(runners *command.Runners, env tools.Env, names ...string) (*repository, error) {
 	names = orTop(names)
-	r := &repository{rooms: rooms, env: env, named: names}
+	r := &repository{runners: runners, env: env, named: names}
 	for i, name := range names {
 		at, err := env.Path(name)
 		if err != nil {
@@ -180,7 +180,7 @@ type answer struct {
 
 // ask runs git.
 func (r *repository) ask(ctx context.Context, q query) (answer, error) {
-	room, err := r.rooms.Of(r.env)
+	runner, err := r.runners.Of(r.env)
 	if err != nil {
 		return answer{}, err
 	}
@@ -192,7 +192,7 @@ func (r *repository) ask(ctx context.Context, q query) (answer, error) {
 		running *command.Running
 		started = make(chan struct{})
 	)
-	running, err = room.Start(ctx, command.Command{Path: "/bin/bash", Args: args, Dir: r.top}, func(stream tools.Stream, data []byte) {
+	running, err = runner.Start(ctx, command.Command{Path: "/bin/bash", Args: args, Dir: r.top}, func(stream tools.Stream, data []byte) {
 		if stream == tools.Stderr {
 			said = append(said, data[:min(len(data), 4000-min(4000, len(said)))]...)
 			return

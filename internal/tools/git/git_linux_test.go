@@ -25,10 +25,10 @@ func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 // workshop is a workspace with the tools.
 type workshop struct {
-	t     *testing.T
-	env   tools.Env
-	rooms *command.Rooms
-	tools map[string]tools.Tool
+	t       *testing.T
+	env     tools.Env
+	runners *command.Runners
+	tools   map[string]tools.Tool
 }
 
 func newWorkshop(t *testing.T, files map[string]string) *workshop {
@@ -39,8 +39,8 @@ func newWorkshop(t *testing.T, files map[string]string) *workshop {
 	}
 	t.Cleanup(func() { s.Close() })
 	w := &workshop{t: t, env: toolstest.Env(t, files), tools: make(map[string]tools.Tool)}
-	w.rooms = command.New(command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback})
-	for _, tool := range git.Tools(w.rooms) {
+	w.runners = command.New(command.Config{Sandbox: s, View: sandbox.View{Read: sandbox.SystemPaths()}, Network: tools.NetworkLoopback})
+	for _, tool := range git.Tools(w.runners) {
 		w.tools[tool.Spec().Name] = tool
 	}
 	return w
@@ -50,14 +50,14 @@ func newWorkshop(t *testing.T, files map[string]string) *workshop {
 // the sandbox: it sets traps that no command may.
 func (w *workshop) sh(text string) {
 	w.t.Helper()
-	room, err := w.rooms.Of(w.env)
+	runner, err := w.runners.Of(w.env)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	script := exec.Command("bash", "-ec", text)
 	script.Dir = w.env.Workspace.Dir()
 	script.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + room.Home(), "TMPDIR=" + w.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + runner.Home(), "TMPDIR=" + w.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",
 	}
 	if out, err := script.CombinedOutput(); err != nil {
@@ -272,13 +272,13 @@ func TestNothingIsRun(t *testing.T) {
 				printf 'one\ntwo\nTHREE\n' >a.txt
 				` + plant + `
 				rm -f "$HOME/sprung"; touch a.txt dir/b.txt`)
-			room, err := w.rooms.Of(w.env)
+			runner, err := w.runners.Of(w.env)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, call := range everything {
 				text, code := w.call(call[0], call[1])
-				if _, err := os.Stat(filepath.Join(room.Home(), "sprung")); err == nil {
+				if _, err := os.Stat(filepath.Join(runner.Home(), "sprung")); err == nil {
 					t.Fatalf("%s %s has run what the repository named", call[0], call[1])
 				}
 				if code != "" && !strings.Contains(name, "promisor") && name != "upload pack" {
@@ -393,11 +393,11 @@ func TestWorktrees(t *testing.T) {
 		}
 	}
 	// Nothing is left of what git was shown.
-	room, err := w.rooms.Of(w.env)
+	runner, err := w.runners.Of(w.env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(room.Home(), "../tmp/git-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(runner.Home(), "../tmp/git-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

@@ -55,7 +55,7 @@ const (
 )
 
 // Log returns the tool that lists commits.
-func Log(rooms *command.Rooms) tools.Tool {
+func Log(runners *command.Runners) tools.Tool {
 	s := spec("git_log", "Git log", "List commits, the newest first.", logDoc)
 	s.Help = logHelp
 	s.Aliases = []string{"GitLog"}
@@ -67,7 +67,7 @@ func Log(rooms *command.Rooms) tools.Tool {
 	return tools.New(s,
 		func(env tools.Env, in logInput) []tools.Effect { return effects(env, "log", in.Paths) },
 		func(ctx context.Context, env tools.Env, in logInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(rooms, env, in.Paths...)
+			r, err := find(runners, env, in.Paths...)
 			if err != nil {
 				return tools.Result{}, err
 			}

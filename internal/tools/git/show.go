@@ -40,7 +40,7 @@ func (in showInput) Check() []tools.Problem {
 }
 
 // Show returns the tool that shows a commit, or a file as it was in one.
-func Show(rooms *command.Rooms) tools.Tool {
+func Show(runners *command.Runners) tools.Tool {
 	s := spec("git_show", "Git show", "Show a commit with what it changed, or a file as it was in a commit.", showDoc)
 	s.Help = showHelp
 	s.Aliases = []string{"GitShow"}
@@ -58,13 +58,13 @@ func Show(rooms *command.Rooms) tools.Tool {
 		func(ctx context.Context, env tools.Env, in showInput, _ tools.Sink) (tools.Result, error) {
 			revisions := []string{cmp.Or(in.Revision, "HEAD")}
 			if in.Path != "" {
-				r, err := find(rooms, env, in.Path)
+				r, err := find(runners, env, in.Path)
 				if err != nil {
 					return tools.Result{}, err
 				}
 				return r.file(ctx, revisions, in)
 			}
-			r, err := find(rooms, env, in.Paths...)
+			r, err := find(runners, env, in.Paths...)
 			if err != nil {
 				return tools.Result{}, err
 			}

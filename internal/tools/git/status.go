@@ -27,7 +27,7 @@ type statusInput struct {
 func (in statusInput) Check() []tools.Problem { return checkText("/path", in.Path) }
 
 // Status returns the tool that tells what was changed since the last commit.
-func Status(rooms *command.Rooms) tools.Tool {
+func Status(runners *command.Runners) tools.Tool {
 	s := spec("git_status", "Git status", "Tell the branch and which files were changed since the last commit.", statusDoc)
 	s.Help = statusHelp
 	s.Aliases = []string{"GitStatus"}
@@ -40,7 +40,7 @@ func Status(rooms *command.Rooms) tools.Tool {
 			return effects(env, "status", []string{cmp.Or(in.Path, ".")})
 		},
 		func(ctx context.Context, env tools.Env, in statusInput, _ tools.Sink) (tools.Result, error) {
-			r, err := find(rooms, env, cmp.Or(in.Path, "."))
+			r, err := find(runners, env, cmp.Or(in.Path, "."))
 			if err != nil {
 				return tools.Result{}, err
 			}

@@ -193,9 +193,9 @@ func TestForkBomb(t *testing.T) {
 
 // TestTenants has two sessions of one user that must not see each other.
 func TestTenants(t *testing.T) {
-	all := rooms(t)
+	runners := runners(t)
 	a, b := toolstest.Env(t, nil), toolstest.Env(t, map[string]string{"f": "CANARY of b"})
-	tool := shell.Bash(all, companion.New(all, companion.Config{}))
+	tool := shell.Bash(runners, companion.New(runners, companion.Config{}))
 	if _, code, _ := call(t, tool, b, m{"command": "echo CANARY >$HOME/h; echo CANARY >$TMPDIR/t"}); code != "" {
 		t.Fatal(code)
 	}
@@ -258,7 +258,7 @@ func TestWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	where := strings.TrimSpace(string(goRoot))
-	all := rooms(t, func(c *command.Config) {
+	runners := runners(t, func(c *command.Config) {
 		c.View.Read = append(slices.Clone(c.View.Read), where)
 		c.Path = append([]string{where + "/bin"}, command.DefaultPath...)
 		c.Env = []string{"GOFLAGS=-mod=mod", "GOTOOLCHAIN=local"}
@@ -271,11 +271,11 @@ func TestWork(t *testing.T) {
 		"gcc":       {"gcc", `printf 'int main(){return 0;}' >a.c && printf 'a: a.c\n\tgcc -o a a.c\n' >Makefile && make && ./a`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, found := all.Find(work.needs); !found {
+			if _, found := runners.Find(work.needs); !found {
 				t.Skipf("there is no %s", work.needs)
 			}
 			env := toolstest.Env(t, nil)
-			if text, code, exit := call(t, shell.Bash(all, companion.New(all, companion.Config{})), env, m{"command": work.command}); code != "" {
+			if text, code, exit := call(t, shell.Bash(runners, companion.New(runners, companion.Config{})), env, m{"command": work.command}); code != "" {
 				t.Errorf("%s %+v\n%s", code, exit, text)
 			}
 		})

@@ -87,7 +87,7 @@ func isName(s string) bool {
 const defaultTimeout = 2 * time.Minute
 
 // Bash returns the tool that runs shell commands.
-func Bash(rooms *command.Rooms, companions *companion.Set) tools.Tool {
+func Bash(runners *command.Runners, companions *companion.Set) tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:    "bash",
@@ -99,8 +99,8 @@ func Bash(rooms *command.Rooms, companions *companion.Set) tools.Tool {
 			Label:   "Run a command",
 			Summary: "Run a command with bash in the workspace.",
 
-			Description:          describe(bashDoc, rooms.Facts()),
-			Help:                 describe(bashHelp, rooms.Facts()),
+			Description:          describe(bashDoc, runners.Facts()),
+			Help:                 describe(bashHelp, runners.Facts()),
 			Category:             category,
 			Level:                tools.DangerFullAccess,
 			LeastLevel:           tools.ReadOnly,
@@ -114,11 +114,11 @@ func Bash(rooms *command.Rooms, companions *companion.Set) tools.Tool {
 			},
 		},
 		func(env tools.Env, in bashInput) []tools.Effect {
-			dir := workdir(rooms, env, in)
-			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(rooms, env, dir)))
+			dir := workdir(runners, env, in)
+			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(runners, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
-			return runBash(ctx, rooms, companions, env, in, out)
+			return runBash(ctx, runners, companions, env, in, out)
 		})
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in bashInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}
@@ -135,9 +135,9 @@ func describe(text string, f command.Facts) string {
 
 // placeOf is where a command begins. Where its home is not that of the session,
 // nobody knows what it means.
-func placeOf(rooms *command.Rooms, env tools.Env, dir string) shell.Place {
+func placeOf(runners *command.Runners, env tools.Env, dir string) shell.Place {
 	place := shell.PlaceOf(env, dir)
-	if rooms.ReplacesHome() {
+	if runners.ReplacesHome() {
 		place.Home = ""
 	}
 	return place
@@ -157,10 +157,10 @@ func (in bashInput) judged() string {
 
 // workdir returns where a call runs. What it was when the call was judged is
 // what it stays.
-func workdir(rooms *command.Rooms, env tools.Env, in bashInput) string {
+func workdir(runners *command.Runners, env tools.Env, in bashInput) string {
 	dir := in.Workdir
 	if dir == "" {
-		dir = rooms.Dir(env.Session)
+		dir = runners.Dir(env.Session)
 	}
 	path, inside := env.Workspace.Resolve(dir)
 	if !inside {
@@ -170,18 +170,18 @@ func workdir(rooms *command.Rooms, env tools.Env, in bashInput) string {
 	return path
 }
 
-func runBash(ctx context.Context, rooms *command.Rooms, companions *companion.Set, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
+func runBash(ctx context.Context, runners *command.Runners, companions *companion.Set, env tools.Env, in bashInput, out tools.Sink) (tools.Result, error) {
 	dir, inside := env.Pinned("workdir")
 	if !inside {
 		return tools.Result{}, tools.Failf("outside_workspace", "The command was not run: workdir %s is outside of the workspace.", in.Workdir)
 	}
-	room, err := rooms.Of(env)
+	runner, err := runners.Of(env)
 	if err != nil {
 		return tools.Result{}, err
 	}
 	c := command.Command{
 		Dir: dir, Rights: env.Rights, Guard: env.Guard, SharedTemp: strings.Contains(in.Command, "TMPDIR"),
-		Deletes: len(in.Env) == 0 && deletes(in.Command, placeOf(rooms, env, dir)), Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
+		Deletes: len(in.Env) == 0 && deletes(in.Command, placeOf(runners, env, dir)), Finding: finding(in.Command), Quiet: milliseconds(in.QuietTimeoutMS),
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		c.Env = append(c.Env, name+"="+in.Env[name])
@@ -194,7 +194,7 @@ func runBash(ctx context.Context, rooms *command.Rooms, companions *companion.Se
 	if in.Background {
 		result, err = startBackground(ctx, companions, env, script, milliseconds(in.TimeoutMS))
 	} else {
-		result, err = room.RunScript(ctx, env, script, out)
+		result, err = runner.RunScript(ctx, env, script, out)
 	}
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {
 		err = tools.Failf(f.Code, `Nothing was run: %s, where keep_workdir left off, is no directory any more. Call again with workdir; "." is the workspace.`, dir)

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
-// rooms returns rooms with a real sandbox.
-func rooms(t *testing.T, change ...func(*command.Config)) *command.Rooms {
+// runners returns runners with a real sandbox.
+func runners(t *testing.T, change ...func(*command.Config)) *command.Runners {
 	t.Helper()
 	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})
 	if err != nil {
@@ -39,10 +39,10 @@ func rooms(t *testing.T, change ...func(*command.Config)) *command.Rooms {
 	return command.New(config)
 }
 
-// running returns rooms with what lives in them between calls.
-func running(t *testing.T, change ...func(*command.Config)) (*command.Rooms, *companion.Set) {
+// running returns runners, and what lives between calls.
+func running(t *testing.T, change ...func(*command.Config)) (*command.Runners, *companion.Set) {
 	t.Helper()
-	r := rooms(t, change...)
+	r := runners(t, change...)
 	return r, companion.New(r, companion.Config{})
 }
 

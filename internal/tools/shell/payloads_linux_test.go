@@ -29,7 +29,7 @@ var payloads string
 // In their texts {WS} is the workspace, {OUT} a directory that has a secret, {MARK}
 // a file in it that an attack would make, and {PORT} where something listens.
 func TestPayloads(t *testing.T) {
-	all := rooms(t)
+	runners := runners(t)
 	for line := range strings.Lines(payloads) {
 		var p struct {
 			ID      string `json:"id"`
@@ -55,7 +55,7 @@ func TestPayloads(t *testing.T) {
 			prepareRepository(t, env, place.Replace(p.Setup))
 			before := ofOthers(t, env)
 
-			result := attempt(t, shell.Bash(all, companion.New(all, companion.Config{})), env, place.Replace(p.Command))
+			result := attempt(t, shell.Bash(runners, companion.New(runners, companion.Config{})), env, place.Replace(p.Command))
 			text := toolstest.Text(result)
 			if p.Works && (result.Exit == nil || result.Exit.Reason != tools.Exited || result.Exit.Code != 0) {
 				t.Errorf("it does not work: %+v %s", result.Exit, text)

@@ -51,7 +51,7 @@ func (in powershellInput) args() []string {
 }
 
 // Powershell returns the tool that runs commands of PowerShell.
-func Powershell(rooms *command.Rooms) tools.Tool {
+func Powershell(runners *command.Runners) tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:    "powershell",
@@ -77,18 +77,18 @@ func Powershell(rooms *command.Rooms) tools.Tool {
 			if inside {
 				env.Pin("workdir", dir)
 			}
-			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(rooms, env, dir)))
+			return effects.Resolve(env, shell.Effects(in.judged(), placeOf(runners, env, dir)))
 		},
 		func(ctx context.Context, env tools.Env, in powershellInput, out tools.Sink) (tools.Result, error) {
 			dir, inside := env.Pinned("workdir")
 			if !inside {
 				return tools.Result{}, tools.Failf("outside_workspace", "The command was not run: workdir %s is outside of the workspace.", in.Workdir)
 			}
-			room, err := rooms.Of(env)
+			runner, err := runners.Of(env)
 			if err != nil {
 				return tools.Result{}, err
 			}
-			return room.Run(ctx, env, command.Command{Path: PowerShell, Args: in.args(), Dir: dir, Rights: env.Rights, Guard: env.Guard}, out)
+			return runner.Run(ctx, env, command.Command{Path: PowerShell, Args: in.args(), Dir: dir, Rights: env.Rights, Guard: env.Guard}, out)
 		})
 	return tools.WithPreview(tool, func(_ context.Context, _ tools.Env, in powershellInput) tools.Preview {
 		return tools.Preview{Kind: tools.PreviewCommand, Text: in.judged()}

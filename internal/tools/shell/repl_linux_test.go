@@ -24,7 +24,7 @@ import (
 // needs skips a test on a machine without a program.
 func needs(t *testing.T, program string) {
 	t.Helper()
-	if _, ok := rooms(t).Find(program); !ok {
+	if _, ok := runners(t).Find(program); !ok {
 		t.Skip("there is no " + program)
 	}
 }

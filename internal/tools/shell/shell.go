@@ -12,10 +12,10 @@ import (
 
 const category = "shell"
 
-// Tools returns the tools that run commands in rooms.
-func Tools(rooms *command.Rooms, companions *companion.Set) []tools.Tool {
+// Tools returns the tools that run commands.
+func Tools(runners *command.Runners, companions *companion.Set) []tools.Tool {
 	return []tools.Tool{
-		Bash(rooms, companions), Powershell(rooms), Repl(companions),
+		Bash(runners, companions), Powershell(runners), Repl(companions),
 		ProcessList(companions), ProcessOutput(companions), ProcessInput(companions), ProcessSignal(companions),
 	}
 }

@@ -84,9 +84,9 @@ type Config struct {
 	Disk DiskLimits
 }
 
-// Rooms has a room for every session that runs commands. Its methods are safe
+// Runners has a runner for every session that runs commands. Its methods are safe
 // for concurrent use.
-type Rooms struct {
+type Runners struct {
 	config Config
 	group  *sandbox.Group // of all commands
 
@@ -96,33 +96,33 @@ type Rooms struct {
 	keepers integrity.Keepers
 
 	mu      sync.Mutex
-	rooms   map[tools.Session]*Room
+	runners map[tools.Session]*Runner
 	running int
 	started uint64 // ever
 	ready   int    // shells that wait for a script
 }
 
-// New returns the rooms of a server.
-func New(config Config) *Rooms {
+// New returns the runners of a server.
+func New(config Config) *Runners {
 	if len(config.Path) == 0 {
 		config.Path = DefaultPath
 	}
 	if config.Masker == nil {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
-	r := &Rooms{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, rooms: make(map[tools.Session]*Room), keepers: integrity.Keepers{State: config.State}}
+	r := &Runners{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, runners: make(map[tools.Session]*Runner), keepers: integrity.Keepers{State: config.State}}
 	r.offer = sync.OnceValue(r.makeOffer)
 	return r
 }
 
-// A Room is where the commands of one session run.
-type Room struct {
-	rooms     *Rooms
+// A Runner runs the commands of one session.
+type Runner struct {
+	all       *Runners
 	group     *sandbox.Group // of the commands of the session
 	workspace *workspace.Workspace
 	sessionID string
 	keeper    *integrity.Keeper
-	files     *workspace.Workspace // the workspace, for the room itself
+	files     *workspace.Workspace // the workspace, for the runner itself
 	undone    atomic.Int64         // files that were kept
 	made      made
 	private   string
@@ -131,13 +131,13 @@ type Room struct {
 	prepared  func() error
 	busy      func() (done func()) // keeps the session from being idle
 
-	// Guarded by the rooms.
+	// Guarded by all.mu.
 	running     int
 	lasting     int         // of them, those that are part of no call
 	scripts     bool        // it has run one
 	restUntil   time.Time   // before which no shell is made ready
 	refilling   *time.Timer // when one may be; nil before the first script has ended
-	startedThen uint64      // what the rooms had started when that was set
+	startedThen uint64      // what all had started when that was set
 
 	protection atomic.Pointer[tools.Protection] // as the last call was told
 
@@ -161,33 +161,33 @@ type Room struct {
 	closing []func() // what is done before it is closed
 }
 
-// Of returns the room of a session, which is made when it is first used and
+// Of returns the runner of a session, which is made when it is first used and
 // goes with the session.
-func (r *Rooms) Of(env tools.Env) (*Room, error) {
-	room := r.of(env)
-	if err := room.prepared(); err != nil {
+func (r *Runners) Of(env tools.Env) (*Runner, error) {
+	runner := r.of(env)
+	if err := runner.prepared(); err != nil {
 		return nil, err
 	}
 	protection := env.Protection()
-	room.protection.Store(&protection)
-	return room, nil
+	runner.protection.Store(&protection)
+	return runner, nil
 }
 
-func (r *Rooms) of(env tools.Env) *Room {
+func (r *Runners) of(env tools.Env) *Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	room := r.rooms[env.Session]
-	if room == nil {
-		room = &Room{rooms: r, sessionID: env.SessionID, workspace: env.Workspace, dir: ".", ready: make(map[tools.Confinement]*readyShell)}
-		room.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
-		room.prepared = sync.OnceValue(func() error { return room.prepare(env.Session) })
-		r.rooms[env.Session] = room
+	runner := r.runners[env.Session]
+	if runner == nil {
+		runner = &Runner{all: r, sessionID: env.SessionID, workspace: env.Workspace, dir: ".", ready: make(map[tools.Confinement]*readyShell)}
+		runner.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
+		runner.prepared = sync.OnceValue(func() error { return runner.prepare(env.Session) })
+		r.runners[env.Session] = runner
 	}
-	return room
+	return runner
 }
 
-// prepare makes the jail and the directories of the room.
-func (r *Room) prepare(session tools.Session) error {
+// prepare makes the jail and the directories of the session.
+func (r *Runner) prepare(session tools.Session) error {
 	if !session.AfterClose(func() { r.close(session) }) {
 		r.close(session)
 		return errors.New("the session is closed")
@@ -221,20 +221,20 @@ func (r *Room) prepare(session tools.Session) error {
 		return err
 	}
 	r.view = sandbox.View{
-		Read:  r.rooms.config.View.Read,
-		Write: append(slices.Clip(r.rooms.config.View.Write), r.workspace.Dir(), r.Home(), r.temp(), r.calls(), r.caches),
+		Read:  r.all.config.View.Read,
+		Write: append(slices.Clip(r.all.config.View.Write), r.workspace.Dir(), r.Home(), r.temp(), r.calls(), r.caches),
 		Temp:  r.temp(), Calls: r.calls(),
-		Empty: topmost(within(r.rooms.config.Apart, r.workspace.Dir())),
-		Cover: within(r.rooms.config.Sockets, r.workspace.Dir()),
+		Empty: topmost(within(r.all.config.Apart, r.workspace.Dir())),
+		Cover: within(r.all.config.Sockets, r.workspace.Dir()),
 	}
-	r.rooms.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, append([]string{r.caches}, r.rooms.config.View.Write...))
+	r.all.disk.enters(&r.made, []string{r.workspace.Dir(), r.Home(), r.temp()}, append([]string{r.caches}, r.all.config.View.Write...))
 	return nil
 }
 
-func (r *Room) close(session tools.Session) {
-	r.rooms.mu.Lock()
-	delete(r.rooms.rooms, session)
-	r.rooms.mu.Unlock()
+func (r *Runner) close(session tools.Session) {
+	r.all.mu.Lock()
+	delete(r.all.runners, session)
+	r.all.mu.Unlock()
 	r.mu.Lock()
 	r.closed = true
 	closing := r.closing
@@ -259,9 +259,9 @@ func (r *Room) close(session tools.Session) {
 	}
 }
 
-// BeforeClose has f called when the session has ended and before the room is closed: f
+// BeforeClose has f called when the session has ended and before the runner is closed: f
 // ends what runs there. It reports false, and does nothing, where it is closed already.
-func (r *Room) BeforeClose(f func()) bool {
+func (r *Runner) BeforeClose(f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -271,14 +271,14 @@ func (r *Room) BeforeClose(f func()) bool {
 	return true
 }
 
-// Home returns the home directory of the room's commands.
-func (r *Room) Home() string { return r.home }
+// Home returns the home directory of the session's commands.
+func (r *Runner) Home() string { return r.home }
 
-func (r *Room) temp() string { return filepath.Join(r.private, "tmp") }
+func (r *Runner) temp() string { return filepath.Join(r.private, "tmp") }
 
 // calls is where calls that only read have their temporary directories: no command
 // can write there, so none can put another in the place of one.
-func (r *Room) calls() string { return filepath.Join(r.private, "calls") }
+func (r *Runner) calls() string { return filepath.Join(r.private, "calls") }
 
 // within returns the paths that lie in dir.
 func within(paths []string, dir string) []string {
@@ -294,15 +294,15 @@ func topmost(paths []string) []string {
 }
 
 // Masker returns what masks secrets in output.
-func (r *Rooms) Masker() *output.Masker { return r.config.Masker() }
+func (r *Runners) Masker() *output.Masker { return r.config.Masker() }
 
 // MaxOutput returns how many bytes a command may write; 0 means no limit.
-func (r *Rooms) MaxOutput() int64 { return r.config.MaxOutput }
+func (r *Runners) MaxOutput() int64 { return r.config.MaxOutput }
 
 // Offer returns what commands can be given here, and kept from.
-func (r *Rooms) Offer() *tools.Offer { return r.offer() }
+func (r *Runners) Offer() *tools.Offer { return r.offer() }
 
-func (r *Rooms) makeOffer() *tools.Offer {
+func (r *Runners) makeOffer() *tools.Offer {
 	if r.config.Sandbox == nil { // nothing is run
 		return new(tools.Offer)
 	}
@@ -319,58 +319,58 @@ func (r *Rooms) makeOffer() *tools.Offer {
 
 // ReplacesHome reports whether commands have another home than that of their
 // session.
-func (r *Rooms) ReplacesHome() bool {
+func (r *Runners) ReplacesHome() bool {
 	return slices.ContainsFunc(r.config.Env, func(pair string) bool { return strings.HasPrefix(pair, "HOME=") })
 }
 
 // Dir returns the working directory that calls of a session keep, relative to
 // the workspace.
-func (r *Rooms) Dir(session tools.Session) string {
-	room := r.existing(session)
-	if room == nil {
+func (r *Runners) Dir(session tools.Session) string {
+	runner := r.existing(session)
+	if runner == nil {
 		return "."
 	}
-	room.mu.Lock()
-	defer room.mu.Unlock()
-	return room.dir
+	runner.mu.Lock()
+	defer runner.mu.Unlock()
+	return runner.dir
 }
 
-// existing returns the room of a session; nil where there is none yet.
-func (r *Rooms) existing(session tools.Session) *Room {
+// existing returns the runner of a session; nil where there is none yet.
+func (r *Runners) existing(session tools.Session) *Runner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.rooms[session]
+	return r.runners[session]
 }
 
 // enter counts a command that begins, and refuses it if it is one too many.
-func (r *Room) enter(c Command) (leave func(), err error) {
-	all := r.rooms
+func (r *Runner) enter(c Command) (leave func(), err error) {
+	runners := r.all
 	if r.group.Spent() {
-		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(all.config.SessionLimits.CPU))
+		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(runners.config.SessionLimits.CPU))
 	}
-	if err := all.disk.admit(r, c); err != nil {
+	if err := runners.disk.admit(r, c); err != nil {
 		return nil, err
 	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if limit := all.config.MaxRunningAll; limit > 0 && all.running >= limit {
+	runners.mu.Lock()
+	defer runners.mu.Unlock()
+	if limit := runners.config.MaxRunningAll; limit > 0 && runners.running >= limit {
 		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
 			"The server runs %d commands already, which is all it may. Nothing was started: try again in a while.", limit)}
 	}
-	if limit := all.config.MaxRunning; limit > 0 && r.running >= limit {
+	if limit := runners.config.MaxRunning; limit > 0 && r.running >= limit {
 		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
 			"This session runs %d commands already, which is all it may. Nothing was started: wait for one to end, or end a background process that is no longer needed.", limit)}
 	}
-	all.started++
-	all.running++
+	runners.started++
+	runners.running++
 	r.running++
 	if c.Lasting {
 		r.lasting++
 	}
 	return sync.OnceFunc(func() {
-		all.mu.Lock()
-		defer all.mu.Unlock()
-		all.running--
+		runners.mu.Lock()
+		defer runners.mu.Unlock()
+		runners.running--
 		r.running--
 		if c.Lasting {
 			r.lasting--
