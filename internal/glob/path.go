@@ -84,10 +84,6 @@ func CompileBelow(pattern string) (*Path, error) {
 	return Compile(text)
 }
 
-// Suffixes returns what every path that matches ends with one of; nil where that
-// is not known.
-func (p *Path) Suffixes() []string { return p.suffixes }
-
 // Match reports whether the pattern matches the whole of path.
 func (p *Path) Match(path string) bool {
 	if p.suffixes == nil {

@@ -85,7 +85,7 @@ func (e *Engine) Glob(ctx context.Context, s Scope, order Order) ([]File, Summar
 	}
 	var files []File
 	var sum Summary
-	ok, err := e.index.Search(ctx, order == ByTime || c.MaxSize > 0, func(t *index.Tree) (ok bool) {
+	ok, err := e.index.Search(ctx, order == ByTime, func(t *index.Tree) (ok bool) {
 		files, sum, ok = memory{t}.glob(c, order)
 		return ok
 	})

@@ -42,7 +42,6 @@ const (
 // A searcher looks for a pattern in files. It is for one goroutine.
 type searcher struct {
 	options Options
-	maxSize int64
 	exclude func(path string) bool // nil where nothing is excluded, or nothing of it gets here
 	match   *matcher
 	buffer  []byte
@@ -59,7 +58,7 @@ func newSearcher(q *query, o Options, halted func() bool) *searcher {
 
 // visit searches a file of a directory.
 func (s *searcher) visit(ctx context.Context, d *workspace.Dir, f target, out *output) error {
-	if f.plain && s.maxSize == 0 {
+	if f.plain {
 		return s.visitListed(ctx, d, f, out)
 	}
 	r, stat, err := d.Open(f.name)
@@ -67,9 +66,6 @@ func (s *searcher) visit(ctx context.Context, d *workspace.Dir, f target, out *o
 		return gone(err)
 	}
 	defer r.Close()
-	if s.maxSize > 0 && stat.Size > s.maxSize {
-		return nil
-	}
 	s.counts.Files++
 	return s.file(ctx, r, f.path, stat, out)
 }

@@ -40,9 +40,6 @@ type Scope struct {
 	// MaxDepth is how many directories deep to go, 1 for Path alone; 0 means all.
 	MaxDepth int
 
-	// MaxSize leaves out files with more bytes; 0 means none.
-	MaxSize int64
-
 	// Exclude, if set, reports what must not be told of. What it says of a
 	// directory it says of everything below. It must be safe for concurrent use.
 	Exclude func(path string) bool
@@ -167,19 +164,6 @@ func (c *chooser) override(path string, dir bool) ignore.Verdict {
 		return ignore.Ignored
 	}
 	return ignore.Undecided
-}
-
-// rejects reports quickly that no file of this name is meant.
-func (c *chooser) rejects(name string) bool {
-	if c.match == nil || c.match.glob.Suffixes() == nil {
-		return false
-	}
-	for _, s := range c.match.glob.Suffixes() {
-		if strings.HasSuffix(name, s) || strings.Contains(s, "/") {
-			return false
-		}
-	}
-	return true
 }
 
 // enters reports whether a directory is gone into; judged is what the ignore

@@ -77,7 +77,6 @@ func grepCold(ctx context.Context, ws *workspace.Workspace, q *query, c *chooser
 	w := &walk{ws: ws, scope: c, workers: workers.Count()}
 	w.newWorker = func() visitor {
 		s := newSearcher(q, o, w.halted)
-		s.maxSize = c.MaxSize
 		mu.Lock()
 		defer mu.Unlock()
 		searchers = append(searchers, s)
@@ -132,14 +131,12 @@ func globCold(ctx context.Context, ws *workspace.Workspace, c *chooser, order Or
 	w.newWorker = func() visitor {
 		return func(_ context.Context, d *workspace.Dir, f target, out *output) error {
 			found := foundFile{path: f.path}
-			if order == ByTime || c.MaxSize > 0 {
+			if order == ByTime {
 				s, err := d.Lstat(f.name)
 				if err != nil {
 					return gone(err)
 				}
-				if found.mtime = s.MTime; c.MaxSize > 0 && s.Size > c.MaxSize {
-					return nil
-				}
+				found.mtime = s.MTime
 			}
 			out.files = append(out.files, found)
 			return nil

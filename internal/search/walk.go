@@ -332,9 +332,6 @@ func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 	files, dirs = l.files[:0], l.dirs[:0]
 	deeper := w.scope.MaxDepth == 0 || p.depth+1 < w.scope.MaxDepth
 	for _, e := range l.Entries {
-		if e.Kind == workspace.Regular && w.scope.rejects(e.Name) {
-			continue
-		}
 		kind, f, full := e.Kind, entry{name: e.Name, path: e.Path}, e.Path
 		if kind == workspace.Link && w.scope.Follow {
 			if f.real, kind = w.follow(p, full); f.real == "" {

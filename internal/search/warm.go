@@ -44,7 +44,7 @@ func (m memory) selects(c *chooser) (s selection, ok bool) {
 	if n == nil {
 		return s, false
 	}
-	if n == m.Root && c.overrides == nil && c.types == nil && c.match == nil && c.Exclude == nil && c.MaxDepth == 0 && c.MaxSize == 0 {
+	if n == m.Root && c.overrides == nil && c.types == nil && c.match == nil && c.Exclude == nil && c.MaxDepth == 0 {
 		s.all = true
 		for n := range m.Failed {
 			s.problems.add(n.Path, n.Problem)
@@ -100,9 +100,6 @@ func (m memory) grep(ctx context.Context, q *query, c *chooser, o Options) (part
 	sum = Summary{Files: s.size(m), Problems: s.problems.count, Problem: s.problems.first, Warm: true}
 	sum.Binary = m.countBinary(&s)
 	list := m.candidates(q, &s)
-	if c.MaxSize > 0 { // what is hidden is looked at when it is read
-		list = slices.DeleteFunc(list, func(x index.Candidate) bool { return x.File.Visible && x.File.Stat.Size > c.MaxSize })
-	}
 	err = m.searchAll(ctx, q, c, o, list, &parts, &sum)
 	if c.Exclude != nil && sum.Matches == 0 { // then it matters in how many files
 		excluded, binary := m.countExcluded(&s, c)
@@ -219,8 +216,7 @@ func (m memory) searchAll(ctx context.Context, q *query, c *chooser, o Options, 
 		run := func(i int) {
 			if searchers[i] == nil {
 				searchers[i] = newSearcher(q, o, halt.Load)
-				searchers[i].maxSize, searchers[i].exclude = c.MaxSize, c.Exclude
-				searchers[i].reading = m.Reading()
+				searchers[i].exclude, searchers[i].reading = c.Exclude, m.Reading()
 			}
 			s := searchers[i]
 			defer s.reading.Settle()
@@ -280,25 +276,21 @@ func (m memory) searchFile(ctx context.Context, s *searcher, x index.Candidate, 
 		s.utf8(f.Text, f.Path, x.Spans, true, out)
 		return nil
 	}
-	if r, ok := f.Kept(); ok && s.maxSize == 0 && s.again(ctx, r, x, out) {
+	if r, ok := f.Kept(); ok && s.again(ctx, r, x, out) {
 		return nil
 	}
 	r, err := s.reading.Open(f)
 	if err != nil {
 		return gone(err)
 	}
-	one := whole(x)
-	if one && s.maxSize == 0 {
+	if whole(x) {
 		return s.listed(ctx, r, f.Path, out)
 	}
 	stat, err := r.Stat()
 	if err != nil || stat.Kind != workspace.Regular {
 		return gone(err)
 	}
-	if s.maxSize > 0 && stat.Size > s.maxSize {
-		return nil
-	}
-	if x.Spans == nil || one || stat != f.Stat || stat.Size > maxWhole {
+	if x.Spans == nil || stat != f.Stat || stat.Size > maxWhole {
 		return s.file(ctx, r, f.Path, stat, out)
 	}
 	text, whole, err := s.begin(r, stat)
@@ -360,22 +352,19 @@ func (m memory) glob(c *chooser, order Order) (files []File, sum Summary, ok boo
 		list = m.ByPath
 	}
 	files = make([]File, 0, len(list)+len(s.hidden))
-	sizes := c.MaxSize > 0
 	for _, f := range list {
 		stat := f.Stat
-		if (order == ByTime || sizes) && m.Unsure(f) {
+		if order == ByTime && m.Unsure(f) {
 			var err error
 			if stat, err = m.Lstat(f); err != nil || stat.Kind != workspace.Regular {
 				continue
 			}
 		}
-		if !sizes || stat.Size <= c.MaxSize {
-			files = append(files, File{Path: f.Path, MTime: stat.MTime})
-		}
+		files = append(files, File{Path: f.Path, MTime: stat.MTime})
 	}
 	for _, f := range s.hidden {
 		stat, err := m.Lstat(f)
-		if err == nil && stat.Kind == workspace.Regular && (!sizes || stat.Size <= c.MaxSize) {
+		if err == nil && stat.Kind == workspace.Regular {
 			files = append(files, File{Path: f.Path, MTime: stat.MTime})
 		}
 	}
@@ -388,7 +377,7 @@ func (m memory) glob(c *chooser, order Order) (files []File, sum Summary, ok boo
 // globPlain is glob for a scope that has nothing but a path and a glob: the
 // files are in order already. It returns false for other scopes.
 func (m memory) globPlain(c *chooser, order Order) ([]File, bool) {
-	if order != ByName || c.overrides != nil || c.types != nil || c.Exclude != nil || c.MaxDepth > 0 || c.MaxSize > 0 || len(m.Failed) > 0 || m.Find(c.Path) == nil {
+	if order != ByName || c.overrides != nil || c.types != nil || c.Exclude != nil || c.MaxDepth > 0 || len(m.Failed) > 0 || m.Find(c.Path) == nil {
 		return nil, false
 	}
 	list := m.ByPath

@@ -73,7 +73,6 @@ type Index struct {
 	guarded  bool      // it is watched whether others run short
 	retreat  time.Time // until when nothing is kept, since others ran short
 	refused  bool      // the workspace cannot be kept in memory
-	changed  bool      // what is kept has changed since it was tidied
 	timer    *time.Timer
 
 	attentive bool // files that are opened are looked at
@@ -237,12 +236,12 @@ func (x *Index) Memory() (text, kept, index int64) {
 }
 
 // count counts a search, and begins to keep the workspace in memory when it is
-// worth it.
-func (x *Index) count() {
+// worth it; warm says that it is kept.
+func (x *Index) count(warm bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.touch()
-	if x.refused || time.Now().Before(x.retreat) {
+	if warm || x.refused || time.Now().Before(x.retreat) {
 		return
 	}
 	x.last = time.Now()
@@ -311,7 +310,6 @@ func (x *Index) background(task func()) {
 // texts if these matter. It returns false where nothing is known, or search does.
 // It counts how often it is called, and keeps a workspace that is searched often.
 func (x *Index) Search(ctx context.Context, texts bool, search func(*Tree) bool) (ok bool, err error) {
-	x.count()
 	x.known.Lock()
 	m := x.tree
 	if m != nil {
@@ -323,21 +321,22 @@ func (x *Index) Search(ctx context.Context, texts bool, search func(*Tree) bool)
 		}
 	}
 	x.known.Unlock()
+	x.count(m != nil)
 	if m == nil || err != nil {
 		return false, err
 	}
-	changed, files := false, 0
+	stale, files := false, 0
 	ok = func() bool {
 		x.known.RLock()
 		defer x.known.RUnlock()
 		if x.tree == nil {
 			return false
 		}
-		changed, files = x.tree.changed, len(x.tree.Order)
+		stale, files = x.tree.stale(), len(x.tree.Order)
 		return search(x.tree)
 	}()
 	if ok {
-		x.tidy(changed, files)
+		x.tidy(stale, files)
 	}
 	return ok, nil
 }
@@ -350,7 +349,7 @@ func (x *Index) again() {
 }
 
 // tidy sees after a search to what can be done without anybody waiting for it.
-func (x *Index) tidy(changed bool, files int) {
+func (x *Index) tidy(stale bool, files int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.until, x.looks = time.Now().Add(attention), maxLooks*files
@@ -358,9 +357,8 @@ func (x *Index) tidy(changed bool, files int) {
 		x.attentive = true
 		x.tasks.Go(x.attend)
 	}
-	if x.changed = x.changed || changed; x.changed && !x.busy {
-		x.changed = false
-		x.background(x.reindex)
+	if stale {
+		x.background(x.renew)
 	}
 }
 
@@ -416,25 +414,10 @@ func (x *Index) shut() {
 	}
 }
 
-// reindex makes an index of text that has none.
-func (x *Index) reindex() {
+// renew reads the workspace into memory again.
+func (x *Index) renew() {
 	x.known.Lock()
-	m := x.tree
-	var list []snapshot
-	if m != nil {
-		list = m.unindexed()
-	}
+	x.forget()
 	x.known.Unlock()
-	segments := makeSegments(x.ctx, list)
-	if segments == nil {
-		return
-	}
-	x.known.Lock()
-	defer x.known.Unlock()
-	if x.tree != m {
-		return
-	}
-	for _, s := range segments {
-		m.adopt(s)
-	}
+	_ = x.Warm(x.ctx)
 }

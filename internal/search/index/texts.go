@@ -6,7 +6,6 @@ package index
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -207,13 +206,15 @@ func (m *Tree) readAll(ctx context.Context) error {
 		}
 	}
 	for _, f := range m.Order {
+		m.length += f.Length
 		switch {
 		case f.Binary:
 			m.Binaries++
 		case !f.indexed && !m.unsure[f]:
-			m.loose[f] = true
+			m.loosen(f)
 		}
 	}
+	m.looseAtFirst = m.looseBytes
 	// Without leases nothing can be sure, and to read everything anew is no use.
 	if m.tooMany(len(m.unsure)) {
 		return errCold
@@ -231,7 +232,7 @@ func (m *Tree) adopt(s *segment) {
 	for i := range s.blocks {
 		if b := &s.blocks[i]; b.file.version == b.version && !b.file.gone {
 			b.file.indexed = true
-			delete(m.loose, b.file)
+			m.tighten(b.file)
 		}
 	}
 }
@@ -267,81 +268,31 @@ func (m *Tree) read(f *File) {
 	if m.keep(f, content); f.Binary {
 		m.Binaries++
 	} else {
-		m.loose[f] = true
+		m.loosen(f)
 	}
 	m.reader.settle()
 }
 
-const (
-	// minLoose is how many bytes of text may be without an index.
-	minLoose = 4 << 20
+// minStale is how many bytes of text may have changed since the index was made.
+const minStale = 4 << 20
 
-	// maxSegments is how many segments there may be.
-	maxSegments = 64
-)
-
-// A snapshot is text that is to be indexed.
-type snapshot struct {
-	file    *File
-	version uint32
-	text    []byte // nil where it is not kept
+// loosen takes note that the text of a file is in no segment; tighten that it is,
+// or that there is no text any more.
+func (m *Tree) loosen(f *File) {
+	m.loose[f] = true
+	m.looseBytes += f.Length
 }
 
-// unindexed returns what is to be indexed, if it is worth it. Segments of which
-// most has changed are given up.
-func (m *Tree) unindexed() []snapshot {
-	m.segments = slices.DeleteFunc(m.segments, func(s *segment) bool {
-		live := 0
-		for i := range s.blocks {
-			if b := &s.blocks[i]; b.version == b.file.version && b.file.indexed {
-				live += int(b.end - b.start)
-			}
-		}
-		if live > s.text/2 && len(m.segments) <= maxSegments {
-			return false
-		}
-		for i := range s.blocks {
-			if b := &s.blocks[i]; b.version == b.file.version && b.file.indexed {
-				b.file.indexed = false
-				m.loose[b.file] = true
-			}
-		}
-		m.shared.index.give(s.size())
-		return true
-	})
-	bytes := 0
-	for f := range m.loose {
-		bytes += f.Length
+func (m *Tree) tighten(f *File) {
+	if m.loose[f] {
+		delete(m.loose, f)
+		m.looseBytes -= f.Length
 	}
-	if bytes < minLoose || bytes < m.tried+m.tried/2 {
-		return nil
-	}
-	m.tried = bytes
-	list := make([]snapshot, 0, len(m.loose))
-	for f := range m.loose {
-		list = append(list, snapshot{f, f.version, f.Text})
-	}
-	return list
 }
 
-// makeSegments makes segments of snapshots. It does not need the memory to stand still.
-func makeSegments(ctx context.Context, list []snapshot) []*segment {
-	var segments []*segment
-	var b segmentBuilder
-	for _, s := range list {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if s.text == nil {
-			continue
-		}
-		if !b.room() {
-			segments = append(segments, b.segment())
-		}
-		b.add(s.file, s.version, s.text)
-	}
-	if s := b.segment(); s != nil {
-		segments = append(segments, s)
-	}
-	return segments
+// stale reports whether so much text has changed that it is worth to read the
+// workspace again: then an index is of little use.
+func (m *Tree) stale() bool {
+	changed := m.looseBytes - m.looseAtFirst
+	return changed > minStale && changed > m.length/8
 }

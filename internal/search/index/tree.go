@@ -39,14 +39,15 @@ type Tree struct {
 	nodes    int           // that were made
 
 	segments []*segment
-	tried    int            // bytes of loose text when it was last to be indexed
 	loose    map[*File]bool // whose text is in no segment
 	unsure   map[*File]bool // to be read whenever they are needed
+
+	looseBytes           int // of the text that is loose
+	length, looseAtFirst int // of all text, and of what was loose, when all was read
 
 	dirtyDirs  map[*Dir]bool
 	dirtyFiles map[*File]bool
 	rearrange  bool // files have come or gone since Order was made
-	changed    bool // by the last sync
 
 	lister ignore.Lister
 	reader reader
@@ -363,9 +364,9 @@ func (m *Tree) drop(f *File) {
 		m.Binaries--
 	}
 	m.shut(f)
+	m.tighten(f)
 	f.Text, f.Length, f.Binary, f.indexed = nil, 0, false, false
 	f.version++
-	delete(m.loose, f)
 	delete(m.unsure, f)
 	delete(m.dirtyFiles, f)
 }
@@ -400,7 +401,6 @@ func (m *Tree) arrange() {
 // was called: the names, and the texts if these matter. After errCold and
 // errMissed the memory is of no use.
 func (m *Tree) sync(ctx context.Context, texts bool) error {
-	m.changed = false
 	if m.mounts.Changed() {
 		return errMissed
 	}
@@ -460,7 +460,6 @@ func (m *Tree) hear() error {
 // refresh reads what has changed.
 func (m *Tree) refresh(ctx context.Context) error {
 	for len(m.dirtyDirs)+len(m.dirtyFiles) > 0 {
-		m.changed = true
 		if err := m.relistDirty(ctx); err != nil {
 			return err
 		}
