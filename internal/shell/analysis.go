@@ -48,7 +48,7 @@ type analysis struct {
 
 	repositories map[string]bool // directories, and whether they have that of the workspace
 
-	still []int // effects that are as told only where the command changes nothing
+	unlessChanged []int // effects that are as told only where the command changes nothing
 
 	definitions int // of functions, up to now
 
@@ -99,7 +99,7 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 		a.add(guess(text, "it is written for bash, and sh may read it in another way")...)
 	}
 	survey, source := a.survey, a.source
-	a.survey, a.source = look(file, text), text
+	a.survey, a.source = surveyOf(file, text), text
 	if d == evaled {
 		// What is outside the text may change the same variables and be called
 		// from it.
@@ -120,14 +120,14 @@ func (a *analysis) script(text string, s *state, d dialect) error {
 // misread says that a text may be read in another way. What it may run is
 // guessed, but for what was told.
 func (a *analysis) misread(text, why string) {
-	told := make(map[string]bool)
+	known := make(map[string]bool)
 	for _, e := range a.effects {
 		if e.Kind == tools.RunsProgram {
-			told[strings.Join(e.Argv, "\x00")] = true
+			known[strings.Join(e.Argv, "\x00")] = true
 		}
 	}
 	for _, e := range guess(text, why) {
-		if !told[strings.Join(e.Argv, "\x00")] {
+		if !known[strings.Join(e.Argv, "\x00")] {
 			a.add(e)
 		}
 	}
@@ -180,10 +180,10 @@ func (a *analysis) settle() {
 	changes := func(e tools.Effect) bool {
 		return e.Kind == tools.WritesPath || e.Kind == tools.RunsProgram && !e.ReadOnly
 	}
-	if len(a.still) == 0 || !slices.ContainsFunc(a.effects, changes) {
+	if len(a.unlessChanged) == 0 || !slices.ContainsFunc(a.effects, changes) {
 		return
 	}
-	for _, i := range a.still {
+	for _, i := range a.unlessChanged {
 		if e := &a.effects[i]; e.Kind == tools.RunsProgram {
 			e.ReadOnly, e.Complete = false, false
 		} else if e.Unclear == "" {
@@ -200,7 +200,7 @@ func (a *analysis) add(effects ...tools.Effect) {
 	}
 	for i := range effects {
 		if effects[i].Cut {
-			a.still = append(a.still, len(a.effects)+i)
+			a.unlessChanged = append(a.unlessChanged, len(a.effects)+i)
 		}
 	}
 	a.effects = append(a.effects, effects...)

@@ -6,28 +6,18 @@ package shell
 import (
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
 )
 
-// tarOptions are the options of tar. Its first word may be options without a
-// dash, whose values follow in order.
-var tarOptions = onceTable(`
-tar: tar
-  c,create=create x,extract,get=extract t,list=list r,append=create u,update=create A,catenate,concatenate=create d,diff,compare=compare delete=create
-  f,file:=archive C,directory:=directory T,files-from:=names X,exclude-from:=read exclude: exclude-vcs strip-components: transform,xform:=transform O,to-stdout
-  z,gzip,gunzip,ungzip=filter j,bzip2=filter J,xz=filter Z,compress=filter zstd=filter lzma=filter lzip=filter a,auto-compress
-  I,use-compress-program:=run to-command:=run checkpoint-action:=run checkpoint? rsh-command:=run rmt-command:=run F,info-script,new-volume-script:=run
-  v,verbose p,preserve-permissions,same-permissions P,absolute-names=absolute h,dereference k,keep-old-files m,touch overwrite same-owner no-same-owner
-  numeric-owner owner: group: mode: mtime: sort: S,sparse W,verify w,interactive wildcards no-wildcards anchored no-recursion remove-files=remove
-  b,blocking-factor: N,newer,after-date: K,starting-file: one-file-system l o V,label: g,listed-incremental:=write no-overwrite-dir unlink-first U keep-directory-symlink
-  warning: totals? utc full-time force-local null posix format: H: quoting-style: show-transformed-names help version no-same-permissions ignore-zeros i B
-`)
-
-func tar(c *call, _ *program) {
+// tar packs and unpacks. Its first word may be options without a dash, whose values
+// follow in order.
+func tar(c *call, p *programs.Program) {
 	words := c.words[1:]
 	if len(words) > 0 && words[0].known() && words[0].text != "" && words[0].text[0] != '-' {
-		words = oldStyle(words)
+		words = oldStyle(p, words)
 	}
-	out := c.parse(tarOptions()["tar"], words)
+	out := c.parse(p, words)
 	archive, hasArchive := out.has("archive")
 	remote := hasArchive && strings.Contains(archive.text, ":") && !strings.HasPrefix(archive.text, "/") && !strings.HasPrefix(archive.text, ".")
 	if remote {
@@ -35,7 +25,7 @@ func tar(c *call, _ *program) {
 	}
 	dir := here
 	for _, o := range out.given {
-		if o.does == "directory" {
+		if o.Does == "directory" {
 			dir = o.value
 			if dir.known() && !strings.HasPrefix(dir.text, "/") && out.count("directory") > 1 {
 				dir = word{unknown: true}
@@ -78,7 +68,7 @@ func tar(c *call, _ *program) {
 // onlyLists reports whether the options of tar just show an archive.
 func onlyLists(out parsed) bool {
 	for _, o := range out.given {
-		switch o.does {
+		switch o.Does {
 		case "", "list", "archive", "filter", "directory":
 		default:
 			return false
@@ -91,7 +81,7 @@ func onlyLists(out parsed) bool {
 func (p parsed) count(does string) int {
 	n := 0
 	for _, o := range p.given {
-		if o.does == does {
+		if o.Does == does {
 			n++
 		}
 	}
@@ -99,13 +89,12 @@ func (p parsed) count(does string) int {
 }
 
 // oldStyle turns `tar xzf a.tar b` into `tar -x -z -f a.tar b`.
-func oldStyle(words []word) []word {
-	options := tarOptions()["tar"].options
+func oldStyle(p *programs.Program, words []word) []word {
 	var out []word
 	rest := words[1:]
 	for _, letter := range words[0].text {
 		out = append(out, lit("-"+string(letter)))
-		if o := options[string(letter)]; o != nil && o.value == needsValue && len(rest) > 0 {
+		if o := p.Options[string(letter)]; o != nil && o.Value == programs.NeedsValue && len(rest) > 0 {
 			out = append(out, rest[0])
 			rest = rest[1:]
 		}
@@ -114,7 +103,7 @@ func oldStyle(words []word) []word {
 }
 
 // zip writes its first operand and reads the others.
-func zip(c *call, _ *program) {
+func zip(c *call, _ *programs.Program) {
 	first := true
 	for _, w := range c.words[1:] {
 		if w.hidesOption() {
@@ -145,7 +134,7 @@ var plainZip = map[string]bool{
 var unzipShows = []string{"-l", "-v", "-lv", "-Z", "-Z1", "-t", "-tq", "-p", "-lq", "-ql", "-qql", "-z"}
 
 // unzip writes the files that an archive names, unless it only shows them.
-func unzip(c *call, _ *program) {
+func unzip(c *call, _ *programs.Program) {
 	dir, shows, other := here, false, false
 	for i := 1; i < len(c.words); i++ {
 		w := c.words[i]
@@ -179,17 +168,9 @@ func (c *call) extracts(dir word) {
 	c.writes(beneath(dir), false)
 }
 
-var rsyncOptions = onceTable(`
-rsync: rsync
-  a,archive r,recursive v,verbose q,quiet n,dry-run u,update inplace append l,links L,copy-links k,copy-dirlinks K,keep-dirlinks H,hard-links p,perms o,owner g,group t,times O,omit-dir-times D devices specials
-  x,one-file-system z,compress P partial progress delete del delete-before delete-during delete-after delete-excluded force ignore-existing existing ignore-errors size-only checksum c h,human-readable i,itemize-changes stats
-  exclude: include: filter: f: max-size: min-size: modify-window: timeout: bwlimit: chmod: port: info: debug: out-format: E,executability X,xattrs A,acls S,sparse W,whole-file m,prune-empty-dirs numeric-ids R,relative 0,from0 no-perms no-owner no-group no-times omit-link-times mkpath safe-links copy-unsafe-links help version
-  e,rsh:=run rsync-path:=run exclude-from:=read include-from:=read files-from:=unsafe log-file:=write backup-dir:=write b,backup suffix: T,temp-dir:=write partial-dir:=write compare-dest:=read copy-dest:=read link-dest:=read write-batch:=write only-write-batch:=write read-batch:=read password-file:=read remove-source-files=move M,remote-option:=unsafe
-`)
-
 // rsync copies trees, here or to and from other machines.
-func rsync(c *call, _ *program) {
-	out := c.parse(rsyncOptions()["rsync"], c.words[1:])
+func rsync(c *call, p *programs.Program) {
+	out := c.parse(p, c.words[1:])
 	for i, w := range out.operands {
 		if host, ok := remoteHost(w); ok {
 			c.a.reaches(host, 0)

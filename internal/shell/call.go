@@ -9,6 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/toolserver/toolserver/internal/shell/programs"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -18,11 +19,11 @@ type call struct {
 	s     *state
 	words []word // the program is the first
 
-	as       kind
-	unclear  string // why it cannot be told what it does
-	readOnly bool   // it changes nothing by itself
-	still    bool   // so it is only where the whole command changes nothing
-	told     bool   // what it touches is told in full
+	as            kind
+	unclear       string // why it cannot be told what it does
+	readOnly      bool   // it changes nothing by itself
+	unlessChanged bool   // so it is only where the whole command changes nothing
+	complete      bool   // what it touches is told in full
 
 	subcommand string // of git
 	configured bool   // by git -c, with keys of which not all are known to be harmless
@@ -107,7 +108,7 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	}
 	a.started++
 	defer func() { a.started-- }()
-	if slices.ContainsFunc(words, func(w word) bool { return w.cut != "" }) && !(first.known() && programs()[base(first.text)].readsNames()) {
+	if slices.ContainsFunc(words, func(w word) bool { return w.cut != "" }) && !(first.known() && programs.All()[base(first.text)].ReadsNames()) {
 		words = uncut(words)
 		first = words[0]
 	}
@@ -150,9 +151,9 @@ func (a *analysis) run(words []word, s *state, reason string, as kind) (ok, fail
 	if at < len(a.effects) {
 		e := &a.effects[at]
 		e.Argv, e.Unclear, e.ReadOnly = args(words), c.unclear, c.readOnly && c.unclear == ""
-		e.Complete = (c.readOnly || c.told) && c.unclear == ""
-		if c.still {
-			a.still = append(a.still, at)
+		e.Complete = (c.readOnly || c.complete) && c.unclear == ""
+		if c.unlessChanged {
+			a.unlessChanged = append(a.unlessChanged, at)
 		}
 	}
 	return c.ok, c.fail
@@ -187,28 +188,19 @@ func (c *call) follow() {
 		b(c)
 		return
 	}
-	p, ok := programs()[base(name)]
+	p, ok := programs.All()[base(name)]
 	if !ok {
 		for _, w := range c.words[1:] {
 			c.mayTouch(w)
 		}
 		return
 	}
-	c.told = p.told
-	handler(p.operands)(c, p)
-	if !trusted(name) {
-		c.readOnly, c.told, c.prints = false, false, word{}
+	c.complete = p.Complete
+	handler(p.Operands)(c, p)
+	if !programs.Trusted(name) {
+		c.readOnly, c.complete, c.prints = false, false, word{}
 	}
 }
-
-// trusted reports whether a program is the one everybody means by its name.
-func trusted(name string) bool {
-	i := strings.LastIndexByte(name, '/')
-	return i < 0 || slices.Contains(programDirs, name[:i])
-}
-
-// programDirs are where the programs of a system are.
-var programDirs = []string{"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"}
 
 // doubt says why the call is unclear. The first reason is kept.
 func (c *call) doubt(reason string) {

@@ -62,7 +62,7 @@ func (d *differ) node(n syntax.Node) bool {
 		d.count(last, -1)
 		return true
 	}
-	d.look(n)
+	d.visit(n)
 	d.count(n, 1)
 	d.nodes = append(d.nodes, n)
 	return true
@@ -85,7 +85,7 @@ func (d *differ) count(n syntax.Node, by int) {
 	}
 }
 
-func (d *differ) look(n syntax.Node) {
+func (d *differ) visit(n syntax.Node) {
 	switch n := n.(type) {
 	case *syntax.Comment:
 		d.comment(n)

@@ -3,19 +3,21 @@
 
 package shell
 
+import "github.com/toolserver/toolserver/internal/shell/programs"
+
 // Analyse is Effects without the net that catches panics.
 var Analyse = analyse
 
 // Strays lists programs of the tables that nobody follows.
 func Strays() []string {
 	var names []string
-	for name, p := range programs() {
-		if handler(p.operands) == nil {
+	for name, p := range programs.All() {
+		if handler(p.Operands) == nil {
 			names = append(names, name)
 		}
 	}
-	for name, p := range gitCommands() {
-		if p.operands != "plain" && gitHandler(p.operands) == nil {
+	for name, p := range programs.Git() {
+		if p.Operands != "plain" && gitHandler(p.Operands) == nil {
 			names = append(names, "git "+name)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
 )
 
 // findTests are the tests and actions of find that only look, with how many
@@ -29,8 +31,8 @@ var findTests = sync.OnceValue(func() map[string]int {
 var findFiles = map[string]bool{"-newer": true, "-anewer": true, "-cnewer": true, "-samefile": true, "-newermm": true, "-newerma": true}
 
 // find walks trees, and runs, deletes and writes what its expression says.
-func find(c *call, p *program) {
-	c.readOnly, c.told = p.readOnly, p.readOnly
+func find(c *call, p *programs.Program) {
+	c.readOnly, c.complete = p.ReadOnly, p.ReadOnly
 	words := c.words[1:]
 	follows := func(w word) bool { return w.is("-L") || w.is("-follow") }
 	if slices.ContainsFunc(words, follows) {
@@ -143,7 +145,7 @@ func (c *call) findExec(words []word, x *expression, inDir bool) {
 		x = &expression{roots: []word{{unknown: true}}}
 	}
 	name := x.name
-	if !words[0].known() || !programs()[base(words[0].text)].readsNames() {
+	if !words[0].known() || !programs.All()[base(words[0].text)].ReadsNames() {
 		name = "" // what is not there may be made
 	}
 	for _, root := range x.roots {
@@ -189,7 +191,7 @@ func replaced(words []word, mark string, by word) []word {
 var fdRuns = map[string]bool{"-x": true, "--exec": true, "-X": true, "--exec-batch": true}
 
 // fd finds files and runs a command with them.
-func fd(c *call, _ *program) {
+func fd(c *call, _ *programs.Program) {
 	var operands int
 	for i, w := range c.words[1:] {
 		switch {

@@ -6,6 +6,8 @@ package shell
 import (
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
 )
 
 // formatted are the endings of the files that formatters change in the directories
@@ -14,6 +16,18 @@ var formatted = map[string][]string{
 	"gofmt": {".go"}, "goimports": {".go"}, "gofumpt": {".go"}, "go": {".go"},
 	"black": {".py", ".pyi", ".ipynb"}, "ruff": {".py", ".pyi", ".ipynb"}, "isort": {".py", ".pyi", ".pyx"},
 	"rustfmt": {".rs"}, "cargo": {".rs"},
+}
+
+// formatting are the subcommands of tools of projects that format, with the options that
+// change nothing of that.
+var formatting = map[string][]string{
+	"go fmt": {"-n", "-x"}, "cargo fmt": {"--all", "-q", "--quiet", "-v", "--verbose", "--check"},
+	"ruff format": {"--check", "--diff", "-q", "--quiet", "-v", "--verbose", "--no-cache", "-n", "--preview", "-s", "--silent"},
+}
+
+// formatsWhenAsked reports whether a formatter rewrites files only with an option.
+func formatsWhenAsked(program string) bool {
+	return program == "prettier" || program == "shfmt" || program == "clang-format"
 }
 
 // formats tells that a formatter rewrites what is at a path: a file, or of a
@@ -46,8 +60,8 @@ func (c *call) formats(w word) {
 
 // gofmt shows how files should be, or makes them so. Its options begin with one
 // dash or two.
-func gofmt(c *call, _ *program) {
-	c.readOnly, c.told = true, true
+func gofmt(c *call, _ *programs.Program) {
+	c.readOnly, c.complete = true, true
 	writes := slices.ContainsFunc(c.words, func(w word) bool { return w.is("-w") || w.is("--w") || strings.HasPrefix(w.text, "-w=") })
 	for i := 1; i < len(c.words); i++ {
 		switch w := c.words[i]; {
@@ -69,9 +83,9 @@ func gofmt(c *call, _ *program) {
 
 // format rewrites the files and directories it is given, unless it only shows
 // what it would do. Some formatters have to be told to.
-func format(c *call, p *program) {
+func format(c *call, p *programs.Program) {
 	words := c.begin(p)
-	needsOption := slices.ContainsFunc([]string{"prettier", "shfmt", "clang-format"}, func(name string) bool { return name == c.base() })
+	needsOption := formatsWhenAsked(c.base())
 	if words.flag("shows") || needsOption && !words.flag("inplace") {
 		for _, w := range words.operands {
 			c.input(w, true)
@@ -89,14 +103,11 @@ func format(c *call, p *program) {
 // formatSubcommand follows the subcommands of tools of projects that format:
 // go fmt, cargo fmt, ruff format. It reports whether it is one.
 func (c *call) formatSubcommand() bool {
-	if len(c.words) < 2 || !trusted(c.words[0].text) {
+	if len(c.words) < 2 || !programs.Trusted(c.words[0].text) {
 		return false
 	}
 	operands := make([]word, 0, len(c.words))
-	known := map[string][]string{
-		"go fmt": {"-n", "-x"}, "cargo fmt": {"--all", "-q", "--quiet", "-v", "--verbose", "--check"},
-		"ruff format": {"--check", "--diff", "-q", "--quiet", "-v", "--verbose", "--no-cache", "-n", "--preview", "-s", "--silent"},
-	}[c.base()+" "+c.words[1].arg()]
+	known := formatting[c.base()+" "+c.words[1].arg()]
 	if known == nil {
 		return false
 	}
@@ -108,7 +119,7 @@ func (c *call) formatSubcommand() bool {
 			operands = append(operands, w)
 		}
 	}
-	c.told = true
+	c.complete = true
 	if len(operands) == 0 || c.base() == "cargo" {
 		operands = []word{here}
 	}

@@ -222,12 +222,6 @@ func (a *analysis) substituted(cmd *syntax.CmdSubst, s *state) []word {
 	return cut(names)
 }
 
-// readsNames reports whether a program reads all its operands, so that what they
-// are is looked at, and changes nothing.
-func (p *program) readsNames() bool {
-	return p != nil && p.readOnly && (p.operands == "reads" || p.operands == "lists" || p.operands == "pattern")
-}
-
 // uncut returns words in which those that were cut are unknown, for a program that
 // may do more with them than read.
 func uncut(words []word) []word {

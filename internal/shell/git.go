@@ -4,22 +4,13 @@
 package shell
 
 import (
-	_ "embed"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
+	"github.com/toolserver/toolserver/internal/shell/programs"
 	"github.com/toolserver/toolserver/internal/tools"
 )
-
-// gitprograms.txt has a program for every subcommand of git whose options
-// matter, in the format of programs.txt.
-//
-//go:embed gitprograms.txt
-var gitText string
-
-var gitCommands = sync.OnceValue(func() map[string]*program { return readPrograms(gitText) })
 
 // gitOwn are options of git itself that change nothing.
 var gitOwn = []string{"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P", "--no-lazy-fetch", "--no-advice"}
@@ -32,7 +23,7 @@ var gitConfigures = []string{"-c", "--config-env", "--exec-path", "--git-dir", "
 // what could run something later is looked at afterwards. For what only reads,
 // the configuration is taken for trusted. That holds for the repository of the workspace alone: any other
 // directory could have been made into one by what went before.
-func git(c *call, p *program) {
+func git(c *call, p *programs.Program) {
 	words := c.words[1:]
 	for len(words) > 0 && (!words[0].known() || strings.HasPrefix(words[0].text, "-")) {
 		w := words[0]
@@ -72,20 +63,20 @@ func git(c *call, p *program) {
 		return
 	}
 	sub := words[0].text
-	g := gitCommands()[sub]
+	g := programs.Git()[sub]
 	if g == nil {
 		c.doubt("what the subcommand " + clip(sub) + " of git does is not known")
 		return
 	}
 	atHome := len(c.s.dirs) == 1 && c.s.dirs[0] == "."
-	c.still = !atHome
-	c.readOnly = g.readOnly && !c.configured && (atHome || c.sameRepository())
+	c.unlessChanged = !atHome
+	c.readOnly = g.ReadOnly && !c.configured && (atHome || c.sameRepository())
 	c.subcommand = sub
 	if !atHome && c.s.dirs != nil {
 		c.reads(here, true)
 	}
 	out := c.parse(g, words[1:])
-	if f := gitHandler(g.operands); f != nil {
+	if f := gitHandler(g.Operands); f != nil {
 		f(c, out)
 	}
 	c.gitContents(sub, words[1:], out)
@@ -391,8 +382,8 @@ func gitClone(c *call, out parsed) {
 // gitRuns follows the commands that options like rebase --exec name.
 func gitRuns(c *call, out parsed) {
 	for _, o := range out.given {
-		if o.does == "script" {
-			c.doubt("the option " + dashed(o.name) + " runs a command")
+		if o.Does == "script" {
+			c.doubt("the option " + dashed(o.Name) + " runs a command")
 			c.script(o.value, c.fresh(nil), posix)
 		}
 	}

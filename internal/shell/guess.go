@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/shell/programs"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -37,7 +38,7 @@ func guess(text, reason string) []tools.Effect {
 		seen[key] = true
 		effects = append(effects, tools.Effect{Kind: tools.RunsProgram, Program: words[0], Argv: words, Unclear: reason})
 	}
-	table := programs()
+	table := programs.All()
 	var words []string
 	flush := func() {
 		words = skipWords(words, func(w string) bool { return slices.Contains(keywords, w) || isAssignment(w) })
@@ -82,11 +83,11 @@ func guess(text, reason string) []tools.Effect {
 }
 
 // startsOthers reports whether a program starts another one.
-func startsOthers(p *program) bool {
+func startsOthers(p *programs.Program) bool {
 	if p == nil {
 		return false
 	}
-	switch p.operands {
+	switch p.Operands {
 	case runsCommand, "env", "sudo", "xargs", "starter", "watch", "flock", "applet", "shell", "su", "script":
 		return true
 	}

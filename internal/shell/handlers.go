@@ -7,15 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/shell/programs"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // handler returns what follows the words of a program, by the last word of its
-// line in programs.txt; nil where there is no such thing.
-func handler(name string) func(*call, *program) {
+// line in programs/programs.txt; nil where there is no such thing.
+func handler(name string) func(*call, *programs.Program) {
 	switch name {
 	case "data": // words that are neither files nor programs
-		return func(c *call, p *program) { c.begin(p); c.printsData() }
+		return func(c *call, p *programs.Program) { c.begin(p); c.printsData() }
 	case "reads":
 		return readFiles
 	case "lists":
@@ -127,18 +128,21 @@ func handler(name string) func(*call, *program) {
 	case "subcommand":
 		return subcommand
 	case "unknown":
-		return func(c *call, _ *program) { c.doubt("what its words do is not known") }
+		return func(c *call, _ *programs.Program) { c.doubt("what its words do is not known") }
 	}
 	return nil
 }
 
+// runsCommand is what wrappers do with their operands.
+const runsCommand = "command"
+
 // begin takes the words of the call apart.
-func (c *call) begin(p *program) parsed {
-	c.readOnly, c.told = p.readOnly, p.told || p.readOnly
+func (c *call) begin(p *programs.Program) parsed {
+	c.readOnly, c.complete = p.ReadOnly, p.Complete || p.ReadOnly
 	return c.parse(p, c.words[1:])
 }
 
-func readFiles(c *call, p *program) {
+func readFiles(c *call, p *programs.Program) {
 	words := c.begin(p)
 	for _, w := range words.operands {
 		c.input(w, words.flag("recursive"))
@@ -160,7 +164,7 @@ func (c *call) input(w word, tree bool) {
 }
 
 // pager shows files. What begins with + is a command to it.
-func pager(c *call, p *program) {
+func pager(c *call, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		if strings.HasPrefix(w.text, "+") || !w.known() && w.text == "" {
 			c.doubt("a word that begins with + is a command to it")
@@ -173,7 +177,7 @@ func pager(c *call, p *program) {
 var here = lit(".")
 
 // listFiles reads the directory it is in where it is given none.
-func listFiles(c *call, p *program) {
+func listFiles(c *call, p *programs.Program) {
 	words := c.begin(p)
 	tree := words.flag("recursive") || c.base() != "ls"
 	c.mayLeave(words, tree)
@@ -189,7 +193,7 @@ func listFiles(c *call, p *program) {
 func (c *call) base() string { return base(c.words[0].text) }
 
 // searchFiles looks for a pattern: the first operand, unless an option has it.
-func searchFiles(c *call, p *program) {
+func searchFiles(c *call, p *programs.Program) {
 	words := c.begin(p)
 	files := words.operands
 	if !words.flag("pattern") && !words.flag("patternfile") && !words.flag("nopattern") && len(files) > 0 {
@@ -212,7 +216,7 @@ func searchFiles(c *call, p *program) {
 }
 
 // inOut reads its first operand and writes its second.
-func inOut(c *call, p *program) {
+func inOut(c *call, p *programs.Program) {
 	words := c.begin(p)
 	for i, w := range words.operands {
 		switch {
@@ -231,19 +235,19 @@ func inOut(c *call, p *program) {
 	}
 }
 
-func takesNothing(c *call, p *program) {
+func takesNothing(c *call, p *programs.Program) {
 	if len(c.begin(p).operands) > 0 {
-		c.readOnly, c.told = false, false
+		c.readOnly, c.complete = false, false
 	}
 	c.printsData()
 }
 
 // date sets the clock where an operand is not a format.
-func date(c *call, p *program) {
+func date(c *call, p *programs.Program) {
 	words := c.begin(p)
 	for _, w := range words.operands {
 		if !strings.HasPrefix(w.text, "+") || w.many {
-			c.readOnly, c.told = false, false
+			c.readOnly, c.complete = false, false
 		}
 	}
 	if c.prints = data; len(words.operands) > 0 {
@@ -257,7 +261,7 @@ func date(c *call, p *program) {
 	}
 }
 
-func writeFiles(c *call, p *program) {
+func writeFiles(c *call, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		c.writes(w, false)
 	}
@@ -265,7 +269,7 @@ func writeFiles(c *call, p *program) {
 
 // writeTrees writes what is below its operands too, with -r or with a word that
 // could be that.
-func writeTrees(c *call, p *program) {
+func writeTrees(c *call, p *programs.Program) {
 	words := c.begin(p)
 	tree := words.flag("recursive") || slices.ContainsFunc(words.operands, word.hidesOption)
 	for _, w := range words.operands {
@@ -273,7 +277,7 @@ func writeTrees(c *call, p *program) {
 	}
 }
 
-func writeFirst(c *call, p *program) {
+func writeFirst(c *call, p *programs.Program) {
 	if words := c.begin(p); len(words.operands) > 0 {
 		c.writes(words.operands[0], false)
 	}
@@ -281,7 +285,7 @@ func writeFirst(c *call, p *program) {
 
 // changeModes takes a mode or an owner, and then files. A mode such as -x looks
 // like an option.
-func changeModes(c *call, p *program) {
+func changeModes(c *call, p *programs.Program) {
 	var rest []word
 	given := false
 	for i, w := range c.words[1:] {
@@ -306,7 +310,7 @@ func changeModes(c *call, p *program) {
 }
 
 // copyFiles follows cp, mv, ln and install: sources, and then where they go.
-func copyFiles(c *call, p *program) {
+func copyFiles(c *call, p *programs.Program) {
 	words := c.begin(p)
 	from := words.operands
 	if words.flag("directories") {
@@ -390,7 +394,7 @@ func (c *call) arrives(w, to word, tree, isDir, isFile, parents bool) {
 }
 
 // dd takes if=… and of=….
-func dd(c *call, _ *program) {
+func dd(c *call, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		key, value, _ := strings.Cut(w.text, "=")
 		file := word{text: value, unknown: w.unknown, glob: w.glob}
@@ -407,7 +411,7 @@ func dd(c *call, _ *program) {
 }
 
 // split writes files whose names begin with its second operand.
-func split(c *call, p *program) {
+func split(c *call, p *programs.Program) {
 	words := c.begin(p)
 	prefix := lit("x")
 	for i, w := range words.operands {
@@ -425,7 +429,7 @@ func split(c *call, p *program) {
 }
 
 // mktemp makes a file or a directory of a name like its template, and prints it.
-func mktemp(c *call, p *program) {
+func mktemp(c *call, p *programs.Program) {
 	words := c.begin(p)
 	name, inTemp := lit("tmp.XXXXXXXXXX"), true
 	if len(words.operands) > 0 {
@@ -459,7 +463,7 @@ func (c *call) add(kind tools.EffectKind, path string) {
 }
 
 // patch writes the files that a patch names.
-func patch(c *call, p *program) {
+func patch(c *call, p *programs.Program) {
 	words := c.begin(p)
 	dir := here
 	if d, ok := words.has("directory"); ok {
@@ -477,7 +481,7 @@ func patch(c *call, p *program) {
 }
 
 // edit is a program that edits files, and runs whatever it is told.
-func edit(c *call, _ *program) {
+func edit(c *call, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		if !w.known() || !strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "+") {
 			c.writes(w, false)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/shell/programs"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -16,7 +17,7 @@ var plainShell = []string{"--norc", "--noprofile", "--noediting", "--verbose"}
 
 // shell follows bash, sh and their kind: a text with -c, standard input, or a
 // file.
-func shell(c *call, _ *program) {
+func shell(c *call, _ *programs.Program) {
 	words := c.words[1:]
 	d := posix
 	if c.base() == "bash" {
@@ -103,7 +104,7 @@ func (c *call) shellFlags(text string, words []word, takesText bool) ([]word, bo
 
 // otherShell is a shell with a language of its own, or start-up files it always
 // runs.
-func otherShell(c *call, _ *program) {
+func otherShell(c *call, _ *programs.Program) {
 	c.doubt("it is a shell that is not followed")
 	for i, w := range c.words[1:] {
 		if w.known() && strings.HasPrefix(w.text, "-") && strings.HasSuffix(w.text, "c") && i+2 < len(c.words) && c.words[i+2].known() {
@@ -117,7 +118,7 @@ var puzzlingModules = []string{"timeit", "code", "zipfile", "tarfile", "pdb", "p
 
 // interpreter runs code in another language: given as a word, from standard
 // input, or from a file, which is like any program.
-func interpreter(c *call, p *program) {
+func interpreter(c *call, p *programs.Program) {
 	const code = "it runs code in another language"
 	words := c.words[1:]
 	for i, w := range words {
@@ -138,7 +139,7 @@ func interpreter(c *call, p *program) {
 			c.readOnly = len(words) == 1
 			return
 		}
-		o, used := p.interpreterOption(w.text)
+		o, used := p.InterpreterOption(w.text)
 		switch {
 		case o == nil:
 			// Not known: something of the runtime, unless its letters hide code.
@@ -146,13 +147,13 @@ func interpreter(c *call, p *program) {
 				c.doubt(code)
 				return
 			}
-		case o.does == "code":
+		case o.Does == "code":
 			c.doubt(code)
 			return
-		case o.does == "inplace":
+		case o.Does == "inplace":
 			c.doubt("it changes files in place")
 			return
-		case o.does == "module":
+		case o.Does == "module":
 			module := w.text[strings.IndexByte(w.text, 'm')+1:]
 			if module == "" && i+1 < len(words) {
 				module = words[i+1].arg()
@@ -161,12 +162,12 @@ func interpreter(c *call, p *program) {
 				c.doubt("the module " + clip(module) + " runs code or writes what it is told")
 			}
 			return
-		case o.does == "script":
+		case o.Does == "script":
 			return
-		case o.value == needsValue && !used && i+1 < len(words):
+		case o.Value == programs.NeedsValue && !used && i+1 < len(words):
 			// The value is the next word; taking it for a file would end the
 			// search, so the rest is looked at as options too.
-			if slices.ContainsFunc(words[i+2:], func(w word) bool { return p.isCode(w) }) {
+			if slices.ContainsFunc(words[i+2:], func(w word) bool { return isCode(p, w) }) {
 				c.doubt(code)
 				return
 			}
@@ -179,44 +180,19 @@ func interpreter(c *call, p *program) {
 	c.doubt(code + " that it reads from standard input")
 }
 
-// interpreterOption returns the option that decides what a word of options does,
-// and whether its value is in the word.
-func (p *program) interpreterOption(text string) (o *option, used bool) {
-	if long, ok := strings.CutPrefix(text, "--"); ok {
-		name, _, attached := strings.Cut(long, "=")
-		return p.options[name], attached
-	}
-	for i := 1; i < len(text); i++ {
-		letter := p.options[text[i:i+1]]
-		if letter == nil {
-			return nil, false
-		}
-		if o = letter; o.value != noValue && o.does != "" || o.value == needsValue {
-			return o, i+1 < len(text)
-		}
-		if o.value == mayHaveValue {
-			// -0777, -l: the rest is its value, or more options.
-			if strings.ContainsAny(text[i+1:], "eE") {
-				return &option{does: "code"}, true
-			}
-		}
-	}
-	return o, true
-}
-
 // isCode reports whether a word may be an option that brings code.
-func (p *program) isCode(w word) bool {
+func isCode(p *programs.Program, w word) bool {
 	if !w.known() {
 		return w.hidesOption()
 	}
 	if !strings.HasPrefix(w.text, "-") || len(w.text) < 2 {
 		return false
 	}
-	o, _ := p.interpreterOption(w.text)
-	return o != nil && o.does == "code"
+	o, _ := p.InterpreterOption(w.text)
+	return o != nil && o.Does == "code"
 }
 
 // languageByItself is a program that takes commands in a language of its own.
-func languageByItself(c *call, _ *program) {
+func languageByItself(c *call, _ *programs.Program) {
 	c.doubt("it runs commands in a language of its own")
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/toolserver/toolserver/internal/shell/programs"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -68,15 +69,15 @@ func (c *call) reachesURL(w word, scheme string) {
 }
 
 // curl fetches its operands. Values with @ read files.
-func curl(c *call, p *program) {
+func curl(c *call, p *programs.Program) {
 	words := c.begin(p)
 	for _, o := range words.given {
-		switch o.does {
+		switch o.Does {
 		case "host":
 			c.reachesURL(o.value, "http")
 		case "body", "header", "cookie":
 			text := o.value.text
-			if o.does == "body" && o.name == "data-urlencode" {
+			if o.Does == "body" && o.Name == "data-urlencode" {
 				_, text, _ = strings.Cut(text, "@")
 				text = "@" + text
 				if text == "@" {
@@ -88,7 +89,7 @@ func curl(c *call, p *program) {
 			} else if o.value.unknown && text == "" {
 				c.reads(word{unknown: true}, false)
 			}
-			if o.does == "cookie" && o.value.known() && !strings.Contains(text, "=") {
+			if o.Does == "cookie" && o.value.known() && !strings.Contains(text, "=") {
 				c.reads(o.value, false)
 			}
 		case "form":
@@ -132,7 +133,7 @@ func remoteName(w word) word {
 }
 
 // wget fetches its operands into files of their names.
-func wget(c *call, p *program) {
+func wget(c *call, p *programs.Program) {
 	words := c.begin(p)
 	dir := here
 	if w, ok := words.has("directory"); ok {
@@ -148,14 +149,14 @@ func wget(c *call, p *program) {
 }
 
 // ssh runs a command somewhere else.
-func ssh(c *call, p *program) {
-	words := c.parse(&program{stop: true, options: p.options}, c.words[1:])
+func ssh(c *call, p *programs.Program) {
+	words := c.parse(&programs.Program{Stop: true, Options: p.Options}, c.words[1:])
 	port := 22
 	if w, ok := words.has("port"); ok {
 		port, _ = strconv.Atoi(w.text)
 	}
 	for _, o := range words.given {
-		if o.does == "host" {
+		if o.Does == "host" {
 			c.a.reaches(hostOnly(o.value.text), 0)
 		}
 	}
@@ -178,7 +179,7 @@ func (c *call) remote(w word, port int) {
 }
 
 // scp copies files from and to other machines.
-func scp(c *call, p *program) {
+func scp(c *call, p *programs.Program) {
 	words := c.begin(p)
 	port := 22
 	if w, ok := words.has("port"); ok {
@@ -204,7 +205,7 @@ func scp(c *call, p *program) {
 }
 
 // nc talks to a host and a port, or waits for somebody, or runs a program.
-func nc(c *call, _ *program) {
+func nc(c *call, _ *programs.Program) {
 	var operands []word
 	for _, w := range c.words[1:] {
 		if w.known() && len(w.text) > 1 && w.text[0] == '-' {
@@ -230,7 +231,7 @@ func nc(c *call, _ *program) {
 }
 
 // lookUp names hosts among its operands.
-func lookUp(c *call, _ *program) {
+func lookUp(c *call, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		if !w.known() || !strings.HasPrefix(w.text, "-") && !isNumber(w.text) {
 			c.remote(lit(strings.TrimPrefix(w.arg(), "@")), 0)

@@ -3,7 +3,11 @@
 
 package shell
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
+)
 
 // parsed are the words of a call, taken apart as getopt_long does.
 type parsed struct {
@@ -13,14 +17,14 @@ type parsed struct {
 
 // given is an option as it was given.
 type given struct {
-	*option
+	*programs.Option
 	value word
 }
 
 // has returns the value of the last option that does something.
 func (p parsed) has(does string) (word, bool) {
 	for i := len(p.given) - 1; i >= 0; i-- {
-		if p.given[i].does == does {
+		if p.given[i].Does == does {
 			return p.given[i].value, true
 		}
 	}
@@ -35,7 +39,7 @@ func (p parsed) flag(does string) bool {
 
 // parse takes words apart by the options of p, without the program's name. What
 // is not known makes the call unclear, unless no option could do harm.
-func (c *call) parse(p *program, words []word) parsed {
+func (c *call) parse(p *programs.Program, words []word) parsed {
 	var out parsed
 	for i := 0; i < len(words); i++ {
 		w := words[i]
@@ -50,13 +54,13 @@ func (c *call) parse(p *program, words []word) parsed {
 		switch {
 		case !isOption:
 			out.operands = append(out.operands, w)
-			if p.stop {
+			if p.Stop {
 				out.operands = append(out.operands, words[i+1:]...)
 				return out
 			}
 		case strings.HasPrefix(w.text, "--"):
 			i += c.long(p, w, words[i+1:], &out)
-		case p.number && isNumber(w.text):
+		case p.Number && isNumber(w.text):
 		default:
 			i += c.short(p, w, words[i+1:], &out)
 		}
@@ -65,11 +69,11 @@ func (c *call) parse(p *program, words []word) parsed {
 }
 
 // long takes one --option, and returns how many further words it used.
-func (c *call) long(p *program, w word, rest []word, out *parsed) int {
+func (c *call) long(p *programs.Program, w word, rest []word, out *parsed) int {
 	name, value, attached := strings.Cut(w.text[2:], "=")
-	o := p.options[name]
+	o := p.Options[name]
 	if o == nil || len(name) == 1 {
-		if o = p.abbreviated(name); o == nil || !p.anyOption {
+		if o = p.Abbreviated(name); o == nil || !p.AnyOption {
 			c.unknownOption(p, "--"+name)
 		}
 		if o == nil {
@@ -79,9 +83,9 @@ func (c *call) long(p *program, w word, rest []word, out *parsed) int {
 	switch {
 	case attached:
 		c.apply(o, word{text: value, unknown: w.unknown, glob: w.glob}, out)
-	case !w.known() && !p.anyOption:
+	case !w.known() && !p.AnyOption:
 		c.unknownOption(p, "--"+name+"…")
-	case o.value != needsValue:
+	case o.Value != programs.NeedsValue:
 		c.apply(o, word{}, out)
 	case len(rest) == 0:
 	default:
@@ -93,7 +97,7 @@ func (c *call) long(p *program, w word, rest []word, out *parsed) int {
 
 // takeNext gives an option the next word as its value. Where that is several
 // words, the others are operands.
-func (c *call) takeNext(p *program, o *option, w word, out *parsed) {
+func (c *call) takeNext(p *programs.Program, o *programs.Option, w word, out *parsed) {
 	c.apply(o, w, out)
 	if w.many {
 		c.mayHide(p, w)
@@ -102,33 +106,18 @@ func (c *call) takeNext(p *program, o *option, w word, out *parsed) {
 }
 
 // mayHide doubts a word that could be an option.
-func (c *call) mayHide(p *program, w word) {
-	if w.hidesOption() && !p.anyOption {
+func (c *call) mayHide(p *programs.Program, w word) {
+	if w.hidesOption() && !p.AnyOption {
 		c.doubt("a word that is not known may be an option")
 	}
 }
 
-// abbreviated returns the option whose beginning name is.
-func (p *program) abbreviated(name string) *option {
-	var found *option
-	for long, o := range p.options {
-		if len(long) < 2 || !strings.HasPrefix(long, name) {
-			continue
-		}
-		// Of several, one that does something: it is asked about anyway.
-		if does := o.does != ""; found == nil || does && found.does == "" || does == (found.does != "") && o.name < found.name {
-			found = o
-		}
-	}
-	return found
-}
-
 // short takes a word of one or more one-letter options, and returns how many
 // further words it used.
-func (c *call) short(p *program, w word, rest []word, out *parsed) int {
+func (c *call) short(p *programs.Program, w word, rest []word, out *parsed) int {
 	letters := w.text[1:]
 	for i := 0; i < len(letters); i++ {
-		o := p.options[letters[i:i+1]]
+		o := p.Options[letters[i:i+1]]
 		if o == nil {
 			c.unknownOption(p, "-"+letters[i:i+1])
 			continue
@@ -136,10 +125,10 @@ func (c *call) short(p *program, w word, rest []word, out *parsed) int {
 		value := word{text: letters[i+1:], unknown: w.unknown, glob: w.glob}
 		attached := value.text != "" || w.unknown
 		switch {
-		case o.value == noValue:
+		case o.Value == programs.NoValue:
 			c.apply(o, word{}, out)
 			continue
-		case attached || o.value == mayHaveValue:
+		case attached || o.Value == programs.MayHaveValue:
 			c.apply(o, value, out)
 		case len(rest) > 0:
 			c.takeNext(p, o, rest[0], out)
@@ -147,22 +136,22 @@ func (c *call) short(p *program, w word, rest []word, out *parsed) int {
 		}
 		return 0
 	}
-	if w.unknown && !p.anyOption {
+	if w.unknown && !p.AnyOption {
 		c.unknownOption(p, w.text+"…")
 	}
 	return 0
 }
 
-func (c *call) unknownOption(p *program, name string) {
-	if !p.anyOption {
+func (c *call) unknownOption(p *programs.Program, name string) {
+	if !p.AnyOption {
 		c.doubt("what the option " + clip(name) + " does is not known")
 	}
 }
 
 // apply notes an option and what it does by itself.
-func (c *call) apply(o *option, value word, out *parsed) {
+func (c *call) apply(o *programs.Option, value word, out *parsed) {
 	out.given = append(out.given, given{o, value})
-	switch o.does {
+	switch o.Does {
 	case "read", "patternfile":
 		if !value.is("-") {
 			c.reads(value, false)
@@ -181,14 +170,14 @@ func (c *call) apply(o *option, value word, out *parsed) {
 			c.writes(value, false)
 		}
 	case "run":
-		c.doubt("the option " + dashed(o.name) + " runs a program")
+		c.doubt("the option " + dashed(o.Name) + " runs a program")
 		if value.known() {
-			c.a.add(guess(value.text, "the option "+dashed(o.name)+" runs it")[1:]...)
+			c.a.add(guess(value.text, "the option "+dashed(o.Name)+" runs it")[1:]...)
 		}
 	case "unsafe":
-		c.doubt("the option " + dashed(o.name) + " can change or run anything")
+		c.doubt("the option " + dashed(o.Name) + " can change or run anything")
 	case "changes":
-		c.readOnly, c.told = false, false
+		c.readOnly, c.complete = false, false
 	}
 }
 

@@ -6,13 +6,14 @@ package shell
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
 // untracked are variables that do not keep what they are given, or get something
 // else from the shell itself.
-var untracked = wordsOf(`
+var untracked = onceFields(`
 	_ RANDOM SRANDOM SECONDS LINENO EPOCHSECONDS EPOCHREALTIME HISTCMD DIRSTACK FUNCNAME GROUPS PIPESTATUS PWD OLDPWD
 	UID EUID PPID REPLY OPTARG OPTIND OPTERR COLUMNS LINES SHELLOPTS MAPFILE COPROC COPROC_PID COMPREPLY COMP_CWORD
 	COMP_KEY COMP_LINE COMP_POINT COMP_TYPE COMP_WORDBREAKS COMP_WORDS READLINE_ARGUMENT READLINE_LINE READLINE_MARK
@@ -147,4 +148,9 @@ func isAll(x syntax.ArithmExpr) bool {
 	}
 	l, ok := w.Parts[0].(*syntax.Lit)
 	return ok && (l.Value == "@" || l.Value == "*")
+}
+
+// onceFields returns a list of words, made when it is first needed.
+func onceFields(text string) func() []string {
+	return sync.OnceValue(func() []string { return strings.Fields(text) })
 }

@@ -110,7 +110,7 @@ func ofItself(name string) (rest string, ok bool) {
 
 // selfFiles are files that tell a process about itself, and nothing that others
 // would keep from it.
-var selfFiles = wordsOf("stat statm status limits mounts mountinfo mountstats cgroup comm cmdline maps smaps smaps_rollup io sched schedstat wchan loginuid oom_score oom_score_adj personality")
+var selfFiles = onceFields("stat statm status limits mounts mountinfo mountstats cgroup comm cmdline maps smaps smaps_rollup io sched schedstat wchan loginuid oom_score oom_score_adj personality")
 
 // own is what a process does with what is its own: nothing that has to be told,
 // but where it leads elsewhere. What it has open it may have opened in another way.

@@ -6,54 +6,37 @@ package shell
 import (
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
 )
-
-// tells are the first words with which tools of projects only tell something.
-// Tools that a file of the workspace can exchange for another (cargo, yarn)
-// are not here: whatever they are asked, they may run something else first.
-var tells = sync.OnceValue(func() map[string][]string {
-	return map[string][]string{
-		"go":   {"version", "env"}, // GOTOOLCHAIN says that no file can exchange it
-		"npm":  {"ls", "list", "--version", "-v"},
-		"pip":  {"list", "show", "freeze", "--version", "-V"},
-		"pip3": {"list", "show", "freeze", "--version", "-V"},
-		"gcc":  {"--version"}, "cc": {"--version"}, "clang": {"--version"}, "g++": {"--version"}, "make": {"--version"}, "cmake": {"--version"},
-		"java": {"-version", "--version"}, "javac": {"-version", "--version"}, "docker": {"--version"},
-		"dpkg": {"-l", "-L", "-s", "--version"}, "apt": {"--version"}, "apt-get": {"--version"}, "rpm": {"--version"}, "systemctl": {"--version"},
-	}
-})
-
-// tellsWith are the options that do not change that.
-var tellsWith = []string{"--all", "--json", "--long", "--parseable", "-g", "--global", "--depth=0", "--depth=1", "--prod", "--dev"}
 
 // subcommand follows a tool of projects: it simply runs, but for the few words
 // with which it only tells, and the options that name a file or a program.
-func subcommand(c *call, p *program) {
+func subcommand(c *call, p *programs.Program) {
 	if c.formatSubcommand() {
 		return
 	}
 	words := c.words[1:]
-	if len(words) > 0 && words[0].known() && slices.Contains(tells()[c.base()], words[0].text) {
+	if len(words) > 0 && words[0].known() && programs.OnlyTells(c.base(), words[0].text) {
 		c.readOnly = !slices.ContainsFunc(words[1:], func(w word) bool {
-			return !w.known() || strings.HasPrefix(w.text, "-") && !slices.Contains(tellsWith, w.text)
+			return !w.known() || strings.HasPrefix(w.text, "-") && !programs.TellsMore(w.text)
 		})
 	}
 	var out parsed
 	for i := 0; i < len(words); i++ {
 		w := words[i]
-		if w.hidesOption() && len(p.options) > 0 {
+		if w.hidesOption() && len(p.Options) > 0 {
 			c.doubt("a word that is not known may be an option")
 		}
 		if !strings.HasPrefix(w.text, "-") {
 			c.toolOperand(w)
 			continue
 		}
-		o, value, attached := p.toolOption(w)
+		o, value, attached := toolOption(p, w)
 		switch {
 		case o == nil:
 			c.mayTouch(w)
-		case attached || o.value != needsValue:
+		case attached || o.Value != programs.NeedsValue:
 			c.apply(o, value, &out)
 		case i+1 < len(words):
 			i++
@@ -61,7 +44,7 @@ func subcommand(c *call, p *program) {
 		}
 	}
 	for _, o := range out.given {
-		if o.does == "source" {
+		if o.Does == "source" {
 			if o.value.is("-") || strings.HasPrefix(o.value.text, "/dev/") || !o.value.known() {
 				c.doubt("it runs the commands of a text that is not known")
 			}
@@ -72,14 +55,14 @@ func subcommand(c *call, p *program) {
 
 // toolOption finds the option that a word is: with one dash or two, and its value
 // in the word or not.
-func (p *program) toolOption(w word) (o *option, value word, attached bool) {
+func toolOption(p *programs.Program, w word) (o *programs.Option, value word, attached bool) {
 	name, text, attached := strings.Cut(strings.TrimPrefix(w.text[1:], "-"), "=")
-	if o = p.options[name]; o != nil {
+	if o = p.Options[name]; o != nil {
 		return o, word{text: text, unknown: w.unknown, glob: w.glob}, attached
 	}
-	if p.attached && len(w.text) > 2 && w.text[1] != '-' {
+	if p.Attached && len(w.text) > 2 && w.text[1] != '-' {
 		for end := len(w.text); end > 1; end-- {
-			if o = p.options[w.text[1:end]]; o != nil && o.value != noValue {
+			if o = p.Options[w.text[1:end]]; o != nil && o.Value != programs.NoValue {
 				return o, word{text: w.text[end:], unknown: w.unknown, glob: w.glob}, true
 			}
 		}
@@ -94,7 +77,7 @@ func (c *call) toolOperand(w word) {
 	case strings.HasPrefix(w.text, "@") && (base == "gcc" || base == "cc" || base == "clang" || base == "g++" || base == "ld" || base == "javac" || base == "rustc"):
 		c.doubt("a file that begins with @ has more words")
 	case ok && (base == "make" || base == "gmake"):
-		if isDangerous(strings.TrimRight(name, "+:?!")) || name == ".SHELLFLAGS" || strings.ContainsAny(value, "$`!") {
+		if programs.Dangerous(strings.TrimRight(name, "+:?!")) || name == ".SHELLFLAGS" || strings.ContainsAny(value, "$`!") {
 			c.doubt("the variable " + clip(name) + " changes what make runs")
 		}
 	default:

@@ -3,10 +3,14 @@
 
 package shell
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
+)
 
 // readStrings reads files, and lists of more words.
-func readStrings(c *call, p *program) {
+func readStrings(c *call, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		if strings.HasPrefix(w.text, "@") {
 			c.doubt("a file that begins with @ has more words")
@@ -16,7 +20,7 @@ func readStrings(c *call, p *program) {
 }
 
 // diff follows links in the trees it compares, unless it is told not to.
-func diff(c *call, p *program) {
+func diff(c *call, p *programs.Program) {
 	words := c.begin(p)
 	if words.flag("recursive") && !words.flag("unlinked") {
 		c.doubt("it follows links, wherever they lead")
@@ -28,10 +32,10 @@ func diff(c *call, p *program) {
 
 // ps shows the environment of programs where it is asked to: a word of letters
 // without a dash that has an e.
-func ps(c *call, p *program) {
+func ps(c *call, p *programs.Program) {
 	for _, w := range c.begin(p).operands {
 		if !w.known() || strings.ContainsAny(w.text, "eE") {
-			c.readOnly, c.told = false, false
+			c.readOnly, c.complete = false, false
 		}
 	}
 }
@@ -45,7 +49,7 @@ var xxdOptions = map[string]int{
 }
 
 // xxd reads its first operand and writes its second.
-func xxd(c *call, _ *program) {
+func xxd(c *call, _ *programs.Program) {
 	c.readOnly = true
 	operands := 0
 	for i := 1; i < len(c.words); i++ {
@@ -75,7 +79,7 @@ func xxd(c *call, _ *program) {
 }
 
 // compress puts a file in the place of another, whose name begins like it.
-func compress(c *call, p *program) {
+func compress(c *call, p *programs.Program) {
 	words := c.begin(p)
 	for _, w := range words.operands {
 		if words.flag("stdout") {
@@ -95,13 +99,13 @@ func compress(c *call, p *program) {
 }
 
 // jq takes a program and then files; some options take two words.
-func jq(c *call, p *program) {
-	c.readOnly = p.readOnly
+func jq(c *call, p *programs.Program) {
+	c.readOnly = p.ReadOnly
 	var words []word
 	for i := 1; i < len(c.words); i++ {
-		o := p.options[strings.TrimLeft(c.words[i].text, "-")]
-		if c.words[i].known() && o != nil && (o.does == "two" || o.does == "twofiles") && i+2 < len(c.words) {
-			if o.does == "twofiles" {
+		o := p.Options[strings.TrimLeft(c.words[i].text, "-")]
+		if c.words[i].known() && o != nil && (o.Does == "two" || o.Does == "twofiles") && i+2 < len(c.words) {
+			if o.Does == "twofiles" {
 				c.reads(c.words[i+2], false)
 			}
 			i += 2
@@ -116,7 +120,7 @@ func jq(c *call, p *program) {
 			c.doubt("its program may read other files")
 		}
 		if strings.Contains(files[0].text, "env") || strings.Contains(files[0].text, "ENV") {
-			c.readOnly, c.told = false, false // it shows the environment
+			c.readOnly, c.complete = false, false // it shows the environment
 		}
 		files = files[1:]
 	}

@@ -3,15 +3,19 @@
 
 package shell
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
+)
 
 // sed edits a stream, or files with -i. Its scripts can read, write and run.
-func sed(c *call, p *program) {
+func sed(c *call, p *programs.Program) {
 	words := c.begin(p)
 	files := words.operands
 	scripts := 0
 	for _, o := range words.given {
-		switch o.does {
+		switch o.Does {
 		case "script":
 			c.sedScript(o.value)
 			scripts++
@@ -47,237 +51,26 @@ func (c *call) sedScript(w word) {
 		c.doubt("its script is not known")
 		return
 	}
-	r := sedReader{c: c, text: w.text}
-	if !r.script() {
+	steps, ok := programs.Sed(w.text)
+	for _, step := range steps {
+		switch step.Does {
+		case "read":
+			c.reads(lit(step.Text), false)
+		case "write":
+			c.readOnly = false
+			if step.Text != "/dev/stdout" && step.Text != "/dev/stderr" {
+				c.writes(lit(step.Text), false)
+			}
+		case "run":
+			c.doubt("its script runs a command")
+			if step.Text != "" {
+				c.script(lit(step.Text), c.fresh(nil), posix)
+			}
+		case "unsafe":
+			c.doubt("its script runs what it makes of its input")
+		}
+	}
+	if !ok {
 		c.doubt("its script cannot be followed")
-	}
-}
-
-// A sedReader reads a script of GNU sed, as far as it takes to know what it does
-// outside its stream.
-type sedReader struct {
-	c    *call
-	text string
-	at   int
-}
-
-func (r *sedReader) peek() byte {
-	if r.at < len(r.text) {
-		return r.text[r.at]
-	}
-	return 0
-}
-
-func (r *sedReader) skip(chars string) {
-	for r.at < len(r.text) && strings.IndexByte(chars, r.text[r.at]) >= 0 {
-		r.at++
-	}
-}
-
-// line returns the rest of the line and steps behind it.
-func (r *sedReader) line() string {
-	end := strings.IndexByte(r.text[r.at:], '\n')
-	if end < 0 {
-		end = len(r.text) - r.at
-	}
-	line := r.text[r.at : r.at+end]
-	r.at += end
-	return strings.TrimLeft(line, " \t")
-}
-
-// script reads commands up to the end; false where one is not understood.
-func (r *sedReader) script() bool {
-	for {
-		r.skip(" \t\n;}")
-		if r.at == len(r.text) {
-			return true
-		}
-		if !r.addresses() || !r.command() {
-			return false
-		}
-	}
-}
-
-// addresses reads what lines a command is for.
-func (r *sedReader) addresses() bool {
-	for range 2 {
-		switch c := r.peek(); {
-		case c >= '0' && c <= '9':
-			r.skip("0123456789")
-			r.skip(" \t")
-			if r.peek() == '~' {
-				r.at++
-				r.skip("0123456789")
-			}
-		case c == '$':
-			r.at++
-		case c == '+' || c == '~':
-			r.at++
-			r.skip("0123456789")
-		case c == '/' || c == '\\':
-			if c == '\\' {
-				r.at++
-			}
-			if r.at >= len(r.text) || !r.delimited(r.text[r.at]) {
-				return false
-			}
-			r.skip("IM")
-		}
-		r.skip(" \t")
-		if r.peek() != ',' {
-			break
-		}
-		r.at++
-		r.skip(" \t")
-	}
-	r.skip(" \t!")
-	return true
-}
-
-// delimited reads a text between two delimiters, of which the first is here. In
-// brackets a slash does not end it, to some versions: such a text is not
-// understood.
-func (r *sedReader) delimited(delimiter byte) bool {
-	r.at++
-	if delimiter == '\n' || delimiter == '\\' || delimiter >= 0x80 {
-		return false
-	}
-	bracket := false
-	for ; r.at < len(r.text); r.at++ {
-		switch c := r.text[r.at]; {
-		case c == '\\':
-			r.at++
-		case c == '[':
-			bracket = true
-		case c == ']':
-			bracket = false
-		case c == delimiter:
-			r.at++
-			return !bracket
-		}
-	}
-	return false
-}
-
-// command reads one command.
-func (r *sedReader) command() bool {
-	c := r.peek()
-	r.at++
-	switch c {
-	case '{', '=', 'd', 'D', 'g', 'G', 'h', 'H', 'n', 'N', 'p', 'P', 'x', 'z', 'F':
-		return true
-	case 'l', 'L', 'q', 'Q':
-		r.skip(" \t0123456789")
-		return r.ends()
-	case ':', 'b', 't', 'T':
-		r.skip(" \t")
-		r.skip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-		return r.ends()
-	case '#':
-		r.line()
-		return true
-	case 'a', 'i', 'c':
-		return r.textBlock()
-	case 'r', 'R':
-		if file := r.line(); file != "-" {
-			r.c.reads(lit(file), false)
-		}
-		return true
-	case 'w', 'W':
-		r.writes(r.line())
-		return true
-	case 'e':
-		r.runs(r.line())
-		return true
-	case 's':
-		return r.substitute()
-	case 'y':
-		delimiter := r.peek()
-		return delimiter != 0 && r.delimited(delimiter) && r.second(delimiter) && r.ends()
-	}
-	return false
-}
-
-// second reads the part between the second delimiter and the third.
-func (r *sedReader) second(delimiter byte) bool {
-	r.at--
-	return r.plainPart(delimiter)
-}
-
-// plainPart is like delimited, for a text in which brackets are not special.
-func (r *sedReader) plainPart(delimiter byte) bool {
-	for r.at++; r.at < len(r.text); r.at++ {
-		switch r.text[r.at] {
-		case '\\':
-			r.at++
-		case delimiter:
-			r.at++
-			return true
-		}
-	}
-	return false
-}
-
-// ends reports whether a command is over here.
-func (r *sedReader) ends() bool {
-	r.skip(" \t")
-	switch r.peek() {
-	case 0, '\n', ';', '}', '#':
-		return true
-	}
-	return false
-}
-
-func (r *sedReader) substitute() bool {
-	delimiter := r.peek()
-	if delimiter == 0 || !r.delimited(delimiter) || !r.second(delimiter) {
-		return false
-	}
-	for r.at < len(r.text) {
-		switch c := r.text[r.at]; {
-		case strings.IndexByte("gpiImM0123456789", c) >= 0:
-			r.at++
-		case c == 'e':
-			r.at++
-			r.c.doubt("its script runs what it makes of its input")
-		case c == 'w':
-			r.at++
-			r.writes(r.line())
-			return true
-		default:
-			return r.ends()
-		}
-	}
-	return true
-}
-
-// textBlock reads the text of a, i and c, which goes on after a backslash.
-func (r *sedReader) textBlock() bool {
-	for r.at < len(r.text) {
-		switch r.text[r.at] {
-		case '\\':
-			r.at += 2
-		case '\n':
-			return true
-		default:
-			r.at++
-		}
-	}
-	r.at = min(r.at, len(r.text))
-	return true
-}
-
-func (r *sedReader) writes(file string) {
-	r.c.readOnly = false
-	if file != "/dev/stdout" && file != "/dev/stderr" {
-		r.c.writes(lit(file), false)
-	}
-}
-
-// runs follows the e command: a text for the shell, or the line at hand.
-func (r *sedReader) runs(text string) {
-	r.c.doubt("its script runs a command")
-	if text != "" {
-		r.c.script(lit(text), r.c.fresh(nil), posix)
 	}
 }

@@ -37,7 +37,7 @@ var takers = []string{"read", "printf", "mapfile", "readarray", "getopts", "unse
 var movers = []string{"cd", "pushd", "popd"}
 
 // look surveys a script.
-func look(file *syntax.File, text string) *survey {
+func surveyOf(file *syntax.File, text string) *survey {
 	v := &survey{}
 	if !strings.ContainsAny(text, "={$") && !strings.Contains(text, "do") {
 		v.blind, v.shift, v.move, v.arrays = true, true, true, true // no assignment, no loop: nothing to follow

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
 )
 
 // declare follows export and its kind where they are called as a command. Where
@@ -134,26 +136,14 @@ func printf(c *call) {
 	}
 }
 
-// builtinOptions are the options of builtins that take names of variables.
-var builtinOptions = onceTable(`
-read: data
-  r s e a:=name d: i: n: N: p: t: u: E
-mapfile: data
-  t d: n: O: s: u: C:=run c:
-wait: data
-  n f p:=name
-unset: data
-  v f=function n
-`)
+func read(c *call) { c.takesAll(programs.Builtins()["read"]) }
 
-func read(c *call) { c.takesAll(builtinOptions()["read"]) }
+func mapfile(c *call) { c.takesAll(programs.Builtins()["mapfile"]) }
 
-func mapfile(c *call) { c.takesAll(builtinOptions()["mapfile"]) }
-
-func (c *call) takesAll(p *program) {
+func (c *call) takesAll(p *programs.Program) {
 	words := c.parse(p, c.words[1:])
 	for _, o := range words.given {
-		if o.does == "name" {
+		if o.Does == "name" {
 			c.takes(o.value)
 		}
 	}
@@ -163,8 +153,8 @@ func (c *call) takesAll(p *program) {
 }
 
 func wait(c *call) {
-	for _, o := range c.parse(builtinOptions()["wait"], c.words[1:]).given {
-		if o.does == "name" {
+	for _, o := range c.parse(programs.Builtins()["wait"], c.words[1:]).given {
+		if o.Does == "name" {
 			c.takes(o.value)
 		}
 	}
@@ -182,7 +172,7 @@ func getopts(c *call) {
 }
 
 func unset(c *call) {
-	words := c.parse(builtinOptions()["unset"], c.words[1:])
+	words := c.parse(programs.Builtins()["unset"], c.words[1:])
 	for _, w := range words.operands {
 		if !w.known() || !isName(w.text) && !plainElement(w.text) {
 			if f, ok := c.s.funcs[w.text]; !ok || !w.known() || len(f.bodies) == 0 {

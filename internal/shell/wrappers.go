@@ -7,12 +7,14 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/toolserver/toolserver/internal/shell/programs"
 )
 
 // wrap follows a program that runs the rest of its words: nice, timeout, nohup.
-func wrap(c *call, p *program) {
+func wrap(c *call, p *programs.Program) {
 	operands := c.begin(p).operands
-	for range p.skip {
+	for range p.Skip {
 		if len(operands) > 0 && operands[0].many {
 			c.doubt("where its command begins is not known")
 		}
@@ -26,7 +28,7 @@ func wrap(c *call, p *program) {
 
 // starter follows a program that runs some of its words, nobody knows which: the
 // first that is not an option is taken for it.
-func starter(c *call, _ *program) {
+func starter(c *call, _ *programs.Program) {
 	c.doubt("which of its words are a command is not known")
 	words := c.words[1:]
 	for len(words) > 0 && (!words[0].known() || strings.HasPrefix(words[0].text, "-") || isAssignment(words[0].text) || isNumber(words[0].text)) {
@@ -41,8 +43,8 @@ func starter(c *call, _ *program) {
 }
 
 // env sets variables and runs the rest of its words.
-func env(c *call, p *program) {
-	c.readOnly = p.readOnly
+func env(c *call, p *programs.Program) {
+	c.readOnly = p.ReadOnly
 	words := c.words[1:]
 	s := c.s
 	for len(words) > 0 {
@@ -135,8 +137,8 @@ func (c *call) splitString(text word) []word {
 }
 
 // sudo runs the rest of its words as somebody else.
-func sudo(c *call, p *program) {
-	words := c.parse(&program{stop: true, options: p.options}, c.words[1:])
+func sudo(c *call, p *programs.Program) {
+	words := c.parse(&programs.Program{Stop: true, Options: p.Options}, c.words[1:])
 	operands := words.operands
 	for len(operands) > 0 && isAssignment(operands[0].text) {
 		c.sets(operands[0])
@@ -156,7 +158,7 @@ func sudo(c *call, p *program) {
 }
 
 // su runs a text as somebody else, with the start-up files of theirs.
-func su(c *call, p *program) {
+func su(c *call, p *programs.Program) {
 	words := c.begin(p)
 	c.doubt("it starts a shell of another user")
 	if text, ok := words.has("script"); ok {
@@ -165,7 +167,7 @@ func su(c *call, p *program) {
 }
 
 // script runs a text, and writes down what it prints.
-func script(c *call, p *program) {
+func script(c *call, p *programs.Program) {
 	words := c.begin(p)
 	if text, ok := words.has("script"); ok {
 		c.script(text, c.fresh(nil), posix)
@@ -180,7 +182,7 @@ func script(c *call, p *program) {
 }
 
 // flock makes a lock of a file, and runs the rest of its words or a text.
-func flock(c *call, p *program) {
+func flock(c *call, p *programs.Program) {
 	words := c.begin(p)
 	if len(words.operands) == 0 {
 		return
@@ -199,7 +201,7 @@ func flock(c *call, p *program) {
 }
 
 // watch runs a text again and again.
-func watch(c *call, p *program) {
+func watch(c *call, p *programs.Program) {
 	words := c.begin(p)
 	if words.flag("exec") {
 		c.starts(words.operands, "")
@@ -209,10 +211,10 @@ func watch(c *call, p *program) {
 }
 
 // xargs runs its words with more words, which it reads.
-func xargs(c *call, p *program) {
+func xargs(c *call, p *programs.Program) {
 	words := c.begin(p)
 	for _, o := range words.given {
-		if o.does == "variable" {
+		if o.Does == "variable" {
 			c.sets(word{text: o.value.text + "=", unknown: true})
 		}
 	}
@@ -222,11 +224,11 @@ func xargs(c *call, p *program) {
 	}
 	mark, replaces := words.has("replace")
 	why := "its words come from standard input"
-	var reader *program
+	var reader *programs.Program
 	if command[0].known() {
-		reader = programs()[base(command[0].text)]
+		reader = programs.All()[base(command[0].text)]
 	}
-	if names := c.namesRead(words); names != nil && reader.readsNames() && (!replaces || mark.text == "" || mark.known()) {
+	if names := c.namesRead(words); names != nil && reader.ReadsNames() && (!replaces || mark.text == "" || mark.known()) {
 		for _, w := range names {
 			if replaces {
 				w.many = false
@@ -237,7 +239,7 @@ func xargs(c *call, p *program) {
 		}
 		return
 	}
-	if reader != nil && reader.readOnly && reader.anyOption {
+	if reader != nil && reader.ReadOnly && reader.AnyOption {
 		why = "" // whatever the words are, it reads
 	}
 	if !replaces {
@@ -261,8 +263,8 @@ var wholeOptions = []string{"null", "no-run-if-empty", "max-args", "max-procs", 
 // where they are anything else.
 func (c *call) namesRead(words parsed) []word {
 	names := c.s.stdin.found
-	other := func(o given) bool { return !slices.Contains(wholeOptions, o.name) }
-	null := slices.ContainsFunc(words.given, func(o given) bool { return o.name == "null" })
+	other := func(o given) bool { return !slices.Contains(wholeOptions, o.Name) }
+	null := slices.ContainsFunc(words.given, func(o given) bool { return o.Name == "null" })
 	switch {
 	case names == nil || null != names.null || slices.ContainsFunc(words.given, other):
 		return nil
@@ -273,7 +275,7 @@ func (c *call) namesRead(words parsed) []word {
 }
 
 // applet is a program that is many programs.
-func applet(c *call, _ *program) {
+func applet(c *call, _ *programs.Program) {
 	words := c.words[1:]
 	if len(words) > 0 && strings.HasPrefix(words[0].text, "--") {
 		c.doubt("what the option " + clip(words[0].text) + " does is not known")
