@@ -91,6 +91,11 @@ const (
 
 	// Transfer is a whole call of WorkspaceService.
 	Transfer Step = "transfer"
+
+	// Cancelled is that somebody, By, asked for the end of a call, and SessionClosed of a
+	// session with Count calls that ran in it, with the reason they gave.
+	Cancelled     Step = "cancelled"
+	SessionClosed Step = "session_closed"
 )
 
 // What a log notes about itself.
@@ -151,6 +156,7 @@ func (r *Record) appendLine(line []byte) []byte {
 	line = append(line, '"')
 	line = appendText(line, `,"step":`, string(r.Step), maxWord)
 	line = appendText(line, `,"principal":`, r.Principal, maxWord)
+	line = appendText(line, `,"on_behalf_of":`, r.OnBehalfOf, maxWord)
 	line = appendText(line, `,"session":`, r.SessionID, maxWord)
 	line = appendText(line, `,"execution":`, r.ExecutionID, maxWord)
 	line = appendText(line, `,"call_id":`, r.CallID, maxWord)

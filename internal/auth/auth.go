@@ -52,21 +52,20 @@ const AllRoles = Agent | Approver | Operator | Viewer
 
 var roleNames = []string{"agent", "approver", "operator", "viewer"}
 
-// RoleNames returns the names of all roles.
-func RoleNames() []string { return append([]string(nil), roleNames...) }
-
 // Has reports whether one of the roles is in the set.
 func (r Roles) Has(any Roles) bool { return r&any != 0 }
 
 // String returns the names of the roles, with commas between them.
-func (r Roles) String() string {
-	var names []string
+func (r Roles) String() string { return strings.Join(r.Names(), ",") }
+
+// Names returns the names of the roles.
+func (r Roles) Names() (names []string) {
 	for i, name := range roleNames {
 		if r.Has(1 << i) {
 			names = append(names, name)
 		}
 	}
-	return strings.Join(names, ",")
+	return names
 }
 
 // UnmarshalText reads the names of roles, with commas between them.

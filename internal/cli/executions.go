@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,7 @@ func newExecutions(in Inside) *cobra.Command {
 	var (
 		to                   Target
 		session, state, tool string
+		principal            string
 		asJSON               bool
 		limit                int
 	)
@@ -48,7 +50,7 @@ func newExecutions(in Inside) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			list, more, err := client.list(cmd.Context(), &pb.ListExecutionsRequest{SessionId: session, State: wanted, Tool: tool}, limit)
+			list, more, err := client.list(cmd.Context(), &pb.ListExecutionsRequest{SessionId: session, State: wanted, Tool: tool, Principal: principal}, limit)
 			if err != nil {
 				return err
 			}
@@ -61,7 +63,7 @@ func newExecutions(in Inside) *cobra.Command {
 				}
 				return nil
 			}
-			if err := executionTable(out, list, time.Now()); err != nil {
+			if err := executionTable(out, list, time.Now(), principal != ""); err != nil {
 				return err
 			}
 			if more {
@@ -76,6 +78,7 @@ func newExecutions(in Inside) *cobra.Command {
 	flags.StringVar(&tool, "tool", "", "only those of this tool")
 	flags.IntVar(&limit, "limit", 50, "how many at most")
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
+	addPrincipal(cmd, &principal, "those of this principal, or * for everybody's, instead of yours")
 	Complete(cmd, "state", "waiting", "running", "finished")
 	to.AddFlags(cmd, in)
 	cmd.AddCommand(newExecutionsShow(in))
@@ -101,11 +104,15 @@ func (c *Client) list(ctx context.Context, request *pb.ListExecutionsRequest, li
 // wideTable is how wide a terminal must be for all there is to say.
 const wideTable = 120
 
-func executionTable(out *Stream, list []*pb.Execution, now time.Time) error {
+// executionTable writes executions, with whose they are if that is asked for.
+func executionTable(out *Stream, list []*pb.Execution, now time.Time, whose bool) error {
 	narrow := out.terminal && out.width() < wideTable
 	heads := []string{"EXECUTION", "TOOL", "STATE", "SESSION", "CALL", "BEGAN", "TOOK", "PURPOSE"}
 	if narrow {
 		heads = []string{"EXECUTION", "TOOL", "STATE", "SESSION", "BEGAN", "TOOK", "PURPOSE"}
+	}
+	if whose {
+		heads = slices.Insert(heads, 1, "PRINCIPAL")
 	}
 	t := NewTable(out, heads...)
 	for _, x := range list {
@@ -115,13 +122,16 @@ func executionTable(out *Stream, list []*pb.Execution, now time.Time) error {
 			end = x.GetEndTime().AsTime()
 		}
 		took := max(end.Sub(begin), 0).Round(time.Millisecond).String()
+		row := []string{x.GetExecutionId(), fit(OneLine(x.GetTool()), 32), state, Visible(x.GetSessionId()), fit(OneLine(x.GetCallId()), 32),
+			begin.Format(time.DateTime), took, fit(OneLine(x.GetPurpose()), 60)}
 		if narrow {
-			t.Row(x.GetExecutionId(), fit(OneLine(x.GetTool()), 18), state, fit(Visible(x.GetSessionId()), 16),
-				begin.Format(time.TimeOnly), took, OneLine(x.GetPurpose()))
-			continue
+			row = []string{x.GetExecutionId(), fit(OneLine(x.GetTool()), 18), state, fit(Visible(x.GetSessionId()), 16),
+				begin.Format(time.TimeOnly), took, OneLine(x.GetPurpose())}
 		}
-		t.Row(x.GetExecutionId(), fit(OneLine(x.GetTool()), 32), state, Visible(x.GetSessionId()), fit(OneLine(x.GetCallId()), 32),
-			begin.Format(time.DateTime), took, fit(OneLine(x.GetPurpose()), 60))
+		if whose {
+			row = slices.Insert(row, 1, fit(Visible(x.GetPrincipal()), 32))
+		}
+		t.Row(row...)
 	}
 	return t.Flush()
 }

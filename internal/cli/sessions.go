@@ -205,6 +205,7 @@ func newSessionsList(in Inside) *cobra.Command {
 	var (
 		to            Target
 		ended, asJSON bool
+		principal     string
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -216,9 +217,10 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 	}
 	cmd.Flags().BoolVar(&ended, "ended", false, "list the sessions that ended, and no others")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one session a line, as JSON")
+	addPrincipal(cmd, &principal, "those of this principal, or * for everybody's, instead of yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, _ []string) error {
-		list, gone, err := c.sessionsAnd(ctx, ended)
+		list, gone, err := c.sessionsAnd(ctx, principal, ended)
 		if err != nil {
 			return err
 		}
@@ -237,21 +239,26 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 		if ended {
 			return endedTable(out, list)
 		}
-		return sessionTable(out, list, time.Now())
+		return sessionTable(out, list, time.Now(), principal != "")
 	})
 	return cmd
 }
 
+// addPrincipal adds the flag for those who look at what others have.
+func addPrincipal(cmd *cobra.Command, principal *string, usage string) {
+	cmd.Flags().StringVar(principal, "principal", "", usage+" (for operators and viewers)")
+}
+
 // allSessions returns the sessions of the caller.
 func (c *Client) allSessions(ctx context.Context) ([]*pb.Session, error) {
-	list, _, err := c.sessionsAnd(ctx, false)
+	list, _, err := c.sessionsAnd(ctx, "", false)
 	return list, err
 }
 
-// sessionsAnd returns the sessions of the caller and, where they are wanted, those
-// that ended.
-func (c *Client) sessionsAnd(ctx context.Context, wanted bool) (list, ended []*pb.Session, err error) {
-	request := &pb.ListSessionsRequest{PageSize: 1000, IncludeEnded: wanted}
+// sessionsAnd returns the sessions of a principal, or of the caller, and, where they are
+// wanted, those that ended.
+func (c *Client) sessionsAnd(ctx context.Context, principal string, wanted bool) (list, ended []*pb.Session, err error) {
+	request := &pb.ListSessionsRequest{PageSize: 1000, IncludeEnded: wanted, Principal: principal}
 	for {
 		page, err := c.ListSessions(ctx, request)
 		if err != nil {
@@ -283,19 +290,29 @@ func endedTable(out *Stream, list []*pb.Session) error {
 	return t.Flush()
 }
 
-func sessionTable(out *Stream, list []*pb.Session, now time.Time) error {
-	t := NewTable(out, "SESSION", "MODE", "LEVEL", "NETWORK", "USED", "WORKSPACE")
+// sessionTable writes sessions, with whose they are if that is asked for.
+func sessionTable(out *Stream, list []*pb.Session, now time.Time, whose bool) error {
+	heads := []string{"SESSION", "MODE", "LEVEL", "NETWORK", "USED", "WORKSPACE"}
+	if whose {
+		heads = slices.Insert(heads, 1, "PRINCIPAL")
+	}
+	t := NewTable(out, heads...)
 	for _, s := range list {
-		t.Row(Visible(s.GetSessionId()), modeText(s.GetMode()), levelText(s.GetLevel()), networkWord(s.GetNetwork()),
-			ageText(now.Sub(s.GetLastUsedTime().AsTime())), Visible(s.GetWorkspace()))
+		row := []string{Visible(s.GetSessionId()), modeText(s.GetMode()), levelText(s.GetLevel()), networkWord(s.GetNetwork()),
+			ageText(now.Sub(s.GetLastUsedTime().AsTime())), Visible(s.GetWorkspace())}
+		if whose {
+			row = slices.Insert(row, 1, Visible(s.GetPrincipal()))
+		}
+		t.Row(row...)
 	}
 	return t.Flush()
 }
 
 func newSessionsShow(in Inside) *cobra.Command {
 	var (
-		to     Target
-		asJSON bool
+		to        Target
+		asJSON    bool
+		principal string
 	)
 	cmd := &cobra.Command{
 		Use:               "show [SESSION]",
@@ -304,9 +321,10 @@ func newSessionsShow(in Inside) *cobra.Command {
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
+	addPrincipal(cmd, &principal, "whose session it is, where it is not yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
-		s, err := c.session(ctx, strings.Join(args, ""))
+		s, err := c.session(ctx, principal, strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
@@ -320,19 +338,19 @@ func newSessionsShow(in Inside) *cobra.Command {
 }
 
 // session returns a session; for one there is not, the nearest names.
-func (c *Client) session(ctx context.Context, id string) (*pb.Session, error) {
-	response, err := c.GetSession(ctx, &pb.GetSessionRequest{SessionId: id})
-	return response.GetSession(), c.unknownSession(ctx, err, id)
+func (c *Client) session(ctx context.Context, principal, id string) (*pb.Session, error) {
+	response, err := c.GetSession(ctx, &pb.GetSessionRequest{SessionId: id, Principal: principal})
+	return response.GetSession(), c.unknownSession(ctx, err, principal, id)
 }
 
 // unknownSession adds to an error about a session that there is not what may have
 // been meant.
-func (c *Client) unknownSession(ctx context.Context, err error, id string) error {
+func (c *Client) unknownSession(ctx context.Context, err error, principal, id string) error {
 	if status.Code(err) != codes.NotFound {
 		return err
 	}
 	var ids []string
-	if list, ended, failed := c.sessionsAnd(ctx, true); failed == nil {
+	if list, ended, failed := c.sessionsAnd(ctx, principal, true); failed == nil {
 		if slices.ContainsFunc(ended, func(s *pb.Session) bool { return s.GetSessionId() == id }) {
 			return err // which says when and why
 		}
@@ -355,7 +373,7 @@ func (c *Client) withNearest(err error, name string, known []string, list string
 
 func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) error {
 	counts := make(map[pb.ExecutionState]int)
-	executions, more, err := c.list(ctx, &pb.ListExecutionsRequest{SessionId: s.GetSessionId()}, 1000)
+	executions, more, err := c.list(ctx, &pb.ListExecutionsRequest{SessionId: s.GetSessionId(), Principal: s.GetPrincipal()}, 1000)
 	if err != nil {
 		return err
 	}
@@ -452,7 +470,7 @@ func newSessionsMode(in Inside) *cobra.Command {
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode"}},
 		})
 		if err != nil {
-			return c.unknownSession(ctx, err, args[0])
+			return c.unknownSession(ctx, err, "", args[0])
 		}
 		s := response.GetSession()
 		_, err = fmt.Fprintln(NewStream(os.Stdout), Visible(s.GetSessionId()), modeText(s.GetMode()))
@@ -462,7 +480,10 @@ func newSessionsMode(in Inside) *cobra.Command {
 }
 
 func newSessionsClose(in Inside) *cobra.Command {
-	var to Target
+	var (
+		to                Target
+		principal, reason string
+	)
 	cmd := &cobra.Command{
 		Use:   "close SESSION...",
 		Short: "Close sessions, and end what runs in them",
@@ -478,13 +499,15 @@ workspace that the server made for it is kept for a while, as its operator says:
 		},
 		ValidArgsFunction: completeSessions(&to),
 	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; its owner and the audit log are told")
+	cmd.Flags().StringVar(&principal, "principal", "", "whose sessions they are, where they are not yours (for operators)")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		for _, id := range args {
-			if _, err := c.session(ctx, id); err != nil {
+			if _, err := c.session(ctx, principal, id); err != nil {
 				return err
 			}
-			response, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: id})
+			response, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: id, Principal: principal, Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -497,8 +520,9 @@ workspace that the server made for it is kept for a while, as its operator says:
 
 func newSessionsEvents(in Inside) *cobra.Command {
 	var (
-		to     Target
-		asJSON bool
+		to        Target
+		asJSON    bool
+		principal string
 	)
 	cmd := &cobra.Command{
 		Use:   "events [SESSION]",
@@ -511,10 +535,11 @@ session counts as unused. "toolserver watch" follows one execution in full.`,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
+	addPrincipal(cmd, &principal, "whose session it is, where it is not yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		id := strings.Join(args, "")
-		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id})
+		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id, Principal: principal})
 		if err != nil {
 			return err
 		}
@@ -526,7 +551,7 @@ session counts as unused. "toolserver watch" follows one execution in full.`,
 				return nil
 			}
 			if err != nil {
-				return c.unknownSession(ctx, err, id)
+				return c.unknownSession(ctx, err, principal, id)
 			}
 			switch x := response.GetExecution(); {
 			case x == nil: // nothing happened for a while

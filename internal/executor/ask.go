@@ -129,6 +129,10 @@ func (x *Execution) answered(question *approval.Question, answer approval.Answer
 		x.mu.Unlock()
 		return
 	}
+	if shown := x.Order.Access; shown != nil && now.Verdict.Action == policy.Ask && !now.Rights.Access().Within(shown) {
+		now.Verdict.Action, now.Verdict.Rule = policy.Deny, "approval"
+		now.Verdict.Reason = "by now it would have access to more than " + answer.By + " was shown. Call again."
+	}
 	x.stopAsking(answer.Kind)
 	x.log.append(ApprovalResolved{question.ID, answer}, answer.At, nil)
 	if x.stopping || !answer.Allows() || now.Verdict.Action == policy.Deny {

@@ -385,20 +385,31 @@ func (x *Execution) Done() <-chan struct{} { return x.done }
 // [Output] is its own until it calls Release. An error is
 // about the reading, never about the call: [ErrAhead], or the cause of ctx.
 func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
+	return x.events(ctx, after, true)
+}
+
+// Observe is Events for somebody who looks on: it counts as no follower, so that the
+// execution goes on or ends as without it.
+func (x *Execution) Observe(ctx context.Context, after uint64) iter.Seq2[Event, error] {
+	return x.events(ctx, after, false)
+}
+
+func (x *Execution) events(ctx context.Context, after uint64, follows bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if _, last := x.log.bounds(); after > last {
 			yield(Event{}, fmt.Errorf("%w: event %d of %d", ErrAhead, after, last))
 			return
 		}
-		reader := x.callersPlace(after)
+		var reader *reader
+		if follows {
+			reader = x.callersPlace(after)
+			x.followed(+1)
+			defer x.followed(-1)
+		}
 		if reader == nil {
 			reader = x.log.follow(after)
 		}
-		x.followed(+1)
-		defer func() {
-			x.log.unfollow(reader)
-			x.followed(-1)
-		}()
+		defer func() { x.log.unfollow(reader) }()
 		for {
 			event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
 			if err != nil {

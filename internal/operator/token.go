@@ -74,7 +74,7 @@ its owner, and remove the old line.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&roles, "roles", "agent", "what it may do: some of "+strings.Join(auth.RoleNames(), ", "))
+	flags.StringVar(&roles, "roles", "agent", "what it may do: some of "+strings.Join(auth.AllRoles.Names(), ", "))
 	flags.StringVar(&tenant, "tenant", "", "tenant that the principal is of")
 	flags.StringVar(&mode, "max-mode", "", "most permissive mode of its sessions (default: the server's)")
 	flags.DurationVar(&lifetime, "expires", 0, "how long the token is valid, such as 2160h; 0: for ever")

@@ -57,11 +57,11 @@ func (a *artifacts) leave(s *session.Session) {
 	a.mu.Lock()
 	delete(a.known, s)
 	a.mu.Unlock()
-	a.store.End(ownerOf(s))
+	a.store.End(artifactsOf(s))
 }
 
-// ownerOf tells a session also from a later one with its id.
-func ownerOf(s *session.Session) artifact.SessionID {
+// artifactsOf tells a session also from a later one with its id.
+func artifactsOf(s *session.Session) artifact.SessionID {
 	return artifact.SessionID{Owner: s.Owner, Session: s.ID + " " + s.Created.Format(time.RFC3339Nano)}
 }
 
@@ -75,7 +75,7 @@ func (a sessionArtifacts) Create(name, mediaType string) (tools.ArtifactWriter, 
 	if err := a.all.enter(a.session); err != nil {
 		return nil, err
 	}
-	w, err := a.all.store.Create(ownerOf(a.session), name, mediaType)
+	w, err := a.all.store.Create(artifactsOf(a.session), name, mediaType)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (a sessionArtifacts) Find(uri string) (tools.KeptArtifact, error) {
 		return tools.KeptArtifact{}, tools.Failf("not_an_artifact",
 			"%.80q is not the URI of an artifact: that is %s and 26 letters and digits, as the answer has it that it belongs to. %s", uri, tools.ArtifactScheme, a.known())
 	}
-	info, path, err := a.all.store.Find(ownerOf(a.session), id)
+	info, path, err := a.all.store.Find(artifactsOf(a.session), id)
 	if err != nil {
 		return tools.KeptArtifact{}, tools.Failf("artifact_not_found",
 			"%s: this session has no such artifact. It never was, belongs to another session, or is no longer kept: artifacts are kept for %s, and the oldest make room for new ones. %s",
@@ -117,7 +117,7 @@ func (a sessionArtifacts) known() string {
 
 // All returns the artifacts of the session.
 func (a sessionArtifacts) All() []tools.KeptArtifact {
-	list, paths := a.all.store.List(ownerOf(a.session))
+	list, paths := a.all.store.List(artifactsOf(a.session))
 	all := make([]tools.KeptArtifact, len(list))
 	for i, info := range list {
 		all[i] = keptArtifact(info, paths[i])

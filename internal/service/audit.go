@@ -4,16 +4,19 @@
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/session"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -101,6 +104,31 @@ func (a *auditor) input(x *executor.Execution, request *pb.WriteInputRequest) er
 		return withRetryInfo(status.New(codes.Unavailable, "the server must record every input and cannot: nothing was sent to the call"), time.Second).Err()
 	}
 	return nil
+}
+
+// cancelled records who asked for the end of a call, and why.
+func (a *auditor) cancelled(ctx context.Context, x *executor.Execution, reason string) {
+	if a.log != nil {
+		a.write(x, audit.Record{Step: audit.Cancelled, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
+	}
+}
+
+// closed records who closed a session, and why.
+func (a *auditor) closed(ctx context.Context, s *session.Session, calls int, reason string) {
+	if a.log != nil {
+		a.log.Append(audit.Record{
+			Step: audit.SessionClosed, Principal: s.Owner, SessionID: s.ID, Count: uint64(calls),
+			By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason,
+		})
+	}
+}
+
+// peerOf returns where a call comes from.
+func peerOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
 }
 
 // finished records how a call ended.

@@ -181,7 +181,7 @@ func New(config Config) (*Server, error) {
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads})
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)

@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -26,6 +30,7 @@ type sessionService struct {
 	sessions *session.Store
 	executor *executor.Executor
 	uploads  *uploads
+	auditor  *auditor
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -100,7 +105,7 @@ func budgetFrom(message *pb.AnswerBudget) (tools.Budget, error) {
 }
 
 func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
-	found, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	found, err := s.lookedAt(ctx, request.GetPrincipal(), request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -112,18 +117,29 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	// A token is the id of the last session of the page before it.
+	owner, err := ownerOf(ctx, request.GetPrincipal(), looksOn)
+	if err != nil {
+		return nil, err
+	}
+	// A token is the id of the last session of the page before it, and its owner where
+	// there are several.
+	tokenOf := func(found *pb.Session) string {
+		if owner == auth.Everybody {
+			return found.GetSessionId() + " " + found.GetPrincipal()
+		}
+		return found.GetSessionId()
+	}
 	after := request.GetPageToken()
 	response := new(pb.ListSessionsResponse)
-	for _, found := range s.sessions.List(principalOf(ctx).Name) {
+	for _, found := range s.sessions.List(owner) {
 		if after != "" {
-			if found.ID == after {
+			if tokenOf(&pb.Session{SessionId: found.ID, Principal: found.Owner}) == after {
 				after = ""
 			}
 			continue
 		}
 		if len(response.Sessions) == size {
-			response.NextPageToken = response.Sessions[size-1].SessionId
+			response.NextPageToken = tokenOf(response.Sessions[size-1])
 			return response, nil
 		}
 		response.Sessions = append(response.Sessions, s.toProto(found))
@@ -132,7 +148,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 		return nil, invalid("page_token is not one that this server gave, or its session is gone: begin again")
 	}
 	if request.GetIncludeEnded() {
-		for _, ended := range s.sessions.Ended(principalOf(ctx).Name) {
+		for _, ended := range s.sessions.Ended(owner) {
 			response.Sessions = append(response.Sessions, endedToProto(ended))
 		}
 	}
@@ -188,13 +204,33 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
-	caller := principalOf(ctx).Name
-	removed, err := s.sessions.Remove(caller, request.GetSessionId())
-	if err != nil || removed == nil {
-		return new(pb.CloseSessionResponse), err
+	reason := request.GetReason()
+	if n := len(reason); n > admission.MaxText {
+		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
+	}
+	owner, err := oneOwner(ctx, request.GetPrincipal(), stops)
+	if err != nil {
+		return nil, err
+	}
+	caller := principalOf(ctx)
+	why := "was closed by " + caller.Name
+	if reason != "" {
+		why += ": " + reason
+	}
+	removed, err := s.sessions.RemoveFor(owner, request.GetSessionId(), why)
+	if err != nil {
+		return nil, err
+	}
+	if removed == nil {
+		return s.notClosed(caller, request)
 	}
 	s.uploads.end(removed)
-	n, err := s.executor.CancelSession(ctx, removed.Ref(), "the session was closed", caller)
+	cause := "the session was closed"
+	if owner != caller.Name || reason != "" {
+		cause = "the session " + why
+	}
+	n, err := s.executor.CancelSession(ctx, removed.Ref(), cause, caller.Name)
+	s.auditor.closed(ctx, removed, n, reason)
 	if err != nil {
 		return nil, err
 	}
@@ -202,17 +238,29 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
 }
 
+// notClosed answers where there was no such session. An operator who stops what others
+// run must not take it for stopped.
+func (s *sessionService) notClosed(caller auth.Principal, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
+	if request.GetPrincipal() == "" && caller.Roles.Has(stops) {
+		if owners := s.sessions.Owners(request.GetSessionId()); len(owners) > 0 {
+			return nil, status.Errorf(codes.FailedPrecondition, "you have no session %q, and it was not closed: set principal to whose it is, one of %.512q",
+				request.GetSessionId(), owners)
+		}
+	}
+	return new(pb.CloseSessionResponse), nil
+}
+
 func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream grpc.ServerStreamingServer[pb.WatchSessionResponse]) error {
 	ctx := stream.Context()
-	caller := principalOf(ctx).Name
-	watched, err := s.sessions.Get(caller, request.GetSessionId())
+	watched, err := s.lookedAt(ctx, request.GetPrincipal(), request.GetSessionId())
 	if err != nil {
 		return err
 	}
+	owner := watched.Owner
 	within := func(x *executor.Execution) bool { return x.Order.Session == watched.Ref() }
 	heartbeat, last := s.executor.Config().Heartbeat, time.Now()
 	unfinished := make(map[string]bool) // that the caller was told of
-	for x, info := range s.executor.Watch(ctx, caller, within) {
+	for x, info := range s.executor.Watch(ctx, owner, within) {
 		response := new(pb.WatchSessionResponse)
 		switch {
 		case x != nil:
@@ -222,7 +270,7 @@ func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream gr
 			}
 		case isClosed(watched.Closed()):
 			maps.DeleteFunc(unfinished, func(id string, _ bool) bool {
-				_, err := s.executor.Find(caller, id)
+				_, err := s.executor.Find(owner, id)
 				return err != nil // it is no longer kept
 			})
 			if len(unfinished) == 0 {

@@ -6,6 +6,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -47,19 +49,25 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 }
 
 func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream grpc.ServerStreamingServer[pb.WatchExecutionResponse]) error {
-	x, err := s.find(stream.Context(), request)
+	x, err := s.findFor(stream.Context(), request, looksOn)
 	if err != nil {
 		return err
+	}
+	if x.Order.Session.Owner != principalOf(stream.Context()).Name {
+		return sendEvents(stream, x, x.Observe(stream.Context(), request.GetAfterSequence()))
 	}
 	return follow(stream, x, request.GetAfterSequence())
 }
 
 // follow sends the events of an execution after a number, to the last.
 func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error {
-	ctx := stream.Context()
-	rpc := rpcOf(ctx)
+	return sendEvents(stream, x, x.Events(stream.Context(), after))
+}
+
+func sendEvents(stream grpc.ServerStream, x *executor.Execution, events iter.Seq2[executor.Event, error]) error {
+	rpc := rpcOf(stream.Context())
 	rpc.follows(x)
-	for event, err := range x.Events(ctx, after) {
+	for event, err := range events {
 		if err != nil {
 			return err
 		}
@@ -88,9 +96,12 @@ func (s *toolService) Cancel(ctx context.Context, request *pb.CancelRequest) (*p
 	if n := len(request.GetReason()); n > admission.MaxText {
 		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
 	}
-	x, err := s.find(ctx, request)
+	x, err := s.findFor(ctx, request, stops)
 	if err != nil {
 		return nil, err
+	}
+	if !isClosed(x.Done()) {
+		s.server.auditor.cancelled(ctx, x, request.GetReason())
 	}
 	x.Cancel(request.GetReason(), principalOf(ctx).Name)
 	select {
@@ -161,22 +172,42 @@ func controlOf(request *pb.WriteInputRequest) (tools.Input, error) {
 }
 
 func (s *toolService) GetExecution(ctx context.Context, request *pb.GetExecutionRequest) (*pb.GetExecutionResponse, error) {
-	x, err := s.find(ctx, request)
+	x, err := s.findFor(ctx, request, looksOn)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.GetExecutionResponse{Execution: executionWithResult(x)}, nil
 }
 
-// find returns the caller's execution that a request names, by its id or by
-// session and call id.
-func (s *toolService) find(ctx context.Context, request interface {
+// naming is a request that names an execution: by its id or by session and call id.
+type naming interface {
 	GetExecutionId() string
 	GetSessionId() string
 	GetCallId() string
-}) (x *executor.Execution, err error) {
+}
+
+// findFor is find, and finds for callers with one of some roles what others have, too.
+func (s *toolService) findFor(ctx context.Context, request interface {
+	naming
+	GetPrincipal() string
+}, roles auth.Roles) (*executor.Execution, error) {
+	owner, err := oneOwner(ctx, request.GetPrincipal(), roles)
+	if err != nil {
+		return nil, err
+	}
+	if request.GetPrincipal() == "" && request.GetExecutionId() != "" && principalOf(ctx).Roles.Has(roles) {
+		owner = auth.Everybody
+	}
+	return s.findOf(ctx, owner, request)
+}
+
+// find returns the caller's execution that a request names.
+func (s *toolService) find(ctx context.Context, request naming) (*executor.Execution, error) {
+	return s.findOf(ctx, principalOf(ctx).Name, request)
+}
+
+func (s *toolService) findOf(ctx context.Context, owner string, request naming) (x *executor.Execution, err error) {
 	id, call := request.GetExecutionId(), request.GetCallId()
-	owner := principalOf(ctx).Name
 	switch {
 	case id == "" && call == "":
 		return nil, invalid("name the execution: by execution_id, or by call_id and session_id")
@@ -209,7 +240,11 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
 			(request.GetState() == 0 || pb.ExecutionState(x.Info().State) == request.GetState())
 	}
-	page, next := s.executor.List(principalOf(ctx).Name, match, after, size)
+	owner, err := ownerOf(ctx, request.GetPrincipal(), looksOn)
+	if err != nil {
+		return nil, err
+	}
+	page, next := s.executor.List(owner, match, after, size)
 	response := new(pb.ListExecutionsResponse)
 	for _, x := range page {
 		response.Executions = append(response.Executions, executionToProto(x))
@@ -390,6 +425,8 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		},
 		Authentication: config.Authenticator.Name(),
 		Principal:      principalOf(ctx).Name,
+		Roles:          principalOf(ctx).Roles.Names(),
+		Tenant:         principalOf(ctx).Tenant,
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode)),
 		Files:          fileLimits(config.Files.WithDefaults()),

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/lease"
 )
 
@@ -170,7 +171,7 @@ func (s *Store) Ended(owner string) []Ended {
 	s.prune()
 	var list []Ended
 	for _, t := range s.ended {
-		if t.Owner == owner {
+		if owner == auth.Everybody || t.Owner == owner {
 			list = append(list, t.Ended)
 		}
 	}

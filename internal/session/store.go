@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -339,18 +340,45 @@ func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, erro
 	return session, nil
 }
 
-// List returns the sessions of owner, oldest first.
+// Look returns a session of owner, the default session without an id, for somebody who
+// only looks: it is neither made nor used.
+func (s *Store) Look(owner, id string) (*Session, error) {
+	id = cmp.Or(id, DefaultID)
+	s.mu.RLock()
+	session, ok := s.byKey[key{owner, id}]
+	s.mu.RUnlock()
+	if !ok {
+		return nil, s.notFound(owner, id)
+	}
+	return session, nil
+}
+
+// Owners returns who has a session with an id.
+func (s *Store) Owners(id string) []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []string
+	for k := range s.byKey {
+		if k.id == id {
+			list = append(list, k.owner)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// List returns the sessions of owner, or of [auth.Everybody], oldest first.
 func (s *Store) List(owner string) []*Session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []*Session
 	for k, session := range s.byKey {
-		if k.owner == owner {
+		if owner == auth.Everybody || k.owner == owner {
 			list = append(list, session)
 		}
 	}
 	slices.SortFunc(list, func(a, b *Session) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Owner, b.Owner))
 	})
 	return list
 }
@@ -358,6 +386,11 @@ func (s *Store) List(owner string) []*Session {
 // Remove takes a session of owner out of the store; what uses it may end in
 // peace. It reports which session it was, or nil if there was none.
 func (s *Store) Remove(owner, id string) (*Session, error) {
+	return s.RemoveFor(owner, id, "was closed by "+owner)
+}
+
+// RemoveFor is Remove for a reason, in words that follow "it".
+func (s *Store) RemoveFor(owner, id, reason string) (*Session, error) {
 	if id == "" || id == DefaultID {
 		return nil, fmt.Errorf("%w: the default session cannot be closed", ErrInvalid)
 	}
@@ -365,7 +398,7 @@ func (s *Store) Remove(owner, id string) (*Session, error) {
 	session := s.byKey[key{owner, id}]
 	s.mu.RUnlock()
 	if session != nil {
-		s.forget(session, "was closed by "+owner)
+		s.forget(session, reason)
 	}
 	return session, nil
 }

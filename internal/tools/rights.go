@@ -3,7 +3,10 @@
 
 package tools
 
-import "encoding"
+import (
+	"encoding"
+	"slices"
+)
 
 // Rights are what a call may touch: the verdict on it yields them, and the jail
 // of its commands opens exactly these. The zero value opens nothing but the
@@ -130,4 +133,13 @@ type Access struct {
 // Access returns what the rights give access to.
 func (r Rights) Access() *Access {
 	return &Access{Confinement: r.Confinement, Write: r.Write, Read: r.Read, Network: r.Network, Hosts: r.Hosts}
+}
+
+// Within reports whether a gives access to nothing that b does not.
+func (a *Access) Within(b *Access) bool {
+	among := func(list, all []string) bool {
+		return !slices.ContainsFunc(list, func(s string) bool { return !slices.Contains(all, s) })
+	}
+	return a.Confinement <= b.Confinement && a.Network <= b.Network &&
+		among(a.Write, b.Write) && among(a.Read, b.Read) && among(a.Hosts, b.Hosts)
 }

@@ -217,7 +217,10 @@ func (x *CreateSessionResponse) GetSession() *Session {
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty: the caller's default session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Whose session it is; empty: the caller's. Only operators and viewers may name
+	// others, whose sessions are looked at without being used.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -255,6 +258,13 @@ func (*GetSessionRequest) Descriptor() ([]byte, []int) {
 func (x *GetSessionRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GetSessionRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -314,7 +324,10 @@ type ListSessionsRequest struct {
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Whether to tell, on the last page and behind the others, the sessions that ended
 	// and that the server still knows of.
-	IncludeEnded  bool `protobuf:"varint,20,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
+	IncludeEnded bool `protobuf:"varint,20,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
+	// Whose sessions; empty: the caller's. Only operators and viewers may name others,
+	// or "*" for those of everybody.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,6 +381,13 @@ func (x *ListSessionsRequest) GetIncludeEnded() bool {
 		return x.IncludeEnded
 	}
 	return false
+}
+
+func (x *ListSessionsRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
 }
 
 // ListSessionsResponse is a page of sessions.
@@ -533,7 +553,11 @@ func (x *UpdateSessionResponse) GetSession() *Session {
 type CloseSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; the default session cannot be closed.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Whose session it is; empty: the caller's. Only operators may name others.
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Why, in a sentence, at most 4096 bytes: the owner and the audit log are told.
+	Reason        string `protobuf:"bytes,31,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +595,20 @@ func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
 func (x *CloseSessionRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -625,7 +663,10 @@ func (x *CloseSessionResponse) GetCancelledExecutions() uint32 {
 type WatchSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty: the caller's default session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Whose session it is; empty: the caller's. Only operators and viewers may name
+	// others, whose sessions are looked at without being used.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,6 +704,13 @@ func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
 func (x *WatchSessionRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WatchSessionRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -737,17 +785,19 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
 	"\x15CreateSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"2\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"P\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"F\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"F\n" +
 	"\x12GetSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"v\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"\x94\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
-	"\rinclude_ended\x18\x14 \x01(\bR\fincludeEnded\"r\n" +
+	"\rinclude_ended\x18\x14 \x01(\bR\fincludeEnded\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"r\n" +
 	"\x14ListSessionsResponse\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.toolserver.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
@@ -756,15 +806,18 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\"I\n" +
 	"\x15UpdateSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"4\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"j\n" +
 	"\x13CloseSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"I\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06reason\x18\x1f \x01(\tR\x06reason\"I\n" +
 	"\x14CloseSessionResponse\x121\n" +
-	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"4\n" +
+	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"R\n" +
 	"\x13WatchSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"N\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"N\n" +
 	"\x14WatchSessionResponse\x126\n" +
 	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution2\xa8\x04\n" +
 	"\x0eSessionService\x12Z\n" +

@@ -53,7 +53,9 @@ type SessionServiceClient interface {
 	// running are not judged again.
 	UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error)
 	// CloseSession cancels what runs in a session, waits for it to end, and
-	// forgets the session. Closing a session that is gone succeeds.
+	// forgets the session. Closing a session that is gone succeeds; but an operator
+	// who has no such session, and closes one that others have, is told to name whose
+	// it is: FAILED_PRECONDITION.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
 	// WatchSession streams the executions of a session as they come, begin to run
 	// and end: first those that have not ended, the oldest first. Changes of one
@@ -162,7 +164,9 @@ type SessionServiceServer interface {
 	// running are not judged again.
 	UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error)
 	// CloseSession cancels what runs in a session, waits for it to end, and
-	// forgets the session. Closing a session that is gone succeeds.
+	// forgets the session. Closing a session that is gone succeeds; but an operator
+	// who has no such session, and closes one that others have, is told to name whose
+	// it is: FAILED_PRECONDITION.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
 	// WatchSession streams the executions of a session as they come, begin to run
 	// and end: first those that have not ended, the oldest first. Changes of one

@@ -556,7 +556,10 @@ type CancelRequest struct {
 	// The call id, instead of execution_id.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Why, in a sentence; it is part of the finished event. At most 4096 bytes.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Whose session and call_id it is; empty: the caller's. Only operators may
+	// name others. With execution_id they need not.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -619,6 +622,13 @@ func (x *CancelRequest) GetReason() string {
 	return ""
 }
 
+func (x *CancelRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 // CancelResponse has the final state.
 type CancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -676,6 +686,9 @@ type WatchExecutionRequest struct {
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The last sequence the caller has; 0: from the first event.
 	AfterSequence uint64 `protobuf:"varint,4,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	// Whose session and call_id it is; empty: the caller's. Only operators and viewers may
+	// name others. With execution_id they need not.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +751,13 @@ func (x *WatchExecutionRequest) GetAfterSequence() uint64 {
 	return 0
 }
 
+func (x *WatchExecutionRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 // WatchExecutionResponse is one message of the stream.
 type WatchExecutionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -792,7 +812,10 @@ type GetExecutionRequest struct {
 	// The session of call_id; empty: the caller's default session.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The call id, instead of execution_id.
-	CallId        string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// Whose session and call_id it is; empty: the caller's. Only operators and viewers may
+	// name others. With execution_id they need not.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -844,6 +867,13 @@ func (x *GetExecutionRequest) GetSessionId() string {
 func (x *GetExecutionRequest) GetCallId() string {
 	if x != nil {
 		return x.CallId
+	}
+	return ""
+}
+
+func (x *GetExecutionRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -907,7 +937,10 @@ type ListExecutionsRequest struct {
 	// How many at most; not set: 100, the most: 1000.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Where to continue: next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Whose executions; empty: the caller's. Only operators and viewers may name others,
+	// or "*" for those of everybody.
+	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +1006,13 @@ func (x *ListExecutionsRequest) GetPageSize() int32 {
 func (x *ListExecutionsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListExecutionsRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
 	}
 	return ""
 }
@@ -1617,7 +1657,8 @@ type GetServerInfoResponse struct {
 	Capabilities []string `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// Parts that can be switched, and whether they are on.
 	Features map[string]bool `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// How callers prove who they are: "none" or "tokens".
+	// How callers prove who they are: "none", or some of tokens, certificates, oidc and
+	// kubernetes, with commas between them.
 	Authentication string `protobuf:"bytes,7,opt,name=authentication,proto3" json:"authentication,omitempty"`
 	// Who the caller is to this server.
 	Principal string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
@@ -1626,7 +1667,11 @@ type GetServerInfoResponse struct {
 	// What sessions may be here.
 	Sessions *SessionOffer `protobuf:"bytes,20,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	// How much files may be that WorkspaceService takes.
-	Files         *FileLimits `protobuf:"bytes,30,opt,name=files,proto3" json:"files,omitempty"`
+	Files *FileLimits `protobuf:"bytes,30,opt,name=files,proto3" json:"files,omitempty"`
+	// What the caller may do: some of agent, approver, operator and viewer.
+	Roles []string `protobuf:"bytes,40,rep,name=roles,proto3" json:"roles,omitempty"`
+	// The tenant of the caller; empty where it has none.
+	Tenant        string `protobuf:"bytes,41,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1736,6 +1781,20 @@ func (x *GetServerInfoResponse) GetFiles() *FileLimits {
 		return x.Files
 	}
 	return nil
+}
+
+func (x *GetServerInfoResponse) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *GetServerInfoResponse) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // FileLimits bound what WorkspaceService takes.
@@ -2267,30 +2326,33 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
 	"\b_call_id\"A\n" +
 	"\x13ExecuteToolResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\x82\x01\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xa0\x01\n" +
 	"\rCancelRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"H\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"H\n" +
 	"\x0eCancelResponse\x126\n" +
-	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\x99\x01\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xb7\x01\n" +
 	"\x15WatchExecutionRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12%\n" +
-	"\x0eafter_sequence\x18\x04 \x01(\x04R\rafterSequence\"D\n" +
+	"\x0eafter_sequence\x18\x04 \x01(\x04R\rafterSequence\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"D\n" +
 	"\x16WatchExecutionResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"p\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\x8e\x01\n" +
 	"\x13GetExecutionRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
-	"\acall_id\x18\x03 \x01(\tR\x06callId\"N\n" +
+	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"N\n" +
 	"\x14GetExecutionResponse\x126\n" +
-	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xbb\x01\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xd9\x01\n" +
 	"\x15ListExecutionsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x123\n" +
@@ -2298,7 +2360,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"z\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"z\n" +
 	"\x16ListExecutionsResponse\x128\n" +
 	"\n" +
 	"executions\x18\x01 \x03(\v2\x18.toolserver.v1.ExecutionR\n" +
@@ -2346,7 +2409,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xcd\x04\n" +
+	"\x14GetServerInfoRequest\"\xfb\x04\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2360,7 +2423,9 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\tprincipal\x18\b \x01(\tR\tprincipal\x120\n" +
 	"\asandbox\x18\t \x01(\v2\x16.toolserver.v1.SandboxR\asandbox\x127\n" +
 	"\bsessions\x18\x14 \x01(\v2\x1b.toolserver.v1.SessionOfferR\bsessions\x12/\n" +
-	"\x05files\x18\x1e \x01(\v2\x19.toolserver.v1.FileLimitsR\x05files\x1a;\n" +
+	"\x05files\x18\x1e \x01(\v2\x19.toolserver.v1.FileLimitsR\x05files\x12\x14\n" +
+	"\x05roles\x18( \x03(\tR\x05roles\x12\x16\n" +
+	"\x06tenant\x18) \x01(\tR\x06tenant\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +
