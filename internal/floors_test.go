@@ -29,7 +29,7 @@ var floors = [][]string{
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
 	{"internal/companion"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
-	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index"},
+	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},

@@ -114,7 +114,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 		return Admitted{Job: &executor.Job{Order: order}}, nil
 	}
 	admitted, err := a.admit(ctx, Request{
-		Principal: auth.Principal{Name: order.Session.Owner, OnBehalfOf: order.OnBehalfOf}, SessionID: order.Session.ID,
+		Principal: auth.Principal{Name: order.Session.Owner, OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
 		Tool: order.Tool, CallID: order.CallID, Purpose: order.Purpose, Input: Input{JSON: order.Input},
 		Answer: tools.Budget{Characters: order.Answer}, Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
 	}, found)
@@ -177,7 +177,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 		return decodedCall{}, nil
 	}
 	job.Tool, job.Policy = entry.Spec.Name, p.Version()
-	subject := a.Subject(s, entry)
+	subject := a.Subject(s, entry, job.MaxMode)
 	env := a.Env(s, p.Guard(subject), job.CallID)
 	env.Answer = job.Answer
 	call, err := decodeInput(entry, env, input)

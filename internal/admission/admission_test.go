@@ -133,3 +133,29 @@ func TestAdmitRefusesRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxMode has a caller judged in the mode that it may have at most, in a session
+// that has a more permissive one: made by default, or before the caller was bounded.
+func TestMaxMode(t *testing.T) {
+	sessions := session.NewStore(session.Config{
+		WorkspaceRoot: t.TempDir(), MaxLevel: tools.WorkspaceWrite,
+		Default: session.Settings{Level: tools.WorkspaceWrite, Mode: tools.ModeAllow},
+	})
+	t.Cleanup(sessions.Close)
+	a := newServer(t, sessions, "")
+	for most, want := range map[tools.Mode]policy.Action{0: policy.Allow, tools.ModeAllow: policy.Allow, tools.ModeAsk: policy.Ask, tools.ModeDeny: policy.Deny} {
+		r := request("write_file", `{"path":"a","content":"x"}`)
+		r.Principal.MaxMode = most
+		admitted, err := a.Admit(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := admitted.Job.Verdict.Action
+		if admitted.Job.Refusal != nil {
+			got = admitted.Job.Refusal.Verdict.Action
+		}
+		if got != want {
+			t.Errorf("at most %s: %s, want %s", most, got, want)
+		}
+	}
+}

@@ -70,7 +70,7 @@ func (a *Admission) propose(r Request, s *session.Session) (*executor.Job, Input
 		return nil, Input{}, err
 	}
 	job := &executor.Job{Order: executor.Order{
-		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, Tool: r.Tool, CallID: r.CallID, Answer: answer,
+		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer,
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace,
 	}}
 	input := a.named(s, r.Tool, r.Input)

@@ -129,10 +129,7 @@ func (x *Execution) answered(question *approval.Question, answer approval.Answer
 		x.mu.Unlock()
 		return
 	}
-	if shown := x.Order.Access; shown != nil && now.Verdict.Action == policy.Ask && !now.Rights.Access().Within(shown) {
-		now.Verdict.Action, now.Verdict.Rule = policy.Deny, "approval"
-		now.Verdict.Reason = "by now it would have access to more than " + answer.By + " was shown. Call again."
-	}
+	x.keepToShown(&now, answer.By)
 	x.stopAsking(answer.Kind)
 	x.log.append(ApprovalResolved{question.ID, answer}, answer.At, nil)
 	if x.stopping || !answer.Allows() || now.Verdict.Action == policy.Deny {
@@ -175,6 +172,15 @@ func (x *Execution) rejudge() (now Rejudged, ctx context.Context) {
 		}
 	}()
 	return x.executor.config.Steps.Rejudge(x, call), ctx
+}
+
+// keepToShown denies a call that a person approved, and that would have access to more
+// by now than the person was shown. The execution is locked.
+func (x *Execution) keepToShown(now *Rejudged, by string) {
+	if shown := x.Order.Access; shown != nil && now.Verdict.Action == policy.Ask && !now.Rights.Access().Within(shown) {
+		now.Verdict.Action, now.Verdict.Rule = policy.Deny, "approval"
+		now.Verdict.Reason = "by now it would have access to more than " + by + " was shown. Call again."
+	}
 }
 
 func (x *Execution) logPanic(message string, reason any) {

@@ -482,3 +482,46 @@ func TestRejudgeThatPanics(t *testing.T) {
 		t.Errorf("it ended with %+v", end)
 	}
 }
+
+// widened has calls asked about again with other rights than those that were shown.
+type widened struct {
+	executor.NoSteps
+	rights tools.Rights
+}
+
+func (w widened) Rejudge(_ *executor.Execution, call tools.Call) executor.Rejudged {
+	return executor.Rejudged{Verdict: asks, Rights: w.rights, Call: call}
+}
+
+// TestApprovedAccess has an approval not be good for more access than its question
+// showed, whatever widened it while the call waited: settings of the session, a policy.
+func TestApprovedAccess(t *testing.T) {
+	shown := tools.Rights{Confinement: tools.Named, Write: []string{"a"}, Network: tools.NetworkLoopback}
+	for name, test := range map[string]struct {
+		now  func(*tools.Rights)
+		runs bool
+	}{
+		"the same":        {func(*tools.Rights) {}, true},
+		"less network":    {func(r *tools.Rights) { r.Network = tools.NetworkNone }, true},
+		"more network":    {func(r *tools.Rights) { r.Network = tools.NetworkHosts }, false},
+		"wider":           {func(r *tools.Rights) { r.Confinement = tools.SessionWide }, false},
+		"another path":    {func(r *tools.Rights) { r.Write = []string{"a", "b"} }, false},
+		"a path to read":  {func(r *tools.Rights) { r.Read = []string{"/srv"} }, false},
+		"a host to reach": {func(r *tools.Rights) { r.Hosts = []string{"a:443"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := shown
+			test.now(&now)
+			f := newApproving(t, executor.Config{Steps: widened{rights: now}}, approval.Config{})
+			ran := false
+			job := f.asking(func(context.Context, tools.Sink) (tools.Result, error) { ran = true; return tools.Result{}, nil })
+			job.Access = shown.Access()
+			x := f.start(job)
+			f.resolve(approval.Answer{Kind: approval.AllowOnce})
+			end := finished(t, x)
+			if ran != test.runs || !test.runs && !strings.Contains(end.Failure.Message, "more than bob was shown") {
+				t.Errorf("ran %t: %+v", ran, end)
+			}
+		})
+	}
+}

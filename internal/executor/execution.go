@@ -186,6 +186,7 @@ func (x *Execution) turn() {
 	if now.Verdict.Action == policy.Ask && x.Order.Question == nil {
 		now.Verdict.Action, now.Verdict.Reason = policy.Deny, "A person has to approve it by now: call again."
 	}
+	x.keepToShown(&now, "who approved it")
 	if x.stopping || x.cancel == nil || now.Verdict.Action == policy.Deny {
 		stopping := x.stopping
 		x.mu.Unlock()

@@ -23,6 +23,10 @@ type Order struct {
 	Session    session.Ref
 	OnBehalfOf string
 
+	// MaxMode is the most permissive mode that the call is judged in; 0: that of its
+	// session.
+	MaxMode tools.Mode
+
 	// CallID makes the call idempotent within its session; empty: one is given.
 	CallID string
 

@@ -309,6 +309,14 @@ func Above(mode, other tools.Mode) bool {
 	return slices.Index(byPermission, mode) > slices.Index(byPermission, other)
 }
 
+// AtMost returns the one of two modes that permits less; most 0 is no bound.
+func AtMost(mode, most tools.Mode) tools.Mode {
+	if most != 0 && Above(mode, most) {
+		return most
+	}
+	return mode
+}
+
 // Modes returns the modes that sessions may have whose principal may have at most one
 // that permits so much; 0: the server's. The default is always among them.
 func (s *Store) Modes(most tools.Mode) []tools.Mode {
