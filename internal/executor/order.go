@@ -49,8 +49,8 @@ type Order struct {
 	Verdict policy.Verdict
 	Policy  string
 
-	// Effects are what the call would touch, as far as they are kept. Without any, the
-	// call uses its tool alone, and the verdict on that is the verdict.
+	// Effects are what the call would touch, as far as they are kept. Nil means that the
+	// only effect is the use of the tool, and Verdict is the verdict on it.
 	Effects *Effects
 
 	// Access is what the commands of the call may touch; nil where it runs none.

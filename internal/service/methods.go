@@ -60,7 +60,7 @@ var methods = map[string]access{
 	pb.SessionService_CloseSession_FullMethodName:  stoppers,
 	pb.SessionService_WatchSession_FullMethodName:  watchers,
 
-	// The desk tells each caller no more than it may see.
+	// The approvals show each caller no more than it may see.
 	pb.ApprovalService_ListApprovals_FullMethodName:   everyRole,
 	pb.ApprovalService_WatchApprovals_FullMethodName:  everyRole,
 	pb.ApprovalService_ResolveApproval_FullMethodName: answerers,
