@@ -51,6 +51,9 @@ func (e *Executor) remember(x *Execution) {
 	o := &x.Order
 	key := sessionKey{o.Session.Owner, o.Session.ID}
 	past := e.past[key]
+	if past != nil && past.session.Epoch > o.Session.Epoch {
+		return // there is a later session with this id: its calls are those that may come again
+	}
 	if past == nil || past.session != o.Session {
 		past = &pastCalls{session: o.Session, byID: make(map[[16]byte]pastCall)}
 		if !x.session.AfterClose(func() { e.forgetSession(past) }) {

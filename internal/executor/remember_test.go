@@ -198,3 +198,39 @@ func TestRememberedCallIsSmall(t *testing.T) {
 	e.Drain(t.Context(), "end of test")
 	e.Close()
 }
+
+// TestLateEndOfAnEarlierSession: a call of a session that was closed ends late, and
+// takes nothing from what is known of a later session with the same id.
+func TestLateEndOfAnEarlierSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, executor.Config{Limits: executor.Limits{Retention: time.Minute}})
+		open := func() {
+			t.Helper()
+			var err error
+			if f.session, err = f.sessions.Create("alice", session.Request{ID: "work"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open()
+		release := make(chan struct{})
+		late := f.start(f.named("late", 1, func(context.Context, tools.Sink) (tools.Result, error) {
+			<-release
+			return tools.Result{}, nil
+		}))
+		f.session.Enter() // somebody else uses it still, such as a download
+		defer f.session.Leave()
+		if _, err := f.sessions.Remove("alice", "work"); err != nil {
+			t.Fatal(err)
+		}
+		open()
+		first := f.start(f.named("a", 2, says("hello")))
+		finished(t, first)
+		time.Sleep(2 * time.Minute) // it is no longer kept
+		close(release)
+		finished(t, late)
+		time.Sleep(2 * time.Minute)
+		if x := f.start(f.named("a", 2, says("hello"))); x.ID != first.ID {
+			t.Error("it ran again")
+		}
+	})
+}
