@@ -168,6 +168,14 @@ func (t *Transfer) May(kind tools.EffectKind, path string) error {
 	return t.refusal(p.Decide(call, t.judged.grants).Verdict)
 }
 
+// Changed reports whether the policy or the settings of the session are others than
+// when the transfer was last judged. By then it is judged by those.
+func (t *Transfer) Changed() bool {
+	before := t.judged.call
+	t.refresh()
+	return t.judged.call != before
+}
+
 // refresh sees to it that the transfer is judged by the policy in force and by the
 // settings that its session has by now.
 func (t *Transfer) refresh() *policy.Policy {

@@ -68,6 +68,9 @@ func (d *download) visit(e workspace.Entry) error {
 	if err != nil {
 		return err
 	}
+	if d.Changed() { // a client that reads slowly gets nothing that is denied by then
+		d.withheld = d.transfer.withheld()
+	}
 	switch {
 	case workspace.IsTemporary(e.Path):
 		return nil

@@ -413,6 +413,38 @@ func TestTreesAndPolicy(t *testing.T) {
 	}
 }
 
+// TestDeniedDuringADownload reads slowly, while a policy comes into force that denies
+// what has not been sent yet.
+func TestDeniedDuringADownload(t *testing.T) {
+	f := serveFiles(t)
+	f.server.write("a", strings.Repeat("a", 16<<20)) // more than is under way
+	f.server.write("b.txt", "b")
+	stream, err := f.DownloadTree(timeout(t), new(pb.DownloadTreeRequest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.server.ReplacePolicy(rulesOf(t, "version: 1\nrules: [{name: late, action: deny, reads: ['b.txt']}]\n")); err != nil {
+		t.Fatal(err)
+	}
+	var summary *pb.TreeSummary
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		summary = message.GetSummary()
+	}
+	if summary.GetFiles() != 1 || !strings.HasPrefix(leftOut(summary), "b.txt: ") {
+		t.Errorf("downloaded: %v", summary)
+	}
+}
+
 func TestAuditOfFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	log, err := audit.Open(path, audit.Options{})
