@@ -293,9 +293,16 @@ const noPrefix = "-"
 // those that have tokens here.
 const defaultPrefix = "oidc:"
 
+// prefix begins the names of the callers of the issuer.
+func (o *OIDC) prefix() string {
+	if o.Prefix == noPrefix {
+		return ""
+	}
+	return cmp.Or(o.Prefix, defaultPrefix)
+}
+
 func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Rules) []*auth.Issuer {
 	var list []*auth.Issuer
-	prefixes := make(map[string]string)
 	for i, o := range c.OIDC {
 		key := fmt.Sprintf("authentication.oidc[%d]", i)
 		if slices.ContainsFunc(c.OIDC[:i], func(other OIDC) bool { return other.Issuer == o.Issuer }) {
@@ -306,13 +313,12 @@ func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Rules) []*auth
 				fault(key+".algorithms", "%q is no algorithm with a public key: want some of %s", algorithm, strings.Join(auth.Algorithms, ", "))
 			}
 		}
-		prefix := cmp.Or(o.Prefix, defaultPrefix)
-		if other, taken := prefixes[prefix]; taken {
-			fault(key+".prefix", "names of %s begin with %q already: an issuer could name callers of another", other, prefix)
-		}
-		prefixes[prefix] = o.Issuer
-		if prefix == noPrefix {
-			prefix = ""
+		prefix := o.prefix()
+		for _, other := range c.OIDC[:i] {
+			if before := other.prefix(); strings.HasPrefix(before, prefix) || strings.HasPrefix(prefix, before) {
+				fault(key+".prefix", "names of %s begin with %q already: an issuer could name callers of another", other.Issuer, before)
+				break
+			}
 		}
 		if o.ClockSkew < 0 || o.ClockSkew > 10*time.Minute {
 			fault(key+".clock_skew", "%s is out of bounds: want 0s to 10m", o.ClockSkew)
