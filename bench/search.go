@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -118,7 +119,7 @@ func (h *harness) searchTree(ctx context.Context, name, dir string, others other
 	for _, how := range []string{"cold", "warm", "warm, text not in memory"} {
 		var x *index.Index
 		if how != "cold" {
-			x = index.New(ws, index.Config{MaxText: map[string]int64{"warm": 1 << 30, "warm, text not in memory": 1}[how]})
+			x = index.New(ws, index.Config{MaxText: map[string]size.Bytes{"warm": 1 << 30, "warm, text not in memory": 1}[how]})
 			defer x.Close()
 			if err := x.Warm(ctx); err != nil {
 				return nil, err
@@ -206,7 +207,7 @@ func (h *harness) searchAs(ctx context.Context, name, how string, e *search.Engi
 // the budget, and how many bytes of anything once nobody searches.
 func keptRows(ctx context.Context, name string, ws *workspace.Workspace, text int64) ([]row, error) {
 	const idle = 200 * time.Millisecond
-	x := index.New(ws, index.Config{MaxText: text / 4, IdleAfter: idle})
+	x := index.New(ws, index.Config{MaxText: size.Bytes(text / 4), IdleAfter: idle})
 	defer x.Close()
 	if err := x.Warm(ctx); err != nil {
 		return nil, err

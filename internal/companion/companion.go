@@ -18,37 +18,35 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// Config is how much is kept between the calls of a session, and for how long. 0 means
-// the default.
+// Limits are the section "sandbox.kept" of the configuration. Zero fields take the
+// defaults named.
+type Limits struct {
+	Output      size.Bytes    `yaml:"output"`           // of a background process that is kept; 1 MiB
+	EndedOutput size.Bytes    `yaml:"ended_output"`     // of those that have ended, together; 4 MiB
+	Ended       int           `yaml:"ended"`            // processes that have ended and are remembered; 32
+	Idle        time.Duration `yaml:"interpreter_idle"` // of an interpreter that nobody uses; 30 minutes
+}
+
+// WithDefaults returns l with its zero fields filled in.
+func (l Limits) WithDefaults() Limits {
+	return Limits{
+		Output:      cmp.Or(l.Output, 1<<20),
+		EndedOutput: cmp.Or(l.EndedOutput, 4<<20),
+		Ended:       cmp.Or(l.Ended, 32),
+		Idle:        cmp.Or(l.Idle, 30*time.Minute),
+	}
+}
+
+// Config is what companions are made of.
 type Config struct {
-	// Output is how much of the output of a background process is kept, and
-	// EndedOutput how much of those that have ended, together. Default: 1 MiB and
-	// 4 MiB.
-	Output      int
-	EndedOutput int
-
-	// Ended is how many that have ended are remembered. Default: 32.
-	Ended int
-
-	// Idle is how long an interpreter is kept that nobody uses. Default: 30m.
-	Idle time.Duration
+	Limits
 
 	// Languages are those of interpreters beside the ones that are always there.
 	Languages []Language
-}
-
-// WithDefaults returns c with the defaults in place of 0.
-func (c Config) WithDefaults() Config {
-	return Config{
-		Output:      cmp.Or(c.Output, 1<<20),
-		EndedOutput: cmp.Or(c.EndedOutput, 4<<20),
-		Ended:       cmp.Or(c.Ended, 32),
-		Idle:        cmp.Or(c.Idle, 30*time.Minute),
-		Languages:   c.Languages,
-	}
 }
 
 // A Set has the companions of all sessions. Its methods are safe for concurrent use.
@@ -62,7 +60,8 @@ type Set struct {
 
 // New returns an empty set of what runners run.
 func New(runners *command.Runners, config Config) *Set {
-	return &Set{runners: runners, config: config.WithDefaults(), sessions: make(map[tools.Session]*session)}
+	config.Limits = config.Limits.WithDefaults()
+	return &Set{runners: runners, config: config, sessions: make(map[tools.Session]*session)}
 }
 
 // session is what one session has.

@@ -186,7 +186,7 @@ func TestTimeLimit(t *testing.T) {
 
 // TestKept has less kept than usual.
 func TestKept(t *testing.T) {
-	k := newKit(t, companion.Config{Output: 100, EndedOutput: 150, Ended: 2, Idle: time.Millisecond})
+	k := newKit(t, companion.Config{Limits: companion.Limits{Output: 100, EndedOutput: 150, Ended: 2, Idle: time.Millisecond}})
 	k.needs("python3")
 	for range 3 {
 		k.ended(k.start("seq 1000"))
@@ -217,7 +217,7 @@ func TestKept(t *testing.T) {
 
 // TestOutputIsTheEnd writes outputs of several lengths: what is kept is the end of what was written.
 func TestOutputIsTheEnd(t *testing.T) {
-	k := newKit(t, companion.Config{Output: 64})
+	k := newKit(t, companion.Config{Limits: companion.Limits{Output: 64}})
 	for _, n := range []int{1, 63, 64, 65, 200} {
 		p := k.start(fmt.Sprintf("for i in $(seq %d); do printf %%d $((i %% 10)); done", n))
 		k.ended(p)

@@ -55,7 +55,7 @@ func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, l
 	script.Input, script.Lasting, script.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
 	p := &Process{
 		Text: script.Text, Begun: time.Now(), terminal: script.Terminal != nil, masker: s.runners.Masker,
-		changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: s.config.Output},
+		changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: int(s.config.Output)},
 	}
 	own.mu.Lock()
 	defer own.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *session) forgetOld() {
 		if p.ended {
 			ended++
 			kept += len(p.kept.data)
-			if kept > s.set.config.EndedOutput {
+			if kept > int(s.set.config.EndedOutput) {
 				p.kept.drop()
 			}
 		}

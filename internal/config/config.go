@@ -19,8 +19,10 @@ import (
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -40,7 +42,7 @@ type Config struct {
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
 	Answers        Answers            `yaml:"answers"`
-	Search         Search             `yaml:"search"`
+	Search         index.Config       `yaml:"search"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
 	Files          service.FileLimits `yaml:"files"`
 	Secrets        []Secret           `yaml:"secrets"`
@@ -103,36 +105,28 @@ type Audit struct {
 func (c Audit) Off() bool { return c.File == "" && !c.Stdout }
 
 type Sandbox struct {
-	Mode       sandboxMode   `yaml:"mode"`
-	Helper     string        `yaml:"helper"`
-	Namespaces bool          `yaml:"namespaces"`
-	Grace      time.Duration `yaml:"grace"`
-	Read       []string      `yaml:"read"`
-	Write      []string      `yaml:"write"`
-	Network    tools.Network `yaml:"network"`
-	MaxNetwork tools.Network `yaml:"max_network"`
-	Proxy      string        `yaml:"proxy"`
-	Path       []string      `yaml:"path"`
-	Env        []string      `yaml:"env"`
-	Trace      bool          `yaml:"traceparent"`
-	Limits     Limits        `yaml:"limits"`
-	Caches     Caches        `yaml:"caches"`
-	Kept       Kept          `yaml:"kept"`
-	Repl       []Repl        `yaml:"repl"`
+	Mode       sandboxMode      `yaml:"mode"`
+	Helper     string           `yaml:"helper"`
+	Namespaces bool             `yaml:"namespaces"`
+	Grace      time.Duration    `yaml:"grace"`
+	Read       []string         `yaml:"read"`
+	Write      []string         `yaml:"write"`
+	Network    tools.Network    `yaml:"network"`
+	MaxNetwork tools.Network    `yaml:"max_network"`
+	Proxy      string           `yaml:"proxy"`
+	Path       []string         `yaml:"path"`
+	Env        []string         `yaml:"env"`
+	Trace      bool             `yaml:"traceparent"`
+	Limits     Limits           `yaml:"limits"`
+	Caches     Caches           `yaml:"caches"`
+	Kept       companion.Limits `yaml:"kept"`
+	Repl       []Repl           `yaml:"repl"`
 }
 
 // Caches is where programs keep what they have fetched and built.
 type Caches struct {
 	Dir      string     `yaml:"dir"`
 	MaxBytes size.Bytes `yaml:"max_bytes"`
-}
-
-// Kept is what is kept between the calls of a session.
-type Kept struct {
-	Output      size.Bytes    `yaml:"output"`
-	EndedOutput size.Bytes    `yaml:"ended_output"`
-	Ended       int           `yaml:"ended"`
-	Idle        time.Duration `yaml:"interpreter_idle"`
 }
 
 // Repl is a language of the tool repl.
@@ -168,14 +162,6 @@ type Limits struct {
 type Answers struct {
 	Default tools.Budget `yaml:"default"`
 	Max     tools.Budget `yaml:"max"`
-}
-
-type Search struct {
-	MaxText   size.Bytes    `yaml:"max_text"`
-	MaxIndex  size.Bytes    `yaml:"max_index"`
-	IdleAfter time.Duration `yaml:"idle_after"`
-
-	KernelShare int `yaml:"kernel_share"`
 }
 
 // Secret is where a value is that must not leave the server.
@@ -233,24 +219,13 @@ func Default() *Config {
 				ReservedSpace: 256 << 20,
 			},
 			Caches: Caches{MaxBytes: 10 << 30},
-			Kept: Kept{
-				Output:      1 << 20,
-				EndedOutput: 4 << 20,
-				Ended:       32,
-				Idle:        30 * time.Minute,
-			},
+			Kept:   companion.Limits{}.WithDefaults(),
 		},
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},
 		},
-		Search: Search{
-			MaxText:   256 << 20,
-			MaxIndex:  64 << 20,
-			IdleAfter: 20 * time.Second,
-
-			KernelShare: 8,
-		},
+		Search:        index.Config{}.WithDefaults(),
 		Artifacts:     artifact.Config{}.WithDefaults(),
 		Files:         service.FileLimits{}.WithDefaults(),
 		Wire:          service.Wire{}.WithDefaults(),

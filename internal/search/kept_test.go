@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -60,7 +61,7 @@ func TestIndex(t *testing.T) {
 		}
 		check()
 		text, kept, index := e.Memory()
-		if text < 2<<20 || index == 0 || index > text/4 || config.MaxText != 0 && kept > config.MaxText || config.MaxText == 0 && kept != text {
+		if text < 2<<20 || index == 0 || index > text/4 || config.MaxText != 0 && kept > int64(config.MaxText) || config.MaxText == 0 && kept != text {
 			t.Errorf("%d bytes of text, %d kept, %d of index", text, kept, index)
 		}
 		for i := range files * 3 / 4 {
@@ -222,7 +223,7 @@ func TestIndexIsBounded(t *testing.T) {
 		x.write(fmt.Sprintf("many%d.txt", i), strings.Repeat(fmt.Sprintf("line %d of a text\n", i), 1000))
 	}
 	for _, limit := range []int64{0, 1} { // the default, and next to nothing
-		e := x.warmEngine(index.Config{MaxIndex: limit})
+		e := x.warmEngine(index.Config{MaxIndex: size.Bytes(limit)})
 		if _, _, index := e.Memory(); limit == 1 && index != 0 || limit == 0 && index == 0 {
 			t.Errorf("with a limit of %d the index has %d bytes", limit, index)
 		}

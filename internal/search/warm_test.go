@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/size"
 )
 
 // warmEngine returns an engine that has the workspace in memory.
@@ -223,7 +224,7 @@ func TestWarmAsCold(t *testing.T) {
 		}
 		config := index.Config{}
 		if i%3 == 0 {
-			config.MaxText = int64(1 + i%2*2000) // nothing is kept, or little
+			config.MaxText = size.Bytes(1 + i%2*2000) // nothing is kept, or little
 		}
 		e := x.warmEngine(config)
 		var edits []string

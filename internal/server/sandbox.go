@@ -94,12 +94,6 @@ func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Program
 	})
 }
 
-// companionsOf returns what lives between calls, and for how long.
-func companionsOf(c *config.Sandbox) companion.Config {
-	k := &c.Kept
-	return companion.Config{Output: int(k.Output), EndedOutput: int(k.EndedOutput), Ended: k.Ended, Idle: k.Idle, Languages: languagesOf(c)}
-}
-
 // languagesOf returns those of the tool repl that the operator has added.
 func languagesOf(c *config.Sandbox) []companion.Language {
 	var list []companion.Language

@@ -13,19 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
-
-func TestDefaultsAreThoseOfTheFloorsBelow(t *testing.T) {
-	if got, want := companionsOf(&config.Default().Sandbox), (companion.Config{}).WithDefaults(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-}
 
 // Whatever the floors below let an operator choose is in the configuration.
 func TestEverythingCanBeConfigured(t *testing.T) {
@@ -34,7 +27,7 @@ func TestEverythingCanBeConfigured(t *testing.T) {
 	if err := c.FillIn(); err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []any{SessionsOf(c, "local"), indexOf(&c.Search)} {
+	for _, made := range []any{SessionsOf(c, "local")} {
 		v := reflect.ValueOf(made)
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -57,7 +50,7 @@ func TestSearchInMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ws.Close()
-		engines := enginesOf(&c.Search)
+		engines := enginesOf(c.Search)
 		synctest.Test(t, func(t *testing.T) {
 			defer ws.Close() // ends what the engine does in the background
 			for i := range 4 {

@@ -119,7 +119,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, runners)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companionsOf(&c.Sandbox), documents, enginesOf(&c.Search)), c.Executions.MaxTimeout)...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)}, documents, enginesOf(c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -230,15 +230,12 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 	return config
 }
 
-func enginesOf(c *config.Search) *search.Pool {
-	if c.MaxText == 0 {
+// enginesOf returns what searches workspaces.
+func enginesOf(c index.Config) *search.Pool {
+	if c.MaxText == 0 { // which is a default there
 		return search.NewPool(nil)
 	}
-	return search.NewPool(index.NewPool(indexOf(c)))
-}
-
-func indexOf(c *config.Search) index.Config {
-	return index.Config{MaxText: int64(c.MaxText), MaxIndex: int64(c.MaxIndex), IdleAfter: c.IdleAfter, KernelShare: c.KernelShare}
+	return search.NewPool(index.NewPool(c))
 }
 
 // BuiltinSpecs describes the tools that are part of the server.

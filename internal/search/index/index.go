@@ -15,28 +15,40 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
-// Config says how much is kept in memory. Zero fields take the defaults named.
+// Config is the section "search" of the configuration: how much is kept in memory. Zero
+// fields take the defaults named.
 type Config struct {
 	// MaxText is how many bytes of text are kept, of all workspaces of a pool
 	// together; 256 MiB.
-	MaxText int64
+	MaxText size.Bytes `yaml:"max_text"`
 
 	// MaxIndex is how many bytes their indexes may take, of all workspaces of a
 	// pool together; 64 MiB. Text without an index is looked through.
-	MaxIndex int64
+	MaxIndex size.Bytes `yaml:"max_index"`
 
 	// IdleAfter is how long a workspace is kept in memory that is not searched;
 	// twenty seconds.
-	IdleAfter time.Duration
+	IdleAfter time.Duration `yaml:"idle_after"`
 
 	// KernelShare is the part of the kernel's limits that is used to keep workspaces
 	// in memory: one in so many of the inotify watches and instances of the user,
 	// and of the files that this process may have open; 8. All of it is given back
 	// when others run short.
-	KernelShare int
+	KernelShare int `yaml:"kernel_share"`
+}
+
+// WithDefaults returns c with its zero fields filled in.
+func (c Config) WithDefaults() Config {
+	return Config{
+		MaxText:     cmp.Or(c.MaxText, 256<<20),
+		MaxIndex:    cmp.Or(c.MaxIndex, 64<<20),
+		IdleAfter:   cmp.Or(c.IdleAfter, 20*time.Second),
+		KernelShare: cmp.Or(c.KernelShare, 8),
+	}
 }
 
 // warmAfter is how many searches make it worth to keep a workspace in memory.
@@ -91,7 +103,7 @@ func New(ws *workspace.Workspace, config Config) *Index {
 }
 
 func newIndex(ws *workspace.Workspace, config Config, with *shared) *Index {
-	x := &Index{ws: ws, idle: cmp.Or(config.IdleAfter, 20*time.Second), shared: with}
+	x := &Index{ws: ws, idle: config.WithDefaults().IdleAfter, shared: with}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	return x
 }

@@ -4,7 +4,6 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -32,8 +31,9 @@ type shared struct {
 // newShared returns what a pool with a configuration shares.
 func newShared(c Config) *shared {
 	s := &shared{limits: limitsOfKernel()}
-	part := int64(cmp.Or(c.KernelShare, 8))
-	s.text.max, s.index.max = cmp.Or(c.MaxText, 256<<20), cmp.Or(c.MaxIndex, 64<<20)
+	c = c.WithDefaults()
+	part := int64(c.KernelShare)
+	s.text.max, s.index.max = int64(c.MaxText), int64(c.MaxIndex)
 	s.watches.max = int64(s.limits.watches) / part
 	s.instances.max = max(int64(s.limits.instances)/part, 2) // one for files, and one for a workspace
 	s.writers.kept.max = min(maxOpen, int64(s.limits.files)/part)
