@@ -250,15 +250,22 @@ func windowSize() *pb.WindowSize {
 func (v *terminalView) send(request *pb.WriteInputRequest) {
 	proto.Merge(request, v.request)
 	for {
+		ends := false // a refusal means so, once the program has taken something before
+		select {
+		case <-v.listens:
+			ends = true
+		default:
+		}
 		_, err := v.client.WriteInput(v.ctx, request, grpc.WaitForReady(true))
 		switch status.Code(err) {
 		case codes.OK:
 			v.once.Do(func() { close(v.listens) })
 			return
 		case codes.FailedPrecondition:
+			if ends {
+				return
+			}
 			select {
-			case <-v.listens:
-				return // it ends
 			case <-v.ctx.Done():
 				return
 			case <-time.After(50 * time.Millisecond):
