@@ -35,7 +35,7 @@ func (x *extraction) repository(header *tar.Header, name string, content io.Read
 		return false, nil
 	}
 	at := path.Join(x.from, name)
-	x.style(path.Dir(name))
+	x.locate(path.Dir(name))
 	lies := path.Join(x.leads, path.Base(name))
 	if header.Typeflag == tar.TypeDir {
 		lies = x.leadsTo(name) // a link in its place is followed
@@ -134,9 +134,9 @@ func (x *extraction) config(name string, size int64, content io.Reader) error {
 	return nil
 }
 
-// look finds where a directory below the local one leads, and whether it lies in that of
+// locate finds where a directory below the local one leads, and whether it lies in that of
 // a repository with another name than .git.
-func (x *extraction) style(dir string) {
+func (x *extraction) locate(dir string) {
 	if x.parent == dir {
 		return
 	}

@@ -31,13 +31,13 @@ type DiskLimits struct {
 type disk struct {
 	limits DiskLimits
 
-	mu      sync.Mutex
-	running map[*Running]struct{}
-	recent  map[*Runner]struct{} // that have run something since the last look
-	looking bool                 // or about to
-	last    map[uint64]space     // by device
-	lastAt  time.Time
-	ending  ending
+	mu        sync.Mutex
+	running   map[*Running]struct{}
+	recent    map[*Runner]struct{} // that have run something since the last look
+	measuring bool                 // or about to
+	last      map[uint64]space     // by device
+	lastAt    time.Time
+	ending    ending
 }
 
 // ending is the session that was ended last for taking the reserve. Until it has,
@@ -60,8 +60,8 @@ const (
 	diskByteRate = 2 << 30
 	diskInterval = 10 * time.Millisecond
 	diskPause    = time.Second
-	// firstLook is when a command is first looked at: most have ended by then.
-	firstLook = 50 * time.Millisecond
+	// firstMeasure is when a command is first looked at: most have ended by then.
+	firstMeasure = 50 * time.Millisecond
 	// countShare bounds the time for counting: a count is followed by so many times
 	// its duration without one.
 	countShare = 20
@@ -137,9 +137,9 @@ func (d *disk) begins(x *Running) {
 	}
 	d.running[x] = struct{}{}
 	d.recent[x.runner] = struct{}{}
-	if !d.looking {
-		d.looking = true
-		time.AfterFunc(firstLook, d.measure)
+	if !d.measuring {
+		d.measuring = true
+		time.AfterFunc(firstMeasure, d.measure)
 	}
 }
 
@@ -186,7 +186,7 @@ func (d *disk) measure() {
 	if runner := d.ending.runner; runner != nil && (!d.runs(runner) || time.Since(d.ending.at) > diskPause) {
 		d.ending = ending{} // what is lost from now on was taken by others
 	}
-	if d.looking = len(d.running) > 0; d.looking {
+	if d.measuring = len(d.running) > 0; d.measuring {
 		time.AfterFunc(wait, d.measure)
 	}
 }

@@ -46,10 +46,10 @@ func (r *Runners) Find(name string) (path string, ok bool) {
 type surroundings struct {
 	confinement tools.Confinement
 	network     tools.Network
-	temp        string   // the temporary directory
-	terminal    bool     // there is one
-	more        []string // variables of the command
-	hosts       *outlook // nil where none can be reached
+	temp        string     // the temporary directory
+	terminal    bool       // there is one
+	more        []string   // variables of the command
+	hosts       *hostProxy // nil where none can be reached
 }
 
 // surroundings returns those of a command.

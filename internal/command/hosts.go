@@ -14,9 +14,9 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// outlook is the way of one command to hosts: a proxy of the server, on the
+// hostProxy is the way of one command to hosts: a proxy of the server, on the
 // loopback of the session.
-type outlook struct {
+type hostProxy struct {
 	client   *egress.Client
 	listener net.Listener
 }
@@ -26,8 +26,8 @@ func needsHosts(rights *tools.Rights) bool {
 	return rights.Network == tools.NetworkHosts || rights.Network != tools.NetworkOpen && len(rights.Hosts) > 0
 }
 
-// lookOut opens the way to the hosts that a command may reach.
-func (r *Runner) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, error) {
+// openProxy opens the way to the hosts that a command may reach.
+func (r *Runner) openProxy(rights *tools.Rights, guard tools.Guard) (*hostProxy, error) {
 	space, err := r.space(false)
 	if err != nil {
 		return nil, err
@@ -48,15 +48,15 @@ func (r *Runner) lookOut(rights *tools.Rights, guard tools.Guard) (*outlook, err
 	proxy := r.proxy
 	r.mu.Unlock()
 	go proxy.Serve(listener)
-	return &outlook{client: proxy.Open(judgeOf(rights, guard)), listener: listener}, nil
+	return &hostProxy{client: proxy.Open(judgeOf(rights, guard)), listener: listener}, nil
 }
 
-func (o *outlook) port() uint16 { return uint16(o.listener.Addr().(*net.TCPAddr).Port) }
+func (o *hostProxy) port() uint16 { return uint16(o.listener.Addr().(*net.TCPAddr).Port) }
 
-func (o *outlook) environ() []string { return o.client.Environ(o.listener.Addr().String()) }
+func (o *hostProxy) environ() []string { return o.client.Environ(o.listener.Addr().String()) }
 
 // close ends all that goes through, and returns what was refused.
-func (o *outlook) close() []string {
+func (o *hostProxy) close() []string {
 	o.client.Close() // waits for what is under way
 	o.listener.Close()
 	return o.client.Refused()

@@ -27,7 +27,7 @@ type jailed struct {
 	*sandbox.Jail
 	view  sandbox.View
 	temp  string
-	hosts *outlook // nil where none can be reached
+	hosts *hostProxy // nil where none can be reached
 
 	release func() // when the command is gone
 	closing sync.Once
@@ -65,10 +65,10 @@ func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, guard tools.G
 	if err != nil {
 		return nil, err
 	}
-	var hosts *outlook
+	var hosts *hostProxy
 	if needsHosts(&rights) && rights.Network != 0 {
 		rights.Network = max(rights.Network, tools.NetworkHosts)
-		if hosts, err = r.lookOut(&rights, guard); err != nil {
+		if hosts, err = r.openProxy(&rights, guard); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +92,7 @@ func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, guard tools.G
 }
 
 // readingJail returns a jail with a temporary directory that goes with it.
-func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
+func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *hostProxy) (*jailed, error) {
 	temp, err := os.MkdirTemp(r.calls(), "call-")
 	if err != nil {
 		return nil, noSpace(err)
@@ -110,7 +110,7 @@ func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *out
 
 // namedJail returns a jail for the paths that rights name, which may lead elsewhere
 // the next time.
-func (r *Runner) namedJail(rights *tools.Rights, view sandbox.View, hosts *outlook) (*jailed, error) {
+func (r *Runner) namedJail(rights *tools.Rights, view sandbox.View, hosts *hostProxy) (*jailed, error) {
 	write, files, err := r.writable(rights)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (r *Runner) forget(k *keptJail) {
 	}
 }
 
-func (r *Runner) makeJail(rights *tools.Rights, view sandbox.View, write []string, hosts *outlook) (*sandbox.Jail, error) {
+func (r *Runner) makeJail(rights *tools.Rights, view sandbox.View, write []string, hosts *hostProxy) (*sandbox.Jail, error) {
 	profile := sandbox.Profile{View: view, Write: write, Unconfined: rights.Confinement == tools.Unconfined, Signals: rights.Confinement != tools.Reading}
 	switch rights.Network {
 	case tools.NetworkLoopback, tools.NetworkHosts:

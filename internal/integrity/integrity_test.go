@@ -25,7 +25,7 @@ type kit struct {
 	state     string
 	keepers   *integrity.Keepers
 	keeper    *integrity.Keeper
-	told      chan []string
+	reported  chan []string
 }
 
 func newKit(t testing.TB, begin string) *kit {
@@ -33,7 +33,7 @@ func newKit(t testing.TB, begin string) *kit {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
 	}
-	k := &kit{t: t, dir: t.TempDir(), home: t.TempDir(), state: t.TempDir(), told: make(chan []string, 100)}
+	k := &kit{t: t, dir: t.TempDir(), home: t.TempDir(), state: t.TempDir(), reported: make(chan []string, 100)}
 	k.must(begin)
 	k.join()
 	t.Cleanup(k.keeper.Leave)
@@ -44,7 +44,7 @@ func (k *kit) join() {
 	k.t.Helper()
 	k.keepers = &integrity.Keepers{State: k.state}
 	var err error
-	k.keeper, err = k.keepers.Join(k.dir, integrity.Member{Homes: []string{k.home}, Tell: func(found []string) { k.told <- found }})
+	k.keeper, err = k.keepers.Join(k.dir, integrity.Member{Homes: []string{k.home}, Tell: func(found []string) { k.reported <- found }})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -572,7 +572,7 @@ func TestLasting(t *testing.T) {
 	mark := k.keeper.Begin(integrity.Writer{Lasting: true, Again: func() { again <- "younger" }})
 	k.must("git config core.pager evil")
 	k.keeper.Examine()
-	if got := <-k.told; len(got) != 1 || !strings.Contains(got[0], "core.pager = evil") {
+	if got := <-k.reported; len(got) != 1 || !strings.Contains(got[0], "core.pager = evil") {
 		t.Error(got)
 	}
 	if got := mark.Unreported(); len(got) != 1 || !strings.Contains(got[0], "core.pager = evil") {
@@ -845,12 +845,12 @@ func TestGitlinksOfPersons(t *testing.T) {
 
 // TestUnseen proves that it is told, once, where nobody has looked.
 func TestUnseen(t *testing.T) {
-	const told = "Not searched for repositories: d/d/"
+	const reported = "Not searched for repositories: d/d/"
 	deep := strings.Repeat("d/", 230)
 	t.Run("at first", func(t *testing.T) {
 		t.Parallel()
 		k := newKit(t, "mkdir -p "+deep)
-		if got := k.run("touch t", integrity.Writer{}); !strings.Contains(got, told) {
+		if got := k.run("touch t", integrity.Writer{}); !strings.Contains(got, reported) {
 			t.Errorf("%q", got)
 		}
 		k.keeper.Sweep(context.Background())
@@ -866,7 +866,7 @@ func TestUnseen(t *testing.T) {
 			got := k.run("mkdir -p "+deep, integrity.Writer{})
 			k.keeper.Sweep(context.Background())
 			got += k.run("touch t", integrity.Writer{})
-			if strings.Count(got, told) != 1 || strings.Contains(got, "earlier call") {
+			if strings.Count(got, reported) != 1 || strings.Contains(got, "earlier call") {
 				t.Errorf("%q", got)
 			}
 			if text := integrity.Text([]string{got}); strings.Contains(text, "Taken back") {

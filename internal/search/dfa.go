@@ -31,10 +31,10 @@ type dfa struct {
 
 // A dstate is what may match after some bytes of a line.
 type dstate struct {
-	steps  []uint32
-	looks  bool // some of the steps look ahead
-	word   bool // the byte before belongs to a word
-	atHead bool // there is no byte before
+	steps   []uint32
+	asserts bool // some of the steps look ahead
+	word    bool // the byte before belongs to a word
+	atHead  bool // there is no byte before
 }
 
 const (
@@ -71,7 +71,7 @@ func (s *sparse) reset() {
 
 // reach adds the steps that can be reached from pc, as program.reach does.
 // With look it also goes on where that is true of the place.
-func (d *dfa) reach(pc uint32, atStart bool, look syntax.EmptyOp) {
+func (d *dfa) reach(pc uint32, atStart bool, assertion syntax.EmptyOp) {
 	s := &d.sparse
 	s.todo = append(s.todo[:0], pc)
 	for len(s.todo) > 0 {
@@ -84,14 +84,14 @@ func (d *dfa) reach(pc uint32, atStart bool, look syntax.EmptyOp) {
 		switch st := &d.steps[pc]; st.kind {
 		case forks:
 			s.todo = append(s.todo, st.other, st.out)
-		case looks:
-			if st.look&(syntax.EmptyBeginLine|syntax.EmptyBeginText) != 0 {
+		case asserts:
+			if st.assertion&(syntax.EmptyBeginLine|syntax.EmptyBeginText) != 0 {
 				if atStart {
 					s.todo = append(s.todo, st.out)
 				}
-			} else if look == 0 {
+			} else if assertion == 0 {
 				s.list = append(s.list, pc)
-			} else if st.look&^look == 0 {
+			} else if st.assertion&^assertion == 0 {
 				s.todo = append(s.todo, st.out)
 			}
 		case takes, matches:
@@ -112,16 +112,16 @@ func (d *dfa) forget() {
 // intern returns the state of the steps that were reached.
 func (d *dfa) intern(word, atHead bool) int32 {
 	list := d.sparse.list
-	looking := false
+	asserting := false
 	for _, pc := range list {
-		looking = looking || d.steps[pc].kind == looks
+		asserting = asserting || d.steps[pc].kind == asserts
 	}
 	slices.Sort(list)
 	d.key = d.key[:0]
 	for _, pc := range list {
 		d.key = binary.LittleEndian.AppendUint32(d.key, pc)
 	}
-	if looking { // otherwise it does not matter what was before
+	if asserting { // otherwise it does not matter what was before
 		d.key = append(d.key, 1)
 		if word {
 			d.key = append(d.key, 2)
@@ -135,7 +135,7 @@ func (d *dfa) intern(word, atHead bool) int32 {
 	}
 	id := int32(len(d.states) * len(d.sample))
 	d.ids[string(d.key)] = id
-	d.states = append(d.states, dstate{steps: slices.Clone(list), looks: looking, word: word, atHead: atHead})
+	d.states = append(d.states, dstate{steps: slices.Clone(list), asserts: asserting, word: word, atHead: atHead})
 	for range d.sample {
 		d.next = append(d.next, unknown)
 	}
@@ -160,17 +160,17 @@ func (d *dfa) lead(state int32, class uint8) int32 {
 	from := d.states[int(state)/len(d.sample)]
 	b := d.sample[class]
 	steps := from.steps
-	if from.looks {
-		look := syntax.EmptyNoWordBoundary
+	if from.asserts {
+		assertion := syntax.EmptyNoWordBoundary
 		if from.word != (b != '\n' && isWord(b)) {
-			look = syntax.EmptyWordBoundary
+			assertion = syntax.EmptyWordBoundary
 		}
 		if b == '\n' {
-			look |= syntax.EmptyEndLine | syntax.EmptyEndText
+			assertion |= syntax.EmptyEndLine | syntax.EmptyEndText
 		}
 		d.sparse.reset()
 		for _, pc := range steps {
-			d.reach(pc, from.atHead, look)
+			d.reach(pc, from.atHead, assertion)
 		}
 		steps = slices.Clone(d.sparse.list)
 		for _, pc := range steps {

@@ -353,10 +353,10 @@ func TestStops(t *testing.T) {
 		t.Errorf("a context that is done: %v", err)
 	}
 	slow, cancelSlow := context.WithCancelCause(t.Context())
-	looks := new(atomic.Int64)
+	asserts := new(atomic.Int64)
 	_, err = x.engine().Grep(slow, search.Pattern{Text: `(a|b)*a(a|b){900}c`}, search.Scope{Exclude: func(path string) bool {
 		if path == "slow" { // it is about to be searched
-			looks.Add(1)
+			asserts.Add(1)
 			cancelSlow(stop)
 		}
 		return false

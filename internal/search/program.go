@@ -22,11 +22,11 @@ type program struct {
 }
 
 type step struct {
-	kind  stepKind
-	look  syntax.EmptyOp // of looks
-	set   byteSet        // of takes
-	out   uint32
-	other uint32 // of forks
+	kind      stepKind
+	assertion syntax.EmptyOp // of looks
+	set       byteSet        // of takes
+	out       uint32
+	other     uint32 // of forks
 }
 
 type stepKind uint8
@@ -35,7 +35,7 @@ const (
 	fails   stepKind = iota
 	takes            // a byte of a set
 	forks            // goes on at two places
-	looks            // goes on if something is true of the place
+	asserts          // goes on if something is true of the place
 	matches          // the end
 )
 
@@ -61,7 +61,7 @@ func newProgram(re *syntax.Regexp) (*program, error) {
 		case syntax.InstCapture, syntax.InstNop:
 			s.kind, s.other = forks, in.Out
 		case syntax.InstEmptyWidth:
-			s.kind, s.look = looks, syntax.EmptyOp(in.Arg)
+			s.kind, s.assertion = asserts, syntax.EmptyOp(in.Arg)
 		case syntax.InstMatch:
 			s.kind = matches
 		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
@@ -228,7 +228,7 @@ func (s *sequencer) add(low, high rune, out uint32) {
 func (p *program) classify() {
 	words := false
 	for i := range p.steps {
-		words = words || p.steps[i].kind == looks && p.steps[i].look&(syntax.EmptyWordBoundary|syntax.EmptyNoWordBoundary) != 0
+		words = words || p.steps[i].kind == asserts && p.steps[i].assertion&(syntax.EmptyWordBoundary|syntax.EmptyNoWordBoundary) != 0
 	}
 	// Each set splits the classes there are.
 	split := func(in func(byte) bool) {
@@ -284,8 +284,8 @@ func (p *program) reachSeen(set []uint32, pc uint32, atStart bool, seen map[uint
 		switch s := &p.steps[pc]; s.kind {
 		case forks:
 			todo = append(todo, s.other, s.out)
-		case looks:
-			if s.look&(syntax.EmptyBeginLine|syntax.EmptyBeginText) == 0 {
+		case asserts:
+			if s.assertion&(syntax.EmptyBeginLine|syntax.EmptyBeginText) == 0 {
 				set = append(set, pc)
 			} else if atStart {
 				todo = append(todo, s.out)

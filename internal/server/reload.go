@@ -61,7 +61,7 @@ type reloaded struct {
 	reloads *prometheus.CounterVec
 	logger  *zap.Logger
 
-	inForce, wrong, told [sha256.Size]byte
+	inForce, wrong, reported [sha256.Size]byte
 }
 
 func (r *reloaded) watch(ctx context.Context, interval time.Duration) {
@@ -77,27 +77,27 @@ func (r *reloaded) watch(ctx context.Context, interval time.Duration) {
 		case <-hangup:
 		case <-ticker.C:
 		}
-		r.look()
+		r.check()
 	}
 }
 
-// look puts changed files in force. What is wrong is looked at once more before it is
+// check puts changed files in force. What is wrong is looked at once more before it is
 // told: it may be half written, or of two files one may be new.
-func (r *reloaded) look() {
+func (r *reloaded) check() {
 	now := r.digest()
-	if now == r.inForce || now == r.told {
+	if now == r.inForce || now == r.reported {
 		return
 	}
 	err := r.load()
 	switch {
 	case err == nil:
-		r.inForce, r.wrong, r.told = now, [sha256.Size]byte{}, [sha256.Size]byte{}
+		r.inForce, r.wrong, r.reported = now, [sha256.Size]byte{}, [sha256.Size]byte{}
 		r.reloads.WithLabelValues(r.what, "succeeded").Inc()
 		r.logger.Info(r.what+" in force", zap.Strings("files", r.files))
 	case now != r.wrong:
 		r.wrong = now
 	default:
-		r.told = now
+		r.reported = now
 		r.reloads.WithLabelValues(r.what, "failed").Inc()
 		r.logger.Error("files of "+r.what+" are not valid: those before stay in force", zap.Error(err))
 	}

@@ -96,7 +96,7 @@ func handler(name string) func(*call, *programs.Program) {
 	case "nc":
 		return nc
 	case "hosts":
-		return lookUp
+		return resolveHost
 	case runsCommand:
 		return wrap
 	case "flock":

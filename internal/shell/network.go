@@ -230,8 +230,8 @@ func nc(c *call, _ *programs.Program) {
 	}
 }
 
-// lookUp names hosts among its operands.
-func lookUp(c *call, _ *programs.Program) {
+// resolveHost names hosts among its operands.
+func resolveHost(c *call, _ *programs.Program) {
 	for _, w := range c.words[1:] {
 		if !w.known() || !strings.HasPrefix(w.text, "-") && !isNumber(w.text) {
 			c.remote(lit(strings.TrimPrefix(w.arg(), "@")), 0)

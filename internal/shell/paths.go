@@ -114,7 +114,7 @@ var selfFiles = onceFields("stat statm status limits mounts mountinfo mountstats
 
 // own is what a process does with what is its own: nothing that has to be told,
 // but where it leads elsewhere. What it has open it may have opened in another way.
-func (p paths) own(e tools.Effect, rest string) (_ tools.Effect, told bool) {
+func (p paths) own(e tools.Effect, rest string) (_ tools.Effect, known bool) {
 	reads := e.Kind == tools.ReadsPath
 	for _, fd := range []string{"fd", "fd/0", "fd/1", "fd/2"} {
 		if rest == fd && (reads || fd == "fd/1" || fd == "fd/2") {

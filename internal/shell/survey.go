@@ -36,7 +36,7 @@ var takers = []string{"read", "printf", "mapfile", "readarray", "getopts", "unse
 // movers change the directory.
 var movers = []string{"cd", "pushd", "popd"}
 
-// look surveys a script.
+// surveyOf surveys a script.
 func surveyOf(file *syntax.File, text string) *survey {
 	v := &survey{}
 	if !strings.ContainsAny(text, "={$") && !strings.Contains(text, "do") {
@@ -44,7 +44,7 @@ func surveyOf(file *syntax.File, text string) *survey {
 		return v
 	}
 	v.sites, v.numeric = make(map[string]int), make(map[string]bool)
-	l := looker{survey: v}
+	l := surveyor{survey: v}
 	l.node(file)
 	// A text that is run later can change the directory too.
 	v.stray = l.moves[inLoop] || l.loops && (l.moves[inFunc] || v.blind)
@@ -60,9 +60,9 @@ const (
 	inFunc
 )
 
-// A looker walks the tree of a script. It keeps where it is: inside a subshell,
+// A surveyor walks the tree of a script. It keeps where it is: inside a subshell,
 // loops around it do not matter to the directory.
-type looker struct {
+type surveyor struct {
 	*survey
 	loop, fn, dir where
 	locals        []string // of the function at hand
@@ -70,7 +70,7 @@ type looker struct {
 	moves         [3]bool
 }
 
-func (l *looker) node(n syntax.Node) {
+func (l *surveyor) node(n syntax.Node) {
 	syntax.Walk(n, func(n syntax.Node) bool {
 		saved := *l
 		switch n := n.(type) {
@@ -146,13 +146,13 @@ func (l *looker) node(n syntax.Node) {
 	})
 }
 
-func (l *looker) stmts(list []*syntax.Stmt) {
+func (l *surveyor) stmts(list []*syntax.Stmt) {
 	for _, st := range list {
 		l.node(st)
 	}
 }
 
-func (l *looker) inside(place where, lists ...[]*syntax.Stmt) {
+func (l *surveyor) inside(place where, lists ...[]*syntax.Stmt) {
 	l.loop, l.dir = place, place
 	for _, list := range lists {
 		l.stmts(list)
@@ -160,7 +160,7 @@ func (l *looker) inside(place where, lists ...[]*syntax.Stmt) {
 }
 
 // assigned notes a place that assigns a variable.
-func (l *looker) assigned(name string, number bool, times int) {
+func (l *surveyor) assigned(name string, number bool, times int) {
 	if before, ok := l.numeric[name]; ok {
 		number = number && before
 	}
@@ -171,7 +171,7 @@ func (l *looker) assigned(name string, number bool, times int) {
 	l.sites[name] = min(l.sites[name]+times, 2)
 }
 
-func (l *looker) arithmName(x syntax.ArithmExpr) {
+func (l *surveyor) arithmName(x syntax.ArithmExpr) {
 	if w, ok := x.(*syntax.Word); ok {
 		if name, ok := plainText(w); ok {
 			l.assigned(name, true, 2)
@@ -181,7 +181,7 @@ func (l *looker) arithmName(x syntax.ArithmExpr) {
 	l.blind = true // a[i]++ and the like
 }
 
-func (l *looker) assign(n *syntax.Assign) {
+func (l *surveyor) assign(n *syntax.Assign) {
 	if n.Name == nil {
 		return
 	}
@@ -205,7 +205,7 @@ func (l *looker) assign(n *syntax.Assign) {
 	}
 }
 
-func (l *looker) declare(n *syntax.DeclClause) {
+func (l *surveyor) declare(n *syntax.DeclClause) {
 	local := n.Variant.Value == "local" || l.fn == inFunc && n.Variant.Value != "export" && n.Variant.Value != "readonly"
 	keeps := n.Variant.Value == "export" || n.Variant.Value == "readonly" // a bare name keeps its value
 	for _, arg := range n.Args {
@@ -231,7 +231,7 @@ func (l *looker) declare(n *syntax.DeclClause) {
 	}
 }
 
-func (l *looker) call(n *syntax.CallExpr) {
+func (l *surveyor) call(n *syntax.CallExpr) {
 	first := true // the word may name a command of the shell
 	for i, w := range n.Args {
 		text, static := staticText(w)
@@ -255,7 +255,7 @@ func (l *looker) call(n *syntax.CallExpr) {
 
 // takes notes the variables that a command like read may change: all that its
 // words could name.
-func (l *looker) takes(args []*syntax.Word) {
+func (l *surveyor) takes(args []*syntax.Word) {
 	for _, w := range args {
 		text, static := staticText(w)
 		if !static {

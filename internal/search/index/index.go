@@ -59,8 +59,8 @@ const (
 	// without waiting for the next one.
 	attention = 30 * time.Second
 
-	// maxLooks is how often, in the mean, a file is looked at for that.
-	maxLooks = 8
+	// maxChecks is how often, in the mean, a file is looked at for that.
+	maxChecks = 8
 
 	// soon and late are how long it takes to look at them, when many are opened and
 	// when none are.
@@ -89,7 +89,7 @@ type Index struct {
 
 	attentive bool // files that are opened are looked at
 	until     time.Time
-	looks     int // how many of them may be, until the next search
+	checks    int // how many of them may be, until the next search
 
 	// tree is nil while nothing is kept. It is changed with known locked, and
 	// read with known locked for reading.
@@ -364,7 +364,7 @@ func (x *Index) again() {
 func (x *Index) tidy(stale bool, files int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.until, x.looks = time.Now().Add(attention), maxLooks*files
+	x.until, x.checks = time.Now().Add(attention), maxChecks*files
 	if !x.attentive && !x.closed {
 		x.attentive = true
 		x.tasks.Go(x.attend)
@@ -385,28 +385,28 @@ func (x *Index) attend() {
 		case <-time.After(pause):
 		}
 		x.mu.Lock()
-		looks := x.looks
-		if x.attentive = x.ctx.Err() == nil && looks > 0 && time.Now().Before(x.until); !x.attentive {
+		checks := x.checks
+		if x.attentive = x.ctx.Err() == nil && checks > 0 && time.Now().Before(x.until); !x.attentive {
 			x.mu.Unlock()
 			x.shut()
 			return
 		}
 		x.mu.Unlock()
-		looked := 0
-		for n := -1; n != 0 && looked < looks; looked += n {
-			n = x.lookAtSome()
+		checked := 0
+		for n := -1; n != 0 && checked < checks; checked += n {
+			n = x.checkSome()
 		}
-		if pause = min(2*pause, late); looked > 0 {
+		if pause = min(2*pause, late); checked > 0 {
 			pause = soon
 		}
 		x.mu.Lock()
-		x.looks -= looked
+		x.checks -= checked
 		x.mu.Unlock()
 	}
 }
 
-// lookAtSome looks at some of the files that were opened, and returns how many.
-func (x *Index) lookAtSome() int {
+// checkSome looks at some of the files that were opened, and returns how many.
+func (x *Index) checkSome() int {
 	if !x.known.TryLock() {
 		return 0 // a search looks at what it opens itself
 	}
@@ -414,7 +414,7 @@ func (x *Index) lookAtSome() int {
 	if x.tree == nil {
 		return 0
 	}
-	return x.tree.lookAtSome(x.ctx)
+	return x.tree.checkSome(x.ctx)
 }
 
 // shut closes the files that are kept open.

@@ -415,9 +415,9 @@ func (m *Tree) sync(ctx context.Context, texts bool) error {
 	if err := m.refresh(ctx); err != nil {
 		return err
 	}
-	if looked, err := m.lookForWriters(ctx, texts); err != nil {
+	if checked, err := m.findWriters(ctx, texts); err != nil {
 		return err
-	} else if looked {
+	} else if checked {
 		// A writer who was done just before he was looked for has said so.
 		if err := m.hear(); err != nil {
 			return err
@@ -470,10 +470,10 @@ func (m *Tree) refresh(ctx context.Context) error {
 	return nil
 }
 
-// lookForWriters looks at files with rules that were opened, and at those with
+// findWriters looks at files with rules that were opened, and at those with
 // texts if these matter, and reports whether there were any. What has a writer is
 // told by the next hear.
-func (m *Tree) lookForWriters(ctx context.Context, texts bool) (looked bool, err error) {
+func (m *Tree) findWriters(ctx context.Context, texts bool) (checked bool, err error) {
 	o := &m.shared.writers
 	o.mu.Lock()
 	missed := m.news.missed
@@ -484,10 +484,10 @@ func (m *Tree) lookForWriters(ctx context.Context, texts bool) (looked bool, err
 	}
 	if missed.texts && texts {
 		m.arrange()
-		return true, m.lookAtEverything(ctx)
+		return true, m.checkEverything(ctx)
 	}
 	list := m.suspects(texts, -1)
-	return missed.rules || len(list) > 0, m.lookAtAll(ctx, list)
+	return missed.rules || len(list) > 0, m.checkAll(ctx, list)
 }
 
 // Unsure reports whether a file may have another text and another time than is

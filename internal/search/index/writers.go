@@ -343,8 +343,8 @@ type suspect struct {
 	path  string
 }
 
-// lookAt looks whether a few suspects have writers.
-func (m *Tree) lookAt(list []suspect) {
+// checkOpened looks whether a few suspects have writers.
+func (m *Tree) checkOpened(list []suspect) {
 	held := make([]heldFile, 0, len(list))
 	o := &m.shared.writers
 	for _, s := range list {
@@ -450,9 +450,9 @@ func (m *Tree) shutAll() {
 	}
 }
 
-// lookAtSome hears what has happened, looks at some of the files that were
+// checkSome hears what has happened, looks at some of the files that were
 // opened, and returns how many.
-func (m *Tree) lookAtSome(ctx context.Context) int {
+func (m *Tree) checkSome(ctx context.Context) int {
 	o := &m.shared.writers
 	o.mu.Lock()
 	o.drain()
@@ -466,17 +466,17 @@ func (m *Tree) lookAtSome(ctx context.Context) int {
 	missed := m.news.missed.texts
 	o.mu.Unlock()
 	if missed {
-		_ = m.lookAtEverything(ctx)
+		_ = m.checkEverything(ctx)
 		return len(m.Order)
 	}
 	list := m.suspects(true, chunk)
-	m.lookAt(list)
+	m.checkOpened(list)
 	return len(list)
 }
 
-// lookAtAll is lookAt with as many workers as there are.
-func (m *Tree) lookAtAll(ctx context.Context, list []suspect) error {
-	err := inChunks(ctx, list, m.lookAt)
+// checkAll is checkOpened with as many workers as there are.
+func (m *Tree) checkAll(ctx context.Context, list []suspect) error {
+	err := inChunks(ctx, list, m.checkOpened)
 	if err != nil { // some are not looked at
 		m.shared.writers.miss(m, missed{true, true})
 	}
@@ -498,9 +498,9 @@ func inChunks[T any](ctx context.Context, list []T, do func(part []T)) error {
 	return context.Cause(ctx)
 }
 
-// lookAtEverything looks at all files, after something was missed: whether they
+// checkEverything looks at all files, after something was missed: whether they
 // have changed or have a writer. What has is told by the next hear.
-func (m *Tree) lookAtEverything(ctx context.Context) error {
+func (m *Tree) checkEverything(ctx context.Context) error {
 	o := &m.shared.writers
 	o.mu.Lock()
 	m.news.missed.texts = false

@@ -25,7 +25,7 @@ func (x *Index) lookAfter(something func()) {
 	o.mu.Unlock()
 	list := x.tree.suspects(true, -1)
 	something()
-	x.tree.lookAt(list)
+	x.tree.checkOpened(list)
 }
 
 // textOf returns the text of a file as a search would find it.
