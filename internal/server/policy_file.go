@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,20 +45,7 @@ func newPolicyFile(path string, server *service.Server, registry prometheus.Regi
 // ctx ends.
 func (f *policyFile) watch(ctx context.Context, interval time.Duration) {
 	f.text, _ = os.ReadFile(f.path) // which is in force
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangup:
-		case <-ticker.C:
-		}
-		f.reload()
-	}
+	everySoOften(ctx, interval, f.reload)
 }
 
 // reload puts a changed file in force, as a whole or not at all.

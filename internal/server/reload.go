@@ -32,7 +32,7 @@ func watchAccess(ctx context.Context, c *config.Config, access *config.Access, r
 			reloads.WithLabelValues(what, result)
 		}
 		r.inForce = r.digest()
-		go r.watch(ctx, reloadInterval)
+		go everySoOften(ctx, reloadInterval, r.check)
 	}
 	if c.Authentication.TokenFile != "" {
 		watch("tokens", []string{c.Authentication.TokenFile}, func() error { return c.Authentication.LoadTokens(access.Tokens) })
@@ -64,7 +64,8 @@ type reloaded struct {
 	inForce, wrong, reported [sha256.Size]byte
 }
 
-func (r *reloaded) watch(ctx context.Context, interval time.Duration) {
+// everySoOften calls check after each interval, and at once on SIGHUP, until ctx ends.
+func everySoOften(ctx context.Context, interval time.Duration, check func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -77,7 +78,7 @@ func (r *reloaded) watch(ctx context.Context, interval time.Duration) {
 		case <-hangup:
 		case <-ticker.C:
 		}
-		r.check()
+		check()
 	}
 }
 
