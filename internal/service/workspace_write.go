@@ -92,8 +92,6 @@ func noHeader(err error) error {
 
 func (s *workspaceService) checkHeader(header *pb.WriteFileHeader) (*workspace.Hash, error) {
 	switch {
-	case header == nil:
-		return nil, noHeader(io.EOF)
 	case header.GetMode() > 0o777:
 		return nil, invalid("mode 0%o: want permissions from 0 to 0777", header.GetMode())
 	case len(header.GetUploadId()) > maxUploadID:
