@@ -29,9 +29,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/size"
 	"go.uber.org/zap"
 )
 
@@ -45,29 +49,43 @@ var (
 	ErrLocked = errors.New("the audit log is written by another server")
 )
 
-// Options is how a log is kept.
-type Options struct {
-	// Copy gets every record that was written, such as standard output. An error
-	// of it is logged, and nothing else; but where it blocks, the log waits.
-	Copy io.Writer
-
-	// Sync is when records are forced to the disk.
-	Sync Sync
-
-	// Interval is how often that is with SyncInterval; 0 means every second.
-	Interval time.Duration
+// Config is the section "audit" of the configuration.
+type Config struct {
+	File   string `yaml:"file"`   // empty: records go to standard output alone, or nowhere
+	Stdout bool   `yaml:"stdout"` // records go to standard output, too
+	Inputs bool   `yaml:"inputs"` // records of calls have their inputs
 
 	// Required makes [Log.Append] return an error for a record that cannot be
 	// written, so that the call can be refused. Without it, records that could
 	// not be kept in memory either are counted, and the log says how many are
 	// missing as soon as it can.
-	Required bool
+	Required bool `yaml:"required"`
+
+	// Sync is when records are forced to the disk.
+	Sync Sync `yaml:"sync"`
 
 	// MaxBytes is about how large a file becomes before the next one is begun; 0
 	// means that there is only one. Keep is how many full files are kept beside
 	// the newest; 0 means all.
-	MaxBytes int64
-	Keep     int
+	MaxBytes size.Bytes `yaml:"max_bytes"`
+	Keep     int        `yaml:"keep"`
+}
+
+// Off says that no audit log is kept.
+func (c Config) Off() bool { return c.File == "" && !c.Stdout }
+
+// Options is how a log is kept.
+type Options struct {
+	Config
+
+	// Copy gets every record that was written; nil means standard output, if the
+	// configuration says so. An error of it is logged, and nothing else; but where it
+	// blocks, the log waits.
+	Copy io.Writer
+
+	// Interval is how often records are forced to the disk with SyncInterval; 0 means
+	// every second.
+	Interval time.Duration
 
 	// MaxQueued is how many bytes of records wait in memory at most, while the
 	// disk does not take them; 0 means 16 MiB.
@@ -90,6 +108,20 @@ const (
 	SyncInterval             // every interval
 	SyncAlways               // before Append returns
 )
+
+var syncNames = []string{"none", "interval", "always"}
+
+// UnmarshalText reads the name of a way to sync.
+func (s *Sync) UnmarshalText(text []byte) error {
+	i := slices.Index(syncNames, string(text))
+	if i < 0 {
+		return fmt.Errorf("%q is no way to sync: want %s", text, strings.Join(syncNames, ", "))
+	}
+	*s = Sync(i)
+	return nil
+}
+
+func (s Sync) String() string { return syncNames[s] }
 
 // patience is how long records are gathered before they are written, retryAfter
 // how long to wait when they could not be, maxSpare how much memory is kept.
@@ -143,14 +175,17 @@ func (l *Log) renew() *batch {
 	return old
 }
 
-// Open opens a log to append to it, or begins one. Without a path, records go to
+// Open opens a log to append to it, or begins one. Without a file, records go to
 // options.Copy alone and the chain is a new one.
 //
 // A file must end with a whole record: if a crash has torn the last line, that is
 // put aside beside the file and recorded. A file that ends with something else is
 // an error.
-func Open(path string, options Options) (*Log, error) {
-	if path == "" && options.Copy == nil {
+func Open(options Options) (*Log, error) {
+	if options.Copy == nil && options.Stdout {
+		options.Copy = os.Stdout
+	}
+	if options.File == "" && options.Copy == nil {
 		return nil, errors.New("audit: there is nothing to write to")
 	}
 	if options.Interval == 0 {
@@ -162,7 +197,7 @@ func Open(path string, options Options) (*Log, error) {
 	if options.Logger == nil {
 		options.Logger = zap.NewNop()
 	}
-	chain, err := openChain(path, options)
+	chain, err := openChain(options.File, options)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}

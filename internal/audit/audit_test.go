@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB, path string, options Options) *Log {
 	t.Helper()
-	l, err := Open(path, options)
+	options.File = path
+	l, err := Open(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,14 +155,14 @@ func TestFileMode(t *testing.T) {
 func TestOtherNames(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.jsonl")
-	l := open(t, path, Options{MaxBytes: 1000})
+	l := open(t, path, Options{Config: Config{MaxBytes: 1000}})
 	check := func(name string, link func(string, string) error) {
 		t.Helper()
 		other := filepath.Join(dir, name)
 		if err := link(path, other); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(other, Options{}); !errors.Is(err, ErrLocked) {
+		if _, err := Open(Options{Config: Config{File: other}}); !errors.Is(err, ErrLocked) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -230,8 +231,8 @@ func TestFileIsTakenAway(t *testing.T) {
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for range 3 {
-		l := open(t, path, Options{Sync: SyncInterval})
-		if _, err := Open(path, Options{}); !errors.Is(err, ErrLocked) {
+		l := open(t, path, Options{Config: Config{Sync: SyncInterval}})
+		if _, err := Open(Options{Config: Config{File: path}}); !errors.Is(err, ErrLocked) {
 			t.Errorf("a second server: %v", err)
 		}
 		add(t, l, Record{Step: Started})
@@ -319,7 +320,7 @@ func TestNotOurs(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if l, err := Open(path, Options{}); !errors.Is(err, ErrBroken) {
+		if l, err := Open(Options{Config: Config{File: path}}); !errors.Is(err, ErrBroken) {
 			t.Errorf("%.20q: %v", content, err)
 			if err == nil {
 				l.Close()
@@ -329,10 +330,10 @@ func TestNotOurs(t *testing.T) {
 			t.Errorf("%.20q was changed", content)
 		}
 	}
-	if _, err := Open(t.TempDir(), Options{}); err == nil {
+	if _, err := Open(Options{Config: Config{File: t.TempDir()}}); err == nil {
 		t.Error("a directory was opened")
 	}
-	if _, err := Open("", Options{}); err == nil {
+	if _, err := Open(Options{Config: Config{File: ""}}); err == nil {
 		t.Error("a log without a place was opened")
 	}
 }
@@ -364,7 +365,9 @@ func TestHugeFields(t *testing.T) {
 }
 
 func TestConcurrentAppends(t *testing.T) {
-	for _, options := range []Options{{}, {Sync: SyncInterval, Interval: time.Millisecond}, {Sync: SyncAlways}, {MaxBytes: 20_000}} {
+	for _, options := range []Options{
+		{}, {Config: Config{Sync: SyncInterval}, Interval: time.Millisecond}, {Config: Config{Sync: SyncAlways}}, {Config: Config{MaxBytes: 20_000}},
+	} {
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
 		var copied bytes.Buffer
 		options.Copy = &copied
@@ -419,7 +422,7 @@ func TestOnlyCopied(t *testing.T) {
 // written.
 func TestRequired(t *testing.T) {
 	for _, sync := range []Sync{SyncNone, SyncInterval, SyncAlways} {
-		faulty(t, Options{Required: true, Sync: sync}, func(t *testing.T, l *Log, f *faultyFile, path string, _ *observer.ObservedLogs) {
+		faulty(t, Options{Config: Config{Required: true, Sync: sync}}, func(t *testing.T, l *Log, f *faultyFile, path string, _ *observer.ObservedLogs) {
 			add(t, l, Record{Step: Started})
 			f.set(func() { f.room = 0 })
 			err := l.Append(Record{Step: Started})
@@ -440,7 +443,7 @@ func TestRequired(t *testing.T) {
 			verified(t, path)
 		})
 	}
-	faulty(t, Options{Required: true, MaxQueued: 2000}, func(t *testing.T, l *Log, _ *faultyFile, _ string, _ *observer.ObservedLogs) {
+	faulty(t, Options{Config: Config{Required: true}, MaxQueued: 2000}, func(t *testing.T, l *Log, _ *faultyFile, _ string, _ *observer.ObservedLogs) {
 		var err error
 		for range 10 { // faster than the disk
 			err = errors.Join(err, l.Append(Record{Step: Started}))
@@ -455,7 +458,7 @@ func TestRequired(t *testing.T) {
 // TestAlways proves that with SyncAlways a record is on the disk before Append
 // returns, that many share one sync, and that a disk that fails stops no call.
 func TestAlways(t *testing.T) {
-	faulty(t, Options{Sync: SyncAlways}, func(t *testing.T, l *Log, f *faultyFile, path string, _ *observer.ObservedLogs) {
+	faulty(t, Options{Config: Config{Sync: SyncAlways}}, func(t *testing.T, l *Log, f *faultyFile, path string, _ *observer.ObservedLogs) {
 		before := f.syncs
 		add(t, l, Record{Step: Started, CallID: "here"})
 		if !strings.Contains(readFile(t, path), `"call_id":"here"`) || f.syncs != before+1 {
@@ -487,7 +490,7 @@ func TestAlways(t *testing.T) {
 // TestInterval proves that records reach the file within milliseconds, and the
 // disk every interval, and only where there are any.
 func TestInterval(t *testing.T) {
-	faulty(t, Options{Sync: SyncInterval, Interval: 5 * time.Second}, func(t *testing.T, l *Log, f *faultyFile, path string, _ *observer.ObservedLogs) {
+	faulty(t, Options{Config: Config{Sync: SyncInterval}, Interval: 5 * time.Second}, func(t *testing.T, l *Log, f *faultyFile, path string, _ *observer.ObservedLogs) {
 		syncs := func() (n int) { f.set(func() { n = f.syncs }); return n }
 		before := syncs()
 		add(t, l, Record{Step: Started, CallID: "here"})

@@ -67,7 +67,7 @@ func (c *chain) write() error {
 	if c.file != nil && c.options.MaxBytes > 0 && c.size >= c.rotateAt {
 		if err := c.rotate(); err != nil {
 			c.options.Logger.Error("the audit log goes on in the same file", zap.Error(err))
-			c.rotateAt = c.size + c.options.MaxBytes
+			c.rotateAt = c.size + int64(c.options.MaxBytes)
 		}
 	}
 	return nil
@@ -243,7 +243,7 @@ func escape(path string) string {
 // use makes f the file that is written.
 func (c *chain) use(f *os.File, size int64) {
 	c.named, _ = f.Stat()
-	c.file, c.size, c.rotateAt = f, size, c.options.MaxBytes
+	c.file, c.size, c.rotateAt = f, size, int64(c.options.MaxBytes)
 	c.unsynced, c.dirty = true, false // its name may not be on the disk
 	if c.options.wrap != nil {
 		c.file = c.options.wrap(f)

@@ -88,8 +88,8 @@ func BenchmarkAppend(b *testing.B) {
 		options Options
 	}{
 		{"none", Options{}},
-		{"interval", Options{Sync: SyncInterval}},
-		{"always", Options{Sync: SyncAlways}},
+		{"interval", Options{Config: Config{Sync: SyncInterval}}},
+		{"always", Options{Config: Config{Sync: SyncAlways}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			l := open(b, filepath.Join(b.TempDir(), "audit.jsonl"), bench.options)

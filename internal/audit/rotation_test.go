@@ -22,7 +22,7 @@ import (
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit[1].jsonl")
-	l := open(t, path, Options{MaxBytes: 3000, Keep: 3})
+	l := open(t, path, Options{Config: Config{MaxBytes: 3000, Keep: 3}})
 	for i := range 40 {
 		add(t, l, aCall(fmt.Sprint(i))...)
 		if err := l.Flush(); err != nil {
@@ -64,7 +64,7 @@ func TestRotation(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		mustClose(t, open(t, path, Options{MaxBytes: 3000}))
+		mustClose(t, open(t, path, Options{Config: Config{MaxBytes: 3000}}))
 		if s := steps(t, readFile(t, path)); !strings.HasPrefix(s, "continued ") {
 			t.Errorf("got %s", s)
 		}

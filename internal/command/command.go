@@ -267,7 +267,7 @@ func (x *Running) start(ctx context.Context) (err error) {
 	around.more = append(r.traceEnv(ctx), around.more...)
 	start := sandbox.Command{
 		Path: program, Args: append([]string{filepath.Base(c.Path)}, c.Args...), Env: r.environ(around), Dir: dir,
-		Grace: r.all.config.Grace, Limits: narrower(r.all.config.Limits, c.Limits), Group: r.group, Terminal: c.Terminal != nil,
+		Grace: r.all.config.Grace, Limits: narrower(r.all.config.Limits.command(), c.Limits), Group: r.group, Terminal: c.Terminal != nil,
 	}
 	if c.Terminal != nil {
 		master, slave, err := x.jail.OpenTerminal(c.Terminal.Rows, c.Terminal.Columns)
@@ -436,7 +436,7 @@ func (x *Running) give(stream tools.Stream, data []byte, raw int64) {
 }
 
 func (x *Running) maxOutput() int64 {
-	return cmp.Or(x.command.MaxOutput, x.runner.all.config.MaxOutput)
+	return cmp.Or(x.command.MaxOutput, int64(x.runner.all.config.Limits.Output))
 }
 
 // Done is closed when the command and everything it started are gone.

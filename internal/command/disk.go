@@ -12,24 +12,12 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// DiskLimits bound what commands leave on file systems. 0 means no limit.
-type DiskLimits struct {
-	// SessionFiles is how many files and directories there may be in the workspace,
-	// the home and the temporary directory of a session that are younger than its
-	// first command.
-	SessionFiles int
-
-	// ReservedFiles and ReservedSpace are what commands leave free of each file
-	// system they write to, or a tenth of it where that is less.
-	ReservedFiles, ReservedSpace uint64
-}
-
 // disk ends commands that make more files than they may. The kernel has limits
 // of files for users and file systems, not for commands. But a file system tells
 // for nothing how many files it has left, so the files of a session are counted
 // only when enough of them are gone.
 type disk struct {
-	limits DiskLimits
+	limits Limits
 
 	mu        sync.Mutex
 	running   map[*Running]struct{}
@@ -93,7 +81,9 @@ type full struct {
 
 func (f *full) Error() string { return f.text }
 
-func (d *disk) limited() bool { return d.limits != DiskLimits{} }
+func (d *disk) limited() bool {
+	return d.limits.SessionFiles > 0 || d.limits.ReservedFiles > 0 || d.limits.ReservedSpace > 0
+}
 
 // clockStep is how far the times of files may be behind the clock.
 const clockStep = 20 * time.Millisecond
@@ -278,7 +268,7 @@ func (d *disk) stop(runner *Runner, why *full) {
 
 // reserve returns what is to be left of a file system.
 func (d *disk) reserve(s space) (files, bytes uint64) {
-	return min(d.limits.ReservedFiles, s.files/reserveShare), min(d.limits.ReservedSpace, s.bytes/reserveShare)
+	return min(uint64(d.limits.ReservedFiles), s.files/reserveShare), min(uint64(d.limits.ReservedSpace), s.bytes/reserveShare)
 }
 
 // Space returns why a client may not send so many bytes more to a session, or nil: of

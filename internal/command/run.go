@@ -202,11 +202,11 @@ func (r *Runner) memoryMessage(of *sandbox.Group) string {
 	c := &r.all.config
 	switch of {
 	case nil:
-		return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", output.Size(c.Limits.Memory))
+		return fmt.Sprintf("The command was ended: its processes used more than the %s of memory they may. Work on less at once, or with fewer processes.", output.Size(uint64(c.Limits.Memory)))
 	case r.group:
-		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, used more than the %s of memory they may, and this one used the most. Work on less at once, or end background processes and interpreters that are no longer needed.", output.Size(c.SessionLimits.Memory))
+		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, used more than the %s of memory they may, and this one used the most. Work on less at once, or end background processes and interpreters that are no longer needed.", output.Size(uint64(c.Limits.SessionMemory)))
 	}
-	return fmt.Sprintf("The command was ended: the commands of all sessions together used more than the %s of memory this server has for them, and this one used the most. Work on less at once, or try again in a while.", output.Size(c.ServerLimits.Memory))
+	return fmt.Sprintf("The command was ended: the commands of all sessions together used more than the %s of memory this server has for them, and this one used the most. Work on less at once, or try again in a while.", output.Size(uint64(c.Limits.ServerMemory)))
 }
 
 func (r *Runner) processesMessage(of *sandbox.Group) string {
@@ -215,14 +215,14 @@ func (r *Runner) processesMessage(of *sandbox.Group) string {
 	case nil:
 		return fmt.Sprintf("The command was ended: it started more than the %d processes it may have at a time. Start fewer at once.", c.Limits.Processes)
 	case r.group:
-		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, had more than the %d processes they may have at a time, and this one had the most. Start fewer at once, or end background processes that are no longer needed.", c.SessionLimits.Processes)
+		return fmt.Sprintf("The command was ended: all commands of this session together, background processes and interpreters too, had more than the %d processes they may have at a time, and this one had the most. Start fewer at once, or end background processes that are no longer needed.", c.Limits.SessionProcesses)
 	}
-	return fmt.Sprintf("The command was ended: the commands of all sessions together had more than the %d processes this server has for them, and this one had the most. Start fewer at once, or try again in a while.", c.ServerLimits.Processes)
+	return fmt.Sprintf("The command was ended: the commands of all sessions together had more than the %d processes this server has for them, and this one had the most. Start fewer at once, or try again in a while.", c.Limits.ServerProcesses)
 }
 
 func (r *Runner) cpuMessage(of *sandbox.Group) string {
 	if of != nil {
-		return "The command was ended: " + spent(r.all.config.SessionLimits.CPU)
+		return "The command was ended: " + spent(r.all.config.Limits.SessionCPU)
 	}
 	return fmt.Sprintf("The command was ended: a process of it computed for more than the %s it may. Split the work.", r.all.config.Limits.CPU)
 }
@@ -233,7 +233,7 @@ func spent(limit time.Duration) string {
 }
 
 func (c *Config) fileMessage() string {
-	return fmt.Sprintf("The command was ended: it wrote a file larger than the %s it may. Write less, or several files.", output.Size(c.Limits.FileSize))
+	return fmt.Sprintf("The command was ended: it wrote a file larger than the %s it may. Write less, or several files.", output.Size(uint64(c.Limits.FileSize)))
 }
 
 func (c *Config) outputMessage(limit int64) string {

@@ -58,18 +58,7 @@ type Config struct {
 	// where they are part of one.
 	Trace bool
 
-	// Limits are those of one command; MaxOutput is how many bytes it may write.
-	// MaxRunning is how many a session may have at a time, MaxRunningAll how many
-	// there may be. 0 means no limit.
-	Limits        sandbox.Limits
-	MaxOutput     int64
-	MaxRunning    int
-	MaxRunningAll int
-
-	// SessionLimits are those of all commands of a session together, background
-	// processes and interpreters included; ServerLimits those of all there are.
-	SessionLimits sandbox.GroupLimits
-	ServerLimits  sandbox.GroupLimits
+	Limits Limits
 
 	// Violation, if set, is told what was taken back while no call ran: what
 	// commands that are part of none planted, and what a sweep found. See package
@@ -79,9 +68,6 @@ type Config struct {
 	// State is a directory for notes of what was trusted before the commands that
 	// run, for the case of a crash; empty: there are none.
 	State string
-
-	// Disk bounds what commands leave on file systems.
-	Disk DiskLimits
 }
 
 // Runners has a runner for every session that runs commands. Its methods are safe
@@ -110,7 +96,7 @@ func New(config Config) *Runners {
 	if config.Masker == nil {
 		config.Masker = sync.OnceValue(func() *output.Masker { return output.NewMasker(nil) })
 	}
-	r := &Runners{config: config, group: sandbox.NewGroup(config.ServerLimits, nil), disk: disk{limits: config.Disk}, runners: make(map[tools.Session]*Runner), keepers: integrity.Keepers{State: config.State}}
+	r := &Runners{config: config, group: sandbox.NewGroup(config.Limits.server(), nil), disk: disk{limits: config.Limits}, runners: make(map[tools.Session]*Runner), keepers: integrity.Keepers{State: config.State}}
 	r.offer = sync.OnceValue(r.makeOffer)
 	return r
 }
@@ -179,7 +165,7 @@ func (r *Runners) of(env tools.Env) *Runner {
 	runner := r.runners[env.Session]
 	if runner == nil {
 		runner = &Runner{all: r, sessionID: env.SessionID, workspace: env.Workspace, dir: ".", ready: make(map[tools.Confinement]*readyShell)}
-		runner.group = sandbox.NewGroup(r.config.SessionLimits, r.group)
+		runner.group = sandbox.NewGroup(r.config.Limits.session(), r.group)
 		runner.prepared = sync.OnceValue(func() error { return runner.prepare(env.Session) })
 		r.runners[env.Session] = runner
 	}
@@ -297,7 +283,7 @@ func topmost(paths []string) []string {
 func (r *Runners) Masker() *output.Masker { return r.config.Masker() }
 
 // MaxOutput returns how many bytes a command may write; 0 means no limit.
-func (r *Runners) MaxOutput() int64 { return r.config.MaxOutput }
+func (r *Runners) MaxOutput() int64 { return int64(r.config.Limits.Output) }
 
 // Offer returns what commands can be given here, and kept from.
 func (r *Runners) Offer() *tools.Offer { return r.offer() }
@@ -346,18 +332,18 @@ func (r *Runners) existing(session tools.Session) *Runner {
 func (r *Runner) enter(c Command) (leave func(), err error) {
 	runners := r.all
 	if r.group.Spent() {
-		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(runners.config.SessionLimits.CPU))
+		return nil, tools.Failf("cpu_limit", "Nothing was started: %s", spent(runners.config.Limits.SessionCPU))
 	}
 	if err := runners.disk.admit(r, c); err != nil {
 		return nil, err
 	}
 	runners.mu.Lock()
 	defer runners.mu.Unlock()
-	if limit := runners.config.MaxRunningAll; limit > 0 && runners.running >= limit {
+	if limit := runners.config.Limits.PerServer; limit > 0 && runners.running >= limit {
 		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
 			"The server runs %d commands already, which is all it may. Nothing was started: try again in a while.", limit)}
 	}
-	if limit := runners.config.MaxRunning; limit > 0 && r.running >= limit {
+	if limit := runners.config.Limits.PerSession; limit > 0 && r.running >= limit {
 		return nil, &tools.Failure{Code: "too_many_commands", Retryable: true, Message: fmt.Sprintf(
 			"This session runs %d commands already, which is all it may. Nothing was started: wait for one to end, or end a background process that is no longer needed.", limit)}
 	}

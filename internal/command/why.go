@@ -46,7 +46,7 @@ func (f *failure) hint() string {
 	config := &f.runner.all.config
 	switch sig := syscall.Signal(f.code - 128); {
 	case sig == syscall.SIGXFSZ && config.Limits.FileSize > 0:
-		return fmt.Sprintf(" A program wrote a file larger than the %s that a file may have, and was ended. Write less, or several files.", output.Size(config.Limits.FileSize))
+		return fmt.Sprintf(" A program wrote a file larger than the %s that a file may have, and was ended. Write less, or several files.", output.Size(uint64(config.Limits.FileSize)))
 	case sig == syscall.SIGXCPU && config.Limits.CPU > 0:
 		return fmt.Sprintf(" A program computed for more than the %s that a process may, and was ended. Split the work.", config.Limits.CPU)
 	case f.code == 127:

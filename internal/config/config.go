@@ -18,7 +18,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/artifact"
+	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/nearest"
@@ -38,7 +40,7 @@ type Config struct {
 	Log            Log                `yaml:"log"`
 	Sessions       Sessions           `yaml:"sessions"`
 	Policy         Policy             `yaml:"policy"`
-	Audit          Audit              `yaml:"audit"`
+	Audit          audit.Config       `yaml:"audit"`
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
 	Answers        Answers            `yaml:"answers"`
@@ -91,19 +93,6 @@ type Policy struct {
 	File string `yaml:"file"`
 }
 
-type Audit struct {
-	File     string     `yaml:"file"`
-	Stdout   bool       `yaml:"stdout"`
-	Inputs   bool       `yaml:"inputs"`
-	Required bool       `yaml:"required"`
-	Sync     syncMode   `yaml:"sync"`
-	MaxBytes size.Bytes `yaml:"max_bytes"`
-	Keep     int        `yaml:"keep"`
-}
-
-// Off says that no audit log is kept.
-func (c Audit) Off() bool { return c.File == "" && !c.Stdout }
-
 type Sandbox struct {
 	Mode       sandboxMode      `yaml:"mode"`
 	Helper     string           `yaml:"helper"`
@@ -117,7 +106,7 @@ type Sandbox struct {
 	Path       []string         `yaml:"path"`
 	Env        []string         `yaml:"env"`
 	Trace      bool             `yaml:"traceparent"`
-	Limits     Limits           `yaml:"limits"`
+	Limits     command.Limits   `yaml:"limits"`
 	Caches     Caches           `yaml:"caches"`
 	Kept       companion.Limits `yaml:"kept"`
 	Repl       []Repl           `yaml:"repl"`
@@ -135,27 +124,6 @@ type Repl struct {
 	Command  []string `yaml:"command"`
 	Mark     string   `yaml:"mark"`
 	Begin    string   `yaml:"begin"`
-}
-
-type Limits struct {
-	Memory     size.Bytes    `yaml:"memory"`
-	Processes  int           `yaml:"processes"`
-	CPU        time.Duration `yaml:"cpu"`
-	OpenFiles  int           `yaml:"open_files"`
-	FileSize   size.Bytes    `yaml:"file_size"`
-	Output     size.Bytes    `yaml:"output"`
-	PerSession int           `yaml:"per_session"`
-	PerServer  int           `yaml:"per_server"`
-
-	SessionMemory    size.Bytes    `yaml:"session_memory"`
-	SessionProcesses int           `yaml:"session_processes"`
-	SessionCPU       time.Duration `yaml:"session_cpu"`
-	ServerMemory     size.Bytes    `yaml:"server_memory"`
-	ServerProcesses  int           `yaml:"server_processes"`
-
-	SessionFiles  int        `yaml:"session_files"`
-	ReservedFiles int        `yaml:"reserved_files"`
-	ReservedSpace size.Bytes `yaml:"reserved_space"`
 }
 
 // Answers is how much text answers have for a model.
@@ -201,25 +169,9 @@ func Default() *Config {
 			Grace:      2 * time.Second,
 			Network:    tools.NetworkLoopback,
 			MaxNetwork: tools.NetworkLoopback,
-			Limits: Limits{
-				Memory:     4 << 30,
-				Processes:  512,
-				CPU:        time.Hour,
-				OpenFiles:  4096,
-				FileSize:   4 << 30,
-				Output:     4 << 30,
-				PerSession: 32,
-				PerServer:  512,
-
-				SessionMemory:    8 << 30,
-				SessionProcesses: 1024,
-
-				SessionFiles:  1_000_000,
-				ReservedFiles: 20_000,
-				ReservedSpace: 256 << 20,
-			},
-			Caches: Caches{MaxBytes: 10 << 30},
-			Kept:   companion.Limits{}.WithDefaults(),
+			Limits:     command.DefaultLimits(),
+			Caches:     Caches{MaxBytes: 10 << 30},
+			Kept:       companion.Limits{}.WithDefaults(),
 		},
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},

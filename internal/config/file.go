@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.uber.org/zap/zapcore"
 
-	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 )
 
@@ -55,20 +53,3 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 }
 
 func (l logLevel) String() string { return zapcore.Level(l).String() }
-
-// A syncMode is when audit records are forced to the disk.
-type syncMode audit.Sync
-
-var syncNames = []string{"none", "interval", "always"}
-
-// UnmarshalText reads the name of a mode.
-func (m *syncMode) UnmarshalText(text []byte) error {
-	i := slices.Index(syncNames, string(text))
-	if i < 0 {
-		return fmt.Errorf("%q is no way to sync: want %s", text, strings.Join(syncNames, ", "))
-	}
-	*m = syncMode(i)
-	return nil
-}
-
-func (m syncMode) String() string { return syncNames[m] }

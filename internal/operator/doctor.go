@@ -214,7 +214,7 @@ func sizeOf(ctx context.Context, dir string) (bytes int64) {
 }
 
 // lines returns the limits that an operator thinks of first.
-func linesOf(l *config.Limits) []limitLine {
+func linesOf(l *command.Limits) []limitLine {
 	amount := func(s size.Bytes) string {
 		if s == 0 {
 			return "none"

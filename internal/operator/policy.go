@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/policy"
@@ -50,7 +51,7 @@ func supposed(cmd *cobra.Command) (*config.Config, *tools.Offer, error) {
 		return nil, nil, err
 	}
 	c.Sessions.MaxLevel, c.Sessions.Modes = tools.DangerFullAccess, nil
-	c.Audit = config.Audit{}
+	c.Audit = audit.Config{}
 	return c, &tools.Offer{
 		Holds: true, Covers: true, Network: tools.NetworkLoopback, Temporary: []string{"/tmp"},
 		Readable: append([]string{"/bin", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/usr", "/etc/os-release"}, c.Sandbox.Read...),

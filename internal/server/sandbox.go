@@ -63,7 +63,6 @@ func capabilities(c *config.Sandbox, s *sandbox.Sandbox, runners *command.Runner
 // NewRunners returns what runs commands.
 func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Programs, masker func() *output.Masker, logger *zap.Logger) *command.Runners {
 	c := &all.Sandbox
-	l := &c.Limits
 	return command.New(command.Config{
 		Sandbox: s,
 		Masker:  masker,
@@ -78,19 +77,10 @@ func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Program
 		Path:     programs.Path,
 		Env:      append(programs.Env, environOf(c)...),
 		Trace:    c.Trace,
-		Limits: sandbox.Limits{
-			Memory: uint64(l.Memory), Processes: l.Processes, CPU: l.CPU,
-			OpenFiles: uint64(l.OpenFiles), FileSize: uint64(l.FileSize),
-		},
-		MaxOutput:     int64(l.Output),
-		MaxRunning:    l.PerSession,
-		MaxRunningAll: l.PerServer,
-		SessionLimits: sandbox.GroupLimits{Memory: uint64(l.SessionMemory), Processes: l.SessionProcesses, CPU: l.SessionCPU},
+		Limits:   c.Limits,
 		Violation: func(sessionID, what string) {
 			logger.Warn("what was planted is taken back", zap.String("session", sessionID), zap.String("what", what))
 		},
-		Disk:         command.DiskLimits{SessionFiles: l.SessionFiles, ReservedFiles: uint64(l.ReservedFiles), ReservedSpace: uint64(l.ReservedSpace)},
-		ServerLimits: sandbox.GroupLimits{Memory: uint64(l.ServerMemory), Processes: l.ServerProcesses},
 	})
 }
 

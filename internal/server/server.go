@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -131,7 +130,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		return nil, err
 	}
 	opened = append(opened, kept.Close)
-	records, err := openAudit(&c.Audit, logger)
+	records, err := openAudit(c.Audit, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -194,17 +193,11 @@ func warnAbout(p *policy.Policy, registry *tools.Registry, logger *zap.Logger) {
 }
 
 // openAudit opens the audit log; nil where none is kept.
-func openAudit(c *config.Audit, logger *zap.Logger) (*audit.Log, error) {
+func openAudit(c audit.Config, logger *zap.Logger) (*audit.Log, error) {
 	if c.Off() {
 		return nil, nil
 	}
-	options := audit.Options{
-		Sync: audit.Sync(c.Sync), Required: c.Required, MaxBytes: int64(c.MaxBytes), Keep: c.Keep, Logger: logger,
-	}
-	if c.Stdout {
-		options.Copy = os.Stdout
-	}
-	return audit.Open(c.File, options)
+	return audit.Open(audit.Options{Config: c, Logger: logger})
 }
 
 func SessionsOf(c *config.Config, owner string) session.Config {

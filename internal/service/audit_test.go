@@ -22,7 +22,7 @@ import (
 func withAudit(t *testing.T, change func(*service.Config)) (option func(*service.Config), read func() []audit.Record) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.log")
-	log, err := audit.Open(path, audit.Options{})
+	log, err := audit.Open(audit.Options{Config: audit.Config{File: path}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestStreamsThatBringNothingEnd(t *testing.T) {
 }
 
 func TestFilesUnrecorded(t *testing.T) {
-	log, err := audit.Open(filepath.Join(t.TempDir(), "audit.log"), audit.Options{Required: true})
+	log, err := audit.Open(audit.Options{Config: audit.Config{File: filepath.Join(t.TempDir(), "audit.log"), Required: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -447,7 +447,7 @@ func TestDeniedDuringADownload(t *testing.T) {
 
 func TestAuditOfFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
-	log, err := audit.Open(path, audit.Options{})
+	log, err := audit.Open(audit.Options{Config: audit.Config{File: path}})
 	if err != nil {
 		t.Fatal(err)
 	}

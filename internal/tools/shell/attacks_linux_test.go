@@ -84,9 +84,9 @@ func TestAttacks(t *testing.T) {
 		t.Run(a.id, func(t *testing.T) {
 			env := toolstest.Env(t, nil)
 			tool := shell.Bash(running(t, func(c *command.Config) {
-				c.Limits = sandbox.Limits{Memory: 256 << 20, Processes: 64, OpenFiles: 256, FileSize: 64 << 20}
-				c.MaxOutput = 8 << 20
-				c.Disk = command.DiskLimits{SessionFiles: 1000}
+				c.Limits = command.Limits{Memory: 256 << 20, Processes: 64, OpenFiles: 256, FileSize: 64 << 20}
+				c.Limits.Output = 8 << 20
+				c.Limits.SessionFiles = 1000
 			}))
 			result := attempt(t, tool, env, a.command)
 			text := toolstest.Text(result)
@@ -170,7 +170,7 @@ func TestForkBomb(t *testing.T) {
 	t.Cleanup(func() { bounded.Close() })
 	tool := shell.Bash(running(t, func(c *command.Config) {
 		c.Sandbox = bounded
-		c.Limits = sandbox.Limits{Processes: 100}
+		c.Limits = command.Limits{Processes: 100}
 	}))
 	// First a storm that ends by itself, to see that the number holds.
 	free := shell.Bash(running(t, func(c *command.Config) { c.Sandbox = bounded }))

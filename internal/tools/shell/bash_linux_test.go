@@ -212,8 +212,8 @@ func TestBashDenied(t *testing.T) {
 func TestBashLimits(t *testing.T) {
 	env := toolstest.Env(t, nil)
 	tool := shell.Bash(running(t, func(c *command.Config) {
-		c.Limits = sandbox.Limits{Memory: 64 << 20, Processes: 20, OpenFiles: 64, FileSize: 1 << 20}
-		c.MaxOutput = 1 << 20
+		c.Limits = command.Limits{Memory: 64 << 20, Processes: 20, OpenFiles: 64, FileSize: 1 << 20}
+		c.Limits.Output = 1 << 20
 	}))
 	for command, want := range map[string]tools.ExitReason{
 		"yes":                           tools.OutputLimit,

@@ -35,7 +35,7 @@ func TestSessionFiles(t *testing.T) {
 		"unreadable":  {"mkdir d; for i in {1..9000}; do : >d/a-longer-name-$i; done; chmod 000 d; sleep 300", "rm -r d"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newKit(t, func(c *command.Config) { c.Disk.SessionFiles = limit })
+			k := newKit(t, func(c *command.Config) { c.Limits.SessionFiles = limit })
 			for i := range 2 * limit { // which were there before
 				if err := os.WriteFile(filepath.Join(k.env.Workspace.Dir(), fmt.Sprint("old", i)), nil, 0o644); err != nil {
 					t.Fatal(err)
@@ -89,7 +89,7 @@ func outgrow(t *testing.T, path string) {
 
 // TestSessionFilesDeleted proves that the tool that deletes is a way out, too.
 func TestSessionFilesDeleted(t *testing.T) {
-	k := newKit(t, func(c *command.Config) { c.Disk.SessionFiles = 500 })
+	k := newKit(t, func(c *command.Config) { c.Limits.SessionFiles = 500 })
 	k.failure("bash", m{"command": "mkdir d; d=d; " + flood})
 	k.failure("bash", m{"command": "true"})
 	if _, code, _ := call(t, files.Delete(), k.env, m{"path": "d", "recursive": true}); code != "" {
@@ -105,24 +105,24 @@ func TestSessionFilesDeleted(t *testing.T) {
 func TestSmallDisk(t *testing.T) {
 	for _, test := range []struct {
 		name, options string
-		limits        command.DiskLimits
+		limits        command.Limits
 		flood, why    string
 		left          func(s syscall.Statfs_t) uint64
 	}{
 		{
-			"files", "size=256m,nr_inodes=100000", command.DiskLimits{ReservedFiles: 100_000},
+			"files", "size=256m,nr_inodes=100000", command.Limits{ReservedFiles: 100_000},
 			// Slow at the end: the last tenth must not be gone between two looks.
 			"mkdir d; i=0; while :; do : >d/f$i; i=$((i+1)); [ $i -lt 80000 -o $((i % 100)) != 0 ] || sleep 0.02; done",
 			"can hold only few more files, and this session has made the most",
 			func(s syscall.Statfs_t) uint64 { return s.Ffree },
 		},
 		{
-			"space", "size=64m", command.DiskLimits{ReservedSpace: 1 << 30},
+			"space", "size=64m", command.Limits{ReservedSpace: 1 << 30},
 			"while :; do head -c 256k /dev/zero >>f; sleep 0.02; done", "is almost full, and this session has written the most",
 			func(s syscall.Statfs_t) uint64 { return s.Bfree },
 		},
 		{
-			"files that are not counted", "size=256m,nr_inodes=0", command.DiskLimits{SessionFiles: 1000},
+			"files that are not counted", "size=256m,nr_inodes=0", command.Limits{SessionFiles: 1000},
 			"mkdir d; d=d; " + flood, "have made more than the 1000 files", func(syscall.Statfs_t) uint64 { return 1 },
 		},
 	} {
@@ -132,7 +132,7 @@ func TestSmallDisk(t *testing.T) {
 				t.Skipf("no file system can be mounted here: %v", err)
 			}
 			t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-			k := newKit(t, func(c *command.Config) { c.Disk = test.limits })
+			k := newKit(t, func(c *command.Config) { c.Limits = test.limits })
 			other := kit{t: t, env: toolstest.Env(t, nil), tools: k.tools}
 			for i, env := range []*kit{&k, &other} {
 				place := filepath.Join(dir, fmt.Sprint(i))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
-	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
@@ -23,8 +22,8 @@ const hold = `exec perl -e '$| = 1; $x = "x" x ($ARGV[0] << 20); print "held\n";
 func TestSessionMemory(t *testing.T) {
 	needs(t, "python3")
 	k := newKit(t, func(c *command.Config) {
-		c.Limits = sandbox.Limits{Memory: 1 << 30}
-		c.SessionLimits = sandbox.GroupLimits{Memory: 192 << 20}
+		c.Limits = command.Limits{Memory: 1 << 30}
+		c.Limits.SessionMemory = 192 << 20
 	})
 	const why = "all commands of this session together, background processes and interpreters too, used more than the 192 MiB of memory they may"
 	k.start(hold+"60", nil) // p1
@@ -53,8 +52,8 @@ func TestSessionMemory(t *testing.T) {
 // use more memory than the server has for them.
 func TestServerMemory(t *testing.T) {
 	k := newKit(t, func(c *command.Config) {
-		c.SessionLimits = sandbox.GroupLimits{Memory: 1 << 30}
-		c.ServerLimits = sandbox.GroupLimits{Memory: 192 << 20}
+		c.Limits.SessionMemory = 1 << 30
+		c.Limits.ServerMemory = 192 << 20
 	})
 	k.start(hold+"80", nil)
 	k.call("process_output", m{"id": "p1", "until": "held"})
@@ -69,7 +68,7 @@ func TestServerMemory(t *testing.T) {
 
 // TestSessionProcesses has commands that together have too many processes.
 func TestSessionProcesses(t *testing.T) {
-	k := newKit(t, func(c *command.Config) { c.SessionLimits = sandbox.GroupLimits{Processes: 40} })
+	k := newKit(t, func(c *command.Config) { c.Limits.SessionProcesses = 40 })
 	k.start("for i in {1..15}; do sleep 300 & done; wait", nil)
 	if got := k.failure("bash", m{"command": "for i in {1..35}; do sleep 300 & done; wait"}); !strings.Contains(got, "more than the 40 processes they may have at a time") {
 		t.Error(got)
@@ -82,7 +81,7 @@ func TestSessionProcesses(t *testing.T) {
 // TestSessionCPU has a session use up its CPU time: what runs ends, and nothing
 // is started any more.
 func TestSessionCPU(t *testing.T) {
-	k := newKit(t, func(c *command.Config) { c.SessionLimits = sandbox.GroupLimits{CPU: time.Second} })
+	k := newKit(t, func(c *command.Config) { c.Limits.SessionCPU = time.Second })
 	const why = "have used all of the 1s of CPU time that they may use together"
 	k.start("echo begun; sleep 300", nil)
 	k.call("process_output", m{"id": "p1", "until": "begun"})

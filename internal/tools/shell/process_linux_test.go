@@ -195,7 +195,7 @@ func TestIdleEnds(t *testing.T) {
 // TestBackgroundOutput has a process write more than is kept, with nobody
 // reading.
 func TestBackgroundOutput(t *testing.T) {
-	k := newKit(t, func(c *command.Config) { c.MaxOutput = 1 << 20 })
+	k := newKit(t, func(c *command.Config) { c.Limits.Output = 1 << 20 })
 	k.start("seq 1000000; echo end", nil) // 6,888,896 bytes
 	text, _ := k.call("process_output", m{"id": "p1", "until_end": true, "max_bytes": 100})
 	if want := "5840324 bytes before offset 5840324 are no longer kept.]"; !strings.Contains(text, want) {
@@ -228,7 +228,7 @@ func TestBackgroundOutput(t *testing.T) {
 // TestBackgroundLimits has more processes than a session may have, and more that
 // ended than it remembers.
 func TestBackgroundLimits(t *testing.T) {
-	k := newKit(t, func(c *command.Config) { c.MaxRunning = 2 })
+	k := newKit(t, func(c *command.Config) { c.Limits.PerSession = 2 })
 	k.start("sleep 300", nil)
 	k.start("sleep 300", nil)
 	for _, input := range []m{{"command": "true"}, {"command": "true", "run_in_background": true}} {

@@ -121,7 +121,7 @@ func TestReplInterruptAnywhere(t *testing.T) {
 // TestReplLimits has interpreters under the limits of every command.
 func TestReplLimits(t *testing.T) {
 	needs(t, "python3")
-	k := newKit(t, func(c *command.Config) { c.MaxOutput, c.MaxRunning = 1<<20, 1 })
+	k := newKit(t, func(c *command.Config) { c.Limits.Output, c.Limits.PerSession = 1<<20, 1 })
 	k.call("repl", m{"language": "bash", "code": "x=1"})
 	if _, code := k.call("repl", m{"language": "python", "code": "1"}); code != "too_many_commands" {
 		t.Errorf("one too many: %q", code)
