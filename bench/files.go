@@ -90,6 +90,12 @@ func filesFigure(ctx context.Context, h *harness) ([]row, error) {
 				slices(first.read(text), first.server, n), slices(second.read(text), second.server, n), c.target)
 		}
 	}
+	other, direct, err := adapted(ctx, servers.subject, text)
+	if err != nil {
+		return nil, err
+	}
+	compare("read_file as agent-code calls it, 16 at once (bare: called directly)", 16, slices(other, servers.subject, 16),
+		slices(direct, servers.subject, 16), slices(direct, servers.subject, 16), ratioAtLeast(1/1.1))
 	edits, err := h.editing(ctx, servers.subject)
 	if err != nil {
 		return nil, err
@@ -129,7 +135,29 @@ func lines(size int) []byte {
 
 // readFile reads the file and checks that it came.
 func readFile(s *server, text []byte) caller {
-	request := &pb.ExecuteToolRequest{Tool: work.ReadFile, InputJson: work.JSON(work.ReadFileInput{Path: work.FileName})}
+	return readBy(s, text, &pb.ExecuteToolRequest{Tool: work.ReadFile, InputJson: work.JSON(work.ReadFileInput{Path: work.FileName})})
+}
+
+// adapted returns two ways to read the file in one session: as another system calls the
+// tool, and directly.
+func adapted(ctx context.Context, s *server, text []byte) (other, direct caller, err error) {
+	created, err := pb.NewSessionServiceClient(s.conn).CreateSession(ctx, &pb.CreateSessionRequest{
+		Mode: pb.Mode_MODE_ACCEPT_EDITS, Level: pb.Level_LEVEL_WORKSPACE_WRITE, Persona: "agent-code",
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("a session with a persona: %w", err)
+	}
+	id := created.GetSession().GetSessionId()
+	write := &pb.ExecuteToolRequest{SessionId: id, Tool: "FileWrite", InputJson: work.JSON(map[string]string{"file_path": work.FileName, "content": string(text)})}
+	if err := follow(ctx, s.client, write, func(*pb.ExecuteToolResponse) error { return nil }); err != nil {
+		return nil, nil, err
+	}
+	input := work.JSON(map[string]string{"file_path": work.FileName})
+	return readBy(s, text, &pb.ExecuteToolRequest{SessionId: id, Tool: "FileRead", InputJson: input}),
+		readBy(s, text, &pb.ExecuteToolRequest{SessionId: id, Tool: work.ReadFile, InputJson: work.JSON(work.ReadFileInput{Path: work.FileName})}), nil
+}
+
+func readBy(s *server, text []byte, request *pb.ExecuteToolRequest) caller {
 	end := string(text[len(text)-20 : len(text)-1])
 	return func(ctx context.Context) error {
 		var last *pb.Finished

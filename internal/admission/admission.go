@@ -15,6 +15,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -117,6 +118,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 		Principal: auth.Principal{Name: order.Session.Owner, OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
 		Tool: order.Tool, CallID: order.CallID, Purpose: order.Purpose, Input: Input{JSON: order.Input},
 		Answer: tools.Budget{Characters: order.Answer}, Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
+		CalledAs: order.CalledAs, Form: order.Form,
 	}, found)
 	if before := order.Question; err == nil && before != nil && admitted.Question != nil && admitted.Question.Digest == before.Digest {
 		admitted.Question.ID, admitted.Question.Created, admitted.Question.Expires = before.ID, before.Created, before.Expires
@@ -126,6 +128,9 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 
 // admit decides about a request whose envelope is right.
 func (a *Admission) admit(ctx context.Context, request Request, found *session.Session) (Admitted, error) {
+	if read, ok := inPersona(found, request.Tool, request.Input); ok && request.CalledAs == "" {
+		request = request.as(read)
+	}
 	for {
 		job, input, err := a.propose(request, found)
 		if err != nil {
@@ -138,6 +143,17 @@ func (a *Admission) admit(ctx context.Context, request Request, found *session.S
 		decoded, err := a.decode(job, current, found, request.Tool, input)
 		if err != nil {
 			return Admitted{}, err
+		}
+		if job.Refusal != nil && request.CalledAs == "" {
+			if read, ok := reread(request.Tool, request.Input, job.Refusal.Outcome == executor.InvalidInput); ok && read.refusal == nil {
+				request = request.as(read)
+				if note := read.note(request.CalledAs); found.Once(note) {
+					request.Form.Note = note
+				}
+				continue
+			} else if ok {
+				job.Refusal = read.refusal
+			}
 		}
 		if job.CallID != "" {
 			job.Digest = callDigest(job.Tool, job.Input)
@@ -182,7 +198,10 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	env.Answer = job.Answer
 	call, err := decodeInput(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
-		job.Input, job.Refusal = tools.Canonical(input.JSON), refusedInput(job.Tool, wrong)
+		if input.Problem == nil {
+			wrong = inTheirWords(job.CalledAs, job.Tool, wrong)
+		}
+		job.Input, job.Refusal = tools.Canonical(input.JSON), refusedInput(cmp.Or(job.CalledAs, job.Tool), wrong)
 		return decodedCall{}, nil
 	}
 	if err != nil {
@@ -226,7 +245,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		job.Refusal = refused(&job.Order, &decision)
 		return
 	}
-	job.Call, job.Rights, job.ConcurrencySafe = call, decision.Rights, entry.Spec.ConcurrencySafe
+	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.Tool, job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, decision, call)
@@ -243,7 +262,7 @@ func (a *Admission) setTimeout(job *executor.Job, entry *tools.Entry, call tools
 	}
 	job.Timeout = timed.Timeout()
 	if longest := a.Executor.Config().MaxTimeout; job.Timeout > longest {
-		return refusedInput(job.Tool, &tools.InputError{Problems: []tools.Problem{{
+		return refusedInput(cmp.Or(job.CalledAs, job.Tool), &tools.InputError{Problems: []tools.Problem{{
 			Message: fmt.Sprintf("asks for a timeout of %s: this server allows %s at most", job.Timeout, longest)}}})
 	}
 	return nil

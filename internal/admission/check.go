@@ -53,6 +53,31 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	case request.Command == "" && request.Tool == "":
 		return Checked{}, invalid("name the tool, or give a command")
 	}
+	if request.Command != "" {
+		return a.check(request, found)
+	}
+	if read, ok := inPersona(found, request.Tool, request.Input); ok {
+		request.Tool, request.Input = read.tool, read.input
+		return a.check(request, found)
+	}
+	checked, err := a.check(request, found)
+	if !errors.Is(err, ErrInvalid) {
+		return checked, err
+	}
+	_, ours := a.Registry.Lookup(request.Tool, a.has(found, a.Rules.Current()))
+	switch read, ok := reread(request.Tool, request.Input, ours); {
+	case !ok:
+		return checked, err
+	case read.refusal != nil:
+		return checked, invalid("%s", read.refusal.Failure.Message)
+	default:
+		request.Tool, request.Input = read.tool, read.input
+		return a.check(request, found)
+	}
+}
+
+// check decides about a call of one of our tools.
+func (a *Admission) check(request CheckRequest, found *session.Session) (Checked, error) {
 	p := a.Rules.Current()
 	entry, err := a.checked(found, p, request.Tool)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -25,6 +26,11 @@ type Request struct {
 	Timeout   time.Duration // 0: the tool's
 
 	OnDisconnect executor.OnDisconnect
+
+	// CalledAs is the name by which the tool was called, where that is one of another
+	// system, and Form the form of its results.
+	CalledAs string
+	Form     persona.Form
 
 	// Trace is the id of the trace that the request is part of, if there is one.
 	Trace string
@@ -71,7 +77,7 @@ func (a *Admission) propose(r Request, s *session.Session) (*executor.Job, Input
 	}
 	job := &executor.Job{Order: executor.Order{
 		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer,
-		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace,
+		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
 	}}
 	input := a.named(s, r.Tool, r.Input)
 	if job.CallID != "" {

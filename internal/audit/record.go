@@ -34,6 +34,7 @@ type Record struct {
 	CallID      string `json:"call_id,omitempty"`
 	Trace       string `json:"trace,omitempty"`
 	Tool        string `json:"tool,omitempty"`
+	CalledAs    string `json:"called_as,omitempty"`
 
 	// InputDigest stands for the input, InputShape tells its keys and sizes.
 	// Input is its content, for an operator who wants it in the log.
@@ -162,6 +163,7 @@ func (r *Record) appendLine(line []byte) []byte {
 	line = appendText(line, `,"call_id":`, r.CallID, maxWord)
 	line = appendText(line, `,"trace":`, r.Trace, maxWord)
 	line = appendText(line, `,"tool":`, r.Tool, maxWord)
+	line = appendText(line, `,"called_as":`, r.CalledAs, maxWord)
 	if !r.InputDigest.IsZero() {
 		line = appendDigest(line, `,"input_digest":"`, r.InputDigest)
 	}

@@ -113,6 +113,7 @@ by default, and no flag goes beyond what its operator allows.`,
 	flags.DurationVar(&idle, "idle-ttl", 0, "how long to keep it unused; 0: for ever (default: as the server has it)")
 	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
 	flags.StringVar(&answer, "answer", "", `how much text an answer has at most: characters, such as 50000, or tokens, such as "12000 tokens"`)
+	flags.StringVar(&request.Persona, "persona", "", "agent system whose tools it shows and whose results it gives, such as claude-code (default: our own)")
 	flags.BoolVar(&request.Restore, "restore", false, "work on in the workspace of your last session ID, which ended; nothing else of it comes back")
 	flags.BoolVar(&asJSON, "json", false, "print the session, as JSON")
 	Complete(cmd, "call-order", words("CALL_ORDER_", pb.CallOrder_value)...)
@@ -402,6 +403,9 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	t.Row("level", levelText(s.GetLevel()))
 	t.Row("network", networkWord(s.GetNetwork()))
 	t.Row("tools", selectionText(s.GetTools()))
+	if persona := s.GetPersona(); persona != "" {
+		t.Row("persona", persona)
+	}
 	t.Row("call order", strings.ToLower(strings.TrimPrefix(s.GetCallOrder().String(), "CALL_ORDER_")))
 	t.Row("answers", budgetText(s.GetAnswer()))
 	for _, key := range slices.Sorted(maps.Keys(s.GetLabels())) {

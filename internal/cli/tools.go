@@ -56,6 +56,7 @@ examples.`,
 	flags := cmd.Flags()
 	flags.StringVar(&request.SessionId, "session", "", "session whose tools to list (default: your default session)")
 	flags.StringVar(&request.Query, "query", "", "only those whose name, label or summary has this in it")
+	flags.StringVar(&request.Persona, "persona", "", "as this agent system has them, such as claude-code (default: as the session does)")
 	flags.StringVar(&request.Category, "category", "", "only those of this family")
 	flags.BoolVar(&asJSON, "json", false, "print one tool a line, as JSON")
 	flags.BoolVar(&schema, "schema", false, "print the schemas of their input only, one a line")

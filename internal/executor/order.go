@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/limit"
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -40,6 +41,11 @@ type Order struct {
 	Tool            string
 	Input           json.RawMessage
 	ConcurrencySafe bool
+
+	// CalledAs is the name by which the tool was called, where that is one of another
+	// system; Form is the form of its results.
+	CalledAs string
+	Form     persona.Form
 
 	// Answer is how much text the answer has at most, in characters.
 	Answer int

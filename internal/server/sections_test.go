@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -79,5 +80,20 @@ func TestLanguages(t *testing.T) {
 	}
 	if want := []string{"sqlite sqlite3", "perl perl"}; !slices.Equal(names, want) {
 		t.Errorf("languages %q, want %q", names, want)
+	}
+}
+
+// TestPersonasMeanOurTools proves that whatever another system's tool becomes is a tool
+// that is here, by its own name.
+func TestPersonasMeanOurTools(t *testing.T) {
+	specs := BuiltinSpecs()
+	for _, system := range persona.Systems() {
+		for _, tool := range system.Tools {
+			for _, meaning := range tool.Means {
+				if !slices.ContainsFunc(specs, func(s *tools.Spec) bool { return s.Name == meaning.Tool }) {
+					t.Errorf("%s of %s means %s, which is not here", tool.Name, system.Name, meaning.Tool)
+				}
+			}
+		}
 	}
 }

@@ -154,6 +154,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		CallId:      q.CallID,
 		Principal:   q.Session.Owner,
 		Tool:        q.Tool,
+		CalledAs:    q.CalledAs,
 		Purpose:     output.VisibleText(q.Purpose),
 		Digest:      hex.EncodeToString(q.Digest[:]),
 		Effects:     judgedToProto(q.Effects),

@@ -67,7 +67,7 @@ func unrecorded() *executor.Refusal {
 func (a *auditor) write(x *executor.Execution, record audit.Record) error {
 	record.Principal, record.OnBehalfOf = x.Order.Session.Owner, x.Order.OnBehalfOf
 	record.SessionID, record.ExecutionID = x.Order.Session.ID, x.ID
-	record.CallID, record.Tool = x.Order.CallID, x.Order.Tool
+	record.CallID, record.Tool, record.CalledAs = x.Order.CallID, x.Order.Tool, x.Order.CalledAs
 	return a.log.Append(record)
 }
 
@@ -152,7 +152,7 @@ func (a *auditor) resolved(q *approval.Question, answer approval.Answer) {
 	}
 	record := audit.Record{
 		Step: audit.Approval, Principal: q.Session.Owner, OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
-		CallID: q.CallID, Tool: q.Tool, Policy: q.Policy, Action: answer.Kind.String(),
+		CallID: q.CallID, Tool: q.Tool, CalledAs: q.CalledAs, Policy: q.Policy, Action: answer.Kind.String(),
 		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6,
 	}
 	if answer.Grant != nil {

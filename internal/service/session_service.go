@@ -58,6 +58,7 @@ func settingsFrom(message interface {
 	GetIdleTtl() *durationpb.Duration
 	GetCallOrder() pb.CallOrder
 	GetAnswer() *pb.AnswerBudget
+	GetPersona() string
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -65,6 +66,7 @@ func settingsFrom(message interface {
 		Network: tools.Network(message.GetNetwork()),
 		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
 		Labels:  message.GetLabels(),
+		Persona: message.GetPersona(),
 		Ordered: message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
 	}
 	if _, known := pb.CallOrder_name[int32(message.GetCallOrder())]; !known {
@@ -196,12 +198,13 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
 	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
 	"answer":   func(s *session.Settings, wanted session.Settings) { s.Answer = wanted.Answer },
+	"persona":  func(s *session.Settings, wanted session.Settings) { s.Persona = wanted.Persona },
 	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
 
 	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	reason := request.GetReason()

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -48,11 +46,7 @@ func (s *shownTools) of(registry *tools.Registry) *shown {
 func (now *shown) version(has func(*tools.Spec) bool) string {
 	now.digesting.Do(func() {
 		for _, entry := range now.entries {
-			text, err := proto.MarshalOptions{Deterministic: true}.Marshal(toolToProto(entry, pb.ToolView_TOOL_VIEW_FULL))
-			if err != nil { // a text that is not UTF-8: its bytes do not count
-				text = []byte(entry.Spec.Name)
-			}
-			now.digests = append(now.digests, sha256.Sum256(text))
+			now.digests = append(now.digests, digestOf(toolToProto(entry, pb.ToolView_TOOL_VIEW_FULL)))
 		}
 	})
 	h := sha256.New()

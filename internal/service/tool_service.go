@@ -21,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -279,6 +280,14 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
 	}
+	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
+	system, err := personaOf(request.GetPersona(), session.Settings().Persona)
+	if err != nil {
+		return nil, err
+	}
+	if system != nil {
+		return pageOf(s.inPersona(system, session.Settings().Tools, has, request.GetView()), request, size), nil
+	}
 	shown := s.server.shown.of(s.registry)
 	all := shown.view(request.GetView())
 	everything := session.Settings().Tools.All() && !p.Hides()
@@ -286,7 +295,6 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if everything && first && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
 	}
-	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
 	some := &pb.ListToolsResponse{Version: shown.version(has)}
 	for i, entry := range shown.entries {
 		tool := all.Tools[i]
@@ -301,6 +309,25 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 		some.Tools = append(some.Tools, tool)
 	}
 	return some, nil
+}
+
+// pageOf returns the page of a list that a request asks for.
+func pageOf(all *pb.ListToolsResponse, request *pb.ListToolsRequest, size int) *pb.ListToolsResponse {
+	page := &pb.ListToolsResponse{Version: all.Version}
+	for _, tool := range all.Tools {
+		named := len(request.GetNames()) == 0 || slices.ContainsFunc(request.GetNames(), func(pattern string) bool {
+			return tools.Matches(pattern, &tools.Spec{Name: tool.Name, Aliases: tool.Aliases})
+		})
+		if tool.Name <= request.GetPageToken() || !named || !matches(tool, request) {
+			continue
+		}
+		if len(page.Tools) == size {
+			page.NextPageToken = page.Tools[size-1].Name
+			break
+		}
+		page.Tools = append(page.Tools, tool)
+	}
+	return page
 }
 
 // maxToolPage is how many tools a page has at most, and where the caller does not say.
@@ -345,6 +372,15 @@ func (s *toolService) listOf(session *session.Session) *toolList {
 	shown, p := s.server.shown.of(s.registry), s.server.rules.Current()
 	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
 	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
+	if system, _ := persona.Named(session.Settings().Persona); system != nil {
+		all := s.inPersona(system, session.Settings().Tools, has, pb.ToolView_TOOL_VIEW_FULL)
+		list.version = all.Version
+		for _, tool := range all.Tools {
+			list.names = append(list.names, tool.Name)
+			list.digests[tool.Name] = digestOf(tool)
+		}
+		return list
+	}
 	for i, entry := range shown.entries {
 		if has(&entry.Spec) {
 			list.names = append(list.names, entry.Spec.Name)

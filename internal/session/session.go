@@ -63,6 +63,7 @@ type Session struct {
 	after    []func()        // to be called then
 	private  string          // its directory outside of the workspace; empty before it is needed
 	cache    *principalCache // nil before it is needed
+	said     map[string]bool // by Once
 }
 
 // A Ref names a session without holding it, so that what belongs to the session can be
@@ -86,6 +87,10 @@ type Settings struct {
 	Labels  map[string]string
 	IdleTTL time.Duration // how long the session is kept unused, or Forever
 	Answer  tools.Budget  // of the text of an answer
+
+	// Persona is the agent system whose tools the session shows, by its name; empty:
+	// our own.
+	Persona string
 
 	// MaxMode is the most permissive mode that the session may have; 0 is that of the
 	// store. It is its principal's, and not the caller's to choose.
@@ -116,6 +121,23 @@ func (s Settings) clone() Settings {
 // Settings returns the settings of now. The caller must not change what they
 // point to.
 func (s *Session) Settings() *Settings { return &s.state.Load().Settings }
+
+// Once reports whether something was not said in the session before.
+func (s *Session) Once(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said[text] || len(s.said) >= maxSayings {
+		return false
+	}
+	if s.said == nil {
+		s.said = make(map[string]bool)
+	}
+	s.said[text] = true
+	return true
+}
+
+// maxSayings is how much is said once in a session; after that nothing is.
+const maxSayings = 100
 
 // Changed returns what is closed when the session has other settings than now, and
 // Closed what is when it is closed.

@@ -20,6 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -281,6 +282,9 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	}
 	if err := settings.Answer.Check(s.config.MaxAnswer); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if _, ok := persona.Named(settings.Persona); !ok && settings.Persona != "" {
+		return settings, fmt.Errorf("%w: persona %.64q: want one of %s", ErrInvalid, settings.Persona, strings.Join(persona.Names(), ", "))
 	}
 	if err := settings.Tools.Check(); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -144,3 +144,17 @@ func Quote(text string) string {
 	}
 	return quoted
 }
+
+// Line returns the command line that a list of words stands for. A list that only has a
+// shell run a script, such as bash -lc SCRIPT, stands for the script.
+func Line(words []string) string {
+	if len(words) == 3 && slices.Contains([]string{"-c", "-lc", "-cl"}, words[1]) &&
+		slices.Contains([]string{"sh", "bash", "zsh", "/bin/sh", "/bin/bash", "/bin/zsh", "/usr/bin/bash"}, words[0]) {
+		return words[2]
+	}
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = Quote(word)
+	}
+	return strings.Join(quoted, " ")
+}

@@ -38,8 +38,8 @@ const (
 // is an empty object. The error is an [*InputError] with every problem found;
 // the value is then of no use.
 //
-// An object or array may come as a string that holds its JSON: models tend to
-// quote once too often.
+// An object or array may come as a string that holds its JSON, for models tend to
+// quote once too often; and one string or object in place of a list of such.
 func (s *shape) decode(input []byte, into any) error {
 	if len(input) > MaxInputBytes {
 		message := fmt.Sprintf("the input has %d bytes: the maximum is %d", len(input), MaxInputBytes)
@@ -120,11 +120,13 @@ func (d *decoder) value(s *shape, v reflect.Value) bool {
 			return d.float(s, v)
 		}
 	case listKind:
-		switch c {
-		case '[':
+		switch {
+		case c == '[':
 			return d.list(s, v)
-		case '"':
+		case c == '"' && (s.item.kind != stringKind || d.quotes('[')):
 			return d.unwrap(s, v, '[')
+		case c == '"', c == '{' && s.item.kind == structKind:
+			return d.single(s, v)
 		}
 	case mapKind, structKind:
 		switch c {
@@ -217,6 +219,19 @@ func (d *decoder) list(s *shape, v reflect.Value) bool {
 		v.Set(reflect.MakeSlice(s.typ, 0, 0)) // not nil, which would be null
 	}
 	return d.checkCount(s, n)
+}
+
+// single reads one value where a list of such is wanted.
+func (d *decoder) single(s *shape, v reflect.Value) bool {
+	v.Grow(1)
+	v.SetLen(1)
+	return d.value(s.item, v.Index(0)) && d.checkCount(s, 1)
+}
+
+// quotes reports whether the string that comes next begins with a byte, after spaces.
+func (d *decoder) quotes(open byte) bool {
+	rest := strings.TrimLeft(d.text[d.pos+1:], " \t\r\n")
+	return rest != "" && rest[0] == open
 }
 
 func (d *decoder) object(s *shape, v reflect.Value) bool {

@@ -243,6 +243,8 @@ type Approval struct {
 	Tool string `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
 	// What the caller said the call is for.
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	// The name by which the tool was called, where that is one of another system.
+	CalledAs string `protobuf:"bytes,40,opt,name=called_as,json=calledAs,proto3" json:"called_as,omitempty"`
 	// Stands for exactly this call: tool, input, session and policy version. An
 	// answer that carries another digest is refused.
 	Digest string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -343,6 +345,13 @@ func (x *Approval) GetTool() string {
 func (x *Approval) GetPurpose() string {
 	if x != nil {
 		return x.Purpose
+	}
+	return ""
+}
+
+func (x *Approval) GetCalledAs() string {
+	if x != nil {
+		return x.CalledAs
 	}
 	return ""
 }
@@ -962,7 +971,7 @@ var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\x89\x05\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xa6\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -972,7 +981,8 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\acall_id\x18\x04 \x01(\tR\x06callId\x12\x1c\n" +
 	"\tprincipal\x18\x05 \x01(\tR\tprincipal\x12\x12\n" +
 	"\x04tool\x18\x06 \x01(\tR\x04tool\x12\x18\n" +
-	"\apurpose\x18\a \x01(\tR\apurpose\x12\x16\n" +
+	"\apurpose\x18\a \x01(\tR\apurpose\x12\x1b\n" +
+	"\tcalled_as\x18( \x01(\tR\bcalledAs\x12\x16\n" +
 	"\x06digest\x18\b \x01(\tR\x06digest\x120\n" +
 	"\averdict\x18\t \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x125\n" +
 	"\aeffects\x18\n" +

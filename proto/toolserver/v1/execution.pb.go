@@ -159,6 +159,8 @@ type Execution struct {
 	Outcome Outcome `protobuf:"varint,6,opt,name=outcome,proto3,enum=toolserver.v1.Outcome" json:"outcome,omitempty"`
 	// What the caller said the call is for.
 	Purpose string `protobuf:"bytes,7,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	// The name by which the tool was called, where that is one of another system.
+	CalledAs string `protobuf:"bytes,40,opt,name=called_as,json=calledAs,proto3" json:"called_as,omitempty"`
 	// The principal that made the call.
 	Principal string `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"`
 	// When the call arrived.
@@ -271,6 +273,13 @@ func (x *Execution) GetPurpose() string {
 	return ""
 }
 
+func (x *Execution) GetCalledAs() string {
+	if x != nil {
+		return x.CalledAs
+	}
+	return ""
+}
+
 func (x *Execution) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
@@ -366,7 +375,7 @@ var File_toolserver_v1_execution_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\n" +
-	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\xea\x06\n" +
+	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\x87\a\n" +
 	"\tExecution\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
@@ -375,7 +384,8 @@ const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\x04tool\x18\x04 \x01(\tR\x04tool\x123\n" +
 	"\x05state\x18\x05 \x01(\x0e2\x1d.toolserver.v1.ExecutionStateR\x05state\x120\n" +
 	"\aoutcome\x18\x06 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x12\x18\n" +
-	"\apurpose\x18\a \x01(\tR\apurpose\x12\x1c\n" +
+	"\apurpose\x18\a \x01(\tR\apurpose\x12\x1b\n" +
+	"\tcalled_as\x18( \x01(\tR\bcalledAs\x12\x1c\n" +
 	"\tprincipal\x18\b \x01(\tR\tprincipal\x12;\n" +
 	"\vcreate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x129\n" +

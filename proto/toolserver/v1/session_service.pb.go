@@ -55,7 +55,10 @@ type CreateSessionRequest struct {
 	Restore bool `protobuf:"varint,21,opt,name=restore,proto3" json:"restore,omitempty"`
 	// How much text an answer has at most; not set: the server's default. One out of
 	// range is refused with the range.
-	Answer        *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
+	Answer *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
+	// The agent system whose tools the session shows and whose results it gives, such
+	// as "claude-code"; empty: those of this server.
+	Persona       string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +168,13 @@ func (x *CreateSessionRequest) GetAnswer() *AnswerBudget {
 		return x.Answer
 	}
 	return nil
+}
+
+func (x *CreateSessionRequest) GetPersona() string {
+	if x != nil {
+		return x.Persona
+	}
+	return ""
 }
 
 // CreateSessionResponse has the new session.
@@ -766,7 +776,7 @@ var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xd0\x04\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xea\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -780,7 +790,8 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12\x18\n" +
 	"\arestore\x18\x15 \x01(\bR\arestore\x123\n" +
-	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x1a9\n" +
+	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x12\x18\n" +
+	"\apersona\x18( \x01(\tR\apersona\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +

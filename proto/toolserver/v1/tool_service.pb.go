@@ -99,7 +99,9 @@ type ListToolsRequest struct {
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Where to continue: next_page_token of the page before. Pages with the same
 	// version are of one list.
-	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The agent system whose tools to list; empty: that of the session.
+	Persona       string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +188,13 @@ func (x *ListToolsRequest) GetPageSize() int32 {
 func (x *ListToolsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListToolsRequest) GetPersona() string {
+	if x != nil {
+		return x.Persona
 	}
 	return ""
 }
@@ -2287,7 +2296,7 @@ var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\x8f\x02\n" +
+	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xa9\x02\n" +
 	"\x10ListToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12+\n" +
@@ -2298,7 +2307,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x04kind\x18\x06 \x01(\x0e2\x17.toolserver.v1.ToolKindR\x04kind\x12\x1b\n" +
 	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\b \x01(\tR\tpageToken\"\x80\x01\n" +
+	"page_token\x18\b \x01(\tR\tpageToken\x12\x18\n" +
+	"\apersona\x18( \x01(\tR\apersona\"\x80\x01\n" +
 	"\x11ListToolsResponse\x12)\n" +
 	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +

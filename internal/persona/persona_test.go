@@ -1,0 +1,186 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package persona
+
+import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// TestSystems compiles everything that the files say.
+func TestSystems(t *testing.T) {
+	for _, s := range Systems() {
+		names := make(map[string]bool)
+		for i := range s.Tools {
+			tool := &s.Tools[i]
+			if err := tool.compiled(); err != nil {
+				t.Errorf("%s of %s: %v", tool.Name, s.Name, err)
+			}
+			if tool.Description == "" || len(tool.Means) == 0 {
+				t.Errorf("%s of %s has no description, or no meaning", tool.Name, s.Name)
+			}
+			for _, name := range append([]string{tool.Name}, tool.Aliases...) {
+				if names[name] {
+					t.Errorf("%s has two tools named %s", s.Name, name)
+				}
+				names[name] = true
+			}
+			for _, key := range tool.Required {
+				if !strings.Contains(string(tool.Properties), `"`+key+`"`) {
+					t.Errorf("%s of %s requires %s, which it does not have", tool.Name, s.Name, key)
+				}
+			}
+		}
+		for what, list := range s.Later {
+			for _, name := range list {
+				if names[name] {
+					t.Errorf("%s of %s is there, and not later with %s", name, s.Name, what)
+				}
+			}
+		}
+	}
+}
+
+func TestTranslate(t *testing.T) {
+	tests := []struct{ system, tool, input, want string }{
+		{"kiro", "read", `{"operations":[{"mode":"Line","path":"/a","offset":0,"limit":"10"},{"mode":"Image","image_paths":["x","y"]}]}`,
+			`read_file {"operations":[{"limit":10,"mode":"auto","offset":1,"path":"/a"},{"mode":"image","path":"x"},{"mode":"image","path":"y"}]}`},
+		{"kiro", "fs_read", `{"operations":"[{\"mode\":\"Directory\",\"path\":\".\",\"depth\":0}]"}`,
+			`read_file {"operations":[{"depth":1,"mode":"directory","path":"."}]}`},
+		{"kiro", "read", `{"operations":{"mode":"Line","path":"a"}}`, `read_file {"operations":[{"mode":"auto","path":"a"}]}`},
+		{"kiro", "write", `{"command":"insert","path":"a","content":"x","insertLine":1}`, `edit_file {"insert_line":1,"new_string":"x","path":"a"}`},
+		{"kiro", "write", `{"command":"insert","path":"a","content":"x"}`, `edit_file {"append":true,"new_string":"x","path":"a"}`},
+		{"kiro", "write", `{"command":"create","path":"n"}`, `/content: is required for this`},
+		{"kiro", "write", `{"command":"destroy","path":"n"}`, `/command: value must be one of 'create', 'strReplace', 'insert'`},
+		{"kiro", "write", `{"path":"n","size":1}`, "/command: is required\n/size: unknown key"},
+		{"kiro", "write", `{"path":"n","path":"m"}`, `/path: key appears twice`},
+		{"kiro", "write", `[`, `want a JSON value, got the end`},
+		{"kiro", "write", `"x"`, `want object, got string`},
+		{"kiro", "shell", ``, `/command: is required`},
+		{"codex", "shell", `{"command":["bash","-lc","echo hi"]}`, `bash {"command":"echo hi"}`},
+		{"codex", "shell", `{"command":["rm","a b","$HOME"]}`, `bash {"command":"rm 'a b' '$HOME'"}`},
+		{"codex", "shell", `{"command":"ls -la","timeout_ms":"5"}`, `bash {"command":"ls -la","timeout_ms":5}`},
+		{"codex", "write_stdin", `{"session_id":3,"chars":"y"}`, `process_input {"id":"p3","text":"y"}`},
+		{"codex", "write_stdin", `{"session_id":"p3"}`, `process_output {"id":"p3"}`},
+		{"y-agent", "ShellExec", `{"command":"ls"}`, `bash {"command":"ls","timeout_ms":30000}`},
+		{"y-agent", "ShellExec", `{"action":"poll"}`, `/process_id: is required for this`},
+		{"y-agent", "ShellExec", `{"action":"poll","session_id":"p1","yield_time_ms":0}`, `process_output {"id":"p1"}`},
+		{"claw-code", "PowerShell", `{"command":"ls","run_in_background":true}`, `no form of PowerShell has these keys together`},
+		{"claw-code", "GitShow", `{"commit":"HEAD","stat":true}`, `git_log {"limit":1,"revision":"HEAD","stat":true}`},
+		{"anthropic", "str_replace_based_edit_tool", `{"command":"view","path":"a","view_range":[2,4]}`, `read_file {"limit":3,"offset":2,"path":"a"}`},
+		{"anthropic", "str_replace_based_edit_tool", `{"command":"view","path":"a","view_range":[2,-1]}`, `read_file {"offset":2,"path":"a"}`},
+		{"gemini-cli", "read_file", `{}`, `/file_path: is required for this`},
+	}
+	for _, test := range tests {
+		system, _ := Named(test.system)
+		call, err := system.Tool(test.tool).Translate([]byte(test.input))
+		got := call.Tool + " " + string(tools.Canonical(call.Input))
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s %s %s:\ngot  %s\nwant %s", test.system, test.tool, test.input, got, test.want)
+		}
+	}
+}
+
+// FuzzTranslate proves that whatever comes, a call is made or an error is given, and
+// that an error about an input that fits the schema names one of its keys.
+func FuzzTranslate(f *testing.F) {
+	for seed := range uint64(64) {
+		f.Add(seed, "")
+	}
+	f.Add(uint64(1), `{"operations":[{"mode":"Line","path":1e999}]}`)
+	f.Add(uint64(2), strings.Repeat(`{"a":`, 100))
+	var all []*Tool
+	for _, s := range Systems() {
+		for i := range s.Tools {
+			all = append(all, &s.Tools[i])
+		}
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, text string) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		tool := all[random.IntN(len(all))]
+		fits := text == ""
+		if fits {
+			tool.mustCompile()
+			made, err := json.Marshal(randomValue(random, tool.shape))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(made)
+		}
+		call, err := tool.Translate([]byte(text))
+		if err == nil {
+			if !json.Valid(call.Input) || !slices.ContainsFunc(tool.Means, func(m Meaning) bool { return m.Tool == call.Tool }) {
+				t.Fatalf("%s %s became %s %s", tool.Name, text, call.Tool, call.Input)
+			}
+			return
+		}
+		wrong, ok := errors.AsType[*tools.InputError](err)
+		if !ok {
+			t.Fatalf("%s %s: %v is no problem of an input", tool.Name, text, err)
+		}
+		if fits && !namesKey(tool, wrong.Error()) {
+			t.Errorf("%s of %s, %s: %v names no key", tool.Name, tool.System.Name, text, wrong)
+		}
+	})
+}
+
+// namesKey reports whether a message has a key of the schema in it.
+func namesKey(tool *Tool, message string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(message, func(r rune) bool { return strings.ContainsRune(" /:,;.?()!&|=", r) }),
+		func(word string) bool { return strings.Contains(string(tool.text), `"`+word+`":`) })
+}
+
+// randomValue returns a value that a schema allows.
+func randomValue(random *rand.Rand, schema map[string]any) any {
+	if options, ok := schema["enum"].([]any); ok {
+		return options[random.IntN(len(options))]
+	}
+	kind, _ := schema["type"].(string)
+	if kinds, ok := schema["type"].([]any); ok {
+		kind = kinds[random.IntN(len(kinds))].(string)
+	}
+	switch kind {
+	case "object":
+		required, _ := schema["required"].([]any)
+		value := make(map[string]any)
+		properties, _ := schema["properties"].(map[string]any)
+		for key, inner := range properties {
+			if random.IntN(2) == 0 || slices.Contains(required, any(key)) {
+				value[key] = randomValue(random, inner.(map[string]any))
+			}
+		}
+		return value
+	case "array":
+		items, _ := schema["items"].(map[string]any)
+		least := 0
+		if n, ok := schema["minItems"].(json.Number); ok {
+			i, _ := n.Int64()
+			least = int(i)
+		}
+		list := []any{}
+		for range least + random.IntN(2) {
+			list = append(list, randomValue(random, items))
+		}
+		if n, ok := schema["maxItems"].(json.Number); ok {
+			i, _ := n.Int64()
+			list = list[:min(len(list), int(i))]
+		}
+		return list
+	case "integer":
+		return 1 + random.IntN(100)
+	case "boolean":
+		return random.IntN(2) == 0
+	}
+	words := []string{"a.txt", "", "ls -la", "../x", "**/*.go", "\u00e9\u4e16", "0"}
+	return words[random.IntN(len(words))]
+}
