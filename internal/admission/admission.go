@@ -93,7 +93,7 @@ func (a *Admission) Admit(ctx context.Context, request Request) (Admitted, error
 	if err := a.checkEnvelope(&request); err != nil {
 		return Admitted{}, err
 	}
-	found, err := a.Sessions.Get(request.Principal.Name, request.SessionID)
+	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
 	if err != nil {
 		return Admitted{}, err
 	}
@@ -114,7 +114,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 		return Admitted{Job: &executor.Job{Order: order}}, nil
 	}
 	admitted, err := a.admit(ctx, Request{
-		Principal: auth.Principal{Name: order.Session.Owner, OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
+		Principal: auth.Principal{Name: order.Session.Owner.Name(), Tenant: order.Session.Owner.Tenant(), OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
 		Tool: order.Tool, CallID: order.CallID, Purpose: order.Purpose, Input: Input{JSON: order.Input},
 		Answer: tools.Budget{Characters: order.Answer}, Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
 	}, found)
@@ -274,7 +274,7 @@ func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 	settings := s.Settings()
 	return settings.Tools.Has(spec) &&
 		(!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) &&
-		!p.Hidden(s.Owner, settings.Labels, spec)
+		!p.Hidden(s.Owner.Tenant(), s.Owner.Name(), settings.Labels, spec)
 }
 
 // question returns what a person is asked about a call.
@@ -306,6 +306,6 @@ func callDigest(tool string, input []byte) [32]byte {
 // bound stands for one call in one session under one version of the policy: what
 // an answer is bound to.
 func bound(subject *policy.Call, version string) [32]byte {
-	text := fmt.Appendf(nil, "%x %q %q %q", subject.Digest, subject.Principal, subject.SessionID, version)
+	text := fmt.Appendf(nil, "%x %q %q %q %q", subject.Digest, subject.Tenant, subject.Principal, subject.SessionID, version)
 	return sha256.Sum256(text)
 }

@@ -15,7 +15,7 @@ import (
 // all, and refuses it where it is one too many. It reports false, and counts
 // nothing, where another policy has come into force.
 func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entry) bool {
-	call := limit.Call{Spec: &entry.Spec, Principal: job.Session.Owner, Session: job.Session.ID}
+	call := limit.Call{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
 	if p.LoopGuard() != (limit.Guard{}) {
 		call.Digest = callDigest(job.Tool, job.Input)
 	}
@@ -50,7 +50,7 @@ func (a *Admission) reportLimits(tool string, permit *limit.Permit, tooMany *lim
 // countTransfer counts a transfer that p has judged. It reports
 // false, and counts nothing, where another policy has come into force.
 func (a *Admission) countTransfer(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
-	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: s.Owner, Session: s.ID})
+	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: string(s.Owner), Session: s.ID})
 	if ok {
 		a.reportLimits(spec.Name, permit, tooMany)
 	}

@@ -89,7 +89,10 @@ type Executor struct {
 	expiry    *time.Timer   // for the first of retained; nil without one
 }
 
-type callKey struct{ owner, session, call string }
+type callKey struct {
+	owner         auth.Owner
+	session, call string
+}
 
 // New returns an executor.
 func New(config Config) *Executor {
@@ -258,9 +261,9 @@ func (e *Executor) Existing(job *Job) (*Execution, error) {
 	return e.sameCall(&job.Order, job.Text)
 }
 
-// Find returns an execution of owner.
-func (e *Executor) Find(owner, id string) (*Execution, error) {
-	if x := e.find(id); x != nil && (owner == auth.Everybody || x.Order.Session.Owner == owner) {
+// Find returns an execution of owner, or of those whom it stands for.
+func (e *Executor) Find(owner auth.Owner, id string) (*Execution, error) {
+	if x := e.find(id); x != nil && owner.Covers(x.Order.Session.Owner) {
 		return x, nil
 	}
 	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept. Every event of a call has the id of its execution; a call id of yours is known for longer", ErrNotFound, id)
@@ -282,7 +285,7 @@ func (e *Executor) find(id string) *Execution {
 }
 
 // FindCall returns the execution of owner with a call id.
-func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error) {
+func (e *Executor) FindCall(owner auth.Owner, sessionID, callID string) (*Execution, error) {
 	sessionID = cmp.Or(sessionID, session.DefaultID)
 	e.mu.Lock()
 	x := e.byCall[callKey{owner, sessionID, callID}]
@@ -303,11 +306,11 @@ func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error)
 // List returns the executions of owner that match, newest first, at most limit
 // of them. after is where to continue, 0 for the beginning; next is where the
 // next page continues, 0 on the last.
-func (e *Executor) List(owner string, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
+func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
 	e.mu.Lock()
 	var all []*Execution
 	for _, x := range e.byNumber {
-		if (owner == auth.Everybody || x.Order.Session.Owner == owner) && (after == 0 || x.number < after) {
+		if owner.Covers(x.Order.Session.Owner) && (after == 0 || x.number < after) {
 			all = append(all, x)
 		}
 	}

@@ -39,7 +39,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	settings.MaxMode = principalOf(ctx).MaxMode
-	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
+	created, err := s.sessions.Create(principalOf(ctx).Owner(), session.Request{
 		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func budgetFrom(message *pb.AnswerBudget) (tools.Budget, error) {
 }
 
 func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
-	found, err := s.lookedAt(ctx, request.GetPrincipal(), request.GetSessionId())
+	found, err := s.lookedAt(ctx, request, request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -117,15 +117,15 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(ctx, request.GetPrincipal(), looksOn)
+	owner, err := ownerOf(ctx, request, looksOn)
 	if err != nil {
 		return nil, err
 	}
 	// A token is the id of the last session of the page before it, and its owner where
 	// there are several.
 	tokenOf := func(found *pb.Session) string {
-		if owner == auth.Everybody {
-			return found.GetSessionId() + " " + found.GetPrincipal()
+		if owner.Name() == auth.Everybody {
+			return found.GetSessionId() + " " + found.GetTenant() + "/" + found.GetPrincipal()
 		}
 		return found.GetSessionId()
 	}
@@ -133,7 +133,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	response := new(pb.ListSessionsResponse)
 	for _, found := range s.sessions.List(owner) {
 		if after != "" {
-			if tokenOf(&pb.Session{SessionId: found.ID, Principal: found.Owner}) == after {
+			if tokenOf(&pb.Session{SessionId: found.ID, Principal: found.Owner.Name(), Tenant: found.Owner.Tenant()}) == after {
 				after = ""
 			}
 			continue
@@ -169,7 +169,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 			return nil, invalid("update_mask: %q cannot be changed: want some of %s", path, changeable)
 		}
 	}
-	updated, err := s.sessions.Update(principalOf(ctx).Name, request.GetSession().GetSessionId(), func(settings *session.Settings) {
+	updated, err := s.sessions.Update(principalOf(ctx).Owner(), request.GetSession().GetSessionId(), func(settings *session.Settings) {
 		settings.MaxMode = principalOf(ctx).MaxMode
 		for _, path := range paths {
 			changes[path](settings, wanted)
@@ -208,7 +208,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if n := len(reason); n > admission.MaxText {
 		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
 	}
-	owner, err := oneOwner(ctx, request.GetPrincipal(), stops)
+	owner, err := oneOwner(ctx, request, stops)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	}
 	s.uploads.end(removed)
 	cause := "the session was closed"
-	if owner != caller.Name || reason != "" {
+	if owner != caller.Owner() || reason != "" {
 		cause = "the session " + why
 	}
 	n, err := s.executor.CancelSession(ctx, removed.Ref(), cause, caller.Name)
@@ -241,9 +241,9 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 // notClosed answers where there was no such session. An operator who stops what others
 // run must not take it for stopped.
 func (s *sessionService) notClosed(caller auth.Principal, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
-	if request.GetPrincipal() == "" && caller.Roles.Has(stops) {
-		if owners := s.sessions.Owners(request.GetSessionId()); len(owners) > 0 {
-			return nil, status.Errorf(codes.FailedPrecondition, "you have no session %q, and it was not closed: set principal to whose it is, one of %.512q",
+	if request.GetPrincipal() == "" && request.GetTenant() == "" && caller.Roles.Has(stops) {
+		if owners := s.sessions.Owners(everybody(caller), request.GetSessionId()); len(owners) > 0 {
+			return nil, status.Errorf(codes.FailedPrecondition, "you have no session %q, and it was not closed: set principal, and tenant where it is before a slash, to whose it is, one of %.512q",
 				request.GetSessionId(), owners)
 		}
 	}
@@ -252,7 +252,7 @@ func (s *sessionService) notClosed(caller auth.Principal, request *pb.CloseSessi
 
 func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream grpc.ServerStreamingServer[pb.WatchSessionResponse]) error {
 	ctx := stream.Context()
-	watched, err := s.lookedAt(ctx, request.GetPrincipal(), request.GetSessionId())
+	watched, err := s.lookedAt(ctx, request, request.GetSessionId())
 	if err != nil {
 		return err
 	}

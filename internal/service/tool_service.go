@@ -53,7 +53,7 @@ func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream g
 	if err != nil {
 		return err
 	}
-	if x.Order.Session.Owner != principalOf(stream.Context()).Name {
+	if x.Order.Session.Owner != principalOf(stream.Context()).Owner() {
 		return sendEvents(stream, x, x.Observe(stream.Context(), request.GetAfterSequence()))
 	}
 	return follow(stream, x, request.GetAfterSequence())
@@ -189,24 +189,24 @@ type naming interface {
 // findFor is find, and finds for callers with one of some roles what others have, too.
 func (s *toolService) findFor(ctx context.Context, request interface {
 	naming
-	GetPrincipal() string
+	ofOthers
 }, roles auth.Roles) (*executor.Execution, error) {
-	owner, err := oneOwner(ctx, request.GetPrincipal(), roles)
+	if caller := principalOf(ctx); request.GetPrincipal() == "" && request.GetTenant() == "" && request.GetExecutionId() != "" && caller.Roles.Has(roles) {
+		return s.findOf(ctx, everybody(caller), request)
+	}
+	owner, err := oneOwner(ctx, request, roles)
 	if err != nil {
 		return nil, err
-	}
-	if request.GetPrincipal() == "" && request.GetExecutionId() != "" && principalOf(ctx).Roles.Has(roles) {
-		owner = auth.Everybody
 	}
 	return s.findOf(ctx, owner, request)
 }
 
 // find returns the caller's execution that a request names.
 func (s *toolService) find(ctx context.Context, request naming) (*executor.Execution, error) {
-	return s.findOf(ctx, principalOf(ctx).Name, request)
+	return s.findOf(ctx, principalOf(ctx).Owner(), request)
 }
 
-func (s *toolService) findOf(ctx context.Context, owner string, request naming) (x *executor.Execution, err error) {
+func (s *toolService) findOf(ctx context.Context, owner auth.Owner, request naming) (x *executor.Execution, err error) {
 	id, call := request.GetExecutionId(), request.GetCallId()
 	switch {
 	case id == "" && call == "":
@@ -240,7 +240,7 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
 			(request.GetState() == 0 || pb.ExecutionState(x.Info().State) == request.GetState())
 	}
-	owner, err := ownerOf(ctx, request.GetPrincipal(), looksOn)
+	owner, err := ownerOf(ctx, request, looksOn)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func pageSize(asked int32) (int, error) {
 }
 
 func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	session, err := s.sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 	ctx := stream.Context()
 	var seen *toolList
 	for {
-		session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+		session, err := s.sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
 		if err != nil {
 			return err
 		}
@@ -427,6 +427,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Principal:      principalOf(ctx).Name,
 		Roles:          principalOf(ctx).Roles.Names(),
 		Tenant:         principalOf(ctx).Tenant,
+		AllTenants:     principalOf(ctx).AllTenants,
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode)),
 		Files:          fileLimits(config.Files.WithDefaults()),

@@ -113,7 +113,7 @@ func (s *workspaceService) begin(ctx context.Context, request admission.Transfer
 	}
 	t := &transfer{Transfer: admitted, service: s, began: time.Now()}
 	t.record = audit.Record{
-		Step: audit.Transfer, Principal: t.Session.Owner, OnBehalfOf: request.Principal.OnBehalfOf, SessionID: t.Session.ID, Tool: t.Spec.Name, Path: request.Path,
+		Step: audit.Transfer, Tenant: t.Session.Owner.Tenant(), Principal: t.Session.Owner.Name(), OnBehalfOf: request.Principal.OnBehalfOf, SessionID: t.Session.ID, Tool: t.Spec.Name, Path: request.Path,
 		Trace: rpc.span.Trace(), Action: t.Decision.Action.String(), Rule: t.Decision.Rule, Policy: t.Decision.Policy,
 	}
 	decide.Set("toolserver.tool", t.Spec.Name)

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -38,7 +39,7 @@ const DefaultID = "default"
 // use.
 type Session struct {
 	ID        string
-	Owner     string // the name of the principal
+	Owner     auth.Owner
 	Workspace *workspace.Workspace
 	Changes   *history.Store // what calls replaced
 	Created   time.Time
@@ -69,8 +70,9 @@ type Session struct {
 // stored and sent. [Store.Resolve] finds the session. A session that was closed and
 // made again under its id has another epoch.
 type Ref struct {
-	Owner, ID string
-	Epoch     int64
+	Owner auth.Owner
+	ID    string
+	Epoch int64
 }
 
 // Ref returns what names this session and no other.

@@ -40,8 +40,8 @@ var (
 // Config says what sessions may be.
 type Config struct {
 	// DefaultWorkspace is the workspace of the default session of the principal
-	// it is given to, by name; others have a directory of their own below
-	// WorkspaceRoot.
+	// it is given to, by name, in the default tenant; others have a directory of their
+	// own below WorkspaceRoot.
 	DefaultWorkspace map[string]string
 
 	// WorkspaceRoot is where workspaces are made for sessions that ask for none.
@@ -106,7 +106,10 @@ type Request struct {
 	Restore bool
 }
 
-type key struct{ owner, id string }
+type key struct {
+	owner auth.Owner
+	id    string
+}
 
 // A Store keeps the sessions of all principals.
 type Store struct {
@@ -145,7 +148,7 @@ func (s *Store) Answers() (usual, most int) {
 
 // Get returns a session of owner and marks it as used; without an id the
 // default session, which is made when it is first asked for.
-func (s *Store) Get(owner, id string) (*Session, error) {
+func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
 	if id == "" {
 		id = DefaultID
 	}
@@ -199,7 +202,7 @@ func isID(id string) bool {
 }
 
 // Create makes a session of owner.
-func (s *Store) Create(owner string, request Request) (*Session, error) {
+func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	if request.Restore && (request.ID == "" || request.Workspace != "") {
 		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
 	}
@@ -224,7 +227,7 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 		return nil, fmt.Errorf("%w: %q", ErrExists, request.ID)
 	}
 	if s.countOf(owner) >= s.config.MaxPerPrincipal {
-		return nil, fmt.Errorf("%w: %s has %d, the most there may be: close some", ErrFull, owner, s.config.MaxPerPrincipal)
+		return nil, fmt.Errorf("%w: %s has %d, the most there may be: close some", ErrFull, owner.Name(), s.config.MaxPerPrincipal)
 	}
 	dir, scratch, err := s.workspaceFor(owner, request)
 	if err != nil {
@@ -331,7 +334,7 @@ func (s *Store) Modes(most tools.Mode) []tools.Mode {
 }
 
 // Update changes settings of a session: change gets a copy of them.
-func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, error) {
+func (s *Store) Update(owner auth.Owner, id string, change func(*Settings)) (*Session, error) {
 	session, err := s.Get(owner, id)
 	if err != nil {
 		return nil, err
@@ -350,7 +353,7 @@ func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, erro
 
 // Look returns a session of owner, the default session without an id, for somebody who
 // only looks: it is neither made nor used.
-func (s *Store) Look(owner, id string) (*Session, error) {
+func (s *Store) Look(owner auth.Owner, id string) (*Session, error) {
 	id = cmp.Or(id, DefaultID)
 	s.mu.RLock()
 	session, ok := s.byKey[key{owner, id}]
@@ -361,27 +364,28 @@ func (s *Store) Look(owner, id string) (*Session, error) {
 	return session, nil
 }
 
-// Owners returns who has a session with an id.
-func (s *Store) Owners(id string) []string {
+// Owners returns those whom an owner stands for who have a session with an id, for people
+// to read.
+func (s *Store) Owners(of auth.Owner, id string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []string
 	for k := range s.byKey {
-		if k.id == id {
-			list = append(list, k.owner)
+		if k.id == id && of.Covers(k.owner) {
+			list = append(list, k.owner.String())
 		}
 	}
 	slices.Sort(list)
 	return list
 }
 
-// List returns the sessions of owner, or of [auth.Everybody], oldest first.
-func (s *Store) List(owner string) []*Session {
+// List returns the sessions of owner, or of those whom it stands for, oldest first.
+func (s *Store) List(owner auth.Owner) []*Session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []*Session
 	for k, session := range s.byKey {
-		if owner == auth.Everybody || k.owner == owner {
+		if owner.Covers(k.owner) {
 			list = append(list, session)
 		}
 	}
@@ -393,12 +397,12 @@ func (s *Store) List(owner string) []*Session {
 
 // Remove takes a session of owner out of the store; what uses it may end in
 // peace. It reports which session it was, or nil if there was none.
-func (s *Store) Remove(owner, id string) (*Session, error) {
-	return s.RemoveFor(owner, id, "was closed by "+owner)
+func (s *Store) Remove(owner auth.Owner, id string) (*Session, error) {
+	return s.RemoveFor(owner, id, "was closed by "+owner.Name())
 }
 
 // RemoveFor is Remove for a reason, in words that follow "it".
-func (s *Store) RemoveFor(owner, id, reason string) (*Session, error) {
+func (s *Store) RemoveFor(owner auth.Owner, id, reason string) (*Session, error) {
 	if id == "" || id == DefaultID {
 		return nil, fmt.Errorf("%w: the default session cannot be closed", ErrInvalid)
 	}
@@ -442,7 +446,7 @@ func (s *Store) forget(session *Session, reason string) {
 	session.close(reason)
 }
 
-func (s *Store) countOf(owner string) int {
+func (s *Store) countOf(owner auth.Owner) int {
 	n := 0
 	for k := range s.byKey {
 		if k.owner == owner {
@@ -454,8 +458,8 @@ func (s *Store) countOf(owner string) int {
 
 // workspaceFor returns the directory a new session works in, and whether it
 // was made for it.
-func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch bool, err error) {
-	if dir, ok := s.config.DefaultWorkspace[owner]; ok && request.ID == DefaultID && request.Workspace == "" {
+func (s *Store) workspaceFor(owner auth.Owner, request Request) (dir string, scratch bool, err error) {
+	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && request.ID == DefaultID && request.Workspace == "" {
 		return dir, false, nil
 	}
 	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
@@ -473,7 +477,7 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 		return t.Workspace, true, nil
 	}
 	if request.ID == DefaultID { // the same directory after a restart
-		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
+		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner.Name()))
 		return dir, false, os.MkdirAll(dir, 0o700)
 	}
 	dir, err = s.newScratch()
@@ -531,7 +535,7 @@ func fileName(owner string) string {
 const maxFileName = 200
 
 // chosen judges a workspace that a caller chose.
-func (s *Store) chosen(owner, dir string) (string, error) {
+func (s *Store) chosen(owner auth.Owner, dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("%w: workspace %.256q: want an absolute path", ErrInvalid, dir)
 	}
