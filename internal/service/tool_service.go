@@ -429,7 +429,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Tenant:         principalOf(ctx).Tenant,
 		AllTenants:     principalOf(ctx).AllTenants,
 		Sandbox:        s.server.sandbox(),
-		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode)),
+		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode), s.sessions.AllowedWorkspaces(principalOf(ctx).Tenant)),
 		Files:          fileLimits(config.Files.WithDefaults()),
 	}, nil
 }
@@ -444,11 +444,11 @@ func fileLimits(l FileLimits) *pb.FileLimits {
 }
 
 // sessionOffer tells what sessions may be.
-func sessionOffer(c session.Config, modes []tools.Mode) *pb.SessionOffer {
+func sessionOffer(c session.Config, modes []tools.Mode, workspaces []string) *pb.SessionOffer {
 	m := &pb.SessionOffer{
 		DefaultMode: pb.Mode(c.Default.Mode), DefaultLevel: pb.Level(c.Default.Level), MaxLevel: pb.Level(c.MaxLevel),
 		DefaultNetwork: pb.Network(c.Default.Network), MaxNetwork: pb.Network(c.MaxNetwork),
-		AllowedWorkspaces: c.AllowedWorkspaces, KeepWorkspace: durationpb.New(c.KeepWorkspace),
+		AllowedWorkspaces: workspaces, KeepWorkspace: durationpb.New(c.KeepWorkspace),
 		DefaultIdleTtl: idleToProto(cmp.Or(c.Default.IdleTTL, session.Forever)), MaxSessions: uint32(c.MaxPerPrincipal),
 	}
 	for _, mode := range modes {

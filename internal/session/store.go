@@ -20,6 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -91,6 +92,10 @@ type Config struct {
 	KeepWorkspace time.Duration
 	MaxKept       int
 
+	// Tenants has the quotas of tenants, and the directories that they may choose
+	// workspaces from: AllowedWorkspaces are those of the default tenant.
+	Tenants quota.Tenants
+
 	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
 	// 1000.
 	MaxPerPrincipal int
@@ -121,7 +126,9 @@ type Store struct {
 	closed bool
 	ended  []*tombstone // in the order they ended
 
-	scratch *lease.Dir // of workspaces that go with their sessions; nil before it is needed
+	dirs    tenantDirs
+	stored  sync.Map              // how much each tenant has: its name → *stored
+	scratch map[string]*lease.Dir // of workspaces that go with their sessions, by tenant, where it was needed
 }
 
 // NewStore returns an empty store. Close it after use.
@@ -229,12 +236,19 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	if s.countOf(owner) >= s.config.MaxPerPrincipal {
 		return nil, fmt.Errorf("%w: %s has %d, the most there may be: close some", ErrFull, owner.Name(), s.config.MaxPerPrincipal)
 	}
-	dir, scratch, err := s.workspaceFor(owner, request)
+	if err := s.checkTenant(owner.Tenant()); err != nil {
+		return nil, err
+	}
+	root, err := s.rootOf(owner.Tenant())
+	if err != nil {
+		return nil, err
+	}
+	dir, scratch, err := s.workspaceFor(owner, root, request)
 	if err != nil {
 		return nil, err
 	}
 	config := workspace.Config{
-		State:  s.config.WorkspaceRoot,
+		State:  root,
 		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
 	}
 	if scratch {
@@ -253,7 +267,7 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	s.epoch = max(s.epoch+1, now.UnixNano()) // unique also among servers that follow each other
 	session := &Session{
 		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
-		Changes:  history.New(history.Config{Dir: s.config.WorkspaceRoot}),
+		Changes:  history.New(history.Config{Dir: root}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)
@@ -429,8 +443,8 @@ func (s *Store) Close() {
 	for _, session := range sessions {
 		session.close("ended with the server")
 	}
-	if scratch != nil {
-		scratch.Release()
+	for _, dir := range scratch {
+		dir.Release()
 	}
 }
 
@@ -457,12 +471,12 @@ func (s *Store) countOf(owner auth.Owner) int {
 }
 
 // workspaceFor returns the directory a new session works in, and whether it
-// was made for it.
-func (s *Store) workspaceFor(owner auth.Owner, request Request) (dir string, scratch bool, err error) {
+// was made for it. root is where the workspaces of its tenant are.
+func (s *Store) workspaceFor(owner auth.Owner, root string, request Request) (dir string, scratch bool, err error) {
 	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && request.ID == DefaultID && request.Workspace == "" {
 		return dir, false, nil
 	}
-	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
+	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", false, err
 	}
 	if request.Workspace != "" {
@@ -477,39 +491,49 @@ func (s *Store) workspaceFor(owner auth.Owner, request Request) (dir string, scr
 		return t.Workspace, true, nil
 	}
 	if request.ID == DefaultID { // the same directory after a restart
-		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner.Name()))
+		dir := filepath.Join(root, "default-"+fileName(owner.Name()))
 		return dir, false, os.MkdirAll(dir, 0o700)
 	}
-	dir, err = s.newScratch()
+	dir, err = s.newScratch(owner.Tenant(), root)
 	return dir, true, err
 }
 
-// privateDir makes a directory for what a session keeps outside its workspace.
-func (s *Store) privateDir() (string, error) {
+// privateDir makes a directory for what a session of a tenant keeps outside its
+// workspace.
+func (s *Store) privateDir(tenant string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return "", fmt.Errorf("%w: the server is shutting down", ErrFull)
 	}
-	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
+	root, err := s.rootOf(tenant)
+	if err != nil {
 		return "", err
 	}
-	return s.newScratch()
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", err
+	}
+	return s.newScratch(tenant, root)
 }
 
-// newScratch makes a directory that does not outlive the server, after it has
-// removed those of servers that are gone. The store is locked.
-func (s *Store) newScratch() (dir string, err error) {
-	if s.scratch == nil {
+// newScratch makes a directory of a tenant that does not outlive the server, after it
+// has removed those of servers that are gone. The store is locked.
+func (s *Store) newScratch(tenant, root string) (dir string, err error) {
+	if s.scratch[tenant] == nil {
 		const leased = "scratch"
-		if err := lease.Sweep(s.config.WorkspaceRoot, leased); err != nil {
+		if err := lease.Sweep(root, leased); err != nil {
 			return "", err
 		}
-		if s.scratch, err = lease.New(s.config.WorkspaceRoot, leased); err != nil {
+		made, err := lease.New(root, leased)
+		if err != nil {
 			return "", err
 		}
+		if s.scratch == nil {
+			s.scratch = make(map[string]*lease.Dir)
+		}
+		s.scratch[tenant] = made
 	}
-	return os.MkdirTemp(s.scratch.Path(), "session-")
+	return os.MkdirTemp(s.scratch[tenant].Path(), "session-")
 }
 
 // fileName spells a principal's name with letters that are safe in a file
@@ -540,41 +564,53 @@ func (s *Store) chosen(owner auth.Owner, dir string) (string, error) {
 		return "", fmt.Errorf("%w: workspace %.256q: want an absolute path", ErrInvalid, dir)
 	}
 	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil || !s.allowed(resolved) {
-		// The same answer for both: a caller does not learn what exists elsewhere.
-		return "", fmt.Errorf("%w: workspace %.256q %s", ErrForbidden, dir, s.choices())
+	allowed := s.AllowedWorkspaces(owner.Tenant())
+	// The same answer for all that is elsewhere: a caller does not learn what exists there.
+	elsewhere := fmt.Errorf("%w: workspace %.256q %s", ErrForbidden, dir, choices(owner.Tenant(), allowed))
+	if err != nil || !s.allowed(resolved, allowed) {
+		return "", elsewhere
 	}
 	for k, other := range s.byKey {
-		if k.owner != owner && (within(resolved, other.Workspace.Dir()) || within(other.Workspace.Dir(), resolved)) {
-			return "", fmt.Errorf("%w: workspace %q belongs to somebody else's session", ErrForbidden, dir)
+		if k.owner == owner || !quota.Overlap(resolved, other.Workspace.Dir()) {
+			continue
 		}
+		if k.owner.Tenant() != owner.Tenant() {
+			return "", elsewhere
+		}
+		return "", fmt.Errorf("%w: workspace %q belongs to somebody else's session", ErrForbidden, dir)
 	}
 	return resolved, nil
 }
 
-// choices says which workspaces a caller may choose, and what to do where that is none.
-func (s *Store) choices() string {
-	if len(s.config.AllowedWorkspaces) == 0 {
-		return "cannot be chosen: no directory may, for sessions.allowed_workspaces of the server's configuration is empty. " +
+// choices says which workspaces a caller of a tenant may choose, and what to do where
+// that is none.
+func choices(tenant string, allowed []string) string {
+	key := "sessions.allowed_workspaces"
+	if tenant != "" {
+		key = "allowed_workspaces of tenant " + tenant + " in tenants"
+	}
+	if len(allowed) == 0 {
+		return "cannot be chosen: no directory may, for " + key + " of the server's configuration is empty. " +
 			"Its operator lists there the directories at or below which sessions may work. Without a workspace the session gets an empty one, " +
 			"which uploads fill (toolserver cp DIR/ SESSION:)"
 	}
 	const shown = 5
-	list := strings.Join(s.config.AllowedWorkspaces[:min(shown, len(s.config.AllowedWorkspaces))], ", ")
-	if more := len(s.config.AllowedWorkspaces) - shown; more > 0 {
+	list := strings.Join(allowed[:min(shown, len(allowed))], ", ")
+	if more := len(allowed) - shown; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return "is not an existing directory below those that sessions.allowed_workspaces of the server's configuration allows: " + list
+	return "is not an existing directory below those that " + key + " of the server's configuration allows: " + list
 }
 
-// allowed reports whether a caller may choose dir. Below the WorkspaceRoot, or
-// above it, it would see the workspaces of others.
-func (s *Store) allowed(dir string) bool {
+// allowed reports whether a caller may choose dir, where these are the directories to
+// choose from. Below the WorkspaceRoot, or above it, it would see the workspaces of
+// others.
+func (s *Store) allowed(dir string, tops []string) bool {
 	root, err := filepath.EvalSymlinks(s.config.WorkspaceRoot)
 	if err != nil || within(dir, root) || within(root, dir) {
 		return false
 	}
-	return slices.ContainsFunc(s.config.AllowedWorkspaces, func(top string) bool {
+	return slices.ContainsFunc(tops, func(top string) bool {
 		resolved, err := filepath.EvalSymlinks(top)
 		return err == nil && within(dir, resolved)
 	})
