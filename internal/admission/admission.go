@@ -61,6 +61,10 @@ type Config struct {
 	// Artifacts, if set, returns what a session keeps artifacts in.
 	Artifacts func(*session.Session) tools.Artifacts
 
+	// Quota, if set, counts a call that is new, or a transfer, whose tool is nil. It
+	// returns why the tenant of its owner may not have one more, or nil.
+	Quota func(owner auth.Owner, tool *tools.Spec) error
+
 	// Limited, if set, is called for each call that is over a limit; shadow says that
 	// the limit only counts.
 	Limited func(limit, tool string, shadow bool)
@@ -144,6 +148,9 @@ func (a *Admission) admit(ctx context.Context, request Request, found *session.S
 			if existing, err := a.Executor.Existing(job); existing != nil || err != nil {
 				return Admitted{Job: job}, err // the same call in another spelling; or another call
 			}
+		}
+		if err := a.quota(found, decoded.entry); err != nil {
+			return Admitted{}, err
 		}
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {

@@ -34,6 +34,18 @@ func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entr
 	return true
 }
 
+// quota counts a call, or a transfer, against the quotas of its tenant. There may be no
+// tool.
+func (a *Admission) quota(s *session.Session, entry *tools.Entry) error {
+	if a.Quota == nil {
+		return nil
+	}
+	if entry == nil {
+		return a.Quota(s.Owner, nil)
+	}
+	return a.Quota(s.Owner, &entry.Spec)
+}
+
 // reportLimits reports which limits a call is over.
 func (a *Admission) reportLimits(tool string, permit *limit.Permit, tooMany *limit.Refusal) {
 	if a.Limited == nil {

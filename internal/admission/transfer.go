@@ -121,6 +121,9 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.quota(found, nil); err != nil {
+		return nil, err
+	}
 	if !found.Enter() {
 		return nil, fmt.Errorf("%w: it was closed just now", session.ErrNotFound)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/span"
 )
@@ -60,6 +61,9 @@ type Config struct {
 	// texts of every result, of whatever tool, and with those that come before it.
 	Mask func(text string) string
 
+	// Tenants has how many executions of each tenant may be unfinished.
+	Tenants quota.Tenants
+
 	Limits
 }
 
@@ -79,6 +83,7 @@ type Executor struct {
 	byNumber  map[uint64]*Execution
 	byCall    map[callKey]*Execution    // by the call ids that callers gave
 	past      map[sessionKey]*pastCalls // of executions that are no longer kept
+	tenants   map[string]*tenantCounts  // that have executions
 	running   int                       // executions whose tools have not ended
 	unended   int                       // executions without their last event
 	pastTotal int                       // of past
@@ -110,6 +115,8 @@ func New(config Config) *Executor {
 		byNumber: make(map[uint64]*Execution),
 		byCall:   make(map[callKey]*Execution),
 		past:     make(map[sessionKey]*pastCalls),
+		tenants:  make(map[string]*tenantCounts),
+		lanes:    lanes{places: places{most: config.MaxActive}},
 		idle:     make(chan struct{}),
 	}
 	if config.Approvals != nil {
@@ -182,13 +189,18 @@ func (e *Executor) register(x *Execution, judged bool, gone error) (*Execution, 
 		return nil, fmt.Errorf("%w: what was known of call %.64q was just forgotten: call again", ErrNotFound, x.Order.CallID)
 	case e.draining:
 		return nil, ErrDraining
-	case e.running >= e.config.MaxRunning:
+	case e.running >= e.config.MaxRunning && e.countsOf(x).running > 0: // no tenant keeps another out
 		return nil, fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
 	case gone != nil:
 		return nil, gone
-	case !x.session.Enter():
+	}
+	if err := e.checkTenant(x); err != nil {
+		return nil, err
+	}
+	if !x.session.Enter() {
 		return nil, fmt.Errorf("%w: %q was closed", session.ErrNotFound, x.Order.Session.ID)
 	}
+	e.count(x, 1, 0)
 	e.number++
 	x.number = e.number
 	x.ID = e.idOf(e.number)
@@ -362,6 +374,7 @@ func (e *Executor) leave(x *Execution, finished *Finished) {
 	x.permit.Release()
 	e.mu.Lock()
 	e.running--
+	e.count(x, -1, 0)
 	e.mu.Unlock()
 	e.lanes.leave(x)
 	e.config.Steps.Finished(x, finished)
@@ -373,8 +386,9 @@ func (e *Executor) keep(x *Execution) {
 	defer e.mu.Unlock()
 	e.unended--
 	e.retained = append(e.retained, x)
+	e.count(x, 0, 1)
 	for len(e.retained) > e.config.MaxRetained || len(e.retained) > 1 && e.limits.used.Load() > e.limits.total {
-		e.forgetOldest()
+		e.makeRoom()
 	}
 	if e.expiry == nil && !e.closed {
 		e.expiry = time.AfterFunc(e.config.Retention, e.expire)
@@ -382,10 +396,28 @@ func (e *Executor) keep(x *Execution) {
 	e.closeIfIdle()
 }
 
+// makeRoom forgets the oldest execution of the tenant that has the most.
+func (e *Executor) makeRoom() {
+	if len(e.tenants) > 1 {
+		most := e.countsOf(e.retained[0])
+		for _, counts := range e.tenants {
+			if counts.retained > most.retained {
+				most = counts
+			}
+		}
+		i := slices.IndexFunc(e.retained, func(x *Execution) bool { return e.countsOf(x) == most })
+		x := e.retained[i] // to the front, where it is most of the time
+		copy(e.retained[1:i+1], e.retained[:i])
+		e.retained[0] = x
+	}
+	e.forgetOldest()
+}
+
 func (e *Executor) forgetOldest() {
 	x := e.retained[0]
 	e.retained[0] = nil // the slice keeps its memory
 	e.retained = e.retained[1:]
+	e.count(x, 0, -1)
 	delete(e.byNumber, x.number)
 	if k := keyOf(&x.Order); e.byCall[k] == x {
 		delete(e.byCall, k)

@@ -39,6 +39,9 @@ type Tenants []Tenant
 
 // Of returns what a tenant may have.
 func (t Tenants) Of(tenant string) Tenant {
+	if len(t) == 0 {
+		return Tenant{}
+	}
 	tenant = cmp.Or(tenant, auth.DefaultTenant)
 	for _, name := range []string{tenant, auth.AllTenants} {
 		if i := slices.IndexFunc(t, func(entry Tenant) bool { return entry.Name == name }); i >= 0 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -24,6 +25,7 @@ import (
 func TestEverythingCanBeConfigured(t *testing.T) {
 	c := config.Default()
 	c.Sessions.AllowedWorkspaces, c.Sessions.Modes = []string{"/"}, []tools.Mode{tools.ModeAsk}
+	c.Tenants = quota.Tenants{{Name: "acme"}}
 	if err := c.FillIn(); err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ type sessionService struct {
 	executor *executor.Executor
 	uploads  *uploads
 	auditor  *auditor
+	storage  func(tenant string, more uint64) error
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -39,6 +40,9 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	settings.MaxMode = principalOf(ctx).MaxMode
+	if err := s.storage(principalOf(ctx).Tenant, 0); err != nil {
+		return nil, err
+	}
 	created, err := s.sessions.Create(principalOf(ctx).Owner(), session.Request{
 		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})

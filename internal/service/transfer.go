@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -230,13 +229,7 @@ func (t *transfer) again() error {
 
 // fits returns an error where so many bytes more would take what is reserved.
 func (t *transfer) fits(more uint64) error {
-	if t.service.space == nil {
-		return nil
-	}
-	if err := t.service.space(t.Env, more); err != nil {
-		return fmt.Errorf("%w: %w", errTooMany, err)
-	}
-	return nil
+	return t.service.space(t.Session, t.Env, more)
 }
 
 func denied(format string, args ...any) error {
