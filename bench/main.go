@@ -42,6 +42,7 @@ var figures = []figure{
 	{"what containment costs", "a command that writes among 20,000 directories at most 1.5 of an empty workspace, with a repository too; a connection on a session's loopback at most 1.5, 1 GiB over it at least 0.9", containFigure},
 	{"files in and out", "a ranged read of 4 KiB at least 0.95 of bare; a tree of 20,000 files, up and down, at least 0.5 of tar over a pipe", transferFigure},
 	{"what work leaves in memory", "30 s after 10,000 commands, 256 MiB of output and two searches of Go's source at most 64 MiB over idle; the second search takes no longer than the first", remains},
+	{"two tenants, one of which saturates the server", "the p99 of the other's commands at most 2 times its p99 alone", tenantsFigure},
 }
 
 // plan says how much is measured.

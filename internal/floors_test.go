@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
-	{"internal/companion", "internal/persona"},
+	{"internal/companion", "internal/persona", "internal/quota"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/sandbox", "internal/search/ignore", "internal/tools"},

@@ -62,6 +62,10 @@ type Config struct {
 	// Artifacts, if set, returns what a session keeps artifacts in.
 	Artifacts func(*session.Session) tools.Artifacts
 
+	// Quota, if set, counts a call that is new, or a transfer, whose tool is nil. It
+	// returns why the tenant of its owner may not have one more, or nil.
+	Quota func(owner auth.Owner, tool *tools.Spec) error
+
 	// Limited, if set, is called for each call that is over a limit; shadow says that
 	// the limit only counts.
 	Limited func(limit, tool string, shadow bool)
@@ -94,7 +98,7 @@ func (a *Admission) Admit(ctx context.Context, request Request) (Admitted, error
 	if err := a.checkEnvelope(&request); err != nil {
 		return Admitted{}, err
 	}
-	found, err := a.Sessions.Get(request.Principal.Name, request.SessionID)
+	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
 	if err != nil {
 		return Admitted{}, err
 	}
@@ -115,7 +119,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 		return Admitted{Job: &executor.Job{Order: order}}, nil
 	}
 	admitted, err := a.admit(ctx, Request{
-		Principal: auth.Principal{Name: order.Session.Owner, OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
+		Principal: auth.Principal{Name: order.Session.Owner.Name(), Tenant: order.Session.Owner.Tenant(), OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
 		Tool: order.Tool, CallID: order.CallID, Purpose: order.Purpose, Input: Input{JSON: order.Input},
 		Answer: tools.Budget{Characters: order.Answer}, Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
 		CalledAs: order.CalledAs, Form: order.Form,
@@ -160,6 +164,9 @@ func (a *Admission) admit(ctx context.Context, request Request, found *session.S
 			if existing, err := a.Executor.Existing(job); existing != nil || err != nil {
 				return Admitted{Job: job}, err // the same call in another spelling; or another call
 			}
+		}
+		if err := a.quota(found, decoded.entry); err != nil {
+			return Admitted{}, err
 		}
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {
@@ -293,7 +300,7 @@ func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 	settings := s.Settings()
 	return settings.Tools.Has(spec) &&
 		(!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) &&
-		!p.Hidden(s.Owner, settings.Labels, spec)
+		!p.Hidden(s.Owner.Tenant(), s.Owner.Name(), settings.Labels, spec)
 }
 
 // question returns what a person is asked about a call.
@@ -325,6 +332,6 @@ func callDigest(tool string, input []byte) [32]byte {
 // bound stands for one call in one session under one version of the policy: what
 // an answer is bound to.
 func bound(subject *policy.Call, version string) [32]byte {
-	text := fmt.Appendf(nil, "%x %q %q %q", subject.Digest, subject.Principal, subject.SessionID, version)
+	text := fmt.Appendf(nil, "%x %q %q %q %q", subject.Digest, subject.Tenant, subject.Principal, subject.SessionID, version)
 	return sha256.Sum256(text)
 }

@@ -43,7 +43,7 @@ func (a *Admission) Suppose(offer *tools.Offer) { a.supposed = offer }
 // Check decides about a call as [Admission.Admit] does. Nothing runs, nobody is asked
 // and nothing is counted.
 func (a *Admission) Check(request CheckRequest) (Checked, error) {
-	found, err := a.Sessions.Get(request.Principal.Name, request.SessionID)
+	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
 	if err != nil {
 		return Checked{}, err
 	}

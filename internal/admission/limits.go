@@ -15,7 +15,7 @@ import (
 // all, and refuses it where it is one too many. It reports false, and counts
 // nothing, where another policy has come into force.
 func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entry) bool {
-	call := limit.Call{Spec: &entry.Spec, Principal: job.Session.Owner, Session: job.Session.ID}
+	call := limit.Call{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
 	if p.LoopGuard() != (limit.Guard{}) {
 		call.Digest = callDigest(job.Tool, job.Input)
 	}
@@ -34,6 +34,18 @@ func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entr
 	return true
 }
 
+// quota counts a call, or a transfer, against the quotas of its tenant. There may be no
+// tool.
+func (a *Admission) quota(s *session.Session, entry *tools.Entry) error {
+	if a.Quota == nil {
+		return nil
+	}
+	if entry == nil {
+		return a.Quota(s.Owner, nil)
+	}
+	return a.Quota(s.Owner, &entry.Spec)
+}
+
 // reportLimits reports which limits a call is over.
 func (a *Admission) reportLimits(tool string, permit *limit.Permit, tooMany *limit.Refusal) {
 	if a.Limited == nil {
@@ -50,7 +62,7 @@ func (a *Admission) reportLimits(tool string, permit *limit.Permit, tooMany *lim
 // countTransfer counts a transfer that p has judged. It reports
 // false, and counts nothing, where another policy has come into force.
 func (a *Admission) countTransfer(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
-	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: s.Owner, Session: s.ID})
+	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: string(s.Owner), Session: s.ID})
 	if ok {
 		a.reportLimits(spec.Name, permit, tooMany)
 	}

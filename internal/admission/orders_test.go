@@ -125,7 +125,7 @@ func outcome(x *executor.Execution) string {
 	return text
 }
 
-var carol = approval.Viewer{Name: "carol", Approver: true}
+var carol = approval.Viewer{Owner: "carol", Approver: true}
 
 // TestOrdersAreSent has one server admit calls and another carry them out: at once,
 // after an answer, after a grant that covers them, and not at all.

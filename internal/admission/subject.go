@@ -34,7 +34,7 @@ func (a *Admission) Env(s *session.Session, guard tools.Guard, callID string) to
 func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.Mode) *policy.Call {
 	settings := s.Settings()
 	call := &policy.Call{
-		Principal: s.Owner, SessionID: s.ID, Labels: settings.Labels,
+		Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: session.AtMost(settings.Mode, most), Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
 		Spec: &entry.Spec, Network: settings.Network,
 	}

@@ -117,8 +117,11 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 	if a.Executor.Draining() {
 		return nil, executor.ErrDraining
 	}
-	found, err := a.Sessions.Get(request.Principal.Name, request.SessionID)
+	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.quota(found, nil); err != nil {
 		return nil, err
 	}
 	if !found.Enter() {

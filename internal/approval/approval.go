@@ -24,6 +24,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -241,32 +242,35 @@ func (a Answer) Weight() int {
 
 // A Viewer is a principal that reads questions and grants, or answers questions.
 type Viewer struct {
-	// Name is that of the principal, which sees questions about its own calls.
-	Name string
+	// Owner is the principal, which sees questions about its own calls.
+	Owner auth.Owner
 
-	// Approver says that the principal sees questions about the calls of others too,
-	// and may approve these calls.
-	Approver bool
+	// Approver says that the principal sees questions about the calls of others of its
+	// tenant too, and may approve these calls; AllTenants, that this is so in every
+	// tenant.
+	Approver, AllTenants bool
 }
 
 // sees reports whether v may see what belongs to any of these principals.
-func (v Viewer) sees(owners ...string) bool { return v.Approver || slices.Contains(owners, v.Name) }
+func (v Viewer) sees(owners ...auth.Owner) bool {
+	return slices.Contains(owners, v.Owner) || v.Approver && (v.AllTenants || owners[0].Tenant() == v.Owner.Tenant())
+}
 
-// owners are the principals whose call the question is about.
-func (q *Question) owners() []string {
+// owners are the principals whose call the question is about, all of one tenant.
+func (q *Question) owners() []auth.Owner {
 	if q.OnBehalfOf == "" {
-		return []string{q.Session.Owner}
+		return []auth.Owner{q.Session.Owner}
 	}
-	return []string{q.Session.Owner, q.OnBehalfOf}
+	return []auth.Owner{q.Session.Owner, auth.NewOwner(q.Session.Owner.Tenant(), q.OnBehalfOf)}
 }
 
 // mayApprove reports whether v decides about calls of owners. A viewer that may not
 // see the calls gets [ErrNotFound].
-func (s *Store) mayApprove(v Viewer, owners ...string) error {
+func (s *Store) mayApprove(v Viewer, owners ...auth.Owner) error {
 	switch {
 	case !v.sees(owners...):
 		return ErrNotFound
-	case slices.Contains(owners, v.Name) && !s.config.SelfApproval && !s.selfApproval.Load():
+	case slices.Contains(owners, v.Owner) && !s.config.SelfApproval && !s.selfApproval.Load():
 		return ErrSelf
 	}
 	return nil

@@ -129,7 +129,7 @@ func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of, old, ok := s.grants.find(id)
-	if !ok {
+	if !ok || !by.sees(of.Owner) {
 		return Grant{}, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
 	}
 	i := slices.IndexFunc(old, func(g policy.Grant) bool { return g.ID == id })

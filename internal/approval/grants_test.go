@@ -106,7 +106,7 @@ func TestListGrants(t *testing.T) {
 				got = append(got, g.ID)
 			}
 			if strings.Join(got, " ") != strings.Join(c.want, " ") {
-				t.Errorf("%s with %+v sees %v, want %v", c.who.Name, c.filter, got, c.want)
+				t.Errorf("%s with %+v sees %v, want %v", c.who.Owner, c.filter, got, c.want)
 			}
 		}
 	})

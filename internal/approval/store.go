@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 )
@@ -160,9 +161,12 @@ func (s *Store) end(p *pending, a *Answer) bool {
 // Resolve answers a question and returns the answer as it counts. The same
 // answer again by the same principal changes nothing and is no error.
 func (s *Store) Resolve(by Viewer, id string, a Answer) (Answer, error) {
-	a.By, a.At, a.Grant = by.Name, time.Now(), nil
+	a.By, a.At, a.Grant = by.Owner.Name(), time.Now(), nil
 	s.mu.Lock()
 	p, ok := s.pending[id]
+	if ok && !by.sees(p.question.owners()...) {
+		ok = false // it is as if there were none
+	}
 	if ok && !a.At.Before(p.question.Expires) {
 		s.mu.Unlock()
 		p.expire() // its timer is late
@@ -264,7 +268,10 @@ func (s *Store) sorted(match func(*Question) bool) []*pending {
 }
 
 // Filter chooses by owner and session; what is empty is not compared.
-type Filter struct{ Owner, SessionID string }
+type Filter struct {
+	Owner     auth.Owner
+	SessionID string
+}
 
 func (f Filter) matches(of session.Ref) bool {
 	return (f.Owner == "" || f.Owner == of.Owner) && (f.SessionID == "" || f.SessionID == of.ID)
@@ -326,7 +333,7 @@ type endings struct {
 
 type ending struct {
 	id     string
-	owners []string
+	owners []auth.Owner
 	answer Answer
 }
 

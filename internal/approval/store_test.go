@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -57,10 +58,10 @@ func (f *fixture) newSession(id string) *session.Session {
 }
 
 var (
-	alice = approval.Viewer{Name: "alice"}                 // makes the calls
-	bob   = approval.Viewer{Name: "bob", Approver: true}   // approves
-	carol = approval.Viewer{Name: "carol", Approver: true} // approves too
-	mal   = approval.Viewer{Name: "mal"}                   // has nothing to do with it
+	alice = approval.Viewer{Owner: "alice"}                 // makes the calls
+	bob   = approval.Viewer{Owner: "bob", Approver: true}   // approves
+	carol = approval.Viewer{Owner: "carol", Approver: true} // approves too
+	mal   = approval.Viewer{Owner: "mal"}                   // has nothing to do with it
 )
 
 var tiers = []policy.Tier{
@@ -189,7 +190,7 @@ func TestExpiry(t *testing.T) {
 			want error
 		}{{bob, approval.ErrExpired}, {alice, approval.ErrExpired}, {mal, approval.ErrNotFound}} {
 			if _, err := f.Resolve(c.who, q.ID, allow()); !errors.Is(err, c.want) {
-				t.Errorf("%s after expiry: %v, want %v", c.who.Name, err, c.want)
+				t.Errorf("%s after expiry: %v, want %v", c.who.Owner, err, c.want)
 			}
 		}
 
@@ -234,7 +235,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"the caller", alice, allow(), approval.ErrSelf},
 		{"the caller denies", alice, once(approval.DenyOnce), approval.ErrSelf},
-		{"the caller as approver", approval.Viewer{Name: "alice", Approver: true}, allow(), approval.ErrSelf},
+		{"the caller as approver", approval.Viewer{Owner: "alice", Approver: true}, allow(), approval.ErrSelf},
 		{"a stranger", mal, allow(), approval.ErrNotFound},
 		{"nobody", approval.Viewer{}, allow(), approval.ErrNotFound},
 		{"nothing", bob, once(0), approval.ErrInvalid},
@@ -363,7 +364,7 @@ func TestManyApprovers(t *testing.T) {
 				if i%2 == 0 {
 					answer.Kind = approval.DenyOnce
 				}
-				got, err := f.Resolve(approval.Viewer{Name: fmt.Sprint("approver-", i), Approver: true}, q.ID, answer)
+				got, err := f.Resolve(approval.Viewer{Owner: auth.Owner(fmt.Sprint("approver-", i)), Approver: true}, q.ID, answer)
 				switch {
 				case err == nil && !won.CompareAndSwap(nil, &got):
 					t.Error("two have won")
@@ -501,7 +502,7 @@ func TestWhoSeesWhat(t *testing.T) {
 		{mal, approval.Filter{Owner: "alice"}, 0},
 	} {
 		if got := f.List(c.who, c.filter); len(got) != c.want {
-			t.Errorf("%s with %+v sees %d, want %d", c.who.Name, c.filter, len(got), c.want)
+			t.Errorf("%s with %+v sees %d, want %d", c.who.Owner, c.filter, len(got), c.want)
 		}
 	}
 	if _, err := f.Find(mal, q.ID); !errors.Is(err, approval.ErrNotFound) {

@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 		want := "all:1 asked:b allow_once:a withdrawn:b asked:c expired:c"
 		for who, want := range map[approval.Viewer]string{bob: want, alice: want, mal: "all:0"} {
 			if got := of[who].String(); got != want {
-				t.Errorf("%s gets %q, want %q", who.Name, got, want)
+				t.Errorf("%s gets %q, want %q", who.Owner, got, want)
 			}
 		}
 		if got := late.String(); got != "all:0" {

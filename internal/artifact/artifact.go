@@ -181,6 +181,18 @@ func (s *Store) List(of SessionID) (list []Info, paths []string) {
 	return list, paths
 }
 
+// Bytes returns how many bytes are kept for the owners that match.
+func (s *Store) Bytes(match func(owner string) bool) (total int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, bytes := range s.bytesOf {
+		if match(of.Owner) {
+			total += bytes
+		}
+	}
+	return total
+}
+
 // TTL returns how long artifacts are kept once they are complete.
 func (s *Store) TTL() time.Duration { return s.config.TTL }
 

@@ -27,6 +27,8 @@ type Record struct {
 
 	Step Step `json:"step"`
 
+	// Tenant is that of the principal; empty for the default tenant.
+	Tenant      string `json:"tenant,omitempty"`
 	Principal   string `json:"principal,omitempty"`
 	OnBehalfOf  string `json:"on_behalf_of,omitempty"`
 	SessionID   string `json:"session,omitempty"`
@@ -156,6 +158,7 @@ func (r *Record) appendLine(line []byte) []byte {
 	line = r.Time.UTC().AppendFormat(line, time.RFC3339Nano)
 	line = append(line, '"')
 	line = appendText(line, `,"step":`, string(r.Step), maxWord)
+	line = appendText(line, `,"tenant":`, r.Tenant, maxWord)
 	line = appendText(line, `,"principal":`, r.Principal, maxWord)
 	line = appendText(line, `,"on_behalf_of":`, r.OnBehalfOf, maxWord)
 	line = appendText(line, `,"session":`, r.SessionID, maxWord)
@@ -267,7 +270,7 @@ func reorders(r rune) bool {
 
 // size is about how much memory the record holds.
 func (r *Record) size() int {
-	return 512 + len(r.Principal) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) +
+	return 512 + len(r.Tenant) + len(r.Principal) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) +
 		len(r.InputShape) + len(r.Input) + len(r.Policy) + len(r.Action) + len(r.Rule) + len(r.Reason) +
 		len(r.By) + len(r.From) + len(r.Comment) + len(r.Outcome) + len(r.Path)
 }

@@ -87,14 +87,19 @@ words:
 
 // A Principal is who is calling.
 type Principal struct {
-	// Name is unique among principals; sessions and executions belong to it.
+	// Name is unique among the principals of its tenant.
 	Name string
 
 	// Roles are what the principal may do.
 	Roles Roles
 
-	// Tenant is which customer or team the principal is of; it may be empty.
+	// Tenant is which customer or team the principal is of; empty for the default
+	// tenant. What one tenant has, another cannot tell from nothing.
 	Tenant string
+
+	// AllTenants lets the roles approver, operator and viewer count in every tenant, and
+	// not only in that of the principal.
+	AllTenants bool
 
 	// MaxMode is the most permissive mode that sessions of the principal may have; 0
 	// is that of the server.
@@ -128,21 +133,6 @@ func CheckName(name string) error {
 		return fmt.Errorf("the name of a principal has 1 to %d bytes, not %d", MaxName, len(name))
 	case !utf8.ValidString(name) || strings.IndexFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) && c != ' ' }) >= 0:
 		return fmt.Errorf("the name of a principal has only characters that are seen, not %.64q", name)
-	}
-	return nil
-}
-
-// CheckTenant returns what is wrong with the name of a tenant, which may become part
-// of a path.
-func CheckTenant(name string) error {
-	if name == "" {
-		return nil
-	}
-	for i, c := range name {
-		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') || i >= 64 {
-			return fmt.Errorf("%.80q is no tenant: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", name)
-		}
 	}
 	return nil
 }

@@ -209,6 +209,8 @@ func TestIssuer(t *testing.T) {
 		"hidden name":   {i.sign(rsaKey, of(claims{"sub": "a\u202eb"})), auth.Principal{}, "characters that are seen"},
 		"no tenant":     {i.sign(rsaKey, claims{}), auth.Principal{}, "no claim org"},
 		"tenant a path": {i.sign(rsaKey, of(claims{"org": "../../etc"})), auth.Principal{}, "is no tenant"},
+		"all tenants":   {i.sign(rsaKey, of(claims{"org": "*"})), auth.Principal{}, "is no tenant"},
+		"default":       {i.sign(rsaKey, of(claims{"org": "default"})), auth.Principal{Name: "oidc:alice", Roles: auth.Agent}, ""},
 		"alg none":      {none, auth.Principal{}, "cannot be taken"},
 		"unsigned":      {parts[0] + "." + parts[1] + ".", auth.Principal{}, "not signed with a key"},
 		"HMAC":          {symmetric, auth.Principal{}, "cannot be taken"},

@@ -21,7 +21,7 @@ type identity struct {
 type Rule struct {
 	Name, Group string // patterns such as "spiffe://example.org/ci/*"; empty: all
 	Roles       Roles
-	Tenant      string
+	Tenant      string // or AllTenants
 	MaxMode     tools.Mode
 
 	name, group glob.Word
@@ -52,24 +52,37 @@ func NewRules(rules []Rule, roles Roles) (*Rules, error) {
 
 // principal returns the principal that somebody is.
 func (r *Rules) principal(who identity) (Principal, error) {
-	p := Principal{Name: who.name, Tenant: who.tenant}
+	p := Principal{Name: who.name}
 	if err := CheckName(who.name); err != nil {
+		return p, unauthenticated("%w", err)
+	}
+	tenant := who.tenant // which may not be AllTenants: a claim is not the operator's word
+	if err := CheckTenant(tenant); err != nil {
 		return p, unauthenticated("%w", err)
 	}
 	for _, rule := range r.rules {
 		if rule.matches(who) {
 			p.Roles |= rule.Roles
-			p.Tenant = cmp.Or(p.Tenant, rule.Tenant)
+			tenant = cmp.Or(tenant, rule.tenant())
+			p.AllTenants = p.AllTenants || rule.Tenant == AllTenants
 			p.MaxMode = cmp.Or(p.MaxMode, rule.MaxMode)
 		}
 	}
 	if p.Roles == 0 {
 		p.Roles = r.roles
 	}
-	if err := CheckTenant(p.Tenant); err != nil {
+	if err := p.SetTenant(tenant); err != nil {
 		return p, unauthenticated("%w", err)
 	}
 	return p, nil
+}
+
+// tenant returns the one tenant that a rule names, if it does.
+func (r *Rule) tenant() string {
+	if r.Tenant == AllTenants {
+		return ""
+	}
+	return r.Tenant
 }
 
 func (r *Rule) matches(who identity) bool {

@@ -68,6 +68,9 @@ func (t Token) Line() string {
 	if t.Principal.Tenant != "" {
 		fields = append(fields, "tenant="+t.Principal.Tenant)
 	}
+	if t.Principal.AllTenants {
+		fields = append(fields, "tenant="+AllTenants)
+	}
 	if t.Principal.MaxMode != 0 {
 		fields = append(fields, "max_mode="+t.Principal.MaxMode.String())
 	}
@@ -121,8 +124,9 @@ func parseToken(line string) (Token, error) {
 		case "roles":
 			err = token.Principal.Roles.UnmarshalText([]byte(value))
 		case "tenant":
-			token.Principal.Tenant = value
-			err = CheckTenant(value)
+			if err = token.Principal.SetTenant(value); value == "" {
+				err = errors.New("tenant= names no tenant: leave it out for the default tenant")
+			}
 		case "max_mode":
 			err = token.Principal.MaxMode.UnmarshalText([]byte(value))
 		case "expires":

@@ -30,7 +30,7 @@ func newExecutions(in Inside) *cobra.Command {
 	var (
 		to                   Target
 		session, state, tool string
-		principal            string
+		of                   whose
 		asJSON               bool
 		limit                int
 	)
@@ -50,7 +50,7 @@ func newExecutions(in Inside) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			list, more, err := client.list(cmd.Context(), &pb.ListExecutionsRequest{SessionId: session, State: wanted, Tool: tool, Principal: principal}, limit)
+			list, more, err := client.list(cmd.Context(), &pb.ListExecutionsRequest{SessionId: session, State: wanted, Tool: tool, Principal: of.principal, Tenant: of.tenant}, limit)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func newExecutions(in Inside) *cobra.Command {
 				}
 				return nil
 			}
-			if err := executionTable(out, list, time.Now(), principal != ""); err != nil {
+			if err := executionTable(out, list, time.Now(), of != whose{}); err != nil {
 				return err
 			}
 			if more {
@@ -78,7 +78,7 @@ func newExecutions(in Inside) *cobra.Command {
 	flags.StringVar(&tool, "tool", "", "only those of this tool")
 	flags.IntVar(&limit, "limit", 50, "how many at most")
 	flags.BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
-	addPrincipal(cmd, &principal, "those of this principal, or * for everybody's, instead of yours")
+	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
 	Complete(cmd, "state", "waiting", "running", "finished")
 	to.AddFlags(cmd, in)
 	cmd.AddCommand(newExecutionsShow(in))
@@ -129,7 +129,7 @@ func executionTable(out *Stream, list []*pb.Execution, now time.Time, whose bool
 				begin.Format(time.TimeOnly), took, OneLine(x.GetPurpose())}
 		}
 		if whose {
-			row = slices.Insert(row, 1, fit(Visible(x.GetPrincipal()), 32))
+			row = slices.Insert(row, 1, fit(ownerText(x.GetTenant(), x.GetPrincipal()), 32))
 		}
 		t.Row(row...)
 	}

@@ -70,7 +70,7 @@ func grantTable(to io.Writer, list []*pb.Grant) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSESSION\tPRINCIPAL\tGIVEN\tBY\tWHAT")
 	for _, g := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(g.GetGrantId()), Visible(g.GetSessionId()), Visible(g.GetPrincipal()),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(g.GetGrantId()), Visible(g.GetSessionId()), ownerText(g.GetTenant(), g.GetPrincipal()),
 			g.GetCreateTime().AsTime().Local().Format(time.DateTime), Visible(g.GetBy()), grantText(g))
 	}
 	return table.Flush()

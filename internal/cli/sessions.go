@@ -206,7 +206,7 @@ func newSessionsList(in Inside) *cobra.Command {
 	var (
 		to            Target
 		ended, asJSON bool
-		principal     string
+		of            whose
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -218,10 +218,10 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 	}
 	cmd.Flags().BoolVar(&ended, "ended", false, "list the sessions that ended, and no others")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one session a line, as JSON")
-	addPrincipal(cmd, &principal, "those of this principal, or * for everybody's, instead of yours")
+	of.addFlags(cmd, "those of this principal, or * for everybody's, instead of yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, _ []string) error {
-		list, gone, err := c.sessionsAnd(ctx, principal, ended)
+		list, gone, err := c.sessionsAnd(ctx, of, ended)
 		if err != nil {
 			return err
 		}
@@ -240,26 +240,38 @@ for one is kept. 'toolserver sessions create --restore' works on in that.`,
 		if ended {
 			return endedTable(out, list)
 		}
-		return sessionTable(out, list, time.Now(), principal != "")
+		return sessionTable(out, list, time.Now(), of != whose{})
 	})
 	return cmd
 }
 
-// addPrincipal adds the flag for those who look at what others have.
-func addPrincipal(cmd *cobra.Command, principal *string, usage string) {
-	cmd.Flags().StringVar(principal, "principal", "", usage+" (for operators and viewers)")
+// whose says whose things a command is about. The zero value is the caller.
+type whose struct{ principal, tenant string }
+
+// addFlags adds the flags for those who look at what others have.
+func (w *whose) addFlags(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&w.principal, "principal", "", usage+" (for operators and viewers)")
+	cmd.Flags().StringVar(&w.tenant, "tenant", "", "the tenant of that principal, or * for every tenant in lists (for operators and viewers of all tenants)")
+}
+
+// ownerText names a principal of a tenant.
+func ownerText(tenant, principal string) string {
+	if tenant != "" {
+		return Visible(tenant + "/" + principal)
+	}
+	return Visible(principal)
 }
 
 // allSessions returns the sessions of the caller.
 func (c *Client) allSessions(ctx context.Context) ([]*pb.Session, error) {
-	list, _, err := c.sessionsAnd(ctx, "", false)
+	list, _, err := c.sessionsAnd(ctx, whose{}, false)
 	return list, err
 }
 
 // sessionsAnd returns the sessions of a principal, or of the caller, and, where they are
 // wanted, those that ended.
-func (c *Client) sessionsAnd(ctx context.Context, principal string, wanted bool) (list, ended []*pb.Session, err error) {
-	request := &pb.ListSessionsRequest{PageSize: 1000, IncludeEnded: wanted, Principal: principal}
+func (c *Client) sessionsAnd(ctx context.Context, of whose, wanted bool) (list, ended []*pb.Session, err error) {
+	request := &pb.ListSessionsRequest{PageSize: 1000, IncludeEnded: wanted, Principal: of.principal, Tenant: of.tenant}
 	for {
 		page, err := c.ListSessions(ctx, request)
 		if err != nil {
@@ -302,7 +314,7 @@ func sessionTable(out *Stream, list []*pb.Session, now time.Time, whose bool) er
 		row := []string{Visible(s.GetSessionId()), modeText(s.GetMode()), levelText(s.GetLevel()), networkWord(s.GetNetwork()),
 			ageText(now.Sub(s.GetLastUsedTime().AsTime())), Visible(s.GetWorkspace())}
 		if whose {
-			row = slices.Insert(row, 1, Visible(s.GetPrincipal()))
+			row = slices.Insert(row, 1, ownerText(s.GetTenant(), s.GetPrincipal()))
 		}
 		t.Row(row...)
 	}
@@ -311,9 +323,9 @@ func sessionTable(out *Stream, list []*pb.Session, now time.Time, whose bool) er
 
 func newSessionsShow(in Inside) *cobra.Command {
 	var (
-		to        Target
-		asJSON    bool
-		principal string
+		to     Target
+		asJSON bool
+		of     whose
 	)
 	cmd := &cobra.Command{
 		Use:               "show [SESSION]",
@@ -322,10 +334,10 @@ func newSessionsShow(in Inside) *cobra.Command {
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
-	addPrincipal(cmd, &principal, "whose session it is, where it is not yours")
+	of.addFlags(cmd, "whose session it is, where it is not yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
-		s, err := c.session(ctx, principal, strings.Join(args, ""))
+		s, err := c.session(ctx, of, strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
@@ -339,19 +351,19 @@ func newSessionsShow(in Inside) *cobra.Command {
 }
 
 // session returns a session; for one there is not, the nearest names.
-func (c *Client) session(ctx context.Context, principal, id string) (*pb.Session, error) {
-	response, err := c.GetSession(ctx, &pb.GetSessionRequest{SessionId: id, Principal: principal})
-	return response.GetSession(), c.unknownSession(ctx, err, principal, id)
+func (c *Client) session(ctx context.Context, of whose, id string) (*pb.Session, error) {
+	response, err := c.GetSession(ctx, &pb.GetSessionRequest{SessionId: id, Principal: of.principal, Tenant: of.tenant})
+	return response.GetSession(), c.unknownSession(ctx, err, of, id)
 }
 
 // unknownSession adds to an error about a session that there is not what may have
 // been meant.
-func (c *Client) unknownSession(ctx context.Context, err error, principal, id string) error {
+func (c *Client) unknownSession(ctx context.Context, err error, of whose, id string) error {
 	if status.Code(err) != codes.NotFound {
 		return err
 	}
 	var ids []string
-	if list, ended, failed := c.sessionsAnd(ctx, principal, true); failed == nil {
+	if list, ended, failed := c.sessionsAnd(ctx, of, true); failed == nil {
 		if slices.ContainsFunc(ended, func(s *pb.Session) bool { return s.GetSessionId() == id }) {
 			return err // which says when and why
 		}
@@ -374,7 +386,7 @@ func (c *Client) withNearest(err error, name string, known []string, list string
 
 func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) error {
 	counts := make(map[pb.ExecutionState]int)
-	executions, more, err := c.list(ctx, &pb.ListExecutionsRequest{SessionId: s.GetSessionId(), Principal: s.GetPrincipal()}, 1000)
+	executions, more, err := c.list(ctx, &pb.ListExecutionsRequest{SessionId: s.GetSessionId(), Principal: s.GetPrincipal(), Tenant: s.GetTenant()}, 1000)
 	if err != nil {
 		return err
 	}
@@ -397,7 +409,7 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	now := time.Now()
 	t := NewTable(out)
 	t.Row("session", name)
-	t.Row("principal", Visible(s.GetPrincipal()))
+	t.Row("principal", ownerText(s.GetTenant(), s.GetPrincipal()))
 	t.Row("workspace", Visible(s.GetWorkspace()))
 	t.Row("mode", modeText(s.GetMode()))
 	t.Row("level", levelText(s.GetLevel()))
@@ -474,7 +486,7 @@ func newSessionsMode(in Inside) *cobra.Command {
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"mode"}},
 		})
 		if err != nil {
-			return c.unknownSession(ctx, err, "", args[0])
+			return c.unknownSession(ctx, err, whose{}, args[0])
 		}
 		s := response.GetSession()
 		_, err = fmt.Fprintln(NewStream(os.Stdout), Visible(s.GetSessionId()), modeText(s.GetMode()))
@@ -485,8 +497,9 @@ func newSessionsMode(in Inside) *cobra.Command {
 
 func newSessionsClose(in Inside) *cobra.Command {
 	var (
-		to                Target
-		principal, reason string
+		to     Target
+		reason string
+		of     whose
 	)
 	cmd := &cobra.Command{
 		Use:   "close SESSION...",
@@ -504,14 +517,14 @@ workspace that the server made for it is kept for a while, as its operator says:
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence; its owner and the audit log are told")
-	cmd.Flags().StringVar(&principal, "principal", "", "whose sessions they are, where they are not yours (for operators)")
+	of.addFlags(cmd, "whose sessions they are, where they are not yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		for _, id := range args {
-			if _, err := c.session(ctx, principal, id); err != nil {
+			if _, err := c.session(ctx, of, id); err != nil {
 				return err
 			}
-			response, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: id, Principal: principal, Reason: reason})
+			response, err := c.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: id, Principal: of.principal, Tenant: of.tenant, Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -524,9 +537,9 @@ workspace that the server made for it is kept for a while, as its operator says:
 
 func newSessionsEvents(in Inside) *cobra.Command {
 	var (
-		to        Target
-		asJSON    bool
-		principal string
+		to     Target
+		asJSON bool
+		of     whose
 	)
 	cmd := &cobra.Command{
 		Use:   "events [SESSION]",
@@ -539,11 +552,11 @@ session counts as unused. "toolserver watch" follows one execution in full.`,
 		ValidArgsFunction: completeSessions(&to),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one execution a line, as JSON")
-	addPrincipal(cmd, &principal, "whose session it is, where it is not yours")
+	of.addFlags(cmd, "whose session it is, where it is not yours")
 	to.AddFlags(cmd, in)
 	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
 		id := strings.Join(args, "")
-		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id, Principal: principal})
+		stream, err := c.WatchSession(ctx, &pb.WatchSessionRequest{SessionId: id, Principal: of.principal, Tenant: of.tenant})
 		if err != nil {
 			return err
 		}
@@ -555,7 +568,7 @@ session counts as unused. "toolserver watch" follows one execution in full.`,
 				return nil
 			}
 			if err != nil {
-				return c.unknownSession(ctx, err, principal, id)
+				return c.unknownSession(ctx, err, of, id)
 			}
 			switch x := response.GetExecution(); {
 			case x == nil: // nothing happened for a while

@@ -185,12 +185,11 @@ func (c *Authentication) openTokens(fault FaultFunc) *auth.Tokens {
 			fault(key, "%v", err)
 			readable = false
 		}
-		if err := auth.CheckTenant(token.Tenant); err != nil {
+		principal := auth.Principal{Name: token.Principal, Roles: token.roles(), MaxMode: tools.Mode(token.MaxMode)}
+		if err := principal.SetTenant(token.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
 		}
-		list = append(list, auth.Token{Secret: secret, Principal: auth.Principal{
-			Name: token.Principal, Roles: token.roles(), Tenant: token.Tenant, MaxMode: tools.Mode(token.MaxMode),
-		}})
+		list = append(list, auth.Token{Secret: secret, Principal: principal})
 	}
 	if !readable {
 		return nil
@@ -273,7 +272,7 @@ func (c *Authentication) rules(fault FaultFunc) *auth.Rules {
 		if len(p.Roles) == 0 && p.Tenant == "" && p.MaxMode == 0 {
 			fault(key, "it says nothing: set roles, tenant or max_mode")
 		}
-		if err := auth.CheckTenant(p.Tenant); err != nil {
+		if err := new(auth.Principal).SetTenant(p.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
 		}
 		list = append(list, auth.Rule{Name: p.Name, Group: p.Group, Roles: union(p.Roles), Tenant: p.Tenant, MaxMode: tools.Mode(p.MaxMode)})

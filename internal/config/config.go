@@ -24,6 +24,7 @@ import (
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/size"
@@ -39,6 +40,7 @@ type Config struct {
 	Authentication Authentication     `yaml:"authentication"`
 	Log            Log                `yaml:"log"`
 	Sessions       Sessions           `yaml:"sessions"`
+	Tenants        quota.Tenants      `yaml:"tenants"`
 	Policy         Policy             `yaml:"policy"`
 	Audit          audit.Config       `yaml:"audit"`
 	Executions     executor.Limits    `yaml:"executions"`

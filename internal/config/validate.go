@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -42,6 +43,7 @@ func (c *Config) Validate(fault FaultFunc) {
 // its user may be unable to read the secrets of the one that serves.
 func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateSessions(fault)
+	c.validateTenants(fault)
 	c.validateLimits(fault)
 	c.validateSandbox(fault)
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
@@ -177,6 +179,23 @@ func (c *Config) validateSessions(fault FaultFunc) {
 	}
 }
 
+// validateTenants sees to it, beside what the entries say, that no tenant works where
+// another does.
+func (c *Config) validateTenants(fault FaultFunc) {
+	c.Tenants.Check(func(key, format string, args ...any) { fault("tenants"+key, format, args...) })
+	for i, tenant := range c.Tenants {
+		for j, dir := range tenant.AllowedWorkspaces {
+			key := fmt.Sprintf("tenants[%d].allowed_workspaces[%d]", i, j)
+			checkDirectory(fault, key, dir)
+			for _, theirs := range append(slices.Clip(c.Sessions.AllowedWorkspaces), c.Sessions.Workspace) {
+				if theirs, err := filepath.Abs(theirs); err == nil && quota.Overlap(dir, theirs) {
+					fault(key, "%s is, lies in or contains %s, a workspace of the default tenant", dir, theirs)
+				}
+			}
+		}
+	}
+}
+
 func checkDirectory(fault FaultFunc, key, dir string) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -305,6 +324,7 @@ func (c *Config) validateLimits(fault FaultFunc) {
 
 	x := &c.Executions
 	within(fault, "executions.max_running", x.MaxRunning, 1, 10_000_000)
+	within(fault, "executions.max_active", x.MaxActive, 0, 1_000_000)
 	within(fault, "executions.default_timeout", x.DefaultTimeout, time.Millisecond, 30*day)
 	within(fault, "executions.max_timeout", x.MaxTimeout, time.Millisecond, 30*day)
 	within(fault, "executions.stop_grace", x.StopGrace, time.Millisecond, 10*time.Minute)

@@ -24,7 +24,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-var bob = approval.Viewer{Name: "bob", Approver: true}
+var bob = approval.Viewer{Owner: "bob", Approver: true}
 
 // approving is a fixture with approvals.
 type approving struct {

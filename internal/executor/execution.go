@@ -75,6 +75,7 @@ type Execution struct {
 	waiting   *waiting                // nil once the call has begun, or cannot
 	asked     bool                    // the call waits for an answer to Order.Question
 	queued    bool                    // the call waits for its turn
+	placing   placing                 // guarded by the lanes
 	comment   string                  // of the approver, for the model
 	runs      span.Span               // from when the tool begins to the end
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/span"
 )
@@ -60,6 +61,9 @@ type Config struct {
 	// texts of every result, of whatever tool, and with those that come before it.
 	Mask func(text string) string
 
+	// Tenants has how many executions of each tenant may be unfinished.
+	Tenants quota.Tenants
+
 	Limits
 }
 
@@ -79,6 +83,7 @@ type Executor struct {
 	byNumber  map[uint64]*Execution
 	byCall    map[callKey]*Execution    // by the call ids that callers gave
 	past      map[sessionKey]*pastCalls // of executions that are no longer kept
+	tenants   map[string]*tenantCounts  // that have executions
 	running   int                       // executions whose tools have not ended
 	unended   int                       // executions without their last event
 	pastTotal int                       // of past
@@ -89,7 +94,10 @@ type Executor struct {
 	expiry    *time.Timer   // for the first of retained; nil without one
 }
 
-type callKey struct{ owner, session, call string }
+type callKey struct {
+	owner         auth.Owner
+	session, call string
+}
 
 // New returns an executor.
 func New(config Config) *Executor {
@@ -107,6 +115,8 @@ func New(config Config) *Executor {
 		byNumber: make(map[uint64]*Execution),
 		byCall:   make(map[callKey]*Execution),
 		past:     make(map[sessionKey]*pastCalls),
+		tenants:  make(map[string]*tenantCounts),
+		lanes:    lanes{places: places{most: config.MaxActive}},
 		idle:     make(chan struct{}),
 	}
 	if config.Approvals != nil {
@@ -179,13 +189,18 @@ func (e *Executor) register(x *Execution, judged bool, gone error) (*Execution, 
 		return nil, fmt.Errorf("%w: what was known of call %.64q was just forgotten: call again", ErrNotFound, x.Order.CallID)
 	case e.draining:
 		return nil, ErrDraining
-	case e.running >= e.config.MaxRunning:
+	case e.running >= e.config.MaxRunning && e.countsOf(x).running > 0: // no tenant keeps another out
 		return nil, fmt.Errorf("%w: %d executions are unfinished, the most there may be", ErrFull, e.running)
 	case gone != nil:
 		return nil, gone
-	case !x.session.Enter():
+	}
+	if err := e.checkTenant(x); err != nil {
+		return nil, err
+	}
+	if !x.session.Enter() {
 		return nil, fmt.Errorf("%w: %q was closed", session.ErrNotFound, x.Order.Session.ID)
 	}
+	e.count(x, 1, 0)
 	e.number++
 	x.number = e.number
 	x.ID = e.idOf(e.number)
@@ -258,9 +273,9 @@ func (e *Executor) Existing(job *Job) (*Execution, error) {
 	return e.sameCall(&job.Order, job.Text)
 }
 
-// Find returns an execution of owner.
-func (e *Executor) Find(owner, id string) (*Execution, error) {
-	if x := e.find(id); x != nil && (owner == auth.Everybody || x.Order.Session.Owner == owner) {
+// Find returns an execution of owner, or of those whom it stands for.
+func (e *Executor) Find(owner auth.Owner, id string) (*Execution, error) {
+	if x := e.find(id); x != nil && owner.Covers(x.Order.Session.Owner) {
 		return x, nil
 	}
 	return nil, fmt.Errorf("%w: %.64q: it never was, is not yours, or is no longer kept. Every event of a call has the id of its execution; a call id of yours is known for longer", ErrNotFound, id)
@@ -282,7 +297,7 @@ func (e *Executor) find(id string) *Execution {
 }
 
 // FindCall returns the execution of owner with a call id.
-func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error) {
+func (e *Executor) FindCall(owner auth.Owner, sessionID, callID string) (*Execution, error) {
 	sessionID = cmp.Or(sessionID, session.DefaultID)
 	e.mu.Lock()
 	x := e.byCall[callKey{owner, sessionID, callID}]
@@ -303,11 +318,11 @@ func (e *Executor) FindCall(owner, sessionID, callID string) (*Execution, error)
 // List returns the executions of owner that match, newest first, at most limit
 // of them. after is where to continue, 0 for the beginning; next is where the
 // next page continues, 0 on the last.
-func (e *Executor) List(owner string, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
+func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
 	e.mu.Lock()
 	var all []*Execution
 	for _, x := range e.byNumber {
-		if (owner == auth.Everybody || x.Order.Session.Owner == owner) && (after == 0 || x.number < after) {
+		if owner.Covers(x.Order.Session.Owner) && (after == 0 || x.number < after) {
 			all = append(all, x)
 		}
 	}
@@ -359,6 +374,7 @@ func (e *Executor) leave(x *Execution, finished *Finished) {
 	x.permit.Release()
 	e.mu.Lock()
 	e.running--
+	e.count(x, -1, 0)
 	e.mu.Unlock()
 	e.lanes.leave(x)
 	e.config.Steps.Finished(x, finished)
@@ -370,8 +386,9 @@ func (e *Executor) keep(x *Execution) {
 	defer e.mu.Unlock()
 	e.unended--
 	e.retained = append(e.retained, x)
+	e.count(x, 0, 1)
 	for len(e.retained) > e.config.MaxRetained || len(e.retained) > 1 && e.limits.used.Load() > e.limits.total {
-		e.forgetOldest()
+		e.makeRoom()
 	}
 	if e.expiry == nil && !e.closed {
 		e.expiry = time.AfterFunc(e.config.Retention, e.expire)
@@ -379,10 +396,28 @@ func (e *Executor) keep(x *Execution) {
 	e.closeIfIdle()
 }
 
+// makeRoom forgets the oldest execution of the tenant that has the most.
+func (e *Executor) makeRoom() {
+	if len(e.tenants) > 1 {
+		most := e.countsOf(e.retained[0])
+		for _, counts := range e.tenants {
+			if counts.retained > most.retained {
+				most = counts
+			}
+		}
+		i := slices.IndexFunc(e.retained, func(x *Execution) bool { return e.countsOf(x) == most })
+		x := e.retained[i] // to the front, where it is most of the time
+		copy(e.retained[1:i+1], e.retained[:i])
+		e.retained[0] = x
+	}
+	e.forgetOldest()
+}
+
 func (e *Executor) forgetOldest() {
 	x := e.retained[0]
 	e.retained[0] = nil // the slice keeps its memory
 	e.retained = e.retained[1:]
+	e.count(x, 0, -1)
 	delete(e.byNumber, x.number)
 	if k := keyOf(&x.Order); e.byCall[k] == x {
 		delete(e.byCall, k)

@@ -11,14 +11,15 @@ import (
 )
 
 // lanes see to it that calls of sessions that want so run in order: those of
-// concurrency-safe tools beside each other, any other alone. A call that waits for
-// its turn has no goroutine.
+// concurrency-safe tools beside each other, any other alone. Of calls that may run by
+// that, the places decide how many do. A call that waits for its turn has no goroutine.
 //
 // The mutex is the innermost: whoever holds that of an execution may take it, and
 // turns are called without any.
 type lanes struct {
 	mu        sync.Mutex
 	bySession map[session.Ref]*lane
+	places    places
 }
 
 // A lane has the calls of one session.
@@ -32,12 +33,22 @@ type lane struct {
 // the execution is called when it comes, without a lock and on the goroutine of whoever
 // makes room, unless the call has left before.
 func (l *lanes) enter(x *Execution) bool {
-	if !x.session.Settings().Ordered {
+	ordered := x.session.Settings().Ordered
+	if !ordered && l.places.most == 0 { // which never changes
 		return true
 	}
-	s := x.Order.Session
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if (!ordered || l.admit(x)) && l.places.take(x) {
+		return true
+	}
+	x.executor.waiting.Add(1)
+	return false
+}
+
+// admit gives a call its turn in its lane, or queues it there.
+func (l *lanes) admit(x *Execution) bool {
+	s := x.Order.Session
 	at := l.bySession[s]
 	if at == nil {
 		at = &lane{running: make(map[*Execution]bool)}
@@ -51,7 +62,6 @@ func (l *lanes) enter(x *Execution) bool {
 		return true
 	}
 	at.queue = append(at.queue, x)
-	x.executor.waiting.Add(1)
 	return false
 }
 
@@ -74,10 +84,27 @@ func (l *lanes) leave(x *Execution) {
 	}
 }
 
-// left takes a call out of its lane and returns those whose turn has come.
+// left takes a call out of its lane and its place, and returns those whose turn has come.
 func (l *lanes) left(x *Execution) (next []*Execution) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if x.placing == waitsForPlace {
+		x.executor.waiting.Add(-1)
+	}
+	next = l.places.leave(x)
+	for _, turn := range l.leftLane(x) {
+		if l.places.take(turn) {
+			next = append(next, turn)
+		}
+	}
+	for _, turn := range next {
+		turn.executor.waiting.Add(-1)
+	}
+	return next
+}
+
+// leftLane takes a call out of its lane and returns those whose turn has come there.
+func (l *lanes) leftLane(x *Execution) (next []*Execution) {
 	at := l.bySession[x.Order.Session]
 	if at == nil {
 		return nil
@@ -91,7 +118,6 @@ func (l *lanes) left(x *Execution) (next []*Execution) {
 		first := at.queue[0]
 		at.queue = slices.Delete(at.queue, 0, 1)
 		at.admit(first)
-		first.executor.waiting.Add(-1)
 		next = append(next, first)
 	}
 	if len(at.running) == 0 {

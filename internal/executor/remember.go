@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 )
 
@@ -37,7 +38,10 @@ type pastCalls struct {
 	forgotten uint64 // call ids that were too many
 }
 
-type sessionKey struct{ owner, session string }
+type sessionKey struct {
+	owner   auth.Owner
+	session string
+}
 
 // idDigest stands for a call id, which may be long.
 func idDigest(callID string) [16]byte {
@@ -91,7 +95,7 @@ func (e *Executor) shed(past *pastCalls) {
 	newest := numbers[(len(numbers)-1)/4]
 	if past.forgotten == 0 {
 		e.config.Logger.Warn("a session has more call ids than are remembered: the oldest can be used again",
-			zap.String("principal", past.session.Owner), zap.String("session", past.session.ID), zap.Int("remembered", len(numbers)))
+			zap.Stringer("principal", past.session.Owner), zap.String("session", past.session.ID), zap.Int("remembered", len(numbers)))
 	}
 	for id, p := range past.byID {
 		if p.number <= newest {
@@ -116,7 +120,7 @@ func (e *Executor) forgetSession(past *pastCalls) {
 
 // pastOf returns the execution, without its result, that had a call id in a session
 // of now, and what is known of the call; nil where there is none.
-func (e *Executor) pastOf(owner, sessionID, callID string) (*Execution, pastCall) {
+func (e *Executor) pastOf(owner auth.Owner, sessionID, callID string) (*Execution, pastCall) {
 	past := e.past[sessionKey{owner, sessionID}]
 	if past == nil {
 		return nil, pastCall{}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/auth"
 )
 
 // watchers are those who wait for executions to come, to begin and to end.
@@ -49,7 +51,7 @@ func (w *watchers) next() <-chan struct{} {
 // are joined. It yields nil when that was all for now, and now and then while
 // nothing changes. It ends with ctx, or when everything has ended that ran on a
 // server that shuts down. The watcher does not count as a follower.
-func (e *Executor) Watch(ctx context.Context, owner string, match func(*Execution) bool) iter.Seq2[*Execution, Info] {
+func (e *Executor) Watch(ctx context.Context, owner auth.Owner, match func(*Execution) bool) iter.Seq2[*Execution, Info] {
 	return func(yield func(*Execution, Info) bool) {
 		e.watchers.count.Add(1)
 		defer e.watchers.count.Add(-1)

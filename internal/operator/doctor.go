@@ -151,7 +151,7 @@ func (d *diagnosis) run(ctx context.Context, c *config.Config, jails *sandbox.Sa
 	runners := server.NewRunners(c, jails, programs, nothing, zap.NewNop())
 	store := session.NewStore(server.SessionsOf(c, auth.Local.Name))
 	defer store.Close()
-	s, err := store.Create(auth.Local.Name, session.Request{ID: "doctor"})
+	s, err := store.Create(auth.Local.Owner(), session.Request{ID: "doctor"})
 	if err != nil {
 		return err
 	}

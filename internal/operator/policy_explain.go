@@ -200,7 +200,7 @@ func judge(ctx context.Context, c *cli.Client, request *pb.CheckCallRequest, inF
 	}
 	name := request.GetTool()
 	for _, spec := range server.BuiltinSpecs() {
-		if spec.Name != name && !slices.Contains(spec.Aliases, name) || !inForce.Hidden(principal, labels, spec) {
+		if spec.Name != name && !slices.Contains(spec.Aliases, name) || !inForce.Hidden("", principal, labels, spec) {
 			continue
 		}
 		return &pb.CheckCallResponse{Tool: spec.Name, Verdict: &pb.Verdict{

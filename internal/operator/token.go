@@ -45,14 +45,14 @@ its owner, and remove the old line.`,
   toolserver token create --roles agent,approver --expires 2160h carol >> /etc/toolserver/tokens`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			token := auth.Token{Principal: auth.Principal{Name: args[0], Tenant: tenant}, Secret: auth.NewSecret()}
+			token := auth.Token{Principal: auth.Principal{Name: args[0]}, Secret: auth.NewSecret()}
 			if err := auth.CheckName(args[0]); err != nil {
 				return err
 			}
 			if err := token.Principal.Roles.UnmarshalText([]byte(roles)); err != nil {
 				return fmt.Errorf("--roles: %w", err)
 			}
-			if err := auth.CheckTenant(tenant); err != nil {
+			if err := token.Principal.SetTenant(tenant); err != nil {
 				return fmt.Errorf("--tenant: %w", err)
 			}
 			if mode != "" {
@@ -75,7 +75,7 @@ its owner, and remove the old line.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&roles, "roles", "agent", "what it may do: some of "+strings.Join(auth.AllRoles.Names(), ", "))
-	flags.StringVar(&tenant, "tenant", "", "tenant that the principal is of")
+	flags.StringVar(&tenant, "tenant", "", "tenant that the principal is of, or * for an approver, operator or viewer of all tenants (default: the default tenant)")
 	flags.StringVar(&mode, "max-mode", "", "most permissive mode of its sessions (default: the server's)")
 	flags.DurationVar(&lifetime, "expires", 0, "how long the token is valid, such as 2160h; 0: for ever")
 	return cmd

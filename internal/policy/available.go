@@ -12,16 +12,16 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// Hidden reports whether every call of a tool by this principal, in a session
-// with these labels, is denied whatever its input: such a tool is not to be
+// Hidden reports whether every call of a tool by this principal of a tenant, in a
+// session with these labels, is denied whatever its input: such a tool is not to be
 // listed, and calling it is like calling one that does not exist.
-func (p *Policy) Hidden(principal string, labels map[string]string, spec *tools.Spec) bool {
+func (p *Policy) Hidden(tenant, principal string, labels map[string]string, spec *tools.Spec) bool {
 	if p == nil {
 		return true
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.selective && !anyTool(r.uses, spec) || !r.forCaller(principal, labels, spec) {
+		if r.selective && !anyTool(r.uses, spec) || !r.forCaller(tenant, principal, labels, spec) {
 			continue
 		}
 		if r.action != Deny {

@@ -81,6 +81,8 @@ func (j *judged) ResolveName(name string) (any, bool) {
 		return j.effect.Unclear != "", true
 	case "principal":
 		return j.call.Principal, true
+	case "tenant":
+		return tenantName(j.call.Tenant), true
 	case "session.id":
 		return j.call.SessionID, true
 	case "session.labels":

@@ -101,7 +101,7 @@ func TestConditions(t *testing.T) {
 func TestConditionIsLast(t *testing.T) {
 	p := must("version: 1\nrules:\n- {name: c, action: deny, tools: [other], when: 'input.path == \"x\"'}\n")
 	check(t, p.Decide(call(tools.WorkspaceWrite, tools.ModeAllow, tools.WorkspaceWrite, nil), nil), "allow")
-	if p.Hidden("alice", nil, &tools.Spec{Name: "other"}) {
+	if p.Hidden("", "alice", nil, &tools.Spec{Name: "other"}) {
 		t.Error("a tool is hidden that is denied on a condition only")
 	}
 }

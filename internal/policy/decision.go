@@ -13,8 +13,10 @@ import (
 
 // A Call is what is judged: who asks for what.
 type Call struct {
-	// Principal made the call, in a session with these labels, level and mode.
+	// Principal of Tenant made the call, in a session with these labels, level and
+	// mode. Tenant is empty for the default tenant.
 	Principal string
+	Tenant    string
 	SessionID string
 	Labels    map[string]string
 	Level     tools.Level

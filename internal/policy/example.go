@@ -13,12 +13,13 @@ import (
 )
 
 // An exampleFile is a call that a rule must match, or must not. What it leaves
-// out of tool, principal and labels is taken to fit the rule.
+// out of tool, principal, tenant and labels is taken to fit the rule.
 type exampleFile struct {
 	Tool      string            `yaml:"tool"`
 	Kind      string            `yaml:"kind"`
 	Server    string            `yaml:"server"`
 	Principal string            `yaml:"principal"`
+	Tenant    string            `yaml:"tenant"`
 	Labels    map[string]string `yaml:"labels"`
 	Reads     string            `yaml:"reads"`
 	Writes    string            `yaml:"writes"`
@@ -26,6 +27,14 @@ type exampleFile struct {
 	Host      string            `yaml:"host"`
 	Uses      string            `yaml:"uses"`
 	Input     any               `yaml:"input"`
+}
+
+// tenant returns the tenant of the call.
+func (f *exampleFile) tenant() string {
+	if f.Tenant == defaultTenant {
+		return ""
+	}
+	return f.Tenant
 }
 
 // examples tries the examples of a rule.
@@ -68,10 +77,13 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 	if f.Principal == "" {
 		given.principals = nil
 	}
+	if f.Tenant == "" {
+		given.tenants = nil
+	}
 	if f.Labels == nil {
 		given.labels = nil
 	}
-	if !given.forCaller(call.Principal, call.Labels, call.Spec) {
+	if !given.forCaller(call.Tenant, call.Principal, call.Labels, call.Spec) {
 		return false, nil
 	}
 	for i := range call.Effects {
@@ -108,7 +120,7 @@ func (f *exampleFile) call() (*Call, error) {
 		return nil, fmt.Errorf("%q is no kind: want builtin, mcp, openapi or dynamic", f.Kind)
 	}
 	call := &Call{
-		Principal: f.Principal, Labels: f.Labels, Spec: spec,
+		Principal: f.Principal, Tenant: f.tenant(), Labels: f.Labels, Spec: spec,
 		Level: tools.DangerFullAccess, Mode: tools.ModeAsk, Workspace: "/workspace", Home: func() string { return "/home/user" },
 	}
 	if f.Input != nil {

@@ -40,6 +40,7 @@ type ruleFile struct {
 	Action     Action            `yaml:"action"`
 	Tools      []string          `yaml:"tools"`
 	Principals []string          `yaml:"principals"`
+	Tenants    []string          `yaml:"tenants"`
 	Labels     map[string]string `yaml:"labels"`
 	Reads      []string          `yaml:"reads"`
 	Writes     []string          `yaml:"writes"`
@@ -196,6 +197,7 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 		tools:      c.tools(key+".tools", f.Tools),
 		uses:       c.tools(key+".uses", f.Uses),
 		principals: c.globs(key+".principals", f.Principals),
+		tenants:    c.globs(key+".tenants", f.Tenants),
 	}
 	if !c.Has(key + ".action") {
 		c.Fault(key+".action", "a rule needs an action: allow, ask or deny")
@@ -244,7 +246,7 @@ func (c *compiler) rule(key string, f *ruleFile) rule {
 	if r.unclear = f.Unclear; r.unclear != 0 && (r.action != Allow || r.selective && len(r.commands) == 0) {
 		c.Fault(key+".unclear", "is for a rule that allows commands: of what others match, the mode and the key at the top decide")
 	}
-	if !r.selective && len(r.tools)+len(r.principals)+len(r.labels)+len(r.networks) == 0 && !c.Has(key+".when") {
+	if !r.selective && len(r.tools)+len(r.principals)+len(r.tenants)+len(r.labels)+len(r.networks) == 0 && !c.Has(key+".when") {
 		c.Fault(key, `the rule says of nothing what it is about, so it would match every call: write tools: ["*"] if that is meant`)
 	}
 	if r.reason == "" {

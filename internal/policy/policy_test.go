@@ -230,7 +230,7 @@ func TestZeroValuesDeny(t *testing.T) {
 		t.Error("the zero verdict does not deny")
 	}
 	var none *policy.Policy
-	if !none.Hidden("alice", nil, &tools.Spec{Name: "x"}) || none.Version() != "" || none.Limits() != nil {
+	if !none.Hidden("", "alice", nil, &tools.Spec{Name: "x"}) || none.Version() != "" || none.Limits() != nil {
 		t.Error("no policy says something")
 	}
 }

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ type rule struct {
 
 	tools      []toolPattern
 	principals []glob.Word
+	tenants    []glob.Word
 	labels     []labelPattern
 
 	// Selectors of effects. A rule that has some matches effects of their kinds;
@@ -100,10 +102,17 @@ func anyTool(patterns []toolPattern, spec *tools.Spec) bool {
 	return false
 }
 
-// forCaller reports whether the rule is about calls of this tool by this
-// principal with these labels.
-func (r *rule) forCaller(principal string, labels map[string]string, spec *tools.Spec) bool {
+// forCaller reports whether the rule is about calls of this tool by this principal of a
+// tenant with these labels. Names are those of a tenant: a rule that names principals
+// and no tenants is about those of the default tenant.
+func (r *rule) forCaller(tenant, principal string, labels map[string]string, spec *tools.Spec) bool {
 	if len(r.tools) > 0 && !anyTool(r.tools, spec) {
+		return false
+	}
+	if len(r.tenants) > 0 && !slices.ContainsFunc(r.tenants, func(g glob.Word) bool { return g.Match(tenantName(tenant)) }) {
+		return false
+	}
+	if len(r.principals) > 0 && len(r.tenants) == 0 && tenant != "" {
 		return false
 	}
 	if len(r.principals) > 0 && !slices.ContainsFunc(r.principals, func(g glob.Word) bool { return g.Match(principal) }) {
@@ -118,9 +127,15 @@ func (r *rule) forCaller(principal string, labels map[string]string, spec *tools
 	return true
 }
 
+// tenantName returns what rules call a tenant.
+func tenantName(tenant string) string { return cmp.Or(tenant, defaultTenant) }
+
+// defaultTenant is what rules call the tenant that has no name.
+const defaultTenant = "default"
+
 // forCall reports whether the rule is about a call, whatever its effects are.
 func (r *rule) forCall(c *Call) bool {
-	return r.forCaller(c.Principal, c.Labels, c.Spec) && (len(r.networks) == 0 || slices.Contains(r.networks, c.network()))
+	return r.forCaller(c.Tenant, c.Principal, c.Labels, c.Spec) && (len(r.networks) == 0 || slices.Contains(r.networks, c.network()))
 }
 
 // fit is how well a rule matches an effect.

@@ -383,6 +383,14 @@ rules:
   - {name: shell, action: allow, tools: [bash], commands: [ls]}
   - {name: gone, action: deny, tools: [Danger, 'old_*', '@hub/wipe']}
   - {name: ci, action: deny, tools: [web], principals: [ci-*], labels: {team: 'infra*'}}
+  - name: tenant
+    action: deny
+    tools: [tenanted]
+    principals: [ci-*]
+    tenants: [acme]
+    examples: {match: [{tool: tenanted, tenant: acme}], not_match: [{tool: tenanted, tenant: beta}, {tool: tenanted, tenant: default}]}
+  - {name: others, action: ask, tools: [tenanted], principals: [ci-*], tenants: ["*"]}
+  - {name: told, action: ask, tools: [told], when: tenant != "default"}
   - {name: hub, action: ask, tools: ['@hub']}
   - {name: more, action: ask, tools: [bash]}
   - {name: itself, action: deny, tools: [self], uses: [self]}
@@ -394,6 +402,7 @@ explicit_only: ['@hub/secret_*', rare]
 		spec      tools.Spec
 		effect    string
 		principal string
+		tenant    string
 		labels    map[string]string
 		want      string
 		hidden    bool
@@ -405,6 +414,13 @@ explicit_only: ['@hub/secret_*', rare]
 		{spec: tools.Spec{Name: "wipe", Kind: tools.MCP, Server: "bub"}, want: "allow: read_only"},
 		{spec: tools.Spec{Name: "web"}, principal: "ci-1", labels: infra, want: "deny: rule ci", hidden: true},
 		{spec: tools.Spec{Name: "web"}, principal: "ci-1", want: "allow"},
+		{spec: tools.Spec{Name: "web"}, principal: "ci-1", tenant: "acme", labels: infra, want: "allow"},
+		{spec: tools.Spec{Name: "tenanted"}, principal: "ci-1", tenant: "acme", want: "deny: rule tenant", hidden: true},
+		{spec: tools.Spec{Name: "tenanted"}, principal: "ci-1", tenant: "acme2", want: "ask: rule others"},
+		{spec: tools.Spec{Name: "tenanted"}, principal: "ci-1", want: "ask: rule others"},
+		{spec: tools.Spec{Name: "tenanted"}, principal: "alice", tenant: "acme", want: "allow"},
+		{spec: tools.Spec{Name: "told"}, tenant: "acme", want: "ask: rule told"},
+		{spec: tools.Spec{Name: "told"}, want: "allow"},
 		{spec: tools.Spec{Name: "web"}, principal: "alice", labels: infra, want: "allow"},
 		{spec: tools.Spec{Name: "look", Kind: tools.MCP, Server: "hub"}, want: "ask: rule hub"},
 		{spec: tools.Spec{Name: "look", Kind: tools.MCP, Server: "hub"}, effect: "reads a", want: "ask: rule hub"},
@@ -413,10 +429,10 @@ explicit_only: ['@hub/secret_*', rare]
 		{spec: tools.Spec{Name: "bash"}, want: "ask: rule more"},
 		{spec: tools.Spec{Name: "self"}, effect: "reads a", want: "deny: rule itself", hidden: true},
 	} {
-		t.Run(fmt.Sprintf("%s/%s/%s", test.spec.Name, test.effect, test.principal), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s/%s/%s", test.spec.Name, test.effect, test.principal, test.tenant), func(t *testing.T) {
 			c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.ReadOnly, nil)
 			test.spec.Level = tools.ReadOnly
-			c.Spec, c.Labels = &test.spec, test.labels
+			c.Spec, c.Labels, c.Tenant = &test.spec, test.labels, test.tenant
 			if test.principal != "" {
 				c.Principal = test.principal
 			}
@@ -429,7 +445,7 @@ explicit_only: ['@hub/secret_*', rare]
 			if named && got.Rule != rule {
 				t.Errorf("by %q, want %q", got.Rule, rule)
 			}
-			if hidden := p.Hidden(c.Principal, c.Labels, c.Spec); hidden != test.hidden {
+			if hidden := p.Hidden(c.Tenant, c.Principal, c.Labels, c.Spec); hidden != test.hidden {
 				t.Errorf("hidden: %t", hidden)
 			}
 		})

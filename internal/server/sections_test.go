@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/persona"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -25,6 +26,7 @@ import (
 func TestEverythingCanBeConfigured(t *testing.T) {
 	c := config.Default()
 	c.Sessions.AllowedWorkspaces, c.Sessions.Modes = []string{"/"}, []tools.Mode{tools.ModeAsk}
+	c.Tenants = quota.Tenants{{Name: "acme"}}
 	if err := c.FillIn(); err != nil {
 		t.Fatal(err)
 	}

@@ -151,6 +151,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Logger:        logger,
 		Registry:      registry,
 		Sessions:      sessions,
+		Tenants:       c.Tenants,
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.Off()},
 		Artifacts:     kept,
@@ -214,6 +215,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		Modes:             s.Modes,
 		MaxMode:           c.MaxMode(),
 		MaxPerPrincipal:   s.MaxPerPrincipal,
+		Tenants:           c.Tenants,
 		KeepWorkspace:     s.KeepWorkspace,
 		MaxKept:           s.MaxKept,
 	}

@@ -28,19 +28,19 @@ type approvalService struct {
 // viewerOf returns the caller as one who reads and answers questions.
 func viewerOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Name: principal.Name, Approver: principal.Roles.Has(auth.Approver | auth.Operator | auth.Viewer)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.AllTenants, Approver: principal.Roles.Has(auth.Approver | auth.Operator | auth.Viewer)}
 }
 
 // answererOf returns the caller as one who answers there.
 func answererOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Name: principal.Name, Approver: principal.Roles.Has(auth.Approver)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.AllTenants, Approver: principal.Roles.Has(auth.Approver)}
 }
 
 // revokerOf returns the caller as one who takes grants back.
 func revokerOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Name: principal.Name, Approver: principal.Roles.Has(auth.Approver | auth.Operator)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.AllTenants, Approver: principal.Roles.Has(auth.Approver | auth.Operator)}
 }
 
 func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
@@ -152,7 +152,8 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		ExecutionId: q.ExecutionID,
 		SessionId:   q.Session.ID,
 		CallId:      q.CallID,
-		Principal:   q.Session.Owner,
+		Principal:   q.Session.Owner.Name(),
+		Tenant:      q.Session.Owner.Tenant(),
 		Tool:        q.Tool,
 		CalledAs:    q.CalledAs,
 		Purpose:     output.VisibleText(q.Purpose),
@@ -210,7 +211,8 @@ func grantToProto(g *approval.Grant) *pb.Grant {
 	return &pb.Grant{
 		GrantId:    g.ID,
 		SessionId:  g.Session.ID,
-		Principal:  g.Session.Owner,
+		Principal:  g.Session.Owner.Name(),
+		Tenant:     g.Session.Owner.Tenant(),
 		Action:     actionToProto[g.Action],
 		Tool:       g.Tool,
 		Tier:       tierToProto("", g.Tier),

@@ -62,7 +62,7 @@ func (a *artifacts) leave(s *session.Session) {
 
 // artifactsOf tells a session also from a later one with its id.
 func artifactsOf(s *session.Session) artifact.SessionID {
-	return artifact.SessionID{Owner: s.Owner, Session: s.ID + " " + s.Created.Format(time.RFC3339Nano)}
+	return artifact.SessionID{Owner: string(s.Owner), Session: s.ID + " " + s.Created.Format(time.RFC3339Nano)}
 }
 
 type sessionArtifacts struct {
@@ -159,7 +159,7 @@ func (s *toolService) ReadArtifact(request *pb.ReadArtifactRequest, stream grpc.
 	if s.server.artifacts == nil {
 		return artifact.ErrNotFound
 	}
-	info, reader, err := s.server.artifacts.store.Read(principalOf(stream.Context()).Name, id, request.GetOffset(), request.GetLimit())
+	info, reader, err := s.server.artifacts.store.Read(string(principalOf(stream.Context()).Owner()), id, request.GetOffset(), request.GetLimit())
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,8 @@ func unrecorded() *executor.Refusal {
 
 // write completes a record with whose step it is.
 func (a *auditor) write(x *executor.Execution, record audit.Record) error {
-	record.Principal, record.OnBehalfOf = x.Order.Session.Owner, x.Order.OnBehalfOf
+	owner := x.Order.Session.Owner
+	record.Tenant, record.Principal, record.OnBehalfOf = owner.Tenant(), owner.Name(), x.Order.OnBehalfOf
 	record.SessionID, record.ExecutionID = x.Order.Session.ID, x.ID
 	record.CallID, record.Tool, record.CalledAs = x.Order.CallID, x.Order.Tool, x.Order.CalledAs
 	return a.log.Append(record)
@@ -117,7 +118,7 @@ func (a *auditor) cancelled(ctx context.Context, x *executor.Execution, reason s
 func (a *auditor) closed(ctx context.Context, s *session.Session, calls int, reason string) {
 	if a.log != nil {
 		a.log.Append(audit.Record{
-			Step: audit.SessionClosed, Principal: s.Owner, SessionID: s.ID, Count: uint64(calls),
+			Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Count: uint64(calls),
 			By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason,
 		})
 	}
@@ -151,7 +152,7 @@ func (a *auditor) resolved(q *approval.Question, answer approval.Answer) {
 		return
 	}
 	record := audit.Record{
-		Step: audit.Approval, Principal: q.Session.Owner, OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
+		Step: audit.Approval, Tenant: q.Session.Owner.Tenant(), Principal: q.Session.Owner.Name(), OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
 		CallID: q.CallID, Tool: q.Tool, CalledAs: q.CalledAs, Policy: q.Policy, Action: answer.Kind.String(),
 		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6,
 	}

@@ -24,6 +24,7 @@ import (
 type access struct {
 	roles   auth.Roles // one of them is needed
 	anybody bool       // also without credentials
+	whole   bool       // it shows the whole server, and no tenant may see that
 }
 
 // Who may call what. Agents see and stop what is their own, operators and viewers what
@@ -35,7 +36,7 @@ var (
 	stoppers  = access{roles: auth.Agent | auth.Operator}
 	answerers = access{roles: auth.Agent | auth.Approver}
 	revokers  = access{roles: auth.Agent | auth.Approver | auth.Operator}
-	operators = access{roles: auth.Operator}
+	operators = access{roles: auth.Operator, whole: true}
 	probes    = access{anybody: true}
 )
 
@@ -102,6 +103,8 @@ func permit(ctx context.Context, method string) error {
 	switch {
 	case row == (access{}):
 		return status.Errorf(codes.PermissionDenied, "%s has no row in the method table", method)
+	case row.whole && principalOf(ctx).Tenant != "" && !principalOf(ctx).AllTenants:
+		return status.Errorf(codes.PermissionDenied, "%s is about all tenants: for operators of the default tenant, or of all", method)
 	case row.anybody || principalOf(ctx).Roles.Has(row.roles):
 		return nil
 	}

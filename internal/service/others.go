@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc/codes"
@@ -19,36 +20,60 @@ const (
 	stops   = auth.Operator
 )
 
+// ofOthers is a request that may be about what others have.
+type ofOthers interface {
+	GetPrincipal() string
+	GetTenant() string
+}
+
+// everybody stands for all whom a caller with the roles for it may look at.
+func everybody(caller auth.Principal) auth.Owner {
+	if caller.AllTenants {
+		return auth.NewOwner(auth.AllTenants, auth.Everybody)
+	}
+	return auth.NewOwner(caller.Tenant, auth.Everybody)
+}
+
 // ownerOf returns whose things a request is about: the caller's or, for callers with one
 // of some roles, those of the principal that it names. What the answer is does not depend
-// on whether there is such a principal.
-func ownerOf(ctx context.Context, named string, roles auth.Roles) (string, error) {
-	caller := principalOf(ctx)
+// on whether there is such a principal, or such a tenant.
+func ownerOf(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owner, error) {
+	caller, named := principalOf(ctx), request.GetPrincipal()
+	if tenant := request.GetTenant(); tenant != "" && tenant != cmp.Or(caller.Tenant, auth.DefaultTenant) {
+		if !caller.AllTenants || !caller.Roles.Has(roles) {
+			return "", status.Errorf(codes.NotFound, "tenant %.80q: there is none that you may look into: leave it out", tenant)
+		}
+		if err := new(auth.Principal).SetTenant(tenant); err != nil {
+			return "", invalid("tenant: %v", err)
+		}
+		return auth.NewOwner(tenant, cmp.Or(named, auth.Everybody)), nil
+	}
 	switch {
 	case named == "" || named == caller.Name:
-		return caller.Name, nil
+		return caller.Owner(), nil
 	case !caller.Roles.Has(roles):
 		return "", status.Errorf(codes.PermissionDenied, "principal names somebody else, which is for callers with a role of %s: leave it out", roles)
 	}
-	return named, nil
+	return auth.NewOwner(caller.Tenant, named), nil
 }
 
 // oneOwner is ownerOf for requests about one thing.
-func oneOwner(ctx context.Context, named string, roles auth.Roles) (string, error) {
-	if named == auth.Everybody {
-		return "", invalid("principal is %q: name one, for this is about one session", named)
+func oneOwner(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owner, error) {
+	owner, err := ownerOf(ctx, request, roles)
+	if err == nil && (owner.Name() == auth.Everybody || owner.Tenant() == auth.AllTenants) {
+		return "", invalid("principal is %q and tenant %q: name one of each, for this is about one session", request.GetPrincipal(), request.GetTenant())
 	}
-	return ownerOf(ctx, named, roles)
+	return owner, err
 }
 
 // lookedAt returns a session for a caller who looks at it: its own, which that uses, or
 // somebody else's.
-func (s *sessionService) lookedAt(ctx context.Context, named, id string) (*session.Session, error) {
-	owner, err := oneOwner(ctx, named, looksOn)
+func (s *sessionService) lookedAt(ctx context.Context, request ofOthers, id string) (*session.Session, error) {
+	owner, err := oneOwner(ctx, request, looksOn)
 	if err != nil {
 		return nil, err
 	}
-	if caller := principalOf(ctx); owner != caller.Name || !caller.Roles.Has(auth.Agent) {
+	if caller := principalOf(ctx); owner != caller.Owner() || !caller.Roles.Has(auth.Agent) {
 		return s.sessions.Look(owner, id)
 	}
 	return s.sessions.Get(owner, id)

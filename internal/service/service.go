@@ -40,6 +40,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/policy"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -57,6 +58,9 @@ type Config struct {
 	// Executor sets the limits of executions. The server sets what its calls are
 	// recorded with, and where they ask.
 	Executor executor.Config
+
+	// Tenants has the quotas of tenants. The session store has those of sessions.
+	Tenants quota.Tenants
 
 	// Approvals sets the limits of questions to people. Who may answer, the
 	// policy says too.
@@ -126,6 +130,7 @@ type Server struct {
 	admission *admission.Admission
 	auditor   *auditor
 	meters    *meters
+	rates     *quota.Rates
 
 	artifacts *artifacts // nil where none are kept
 	files     *workspaceService
@@ -153,6 +158,11 @@ func New(config Config) (*Server, error) {
 	if config.Artifacts != nil {
 		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}
+	var err error
+	if s.rates, err = quota.NewRates(config.Tenants); err != nil {
+		s.close()
+		return nil, err
+	}
 	config.Approvals.Sessions = config.Sessions
 	s.approvals = approval.NewStore(config.Approvals)
 	s.rules = admission.NewRules(s.approvals)
@@ -161,7 +171,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config.Executor.Logger, config.Executor.Sessions, config.Executor.Approvals = config.Logger, config.Sessions, s.approvals
-	config.Executor.Steps = steps{s}
+	config.Executor.Steps, config.Executor.Tenants = steps{s}, config.Tenants
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 
@@ -179,9 +189,9 @@ func New(config Config) (*Server, error) {
 		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
 	})
 	limits := config.Files.WithDefaults()
-	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
+	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: s.space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor})
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor, storage: s.storage})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
@@ -213,6 +223,7 @@ func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, Rules: s.rules, Approvals: s.approvals,
 		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Kept: s.config.Kept, Limited: s.meters.overLimit,
+		Quota: s.quota,
 	}
 	if s.artifacts != nil {
 		config.Artifacts = s.artifacts.of

@@ -31,6 +31,7 @@ type sessionService struct {
 	executor *executor.Executor
 	uploads  *uploads
 	auditor  *auditor
+	storage  func(tenant string, more uint64) error
 }
 
 func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSessionRequest) (*pb.CreateSessionResponse, error) {
@@ -39,7 +40,10 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	settings.MaxMode = principalOf(ctx).MaxMode
-	created, err := s.sessions.Create(principalOf(ctx).Name, session.Request{
+	if err := s.storage(principalOf(ctx).Tenant, 0); err != nil {
+		return nil, err
+	}
+	created, err := s.sessions.Create(principalOf(ctx).Owner(), session.Request{
 		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
 	})
 	if err != nil {
@@ -107,7 +111,7 @@ func budgetFrom(message *pb.AnswerBudget) (tools.Budget, error) {
 }
 
 func (s *sessionService) GetSession(ctx context.Context, request *pb.GetSessionRequest) (*pb.GetSessionResponse, error) {
-	found, err := s.lookedAt(ctx, request.GetPrincipal(), request.GetSessionId())
+	found, err := s.lookedAt(ctx, request, request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +123,15 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(ctx, request.GetPrincipal(), looksOn)
+	owner, err := ownerOf(ctx, request, looksOn)
 	if err != nil {
 		return nil, err
 	}
 	// A token is the id of the last session of the page before it, and its owner where
 	// there are several.
 	tokenOf := func(found *pb.Session) string {
-		if owner == auth.Everybody {
-			return found.GetSessionId() + " " + found.GetPrincipal()
+		if owner.Name() == auth.Everybody {
+			return found.GetSessionId() + " " + found.GetTenant() + "/" + found.GetPrincipal()
 		}
 		return found.GetSessionId()
 	}
@@ -135,7 +139,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	response := new(pb.ListSessionsResponse)
 	for _, found := range s.sessions.List(owner) {
 		if after != "" {
-			if tokenOf(&pb.Session{SessionId: found.ID, Principal: found.Owner}) == after {
+			if tokenOf(&pb.Session{SessionId: found.ID, Principal: found.Owner.Name(), Tenant: found.Owner.Tenant()}) == after {
 				after = ""
 			}
 			continue
@@ -171,7 +175,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 			return nil, invalid("update_mask: %q cannot be changed: want some of %s", path, changeable)
 		}
 	}
-	updated, err := s.sessions.Update(principalOf(ctx).Name, request.GetSession().GetSessionId(), func(settings *session.Settings) {
+	updated, err := s.sessions.Update(principalOf(ctx).Owner(), request.GetSession().GetSessionId(), func(settings *session.Settings) {
 		settings.MaxMode = principalOf(ctx).MaxMode
 		for _, path := range paths {
 			changes[path](settings, wanted)
@@ -211,7 +215,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if n := len(reason); n > admission.MaxText {
 		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
 	}
-	owner, err := oneOwner(ctx, request.GetPrincipal(), stops)
+	owner, err := oneOwner(ctx, request, stops)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +233,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	}
 	s.uploads.end(removed)
 	cause := "the session was closed"
-	if owner != caller.Name || reason != "" {
+	if owner != caller.Owner() || reason != "" {
 		cause = "the session " + why
 	}
 	n, err := s.executor.CancelSession(ctx, removed.Ref(), cause, caller.Name)
@@ -244,9 +248,9 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 // notClosed answers where there was no such session. An operator who stops what others
 // run must not take it for stopped.
 func (s *sessionService) notClosed(caller auth.Principal, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
-	if request.GetPrincipal() == "" && caller.Roles.Has(stops) {
-		if owners := s.sessions.Owners(request.GetSessionId()); len(owners) > 0 {
-			return nil, status.Errorf(codes.FailedPrecondition, "you have no session %q, and it was not closed: set principal to whose it is, one of %.512q",
+	if request.GetPrincipal() == "" && request.GetTenant() == "" && caller.Roles.Has(stops) {
+		if owners := s.sessions.Owners(everybody(caller), request.GetSessionId()); len(owners) > 0 {
+			return nil, status.Errorf(codes.FailedPrecondition, "you have no session %q, and it was not closed: set principal, and tenant where it is before a slash, to whose it is, one of %.512q",
 				request.GetSessionId(), owners)
 		}
 	}
@@ -255,7 +259,7 @@ func (s *sessionService) notClosed(caller auth.Principal, request *pb.CloseSessi
 
 func (s *sessionService) WatchSession(request *pb.WatchSessionRequest, stream grpc.ServerStreamingServer[pb.WatchSessionResponse]) error {
 	ctx := stream.Context()
-	watched, err := s.lookedAt(ctx, request.GetPrincipal(), request.GetSessionId())
+	watched, err := s.lookedAt(ctx, request, request.GetSessionId())
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -83,6 +84,9 @@ func toStatus(err error) error {
 	}
 	if limited := new(admission.LimitError); errors.As(err, &limited) {
 		return withRetryInfo(status.New(codes.ResourceExhausted, limited.Message), limited.RetryAfter).Err()
+	}
+	if over := new(quota.Error); errors.As(err, &over) {
+		return overQuota(over)
 	}
 	known := find(statusCodes, err)
 	if known == nil {

@@ -207,6 +207,9 @@ func (r *rpc) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	line.AddString("code", r.code.String())
 	line.AddDuration("duration", time.Since(r.began))
 	line.AddString("principal", r.principal.Name)
+	if r.principal.Tenant != "" {
+		line.AddString("tenant", r.principal.Tenant)
+	}
 	if r.principal.OnBehalfOf != "" {
 		line.AddString("on_behalf_of", r.principal.OnBehalfOf)
 	}

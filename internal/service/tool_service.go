@@ -54,7 +54,7 @@ func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream g
 	if err != nil {
 		return err
 	}
-	if x.Order.Session.Owner != principalOf(stream.Context()).Name {
+	if x.Order.Session.Owner != principalOf(stream.Context()).Owner() {
 		return sendEvents(stream, x, x.Observe(stream.Context(), request.GetAfterSequence()))
 	}
 	return follow(stream, x, request.GetAfterSequence())
@@ -190,24 +190,24 @@ type naming interface {
 // findFor is find, and finds for callers with one of some roles what others have, too.
 func (s *toolService) findFor(ctx context.Context, request interface {
 	naming
-	GetPrincipal() string
+	ofOthers
 }, roles auth.Roles) (*executor.Execution, error) {
-	owner, err := oneOwner(ctx, request.GetPrincipal(), roles)
+	if caller := principalOf(ctx); request.GetPrincipal() == "" && request.GetTenant() == "" && request.GetExecutionId() != "" && caller.Roles.Has(roles) {
+		return s.findOf(ctx, everybody(caller), request)
+	}
+	owner, err := oneOwner(ctx, request, roles)
 	if err != nil {
 		return nil, err
-	}
-	if request.GetPrincipal() == "" && request.GetExecutionId() != "" && principalOf(ctx).Roles.Has(roles) {
-		owner = auth.Everybody
 	}
 	return s.findOf(ctx, owner, request)
 }
 
 // find returns the caller's execution that a request names.
 func (s *toolService) find(ctx context.Context, request naming) (*executor.Execution, error) {
-	return s.findOf(ctx, principalOf(ctx).Name, request)
+	return s.findOf(ctx, principalOf(ctx).Owner(), request)
 }
 
-func (s *toolService) findOf(ctx context.Context, owner string, request naming) (x *executor.Execution, err error) {
+func (s *toolService) findOf(ctx context.Context, owner auth.Owner, request naming) (x *executor.Execution, err error) {
 	id, call := request.GetExecutionId(), request.GetCallId()
 	switch {
 	case id == "" && call == "":
@@ -241,7 +241,7 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
 			(request.GetState() == 0 || pb.ExecutionState(x.Info().State) == request.GetState())
 	}
-	owner, err := ownerOf(ctx, request.GetPrincipal(), looksOn)
+	owner, err := ownerOf(ctx, request, looksOn)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func pageSize(asked int32) (int, error) {
 }
 
 func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	session, err := s.sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 	ctx := stream.Context()
 	var seen *toolList
 	for {
-		session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+		session, err := s.sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
 		if err != nil {
 			return err
 		}
@@ -463,8 +463,9 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Principal:      principalOf(ctx).Name,
 		Roles:          principalOf(ctx).Roles.Names(),
 		Tenant:         principalOf(ctx).Tenant,
+		AllTenants:     principalOf(ctx).AllTenants,
 		Sandbox:        s.server.sandbox(),
-		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode)),
+		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode), s.sessions.AllowedWorkspaces(principalOf(ctx).Tenant)),
 		Files:          fileLimits(config.Files.WithDefaults()),
 	}, nil
 }
@@ -479,11 +480,11 @@ func fileLimits(l FileLimits) *pb.FileLimits {
 }
 
 // sessionOffer tells what sessions may be.
-func sessionOffer(c session.Config, modes []tools.Mode) *pb.SessionOffer {
+func sessionOffer(c session.Config, modes []tools.Mode, workspaces []string) *pb.SessionOffer {
 	m := &pb.SessionOffer{
 		DefaultMode: pb.Mode(c.Default.Mode), DefaultLevel: pb.Level(c.Default.Level), MaxLevel: pb.Level(c.MaxLevel),
 		DefaultNetwork: pb.Network(c.Default.Network), MaxNetwork: pb.Network(c.MaxNetwork),
-		AllowedWorkspaces: c.AllowedWorkspaces, KeepWorkspace: durationpb.New(c.KeepWorkspace),
+		AllowedWorkspaces: workspaces, KeepWorkspace: durationpb.New(c.KeepWorkspace),
 		DefaultIdleTtl: idleToProto(cmp.Or(c.Default.IdleTTL, session.Forever)), MaxSessions: uint32(c.MaxPerPrincipal),
 	}
 	for _, mode := range modes {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -113,7 +112,7 @@ func (s *workspaceService) begin(ctx context.Context, request admission.Transfer
 	}
 	t := &transfer{Transfer: admitted, service: s, began: time.Now()}
 	t.record = audit.Record{
-		Step: audit.Transfer, Principal: t.Session.Owner, OnBehalfOf: request.Principal.OnBehalfOf, SessionID: t.Session.ID, Tool: t.Spec.Name, Path: request.Path,
+		Step: audit.Transfer, Tenant: t.Session.Owner.Tenant(), Principal: t.Session.Owner.Name(), OnBehalfOf: request.Principal.OnBehalfOf, SessionID: t.Session.ID, Tool: t.Spec.Name, Path: request.Path,
 		Trace: rpc.span.Trace(), Action: t.Decision.Action.String(), Rule: t.Decision.Rule, Policy: t.Decision.Policy,
 	}
 	decide.Set("toolserver.tool", t.Spec.Name)
@@ -230,13 +229,7 @@ func (t *transfer) again() error {
 
 // fits returns an error where so many bytes more would take what is reserved.
 func (t *transfer) fits(more uint64) error {
-	if t.service.space == nil {
-		return nil
-	}
-	if err := t.service.space(t.Env, more); err != nil {
-		return fmt.Errorf("%w: %w", errTooMany, err)
-	}
-	return nil
+	return t.service.space(t.Session, t.Env, more)
 }
 
 func denied(format string, args ...any) error {

@@ -156,7 +156,8 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 		State:         pb.ExecutionState(info.State),
 		Outcome:       outcomeToProto(info.Outcome),
 		Purpose:       x.Order.Purpose,
-		Principal:     x.Order.Session.Owner,
+		Principal:     x.Order.Session.Owner.Name(),
+		Tenant:        x.Order.Session.Owner.Tenant(),
 		CreateTime:    timeToProto(x.Created),
 		StartTime:     timeToProto(info.Started),
 		EndTime:       timeToProto(info.Ended),
@@ -245,7 +246,7 @@ func budgetToProto(b tools.Budget) *pb.AnswerBudget {
 
 func sessionToProto(s *session.Session) *pb.Session {
 	m := settingsToProto(s.Settings())
-	m.SessionId, m.Principal, m.Workspace = s.ID, s.Owner, s.Workspace.Dir()
+	m.SessionId, m.Principal, m.Tenant, m.Workspace = s.ID, s.Owner.Name(), s.Owner.Tenant(), s.Workspace.Dir()
 	m.CreateTime, m.LastUsedTime = timestamppb.New(s.Created), timestamppb.New(s.LastUsed())
 	m.IsDefault = s.ID == session.DefaultID
 	return m
@@ -271,7 +272,7 @@ func settingsToProto(settings *session.Settings) *pb.Session {
 
 func endedToProto(e session.Ended) *pb.Session {
 	m := settingsToProto(e.Settings)
-	m.SessionId, m.Principal, m.Workspace = e.ID, e.Owner, e.Workspace
+	m.SessionId, m.Principal, m.Tenant, m.Workspace = e.ID, e.Owner.Name(), e.Owner.Tenant(), e.Workspace
 	m.CreateTime, m.LastUsedTime = timestamppb.New(e.Created), timestamppb.New(e.LastUsed)
 	m.EndTime, m.EndReason, m.WorkspaceExpireTime = timestamppb.New(e.At), "It "+e.Reason+".", timeToProto(e.KeptUntil)
 	return m

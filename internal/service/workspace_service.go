@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -36,9 +37,9 @@ type workspaceService struct {
 	auditor   *auditor
 	limits    FileLimits
 	uploads   *uploads
-	receiving func(env tools.Env) (done func())      // nil where nobody wants to know
-	space     func(env tools.Env, more uint64) error // nil where nothing is reserved
-	underWay  atomic.Int64                           // transfers
+	receiving func(env tools.Env) (done func()) // nil where nobody wants to know
+	space     func(s *session.Session, env tools.Env, more uint64) error
+	underWay  atomic.Int64 // transfers
 }
 
 // drain waits for transfers that are under way, until ctx ends. New ones are refused

@@ -180,7 +180,7 @@ func (t *transfer) install(ctx context.Context, up *upload, header *pb.WriteFile
 }
 
 func (s *workspaceService) GetUpload(ctx context.Context, request *pb.GetUploadRequest) (*pb.GetUploadResponse, error) {
-	session, err := s.admission.Sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	session, err := s.admission.Sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/auth"
 )
 
 // A principalCache is a directory in which commands of one principal keep what they have
@@ -30,7 +32,7 @@ const pruneAfter = time.Hour
 
 // openCache opens the cache of a principal below root, where it is made if there
 // is none. It waits while somebody prunes it.
-func openCache(root, owner string) (*principalCache, error) {
+func openCache(root string, owner auth.Owner) (*principalCache, error) {
 	sum := sha256.Sum256([]byte(owner))
 	dir := filepath.Join(root, hex.EncodeToString(sum[:16]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -30,7 +31,7 @@ func cached(t *testing.T) (*session.Store, string) {
 // use makes a session and returns it with its cache.
 func use(t *testing.T, store *session.Store, owner, id string) (*session.Session, string) {
 	t.Helper()
-	s, err := store.Create(owner, session.Request{ID: id})
+	s, err := store.Create(auth.Owner(owner), session.Request{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,13 @@ import (
 
 // Ended is what is known of a session that ended.
 type Ended struct {
-	ID, Owner string
-	Settings  *Settings
-	Created   time.Time
-	LastUsed  time.Time
-	At        time.Time // when it ended
-	Reason    string    // why, in words that follow "it"
+	ID       string
+	Owner    auth.Owner
+	Settings *Settings
+	Created  time.Time
+	LastUsed time.Time
+	At       time.Time // when it ended
+	Reason   string    // why, in words that follow "it"
 
 	// Workspace is where it worked. One that was made for it is removed at
 	// KeptUntil; that is zero for any other, and for one that is gone.
@@ -77,7 +78,7 @@ func (s *Store) prune() {
 // oldestOfMost counts those that count, and returns the oldest of the owner who has
 // the most of them; nil where there are none. The store is locked.
 func (s *Store) oldestOfMost(counts func(*tombstone) bool) (oldest *tombstone, total int) {
-	has := make(map[string]int)
+	has := make(map[auth.Owner]int)
 	for _, t := range s.ended {
 		if counts(t) {
 			has[t.Owner]++
@@ -127,7 +128,7 @@ func (s *Store) removeWorkspace(t *tombstone) {
 
 // kept returns the last session of owner with an id, whose workspace is
 // kept until somebody takes it. The store is locked.
-func (s *Store) kept(owner, id string) (*tombstone, error) {
+func (s *Store) kept(owner auth.Owner, id string) (*tombstone, error) {
 	t := s.lastEnded(owner, id)
 	switch {
 	case t == nil:
@@ -145,7 +146,7 @@ func (t *tombstone) take() {
 	t.removal, t.KeptUntil = nil, time.Time{}
 }
 
-func (s *Store) lastEnded(owner, id string) *tombstone {
+func (s *Store) lastEnded(owner auth.Owner, id string) *tombstone {
 	for _, t := range slices.Backward(s.ended) {
 		if t.Owner == owner && t.ID == id && (t.removal != nil || time.Since(t.At) < endedFor) {
 			return t
@@ -165,13 +166,13 @@ func (e Ended) String() string {
 
 // Ended returns the sessions of owner that ended, oldest end first, as far as they
 // are still known.
-func (s *Store) Ended(owner string) []Ended {
+func (s *Store) Ended(owner auth.Owner) []Ended {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prune()
 	var list []Ended
 	for _, t := range s.ended {
-		if owner == auth.Everybody || t.Owner == owner {
+		if owner.Covers(t.Owner) {
 			list = append(list, t.Ended)
 		}
 	}
@@ -180,7 +181,7 @@ func (s *Store) Ended(owner string) []Ended {
 
 // notFound says that owner has no such session and, where that is known, what became
 // of it.
-func (s *Store) notFound(owner, id string) error {
+func (s *Store) notFound(owner auth.Owner, id string) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if t := s.lastEnded(owner, id); t != nil {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 )
 
@@ -197,7 +198,7 @@ func TestKeptByOwner(t *testing.T) {
 		end := func(owner, id string) string {
 			t.Helper()
 			dir := create(t, store, owner, session.Request{ID: id}).Workspace.Dir()
-			if _, err := store.Remove(owner, id); err != nil {
+			if _, err := store.Remove(auth.Owner(owner), id); err != nil {
 				t.Fatal(err)
 			}
 			return dir

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 )
 
@@ -122,9 +123,9 @@ func TestUseAtTheLastMoment(t *testing.T) {
 				var s *session.Session
 				var err error
 				if i%2 == 0 {
-					s, err = store.Get(owner, "")
+					s, err = store.Get(auth.Owner(owner), "")
 				} else {
-					s, err = store.Update(owner, "", func(s *session.Settings) { s.IdleTTL = time.Hour })
+					s, err = store.Update(auth.Owner(owner), "", func(s *session.Settings) { s.IdleTTL = time.Hour })
 				}
 				if err != nil {
 					t.Error(err)
@@ -136,7 +137,7 @@ func TestUseAtTheLastMoment(t *testing.T) {
 				}
 				s.Leave()
 				time.Sleep(time.Minute - 1)
-				if list := store.List(owner); len(list) != 1 || list[0] != s {
+				if list := store.List(auth.Owner(owner)); len(list) != 1 || list[0] != s {
 					t.Errorf("the session of %s is gone", owner)
 				}
 			})

@@ -4,8 +4,8 @@
 // Package session keeps where callers work: a workspace, how far the
 // caller is trusted there, and which tools it has.
 //
-// Locks: the mutex of the store comes before that of a session. Whoever holds that of
-// a session takes no other lock. Functions of AfterClose, and all that removes
+// Locks: the mutex of the store comes before that of a session, and before that of tenantDirs.
+// Whoever holds one of these takes no other lock. Functions of AfterClose, and all that removes
 // directories, run without a lock.
 //
 // Goroutines: there are none. A session has one timer for its idle time, and one for
@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -38,7 +39,7 @@ const DefaultID = "default"
 // use.
 type Session struct {
 	ID        string
-	Owner     string // the name of the principal
+	Owner     auth.Owner
 	Workspace *workspace.Workspace
 	Changes   *history.Store // what calls replaced
 	Created   time.Time
@@ -70,8 +71,9 @@ type Session struct {
 // stored and sent. [Store.Resolve] finds the session. A session that was closed and
 // made again under its id has another epoch.
 type Ref struct {
-	Owner, ID string
-	Epoch     int64
+	Owner auth.Owner
+	ID    string
+	Epoch int64
 }
 
 // Ref returns what names this session and no other.
@@ -218,7 +220,7 @@ func (s *Session) Private() (string, error) {
 	if private != "" || released {
 		return private, nil
 	}
-	dir, err := s.store.privateDir() // which takes the lock of the store
+	dir, err := s.store.privateDir(s.Owner.Tenant()) // which takes the lock of the store
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
@@ -267,8 +269,11 @@ func (s *Session) Cache() (string, error) {
 	if root == "" || cache != nil {
 		return cache.path(), nil
 	}
-	cache, err := openCache(root, s.Owner) // which may have to wait
+	root, err := s.store.dirs.in(root, s.store.config.WorkspaceRoot, s.Owner.Tenant())
 	if err != nil {
+		return "", err
+	}
+	if cache, err = openCache(root, s.Owner); err != nil { // which may have to wait
 		return "", err
 	}
 	s.mu.Lock()

@@ -21,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/persona"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -41,8 +42,8 @@ var (
 // Config says what sessions may be.
 type Config struct {
 	// DefaultWorkspace is the workspace of the default session of the principal
-	// it is given to, by name; others have a directory of their own below
-	// WorkspaceRoot.
+	// it is given to, by name, in the default tenant; others have a directory of their
+	// own below WorkspaceRoot.
 	DefaultWorkspace map[string]string
 
 	// WorkspaceRoot is where workspaces are made for sessions that ask for none.
@@ -92,6 +93,10 @@ type Config struct {
 	KeepWorkspace time.Duration
 	MaxKept       int
 
+	// Tenants has the quotas of tenants, and the directories that they may choose
+	// workspaces from: AllowedWorkspaces are those of the default tenant.
+	Tenants quota.Tenants
+
 	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
 	// 1000.
 	MaxPerPrincipal int
@@ -107,7 +112,10 @@ type Request struct {
 	Restore bool
 }
 
-type key struct{ owner, id string }
+type key struct {
+	owner auth.Owner
+	id    string
+}
 
 // A Store keeps the sessions of all principals.
 type Store struct {
@@ -119,7 +127,9 @@ type Store struct {
 	closed bool
 	ended  []*tombstone // in the order they ended
 
-	scratch *lease.Dir // of workspaces that go with their sessions; nil before it is needed
+	dirs    tenantDirs
+	stored  sync.Map              // how much each tenant has: its name → *stored
+	scratch map[string]*lease.Dir // of workspaces that go with their sessions, by tenant, where it was needed
 }
 
 // NewStore returns an empty store. Close it after use.
@@ -146,7 +156,7 @@ func (s *Store) Answers() (usual, most int) {
 
 // Get returns a session of owner and marks it as used; without an id the
 // default session, which is made when it is first asked for.
-func (s *Store) Get(owner, id string) (*Session, error) {
+func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
 	if id == "" {
 		id = DefaultID
 	}
@@ -200,7 +210,7 @@ func isID(id string) bool {
 }
 
 // Create makes a session of owner.
-func (s *Store) Create(owner string, request Request) (*Session, error) {
+func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	if request.Restore && (request.ID == "" || request.Workspace != "") {
 		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
 	}
@@ -225,14 +235,21 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 		return nil, fmt.Errorf("%w: %q", ErrExists, request.ID)
 	}
 	if s.countOf(owner) >= s.config.MaxPerPrincipal {
-		return nil, fmt.Errorf("%w: %s has %d, the most there may be: close some", ErrFull, owner, s.config.MaxPerPrincipal)
+		return nil, fmt.Errorf("%w: %s has %d, the most there may be: close some", ErrFull, owner.Name(), s.config.MaxPerPrincipal)
 	}
-	dir, scratch, err := s.workspaceFor(owner, request)
+	if err := s.checkTenant(owner.Tenant()); err != nil {
+		return nil, err
+	}
+	root, err := s.rootOf(owner.Tenant())
+	if err != nil {
+		return nil, err
+	}
+	dir, scratch, err := s.workspaceFor(owner, root, request)
 	if err != nil {
 		return nil, err
 	}
 	config := workspace.Config{
-		State:  s.config.WorkspaceRoot,
+		State:  root,
 		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
 	}
 	if scratch {
@@ -251,7 +268,7 @@ func (s *Store) Create(owner string, request Request) (*Session, error) {
 	s.epoch = max(s.epoch+1, now.UnixNano()) // unique also among servers that follow each other
 	session := &Session{
 		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
-		Changes:  history.New(history.Config{Dir: s.config.WorkspaceRoot}),
+		Changes:  history.New(history.Config{Dir: root}),
 		lastUsed: now, scratch: scratch,
 	}
 	session.change(settings)
@@ -335,7 +352,7 @@ func (s *Store) Modes(most tools.Mode) []tools.Mode {
 }
 
 // Update changes settings of a session: change gets a copy of them.
-func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, error) {
+func (s *Store) Update(owner auth.Owner, id string, change func(*Settings)) (*Session, error) {
 	session, err := s.Get(owner, id)
 	if err != nil {
 		return nil, err
@@ -354,7 +371,7 @@ func (s *Store) Update(owner, id string, change func(*Settings)) (*Session, erro
 
 // Look returns a session of owner, the default session without an id, for somebody who
 // only looks: it is neither made nor used.
-func (s *Store) Look(owner, id string) (*Session, error) {
+func (s *Store) Look(owner auth.Owner, id string) (*Session, error) {
 	id = cmp.Or(id, DefaultID)
 	s.mu.RLock()
 	session, ok := s.byKey[key{owner, id}]
@@ -365,27 +382,28 @@ func (s *Store) Look(owner, id string) (*Session, error) {
 	return session, nil
 }
 
-// Owners returns who has a session with an id.
-func (s *Store) Owners(id string) []string {
+// Owners returns those whom an owner stands for who have a session with an id, for people
+// to read.
+func (s *Store) Owners(of auth.Owner, id string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []string
 	for k := range s.byKey {
-		if k.id == id {
-			list = append(list, k.owner)
+		if k.id == id && of.Covers(k.owner) {
+			list = append(list, k.owner.String())
 		}
 	}
 	slices.Sort(list)
 	return list
 }
 
-// List returns the sessions of owner, or of [auth.Everybody], oldest first.
-func (s *Store) List(owner string) []*Session {
+// List returns the sessions of owner, or of those whom it stands for, oldest first.
+func (s *Store) List(owner auth.Owner) []*Session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var list []*Session
 	for k, session := range s.byKey {
-		if owner == auth.Everybody || k.owner == owner {
+		if owner.Covers(k.owner) {
 			list = append(list, session)
 		}
 	}
@@ -397,12 +415,12 @@ func (s *Store) List(owner string) []*Session {
 
 // Remove takes a session of owner out of the store; what uses it may end in
 // peace. It reports which session it was, or nil if there was none.
-func (s *Store) Remove(owner, id string) (*Session, error) {
-	return s.RemoveFor(owner, id, "was closed by "+owner)
+func (s *Store) Remove(owner auth.Owner, id string) (*Session, error) {
+	return s.RemoveFor(owner, id, "was closed by "+owner.Name())
 }
 
 // RemoveFor is Remove for a reason, in words that follow "it".
-func (s *Store) RemoveFor(owner, id, reason string) (*Session, error) {
+func (s *Store) RemoveFor(owner auth.Owner, id, reason string) (*Session, error) {
 	if id == "" || id == DefaultID {
 		return nil, fmt.Errorf("%w: the default session cannot be closed", ErrInvalid)
 	}
@@ -429,8 +447,8 @@ func (s *Store) Close() {
 	for _, session := range sessions {
 		session.close("ended with the server")
 	}
-	if scratch != nil {
-		scratch.Release()
+	for _, dir := range scratch {
+		dir.Release()
 	}
 }
 
@@ -446,7 +464,7 @@ func (s *Store) forget(session *Session, reason string) {
 	session.close(reason)
 }
 
-func (s *Store) countOf(owner string) int {
+func (s *Store) countOf(owner auth.Owner) int {
 	n := 0
 	for k := range s.byKey {
 		if k.owner == owner {
@@ -457,12 +475,12 @@ func (s *Store) countOf(owner string) int {
 }
 
 // workspaceFor returns the directory a new session works in, and whether it
-// was made for it.
-func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch bool, err error) {
-	if dir, ok := s.config.DefaultWorkspace[owner]; ok && request.ID == DefaultID && request.Workspace == "" {
+// was made for it. root is where the workspaces of its tenant are.
+func (s *Store) workspaceFor(owner auth.Owner, root string, request Request) (dir string, scratch bool, err error) {
+	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && request.ID == DefaultID && request.Workspace == "" {
 		return dir, false, nil
 	}
-	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
+	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", false, err
 	}
 	if request.Workspace != "" {
@@ -477,39 +495,49 @@ func (s *Store) workspaceFor(owner string, request Request) (dir string, scratch
 		return t.Workspace, true, nil
 	}
 	if request.ID == DefaultID { // the same directory after a restart
-		dir := filepath.Join(s.config.WorkspaceRoot, "default-"+fileName(owner))
+		dir := filepath.Join(root, "default-"+fileName(owner.Name()))
 		return dir, false, os.MkdirAll(dir, 0o700)
 	}
-	dir, err = s.newScratch()
+	dir, err = s.newScratch(owner.Tenant(), root)
 	return dir, true, err
 }
 
-// privateDir makes a directory for what a session keeps outside its workspace.
-func (s *Store) privateDir() (string, error) {
+// privateDir makes a directory for what a session of a tenant keeps outside its
+// workspace.
+func (s *Store) privateDir(tenant string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return "", fmt.Errorf("%w: the server is shutting down", ErrFull)
 	}
-	if err := os.MkdirAll(s.config.WorkspaceRoot, 0o700); err != nil {
+	root, err := s.rootOf(tenant)
+	if err != nil {
 		return "", err
 	}
-	return s.newScratch()
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", err
+	}
+	return s.newScratch(tenant, root)
 }
 
-// newScratch makes a directory that does not outlive the server, after it has
-// removed those of servers that are gone. The store is locked.
-func (s *Store) newScratch() (dir string, err error) {
-	if s.scratch == nil {
+// newScratch makes a directory of a tenant that does not outlive the server, after it
+// has removed those of servers that are gone. The store is locked.
+func (s *Store) newScratch(tenant, root string) (dir string, err error) {
+	if s.scratch[tenant] == nil {
 		const leased = "scratch"
-		if err := lease.Sweep(s.config.WorkspaceRoot, leased); err != nil {
+		if err := lease.Sweep(root, leased); err != nil {
 			return "", err
 		}
-		if s.scratch, err = lease.New(s.config.WorkspaceRoot, leased); err != nil {
+		made, err := lease.New(root, leased)
+		if err != nil {
 			return "", err
 		}
+		if s.scratch == nil {
+			s.scratch = make(map[string]*lease.Dir)
+		}
+		s.scratch[tenant] = made
 	}
-	return os.MkdirTemp(s.scratch.Path(), "session-")
+	return os.MkdirTemp(s.scratch[tenant].Path(), "session-")
 }
 
 // fileName spells a principal's name with letters that are safe in a file
@@ -535,46 +563,58 @@ func fileName(owner string) string {
 const maxFileName = 200
 
 // chosen judges a workspace that a caller chose.
-func (s *Store) chosen(owner, dir string) (string, error) {
+func (s *Store) chosen(owner auth.Owner, dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("%w: workspace %.256q: want an absolute path", ErrInvalid, dir)
 	}
 	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil || !s.allowed(resolved) {
-		// The same answer for both: a caller does not learn what exists elsewhere.
-		return "", fmt.Errorf("%w: workspace %.256q %s", ErrForbidden, dir, s.choices())
+	allowed := s.AllowedWorkspaces(owner.Tenant())
+	// The same answer for all that is elsewhere: a caller does not learn what exists there.
+	elsewhere := fmt.Errorf("%w: workspace %.256q %s", ErrForbidden, dir, choices(owner.Tenant(), allowed))
+	if err != nil || !s.allowed(resolved, allowed) {
+		return "", elsewhere
 	}
 	for k, other := range s.byKey {
-		if k.owner != owner && (within(resolved, other.Workspace.Dir()) || within(other.Workspace.Dir(), resolved)) {
-			return "", fmt.Errorf("%w: workspace %q belongs to somebody else's session", ErrForbidden, dir)
+		if k.owner == owner || !quota.Overlap(resolved, other.Workspace.Dir()) {
+			continue
 		}
+		if k.owner.Tenant() != owner.Tenant() {
+			return "", elsewhere
+		}
+		return "", fmt.Errorf("%w: workspace %q belongs to somebody else's session", ErrForbidden, dir)
 	}
 	return resolved, nil
 }
 
-// choices says which workspaces a caller may choose, and what to do where that is none.
-func (s *Store) choices() string {
-	if len(s.config.AllowedWorkspaces) == 0 {
-		return "cannot be chosen: no directory may, for sessions.allowed_workspaces of the server's configuration is empty. " +
+// choices says which workspaces a caller of a tenant may choose, and what to do where
+// that is none.
+func choices(tenant string, allowed []string) string {
+	key := "sessions.allowed_workspaces"
+	if tenant != "" {
+		key = "allowed_workspaces of tenant " + tenant + " in tenants"
+	}
+	if len(allowed) == 0 {
+		return "cannot be chosen: no directory may, for " + key + " of the server's configuration is empty. " +
 			"Its operator lists there the directories at or below which sessions may work. Without a workspace the session gets an empty one, " +
 			"which uploads fill (toolserver cp DIR/ SESSION:)"
 	}
 	const shown = 5
-	list := strings.Join(s.config.AllowedWorkspaces[:min(shown, len(s.config.AllowedWorkspaces))], ", ")
-	if more := len(s.config.AllowedWorkspaces) - shown; more > 0 {
+	list := strings.Join(allowed[:min(shown, len(allowed))], ", ")
+	if more := len(allowed) - shown; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return "is not an existing directory below those that sessions.allowed_workspaces of the server's configuration allows: " + list
+	return "is not an existing directory below those that " + key + " of the server's configuration allows: " + list
 }
 
-// allowed reports whether a caller may choose dir. Below the WorkspaceRoot, or
-// above it, it would see the workspaces of others.
-func (s *Store) allowed(dir string) bool {
+// allowed reports whether a caller may choose dir, where these are the directories to
+// choose from. Below the WorkspaceRoot, or above it, it would see the workspaces of
+// others.
+func (s *Store) allowed(dir string, tops []string) bool {
 	root, err := filepath.EvalSymlinks(s.config.WorkspaceRoot)
 	if err != nil || within(dir, root) || within(root, dir) {
 		return false
 	}
-	return slices.ContainsFunc(s.config.AllowedWorkspaces, func(top string) bool {
+	return slices.ContainsFunc(tops, func(top string) bool {
 		resolved, err := filepath.EvalSymlinks(top)
 		return err == nil && within(dir, resolved)
 	})

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -46,7 +47,7 @@ func newStore(t *testing.T, config session.Config) *session.Store {
 
 func get(t *testing.T, store *session.Store, owner, id string) *session.Session {
 	t.Helper()
-	s, err := store.Get(owner, id)
+	s, err := store.Get(auth.Owner(owner), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func get(t *testing.T, store *session.Store, owner, id string) *session.Session 
 
 func create(t *testing.T, store *session.Store, owner string, request session.Request) *session.Session {
 	t.Helper()
-	s, err := store.Create(owner, request)
+	s, err := store.Create(auth.Owner(owner), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func create(t *testing.T, store *session.Store, owner string, request session.Re
 // ids lists the sessions of an owner without using them.
 func ids(store *session.Store, owner string) string {
 	var list []string
-	for _, s := range store.List(owner) {
+	for _, s := range store.List(auth.Owner(owner)) {
 		list = append(list, s.ID)
 	}
 	return strings.Join(list, " ")
@@ -136,7 +137,7 @@ func TestGet(t *testing.T) {
 		t.Error("not the session that was made")
 	}
 	for _, who := range []struct{ owner, id string }{{"bob", "work"}, {"alice", "Work"}, {"alice", "work "}, {"", "work"}, {"alice", "../work"}} {
-		if _, err := store.Get(who.owner, who.id); !errors.Is(err, session.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("%q", who.id)) {
+		if _, err := store.Get(auth.Owner(who.owner), who.id); !errors.Is(err, session.ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("%q", who.id)) {
 			t.Errorf("%v: %v, want ErrNotFound", who, err)
 		}
 	}
@@ -363,9 +364,9 @@ func TestAllAtOnce(t *testing.T) {
 		owner, id := fmt.Sprint("owner-", n%2), fmt.Sprint("s", n%3)
 		group.Go(func() {
 			for i := range 60 {
-				s, err := store.Create(owner, session.Request{ID: id})
+				s, err := store.Create(auth.Owner(owner), session.Request{ID: id})
 				if errors.Is(err, session.ErrExists) {
-					s, err = store.Get(owner, id)
+					s, err = store.Get(auth.Owner(owner), id)
 				}
 				if errors.Is(err, session.ErrNotFound) {
 					continue // removed just now
@@ -382,10 +383,10 @@ func TestAllAtOnce(t *testing.T) {
 					s.LastUsed()
 					s.Leave()
 				}
-				store.List(owner)
-				_, _ = store.Update(owner, id, func(s *session.Settings) { s.IdleTTL = time.Hour })
+				store.List(auth.Owner(owner))
+				_, _ = store.Update(auth.Owner(owner), id, func(s *session.Settings) { s.IdleTTL = time.Hour })
 				if i%3 == 0 {
-					if _, err := store.Remove(owner, id); err != nil {
+					if _, err := store.Remove(auth.Owner(owner), id); err != nil {
 						t.Error(err)
 					}
 				}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/session"
 )
 
@@ -145,7 +146,7 @@ func TestChosenWorkspaces(t *testing.T) {
 			}
 			store := newStore(t, config)
 			create(t, store, "alice", session.Request{Workspace: filepath.Join(allowed, "project")})
-			s, err := store.Create(test.who, session.Request{Workspace: test.dir})
+			s, err := store.Create(auth.Owner(test.who), session.Request{Workspace: test.dir})
 			if !errors.Is(err, test.err) {
 				t.Fatalf("%v, want %v", err, test.err)
 			}
@@ -155,7 +156,7 @@ func TestChosenWorkspaces(t *testing.T) {
 			if got, want := s.Workspace.Dir(), filepath.Join(allowed, test.want); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
-			if _, err := store.Remove(test.who, s.ID); err != nil || !exists(s.Workspace.Dir()) {
+			if _, err := store.Remove(auth.Owner(test.who), s.ID); err != nil || !exists(s.Workspace.Dir()) {
 				t.Errorf("a workspace that was chosen went with its session: %v", err)
 			}
 		})

@@ -265,7 +265,9 @@ type Approval struct {
 	// When no answer becomes a denial.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// How many effects are not shown, because there are too many.
-	MoreEffects   uint32 `protobuf:"varint,16,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	MoreEffects uint32 `protobuf:"varint,16,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	// The tenant of that principal; empty for the default tenant.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -417,6 +419,13 @@ func (x *Approval) GetMoreEffects() uint32 {
 		return x.MoreEffects
 	}
 	return 0
+}
+
+func (x *Approval) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // Preview shows what a call would do.
@@ -876,7 +885,9 @@ type Grant struct {
 	// The principal that gave it.
 	By string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
 	// When.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// The tenant of that principal; empty for the default tenant.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,11 +978,18 @@ func (x *Grant) GetCreateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Grant) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xa6\x05\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xbe\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -994,7 +1012,8 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12!\n" +
-	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\"p\n" +
+	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"p\n" +
 	"\aPreview\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.toolserver.v1.PreviewKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12!\n" +
@@ -1024,7 +1043,7 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\aanswers\x18\x05 \x03(\v2\x1d.toolserver.v1.QuestionAnswerR\aanswers\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12\x12\n" +
 	"\x04from\x18\a \x01(\tR\x04from\x12.\n" +
-	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x9d\x02\n" +
+	"\x04time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb5\x02\n" +
 	"\x05Grant\x12\x19\n" +
 	"\bgrant_id\x18\x01 \x01(\tR\agrantId\x12\x1d\n" +
 	"\n" +
@@ -1035,7 +1054,8 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\x04tier\x18\x06 \x01(\v2\x18.toolserver.v1.TrustTierR\x04tier\x12\x0e\n" +
 	"\x02by\x18\a \x01(\tR\x02by\x12;\n" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime*s\n" +
+	"createTime\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant*s\n" +
 	"\vPreviewKind\x12\x1c\n" +
 	"\x18PREVIEW_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PREVIEW_KIND_TEXT\x10\x01\x12\x15\n" +

@@ -253,7 +253,9 @@ type Session struct {
 	// The agent system whose tools the session shows and whose results it gives, such
 	// as "claude-code"; empty: those of this server. Names of all systems can be called
 	// in any case.
-	Persona       string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	// The tenant of that principal; empty for the default tenant.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +423,13 @@ func (x *Session) GetPersona() string {
 	return ""
 }
 
+func (x *Session) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 // AnswerBudget is how much text the result of a call has at most for its model,
 // whatever the tool: text that is longer is cut, and says which call gets the rest.
 // Images, JSON and links to artifacts do not count.
@@ -572,7 +581,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xc1\a\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xd9\a\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -598,7 +607,8 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\x15workspace_expire_time\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x13workspaceExpireTime\x12'\n" +
 	"\x0fforgotten_calls\x18\x18 \x01(\x04R\x0eforgottenCalls\x123\n" +
 	"\x06answer\x18\r \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x12\x18\n" +
-	"\apersona\x18( \x01(\tR\apersona\x1a9\n" +
+	"\apersona\x18( \x01(\tR\apersona\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +

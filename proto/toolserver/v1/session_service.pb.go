@@ -230,7 +230,10 @@ type GetSessionRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Whose session it is; empty: the caller's. Only operators and viewers may name
 	// others, whose sessions are looked at without being used.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants; empty
+	// for the tenant of the caller.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -275,6 +278,13 @@ func (x *GetSessionRequest) GetSessionId() string {
 func (x *GetSessionRequest) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *GetSessionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -337,7 +347,10 @@ type ListSessionsRequest struct {
 	IncludeEnded bool `protobuf:"varint,20,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
 	// Whose sessions; empty: the caller's. Only operators and viewers may name others,
 	// or "*" for those of everybody.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of those principals, for callers whose roles count in all tenants: empty
+	// for the tenant of the caller, "*" for every tenant.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +409,13 @@ func (x *ListSessionsRequest) GetIncludeEnded() bool {
 func (x *ListSessionsRequest) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -567,7 +587,10 @@ type CloseSessionRequest struct {
 	// Whose session it is; empty: the caller's. Only operators may name others.
 	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
 	// Why, in a sentence, at most 4096 bytes: the owner and the audit log are told.
-	Reason        string `protobuf:"bytes,31,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,31,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants; empty
+	// for the tenant of the caller.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -619,6 +642,13 @@ func (x *CloseSessionRequest) GetPrincipal() string {
 func (x *CloseSessionRequest) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *CloseSessionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -676,7 +706,10 @@ type WatchSessionRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Whose session it is; empty: the caller's. Only operators and viewers may name
 	// others, whose sessions are looked at without being used.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants; empty
+	// for the tenant of the caller.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -721,6 +754,13 @@ func (x *WatchSessionRequest) GetSessionId() string {
 func (x *WatchSessionRequest) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *WatchSessionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -796,19 +836,21 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
 	"\x15CreateSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"P\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"h\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"F\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"F\n" +
 	"\x12GetSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"\x94\x01\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"\xac\x01\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
 	"\rinclude_ended\x18\x14 \x01(\bR\fincludeEnded\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"r\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"r\n" +
 	"\x14ListSessionsResponse\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.toolserver.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
@@ -817,18 +859,20 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\"I\n" +
 	"\x15UpdateSessionResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"j\n" +
+	"\asession\x18\x01 \x01(\v2\x16.toolserver.v1.SessionR\asession\"\x82\x01\n" +
 	"\x13CloseSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
 	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
-	"\x06reason\x18\x1f \x01(\tR\x06reason\"I\n" +
+	"\x06reason\x18\x1f \x01(\tR\x06reason\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"I\n" +
 	"\x14CloseSessionResponse\x121\n" +
-	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"R\n" +
+	"\x14cancelled_executions\x18\x01 \x01(\rR\x13cancelledExecutions\"j\n" +
 	"\x13WatchSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"N\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"N\n" +
 	"\x14WatchSessionResponse\x126\n" +
 	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution2\xa8\x04\n" +
 	"\x0eSessionService\x12Z\n" +

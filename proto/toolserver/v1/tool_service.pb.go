@@ -568,7 +568,10 @@ type CancelRequest struct {
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Whose session and call_id it is; empty: the caller's. Only operators may
 	// name others. With execution_id they need not.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants; empty
+	// for the tenant of the caller.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,6 +641,13 @@ func (x *CancelRequest) GetPrincipal() string {
 	return ""
 }
 
+func (x *CancelRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 // CancelResponse has the final state.
 type CancelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -697,7 +707,10 @@ type WatchExecutionRequest struct {
 	AfterSequence uint64 `protobuf:"varint,4,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
 	// Whose session and call_id it is; empty: the caller's. Only operators and viewers may
 	// name others. With execution_id they need not.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants; empty
+	// for the tenant of the caller.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -767,6 +780,13 @@ func (x *WatchExecutionRequest) GetPrincipal() string {
 	return ""
 }
 
+func (x *WatchExecutionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 // WatchExecutionResponse is one message of the stream.
 type WatchExecutionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -824,7 +844,10 @@ type GetExecutionRequest struct {
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// Whose session and call_id it is; empty: the caller's. Only operators and viewers may
 	// name others. With execution_id they need not.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants; empty
+	// for the tenant of the caller.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -883,6 +906,13 @@ func (x *GetExecutionRequest) GetCallId() string {
 func (x *GetExecutionRequest) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *GetExecutionRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -949,7 +979,10 @@ type ListExecutionsRequest struct {
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Whose executions; empty: the caller's. Only operators and viewers may name others,
 	// or "*" for those of everybody.
-	Principal     string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	Principal string `protobuf:"bytes,30,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The tenant of those principals, for callers whose roles count in all tenants: empty
+	// for the tenant of the caller, "*" for every tenant.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1022,6 +1055,13 @@ func (x *ListExecutionsRequest) GetPageToken() string {
 func (x *ListExecutionsRequest) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListExecutionsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -1679,8 +1719,10 @@ type GetServerInfoResponse struct {
 	Files *FileLimits `protobuf:"bytes,30,opt,name=files,proto3" json:"files,omitempty"`
 	// What the caller may do: some of agent, approver, operator and viewer.
 	Roles []string `protobuf:"bytes,40,rep,name=roles,proto3" json:"roles,omitempty"`
-	// The tenant of the caller; empty where it has none.
-	Tenant        string `protobuf:"bytes,41,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The tenant of the caller; empty for the default tenant.
+	Tenant string `protobuf:"bytes,41,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Whether the roles approver, operator and viewer of the caller count in every tenant.
+	AllTenants    bool `protobuf:"varint,50,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1804,6 +1846,13 @@ func (x *GetServerInfoResponse) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
+}
+
+func (x *GetServerInfoResponse) GetAllTenants() bool {
+	if x != nil {
+		return x.AllTenants
+	}
+	return false
 }
 
 // FileLimits bound what WorkspaceService takes.
@@ -2336,33 +2385,36 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
 	"\b_call_id\"A\n" +
 	"\x13ExecuteToolResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xa0\x01\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xb8\x01\n" +
 	"\rCancelRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"H\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"H\n" +
 	"\x0eCancelResponse\x126\n" +
-	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xb7\x01\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xcf\x01\n" +
 	"\x15WatchExecutionRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12%\n" +
 	"\x0eafter_sequence\x18\x04 \x01(\x04R\rafterSequence\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"D\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"D\n" +
 	"\x16WatchExecutionResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\x8e\x01\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xa6\x01\n" +
 	"\x13GetExecutionRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"N\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"N\n" +
 	"\x14GetExecutionResponse\x126\n" +
-	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xd9\x01\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution\"\xf1\x01\n" +
 	"\x15ListExecutionsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x123\n" +
@@ -2371,7 +2423,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1c\n" +
-	"\tprincipal\x18\x1e \x01(\tR\tprincipal\"z\n" +
+	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"z\n" +
 	"\x16ListExecutionsResponse\x128\n" +
 	"\n" +
 	"executions\x18\x01 \x03(\v2\x18.toolserver.v1.ExecutionR\n" +
@@ -2419,7 +2472,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xfb\x04\n" +
+	"\x14GetServerInfoRequest\"\x9c\x05\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2435,7 +2488,9 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\bsessions\x18\x14 \x01(\v2\x1b.toolserver.v1.SessionOfferR\bsessions\x12/\n" +
 	"\x05files\x18\x1e \x01(\v2\x19.toolserver.v1.FileLimitsR\x05files\x12\x14\n" +
 	"\x05roles\x18( \x03(\tR\x05roles\x12\x16\n" +
-	"\x06tenant\x18) \x01(\tR\x06tenant\x1a;\n" +
+	"\x06tenant\x18) \x01(\tR\x06tenant\x12\x1f\n" +
+	"\vall_tenants\x182 \x01(\bR\n" +
+	"allTenants\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +
