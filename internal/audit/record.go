@@ -96,6 +96,12 @@ const (
 	// session with Count calls that ran in it, with the reason they gave.
 	Cancelled     Step = "cancelled"
 	SessionClosed Step = "session_closed"
+
+	// Stopped is an emergency stop of a principal, or of everybody, By an operator, that
+	// ended Count calls; the Action "again" says that it was in force before. Resumed is
+	// that it was lifted.
+	Stopped Step = "stopped"
+	Resumed Step = "resumed"
 )
 
 // What a log notes about itself.

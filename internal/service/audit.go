@@ -123,6 +123,27 @@ func (a *auditor) closed(ctx context.Context, s *session.Session, calls int, rea
 	}
 }
 
+// stopped records who stopped a principal, and why; fresh says that it was not stopped
+// before. calls is how many executions that ended.
+func (a *auditor) stopped(ctx context.Context, s stop, fresh bool, calls int) {
+	if a.log != nil {
+		record := audit.Record{
+			Step: audit.Stopped, Principal: s.Principal, Count: uint64(calls), By: principalOf(ctx).Name, From: peerOf(ctx), Reason: s.Reason,
+		}
+		if !fresh {
+			record.Action = "again"
+		}
+		a.log.Append(record)
+	}
+}
+
+// resumed records who lifted a stop.
+func (a *auditor) resumed(ctx context.Context, s stop, reason string) {
+	if a.log != nil {
+		a.log.Append(audit.Record{Step: audit.Resumed, Principal: s.Principal, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
+	}
+}
+
 // peerOf returns where a call comes from.
 func peerOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {

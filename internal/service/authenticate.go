@@ -42,6 +42,15 @@ func whoCalls(ctx context.Context, authenticator auth.Authenticator) (auth.Princ
 	return authenticator.Authenticate(ctx, credentialsOf(ctx))
 }
 
+// isInside reports whether a call comes from inside the process.
+func isInside(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if ok {
+		_, ok = p.Addr.(insideAddr)
+	}
+	return ok
+}
+
 // credentialsOf returns the credentials of a call and of its connection.
 func credentialsOf(ctx context.Context) auth.Credentials {
 	c := auth.Credentials{Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}

@@ -102,6 +102,14 @@ type Config struct {
 	// namespaces, and the version of Landlock.
 	Confines func() (namespaces bool, landlock int)
 
+	// Halt, if set, ends the background processes and interpreters of a session, which
+	// goes on, and returns how many there were.
+	Halt func(*session.Session) int
+
+	// StopFile, if set, is where emergency stops are kept, so that they outlive the
+	// server.
+	StopFile string
+
 	// Version is what the server tells about itself.
 	Version string
 
@@ -135,6 +143,8 @@ type Server struct {
 	inside       *inside
 	started      time.Time
 
+	stops       *stopList
+	calls       openCalls
 	connections connections     // from outside
 	underWay    atomic.Int64    // RPCs
 	closing     context.Context // ends when nothing runs any more
@@ -143,11 +153,15 @@ type Server struct {
 
 // New returns a server that serves callers inside the process at once, and
 // those outside once Serve was called. Shut it down after use. An error is about
-// the policy; what the configuration brought is then still the caller's to close.
+// the policy or the file of stops; what the configuration brought is then still the caller's to close.
 func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, started: time.Now(), inside: newInside(), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
+	}
+	var err error
+	if s.stops, err = openStops(config.StopFile); err != nil {
+		return nil, err
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if config.Artifacts != nil {
@@ -181,7 +195,7 @@ func New(config Config) (*Server, error) {
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor})
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
@@ -229,6 +243,7 @@ func (s *Server) links() []link {
 		telemetry(),                                   // so that refusals are counted
 		authenticate(s.config.Authenticator),          // who
 		onEntry(permit),                               // may they call this method at all
+		s.calls.link(s.refuseStopped),                 // unless they were stopped, now or later
 		endKeptOpen(s.closing),                        // what only waits ends with the server
 		onMessage(s.admit),                            // may this call run
 	}

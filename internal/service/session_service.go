@@ -27,6 +27,7 @@ import (
 // sessionService answers SessionService.
 type sessionService struct {
 	pb.UnimplementedSessionServiceServer
+	server   *Server
 	sessions *session.Store
 	executor *executor.Executor
 	uploads  *uploads

@@ -45,6 +45,9 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 	if err != nil {
 		return err
 	}
+	if stopped, ok := s.server.stops.of(principalOf(ctx)); ok { // while it was on its way
+		x.Cancel(stopped.why(), stopped.By)
+	}
 	return follow(stream, x, 0)
 }
 

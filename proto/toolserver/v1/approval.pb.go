@@ -263,7 +263,10 @@ type Approval struct {
 	// When no answer becomes a denial.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// How many effects are not shown, because there are too many.
-	MoreEffects   uint32 `protobuf:"varint,16,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	MoreEffects uint32 `protobuf:"varint,16,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	// Whom the principal acts for, if not for itself: an end user, as the principal
+	// names it. Neither of the two can approve the call.
+	OnBehalfOf    string `protobuf:"bytes,22,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -408,6 +411,13 @@ func (x *Approval) GetMoreEffects() uint32 {
 		return x.MoreEffects
 	}
 	return 0
+}
+
+func (x *Approval) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
 }
 
 // Preview shows what a call would do.
@@ -962,7 +972,7 @@ var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\x89\x05\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xab\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -984,7 +994,9 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12!\n" +
-	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\"p\n" +
+	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\x12 \n" +
+	"\fon_behalf_of\x18\x16 \x01(\tR\n" +
+	"onBehalfOf\"p\n" +
 	"\aPreview\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.toolserver.v1.PreviewKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12!\n" +

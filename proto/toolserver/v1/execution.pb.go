@@ -187,7 +187,9 @@ type Execution struct {
 	// GetExecution and Cancel fill it.
 	Effects []*JudgedEffect `protobuf:"bytes,19,rep,name=effects,proto3" json:"effects,omitempty"`
 	// How many effects are not among them, for there are too many to keep.
-	MoreEffects   uint32 `protobuf:"varint,20,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	MoreEffects uint32 `protobuf:"varint,20,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
+	// Whom the principal acted for, if not for itself.
+	OnBehalfOf    string `protobuf:"bytes,26,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -362,11 +364,18 @@ func (x *Execution) GetMoreEffects() uint32 {
 	return 0
 }
 
+func (x *Execution) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
+}
+
 var File_toolserver_v1_execution_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\n" +
-	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\xea\x06\n" +
+	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\x8c\a\n" +
 	"\tExecution\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
@@ -391,7 +400,9 @@ const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\bfinished\x18\x11 \x01(\v2\x17.toolserver.v1.FinishedR\bfinished\x120\n" +
 	"\averdict\x18\x12 \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x125\n" +
 	"\aeffects\x18\x13 \x03(\v2\x1b.toolserver.v1.JudgedEffectR\aeffects\x12!\n" +
-	"\fmore_effects\x18\x14 \x01(\rR\vmoreEffects*\x89\x01\n" +
+	"\fmore_effects\x18\x14 \x01(\rR\vmoreEffects\x12 \n" +
+	"\fon_behalf_of\x18\x1a \x01(\tR\n" +
+	"onBehalfOf*\x89\x01\n" +
 	"\x0eExecutionState\x12\x1f\n" +
 	"\x1bEXECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17EXECUTION_STATE_WAITING\x10\x01\x12\x1b\n" +

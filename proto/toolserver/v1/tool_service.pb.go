@@ -1671,7 +1671,9 @@ type GetServerInfoResponse struct {
 	// What the caller may do: some of agent, approver, operator and viewer.
 	Roles []string `protobuf:"bytes,40,rep,name=roles,proto3" json:"roles,omitempty"`
 	// The tenant of the caller; empty where it has none.
-	Tenant        string `protobuf:"bytes,41,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Tenant string `protobuf:"bytes,41,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Whom the caller acts for, if not for itself.
+	OnBehalfOf    string `protobuf:"bytes,47,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1793,6 +1795,13 @@ func (x *GetServerInfoResponse) GetRoles() []string {
 func (x *GetServerInfoResponse) GetTenant() string {
 	if x != nil {
 		return x.Tenant
+	}
+	return ""
+}
+
+func (x *GetServerInfoResponse) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
 	}
 	return ""
 }
@@ -2409,7 +2418,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xfb\x04\n" +
+	"\x14GetServerInfoRequest\"\x9d\x05\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2425,7 +2434,9 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\bsessions\x18\x14 \x01(\v2\x1b.toolserver.v1.SessionOfferR\bsessions\x12/\n" +
 	"\x05files\x18\x1e \x01(\v2\x19.toolserver.v1.FileLimitsR\x05files\x12\x14\n" +
 	"\x05roles\x18( \x03(\tR\x05roles\x12\x16\n" +
-	"\x06tenant\x18) \x01(\tR\x06tenant\x1a;\n" +
+	"\x06tenant\x18) \x01(\tR\x06tenant\x12 \n" +
+	"\fon_behalf_of\x18/ \x01(\tR\n" +
+	"onBehalfOf\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +
