@@ -181,6 +181,13 @@ func (s *Store) List(of SessionID) (list []Info, paths []string) {
 	return list, paths
 }
 
+// Stats returns how many artifacts are kept, and their bytes.
+func (s *Store) Stats() (artifacts int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID), s.total
+}
+
 // TTL returns how long artifacts are kept once they are complete.
 func (s *Store) TTL() time.Duration { return s.config.TTL }
 

@@ -102,6 +102,20 @@ const (
 	// that it was lifted.
 	Stopped Step = "stopped"
 	Resumed Step = "resumed"
+
+	// SessionCreated is a session that was made, with its mode as Action and its
+	// workspace as Path; SessionChanged one whose settings are others now, told by Reason.
+	SessionCreated Step = "session_created"
+	SessionChanged Step = "session_changed"
+
+	// Granted is a lasting answer, with the id of the grant as Rule and what it covers
+	// as Reason; Revoked that somebody took it back.
+	Granted Step = "granted"
+	Revoked Step = "revoked"
+
+	// Reloaded is that a file changed: the policy, tokens or certificates, by Rule. Its
+	// Outcome says whether it is in force, and Reason why not.
+	Reloaded Step = "reloaded"
 )
 
 // What a log notes about itself.

@@ -125,7 +125,7 @@ func TestReloadOfAccess(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ctx, stop := context.WithCancel(t.Context())
-	watchAccess(ctx, c, access, metrics, logger)
+	watchAccess(ctx, c, access, metrics, logger, server.Reloaded)
 	t.Cleanup(func() {
 		stop()
 		ShutDown(server, 0)

@@ -169,6 +169,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Kept:          runners.Kept,
 		Space:         runners.Space,
 		Halt:          func(s *session.Session) int { return companions.Halt(s) },
+		Processes:     runners.Running,
 		StopFile:      c.StopFile,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,

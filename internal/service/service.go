@@ -106,6 +106,9 @@ type Config struct {
 	// goes on, and returns how many there were.
 	Halt func(*session.Session) int
 
+	// Processes, if set, returns how many commands run.
+	Processes func() int
+
 	// StopFile, if set, is where emergency stops are kept, so that they outlive the
 	// server.
 	StopFile string
@@ -178,6 +181,8 @@ func New(config Config) (*Server, error) {
 	config.Executor.Steps = steps{s}
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
+	s.meters.watch(config.Metrics, s)
+	config.Sessions.Notify(session.Notices{Default: s.auditor.madeDefault, Idle: s.auditor.idled})
 
 	s.admission = admission.New(s.admissionConfig())
 
@@ -196,7 +201,7 @@ func New(config Config) (*Server, error) {
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: config.Space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor})
-	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals})
+	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals, auditor: s.auditor})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {

@@ -46,6 +46,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 	if err != nil {
 		return nil, err
 	}
+	s.auditor.created(ctx, created)
 	return &pb.CreateSessionResponse{Session: sessionToProto(created)}, nil
 }
 
@@ -179,6 +180,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 	if err != nil {
 		return nil, err
 	}
+	s.auditor.changed(ctx, updated, paths)
 	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
 }
 
