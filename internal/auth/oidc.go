@@ -45,6 +45,10 @@ type IssuerConfig struct {
 	// A claim in another is named with dots. Empty: sub, nothing, none, none.
 	NameClaim, Prefix, GroupsClaim, TenantClaim string
 
+	// OnBehalfOfClaim names whom the principal acts for, if the token has it. Empty: no
+	// token says so.
+	OnBehalfOfClaim string
+
 	Rules *Rules
 }
 
@@ -298,6 +302,17 @@ func (i *Issuer) judge(token *oidc.IDToken) (Principal, error) {
 	if i.config.TenantClaim != "" {
 		if who.tenant, ok = claimOf(claims, i.config.TenantClaim).(string); !ok || who.tenant == "" {
 			return Principal{}, unauthenticated("the token has no claim %s, which names its tenant", i.config.TenantClaim)
+		}
+	}
+	if i.config.OnBehalfOfClaim != "" {
+		switch user := claimOf(claims, i.config.OnBehalfOfClaim).(type) {
+		case nil:
+		case string:
+			if i.config.Prefix+user != who.name { // who acts for itself
+				who.onBehalfOf = i.config.Prefix + user
+			}
+		default:
+			return Principal{}, unauthenticated("the claim %s of the token is no text", i.config.OnBehalfOfClaim)
 		}
 	}
 	return i.config.Rules.principal(who)

@@ -41,6 +41,18 @@ func answerText(a *pb.ApprovalAnswer) string {
 	return text
 }
 
+// local is the principal of callers who need not say who they are. In this process it
+// always acts for the user of the machine.
+const local = "local"
+
+// whose names a principal, and whom it acts for.
+func whose(principal, onBehalfOf string) string {
+	if onBehalfOf == "" || principal == local {
+		return principal
+	}
+	return principal + " for " + onBehalfOf
+}
+
 // approvalText tells in one line what an approval is about.
 func approvalText(a *pb.Approval) string {
 	if questions := a.GetQuestions(); len(questions) > 0 {

@@ -81,7 +81,7 @@ func (c *card) field(name, text string) {
 // origin tells where an approval comes from.
 func (c *card) origin(a *pb.Approval) {
 	c.field("purpose", a.GetPurpose())
-	c.field("session", a.GetSessionId()+" of "+a.GetPrincipal())
+	c.field("session", a.GetSessionId()+" of "+whose(a.GetPrincipal(), a.GetOnBehalfOf()))
 	c.field("approval", a.GetApprovalId())
 }
 

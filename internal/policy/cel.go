@@ -81,6 +81,8 @@ func (j *judged) ResolveName(name string) (any, bool) {
 		return j.effect.Unclear != "", true
 	case "principal":
 		return j.call.Principal, true
+	case "on_behalf_of":
+		return j.call.OnBehalfOf, true
 	case "session.id":
 		return j.call.SessionID, true
 	case "session.labels":

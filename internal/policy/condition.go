@@ -62,6 +62,7 @@ var variables = []struct {
 	{"effect.mode", cel.StringType},
 	{"effect.unclear", cel.BoolType},
 	{"principal", cel.StringType},
+	{"on_behalf_of", cel.StringType},
 	{"session.id", cel.StringType},
 	{"session.labels", cel.MapType(cel.StringType, cel.StringType)},
 	{"session.level", cel.StringType},

@@ -14,7 +14,10 @@ import (
 // A Call is what is judged: who asks for what.
 type Call struct {
 	// Principal made the call, in a session with these labels, level and mode.
-	Principal string
+	// OnBehalfOf is whom it acts for, if not for itself.
+	Principal  string
+	OnBehalfOf string
+
 	SessionID string
 	Labels    map[string]string
 	Level     tools.Level

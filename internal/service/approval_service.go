@@ -169,6 +169,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		SessionId:   q.Session.ID,
 		CallId:      q.CallID,
 		Principal:   q.Session.Owner,
+		OnBehalfOf:  output.VisibleText(q.OnBehalfOf),
 		Tool:        q.Tool,
 		Purpose:     output.VisibleText(q.Purpose),
 		Digest:      hex.EncodeToString(q.Digest[:]),

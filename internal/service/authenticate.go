@@ -5,6 +5,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 
 	grpcauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"google.golang.org/grpc/credentials"
@@ -39,7 +40,27 @@ func whoCalls(ctx context.Context, authenticator auth.Authenticator) (auth.Princ
 			return auth.Principal(from), nil
 		}
 	}
-	return authenticator.Authenticate(ctx, credentialsOf(ctx))
+	principal, err := authenticator.Authenticate(ctx, credentialsOf(ctx))
+	if err != nil {
+		return principal, err
+	}
+	return onBehalf(ctx, principal)
+}
+
+// onBehalfOfHeader names the end user for whom a runtime calls.
+const onBehalfOfHeader = "toolserver-on-behalf-of"
+
+// onBehalf returns the caller as one that acts for the user whom the header names, if
+// there is one. Two headers are refused: two parties might read different ones.
+func onBehalf(ctx context.Context, caller auth.Principal) (auth.Principal, error) {
+	switch names := metadata.ValueFromIncomingContext(ctx, onBehalfOfHeader); len(names) {
+	case 0:
+		return caller, nil
+	case 1:
+		return caller.For(names[0])
+	default:
+		return caller, fmt.Errorf("%w: %d headers %s: send one", auth.ErrMalformed, len(names), onBehalfOfHeader)
+	}
 }
 
 // isInside reports whether a call comes from inside the process.

@@ -21,6 +21,7 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -430,6 +431,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Principal:      principalOf(ctx).Name,
 		Roles:          principalOf(ctx).Roles.Names(),
 		Tenant:         principalOf(ctx).Tenant,
+		OnBehalfOf:     output.ValidText(principalOf(ctx).OnBehalfOf),
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode)),
 		Files:          fileLimits(config.Files.WithDefaults()),

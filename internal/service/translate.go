@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -156,6 +157,7 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 		Outcome:       outcomeToProto(info.Outcome),
 		Purpose:       x.Order.Purpose,
 		Principal:     x.Order.Session.Owner,
+		OnBehalfOf:    output.ValidText(x.Order.OnBehalfOf),
 		CreateTime:    timeToProto(x.Created),
 		StartTime:     timeToProto(info.Started),
 		EndTime:       timeToProto(info.Ended),
