@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // KubernetesConfig is a cluster whose service accounts are principals.
@@ -39,6 +41,9 @@ type KubernetesConfig struct {
 type Kubernetes struct {
 	config KubernetesConfig
 
+	strangers *rate.Limiter // reviews of tokens that were never good
+	asking    chan struct{} // has room for as many of them as are under way at once
+
 	mu     sync.Mutex
 	client *http.Client
 	ca     []byte // that client trusts
@@ -52,7 +57,9 @@ func NewKubernetes(config KubernetesConfig) (*Kubernetes, error) {
 	if len(config.Audiences) == 0 {
 		return nil, errors.New("no audience: tokens that are meant for others would be taken")
 	}
-	k := &Kubernetes{config: config}
+	k := &Kubernetes{
+		config: config, strangers: rate.NewLimiter(reviewRate, reviewBurst), asking: make(chan struct{}, reviewsAtOnce),
+	}
 	if _, err := readSmall(config.TokenFile); err != nil {
 		return nil, fmt.Errorf("token_file: %w", err)
 	}
@@ -75,6 +82,31 @@ const (
 	reviewTrusted = time.Minute
 	reviewRefused = 10 * time.Second
 )
+
+// How many tokens that nobody knows the API server is asked about, in a second, in a
+// moment and at once: callers without a right must not use this server against it. Tokens
+// that were good are not counted.
+const (
+	reviewRate    = 20
+	reviewBurst   = 100
+	reviewsAtOnce = 8
+)
+
+// stranger waits until the API server may be asked about a token that nobody knows. Call
+// done after it.
+func (k *Kubernetes) stranger(ctx context.Context) (done func(), err error) {
+	if !k.strangers.Allow() {
+		return nil, fmt.Errorf("%w: too many tokens that this server does not know are to be checked: try again", ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	select {
+	case k.asking <- struct{}{}:
+		return func() { <-k.asking }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many tokens are being checked: try again", ErrUnavailable)
+	}
+}
 
 // serviceAccount begins the name of every service account, and of nobody else.
 const serviceAccount = "system:serviceaccount:"
@@ -103,7 +135,14 @@ type tokenReviewStatus struct {
 }
 
 // authenticate judges a token, and returns until when the answer holds.
-func (k *Kubernetes) authenticate(ctx context.Context, says unverified, token string) (Principal, time.Time, error) {
+func (k *Kubernetes) authenticate(ctx context.Context, says unverified, token string, before bool) (Principal, time.Time, error) {
+	if !before {
+		done, err := k.stranger(ctx)
+		if err != nil {
+			return Principal{}, time.Time{}, err
+		}
+		defer done()
+	}
 	review, err := k.review(ctx, token)
 	switch {
 	case err != nil && ctx.Err() != nil:

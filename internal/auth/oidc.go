@@ -40,7 +40,8 @@ type IssuerConfig struct {
 	// ClockSkew is how far the clocks may be apart.
 	ClockSkew time.Duration
 
-	// NameClaim is what names the principal, Prefix what comes before it;
+	// NameClaim is what names the principal, Prefix what comes before it and before
+	// its groups, so that one issuer cannot put somebody into the groups of another;
 	// GroupsClaim has the groups that rules are about, and TenantClaim the tenant.
 	// A claim in another is named with dots. Empty: sub, nothing, none, none.
 	NameClaim, Prefix, GroupsClaim, TenantClaim string
@@ -283,18 +284,18 @@ func (i *Issuer) judge(token *oidc.IDToken) (Principal, error) {
 	if !ok || name == "" {
 		return Principal{}, unauthenticated("the token has no claim %s, which names its principal", claim)
 	}
-	if verified, told := claims["email_verified"]; claim == "email" && told && verified != true {
-		return Principal{}, unauthenticated("the issuer has not verified the email of the token")
+	if claim == "email" && claims["email_verified"] != true {
+		return Principal{}, unauthenticated("the issuer does not say that it has verified the email of the token: want the claim email_verified, true")
 	}
 	who := identity{name: i.config.Prefix + name}
 	if i.config.GroupsClaim != "" {
 		switch groups := claimOf(claims, i.config.GroupsClaim).(type) {
 		case string:
-			who.groups = []string{groups}
+			who.groups = []string{i.config.Prefix + groups}
 		case []any:
 			for _, group := range groups {
 				if text, ok := group.(string); ok {
-					who.groups = append(who.groups, text)
+					who.groups = append(who.groups, i.config.Prefix+text)
 				}
 			}
 		}

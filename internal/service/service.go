@@ -10,8 +10,10 @@
 // while a message is sent or received.
 //
 // Goroutines: gRPC has one for each connection and each RPC, which ends with it. New
-// starts one that serves callers inside the process, and Shutdown ends it. Shutdown
-// itself starts one that waits for gRPC to stop, and waits for it.
+// starts one that serves callers inside the process, and one that looks whether the
+// callers of open RPCs are still known; Shutdown ends both. A download has one that
+// sends, until its RPC ends. Shutdown itself starts one that waits for gRPC to stop, and
+// waits for it.
 package service
 
 import (
@@ -214,6 +216,9 @@ func New(config Config) (*Server, error) {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	go s.grpc.Serve(s.inside)
+	if _, everybody := config.Authenticator.(auth.None); !everybody {
+		go s.recheck(s.closing)
+	}
 	return s, nil
 }
 

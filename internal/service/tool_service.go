@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -268,7 +269,7 @@ func pageSize(asked int32) (int, error) {
 }
 
 func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+	session, err := s.listed(ctx, request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -285,12 +286,12 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	}
 	shown := s.server.shown.of(s.registry)
 	all := shown.view(request.GetView())
-	everything := session.Settings().Tools.All() && !p.Hides()
+	everything := (session == nil || session.Settings().Tools.All()) && !p.Hides()
 	first := request.GetPageToken() == "" && len(all.Tools) <= size
 	if everything && first && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
 	}
-	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
+	has := availableTo(ctx, session, p)
 	some := &pb.ListToolsResponse{Version: shown.version(has)}
 	for i, entry := range shown.entries {
 		tool := all.Tools[i]
@@ -307,6 +308,28 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	return some, nil
 }
 
+// listed returns the session whose tools a caller asks for. It is nil for one who is no
+// agent and names none: that caller has no default session, and gets none by looking.
+func (s *toolService) listed(ctx context.Context, id string) (*session.Session, error) {
+	caller := principalOf(ctx)
+	switch {
+	case caller.Roles.Has(auth.Agent):
+		return s.sessions.Get(caller.Name, id)
+	case id == "":
+		return nil, nil
+	}
+	return s.sessions.Look(caller.Name, id)
+}
+
+// availableTo reports which tools a session has; without one, which the caller could have.
+func availableTo(ctx context.Context, of *session.Session, p *policy.Policy) func(*tools.Spec) bool {
+	if of == nil {
+		caller := principalOf(ctx).Name
+		return func(spec *tools.Spec) bool { return !p.Hidden(caller, nil, spec) }
+	}
+	return func(spec *tools.Spec) bool { return admission.Available(of, p, spec) }
+}
+
 // maxToolPage is how many tools a page has at most, and where the caller does not say.
 const maxToolPage = 1000
 
@@ -314,13 +337,17 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 	ctx := stream.Context()
 	var seen *toolList
 	for {
-		session, err := s.sessions.Get(principalOf(ctx).Name, request.GetSessionId())
+		session, err := s.listed(ctx, request.GetSessionId())
 		if err != nil {
 			return err
 		}
 		// What tells of changes comes before what may change.
-		registry, rules, settings := s.registry.Changed(), s.server.rules.Changed(), session.Changed()
-		now := s.listOf(session)
+		registry, rules := s.registry.Changed(), s.server.rules.Changed()
+		var settings, closed <-chan struct{}
+		if session != nil {
+			settings, closed = session.Changed(), session.Closed()
+		}
+		now := s.listOf(ctx, session)
 		if change := seen.to(now); change != nil {
 			if err := stream.Send(change); err != nil {
 				return err
@@ -331,7 +358,7 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 		case <-registry:
 		case <-rules:
 		case <-settings:
-		case <-session.Closed():
+		case <-closed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -345,9 +372,9 @@ type toolList struct {
 	digests map[string][32]byte // by name
 }
 
-func (s *toolService) listOf(session *session.Session) *toolList {
+func (s *toolService) listOf(ctx context.Context, session *session.Session) *toolList {
 	shown, p := s.server.shown.of(s.registry), s.server.rules.Current()
-	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
+	has := availableTo(ctx, session, p)
 	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
 	for i, entry := range shown.entries {
 		if has(&entry.Spec) {

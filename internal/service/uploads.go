@@ -293,7 +293,7 @@ func (in *incoming[Q]) next() (*Q, error) {
 		}
 		return message, nil
 	case <-in.closed:
-		return nil, status.Error(codes.Aborted, "the session was closed")
+		return nil, errSessionClosed
 	case <-in.ended:
 		return nil, status.Error(codes.Canceled, "the call was ended")
 	case <-in.timer.C:

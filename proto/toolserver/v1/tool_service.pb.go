@@ -1822,7 +1822,8 @@ type FileLimits struct {
 	MaxUploadBytes uint64 `protobuf:"varint,5,opt,name=max_upload_bytes,json=maxUploadBytes,proto3" json:"max_upload_bytes,omitempty"`
 	// How long an upload waits to be continued.
 	UploadTtl *durationpb.Duration `protobuf:"bytes,6,opt,name=upload_ttl,json=uploadTtl,proto3" json:"upload_ttl,omitempty"`
-	// How long a stream may bring nothing before it is ended.
+	// How long a stream may bring nothing, or its client take nothing of a download,
+	// before it is ended.
 	StreamIdle    *durationpb.Duration `protobuf:"bytes,7,opt,name=stream_idle,json=streamIdle,proto3" json:"stream_idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
