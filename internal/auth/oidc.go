@@ -255,6 +255,8 @@ func (i *Issuer) refusal(ctx context.Context, signed *signature, err error) erro
 		return context.Cause(ctx)
 	case signed.err != nil:
 		return unauthenticated("the token is not signed with a key of its issuer")
+	case strings.Contains(err.Error(), "before the nbf"): // by more than the library's leeway; it has no type for that
+		return unauthenticated("the token is not valid before the time that its claim nbf tells, which is more than 5 minutes ahead: check the clocks")
 	}
 	return unauthenticated("the token cannot be taken: want a JSON Web Token of %s, signed with one of the algorithms that are allowed", i.config.URL)
 }
