@@ -42,6 +42,7 @@ var figures = []figure{
 	{"what containment costs", "a command that writes among 20,000 directories at most 1.5 of an empty workspace, with a repository too; a connection on a session's loopback at most 1.5, 1 GiB over it at least 0.9", containFigure},
 	{"files in and out", "a ranged read of 4 KiB at least 0.95 of bare; a tree of 20,000 files, up and down, at least 0.5 of tar over a pipe", transferFigure},
 	{"what work leaves in memory", "30 s after 10,000 commands, 256 MiB of output and two searches of Go's source at most 64 MiB over idle; the second search takes no longer than the first", remains},
+	{"what it costs to prove who calls", "with mTLS and a token, on a kept connection, calls/s at least 0.9 of toolserver without", identityFigure},
 }
 
 // plan says how much is measured.

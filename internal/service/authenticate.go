@@ -26,7 +26,8 @@ func authenticate(authenticator auth.Authenticator) link {
 			return ctx, nil
 		}
 		var err error
-		rpc.principal, err = whoCalls(ctx, authenticator)
+		rpc.shown = credentialsOf(ctx)
+		rpc.principal, err = whoCalls(ctx, authenticator, rpc.shown)
 		return ctx, err
 	}
 	return link{grpcauth.UnaryServerInterceptor(find), grpcauth.StreamServerInterceptor(find)}
@@ -34,13 +35,13 @@ func authenticate(authenticator auth.Authenticator) link {
 
 // whoCalls returns who is calling. The connection of a caller inside the process says
 // who that is: nobody else can reach the listener it comes through.
-func whoCalls(ctx context.Context, authenticator auth.Authenticator) (auth.Principal, error) {
+func whoCalls(ctx context.Context, authenticator auth.Authenticator, shown auth.Credentials) (auth.Principal, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if from, ok := p.Addr.(insideAddr); ok {
 			return auth.Principal(from), nil
 		}
 	}
-	principal, err := authenticator.Authenticate(ctx, credentialsOf(ctx))
+	principal, err := authenticator.Authenticate(ctx, shown)
 	if err != nil {
 		return principal, err
 	}

@@ -41,7 +41,7 @@ func (o *openCalls) link(refuse func(ctx context.Context, method string) error) 
 		ctx, cancel := context.WithCancelCause(ctx)
 		call := &openCall{
 			rpc: rpcOf(ctx), method: method, principal: principalOf(ctx),
-			shown: credentialsOf(ctx), inside: isInside(ctx), cancel: cancel,
+			shown: rpcOf(ctx).shown, inside: isInside(ctx), cancel: cancel,
 		}
 		o.mu.Lock()
 		if o.all == nil {
