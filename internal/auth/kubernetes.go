@@ -46,7 +46,8 @@ type Kubernetes struct {
 
 	mu     sync.Mutex
 	client *http.Client
-	ca     []byte // that client trusts
+	ca     []byte    // that client trusts
+	silent time.Time // when it last did not answer
 }
 
 // NewKubernetes returns what judges tokens of a cluster, which need not be reached now.
@@ -179,6 +180,9 @@ func (k *Kubernetes) review(ctx context.Context, token string) (*tokenReview, er
 	if err != nil {
 		return nil, errors.New("the CA of the cluster cannot be read")
 	}
+	if k.isSilent() { // or everybody who asks would wait, one after another
+		return nil, errors.New("the API server of the cluster does not answer")
+	}
 	own, err := readSmall(k.config.TokenFile)
 	if err != nil {
 		return nil, errors.New("the server's own token for the cluster cannot be read")
@@ -199,6 +203,11 @@ func (k *Kubernetes) review(ctx context.Context, token string) (*tokenReview, er
 	request.Header.Set("Accept", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // by the caller
+			k.mu.Lock()
+			k.silent = time.Now()
+			k.mu.Unlock()
+		}
 		return nil, errors.New("the API server of the cluster does not answer")
 	}
 	defer response.Body.Close()
@@ -218,6 +227,13 @@ func (k *Kubernetes) review(ctx context.Context, token string) (*tokenReview, er
 		return nil, errors.New("the API server of the cluster answers with no TokenReview")
 	}
 	return review, nil
+}
+
+// isSilent reports whether the API server did not answer just now.
+func (k *Kubernetes) isSilent() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.silent.IsZero() && time.Since(k.silent) < retryAfter
 }
 
 // caller returns a client that trusts the CA as it is now.
