@@ -200,7 +200,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 		return decodedCall{}, nil
 	}
 	job.Tool, job.Policy = entry.Spec.Name, p.Version()
-	subject := a.Subject(s, entry, job.MaxMode)
+	subject := a.Subject(s, entry, job.MaxMode, job.OnBehalfOf)
 	env := a.Env(s, p.Guard(subject), job.CallID)
 	env.Answer = job.Answer
 	call, err := decodeInput(entry, env, input)
@@ -329,9 +329,12 @@ func callDigest(tool string, input []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// bound stands for one call in one session under one version of the policy: what
-// an answer is bound to.
+// bound stands for one call in one session under one version of the policy, on behalf of
+// one user: what an answer is bound to.
 func bound(subject *policy.Call, version string) [32]byte {
 	text := fmt.Appendf(nil, "%x %q %q %q %q", subject.Digest, subject.Tenant, subject.Principal, subject.SessionID, version)
+	if subject.OnBehalfOf != "" {
+		text = fmt.Appendf(text, " %q", subject.OnBehalfOf)
+	}
 	return sha256.Sum256(text)
 }

@@ -83,7 +83,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 	if err != nil {
 		return Checked{}, err
 	}
-	subject := a.Subject(found, entry, request.Principal.MaxMode)
+	subject := a.Subject(found, entry, request.Principal.MaxMode, request.Principal.OnBehalfOf)
 	if a.supposed != nil {
 		subject.Offer, subject.Network = a.supposed, a.supposed.Network
 	}

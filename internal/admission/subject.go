@@ -31,10 +31,10 @@ func (a *Admission) Env(s *session.Session, guard tools.Guard, callID string) to
 // Subject returns a call as the policy sees it, but for its input and effects. A caller
 // whose principal may have only a mode that permits less than that of the session is
 // judged in that.
-func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.Mode) *policy.Call {
+func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.Mode, onBehalfOf string) *policy.Call {
 	settings := s.Settings()
 	call := &policy.Call{
-		Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), SessionID: s.ID, Labels: settings.Labels,
+		Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), OnBehalfOf: onBehalfOf, SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: session.AtMost(settings.Mode, most), Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
 		Spec: &entry.Spec, Network: settings.Network,
 	}

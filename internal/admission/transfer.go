@@ -186,7 +186,7 @@ func (t *Transfer) refresh() *policy.Policy {
 	p, settings := a.Rules.Current(), t.Session.Settings()
 	if j.call == nil || j.policy != p || j.settings != settings {
 		j.policy, j.settings = p, settings
-		j.call = a.Subject(t.Session, t.request.Tool, t.request.Principal.MaxMode)
+		j.call = a.Subject(t.Session, t.request.Tool, t.request.Principal.MaxMode, t.request.Principal.OnBehalfOf)
 		j.call.Uploads = t.request.Tool == WritesFiles
 		t.Env = a.Env(t.Session, p.Guard(j.call), "")
 	}

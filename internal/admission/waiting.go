@@ -22,7 +22,7 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 	if !ok {
 		return denies("tools", "The session no longer has the tool "+order.Tool+".")
 	}
-	subject := a.Subject(found, entry, order.MaxMode)
+	subject := a.Subject(found, entry, order.MaxMode, order.OnBehalfOf)
 	if p.Version() != order.Policy {
 		// What the call leaves out, and which of its paths are judged by themselves,
 		// is for the new policy to say.

@@ -128,18 +128,36 @@ func (s *Store) ListGrants(viewer Viewer, filter Filter) []Grant {
 func (s *Store) Revoke(by Viewer, id string) (Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	found, old, i, err := s.revocable(by, id)
+	if err != nil {
+		return Grant{}, err
+	}
+	s.grants.set(found.Session, slices.Delete(slices.Clone(old), i, i+1))
+	return found, nil
+}
+
+// FindGrant returns a grant that by may revoke.
+func (s *Store) FindGrant(by Viewer, id string) (Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, _, _, err := s.revocable(by, id)
+	return found, err
+}
+
+// revocable returns a grant that by may revoke, and its place among those of its session.
+// The store is locked.
+func (s *Store) revocable(by Viewer, id string) (found Grant, all []policy.Grant, at int, err error) {
 	of, old, ok := s.grants.find(id)
 	if !ok || !by.sees(of.Owner) {
-		return Grant{}, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
+		return Grant{}, nil, 0, fmt.Errorf("grant %.64q: %w: it was revoked, is not yours, or never was", id, ErrNotFound)
 	}
 	i := slices.IndexFunc(old, func(g policy.Grant) bool { return g.ID == id })
-	err := s.mayApprove(by, of.Owner)
+	err = s.mayApprove(by, of.Owner)
 	if errors.Is(err, ErrSelf) && old[i].Action == policy.Allow {
 		err = nil
 	}
 	if err != nil {
-		return Grant{}, fmt.Errorf("grant %.64q: %w", id, err)
+		return Grant{}, nil, 0, fmt.Errorf("grant %.64q: %w", id, err)
 	}
-	s.grants.set(of, slices.Delete(slices.Clone(old), i, i+1))
-	return Grant{Grant: old[i], Session: of}, nil
+	return Grant{Grant: old[i], Session: of}, old, i, nil
 }

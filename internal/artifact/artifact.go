@@ -193,6 +193,13 @@ func (s *Store) Bytes(match func(owner string) bool) (total int64) {
 	return total
 }
 
+// Stats returns how many artifacts are kept, and their bytes.
+func (s *Store) Stats() (artifacts int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byID), s.total
+}
+
 // TTL returns how long artifacts are kept once they are complete.
 func (s *Store) TTL() time.Duration { return s.config.TTL }
 

@@ -99,6 +99,26 @@ const (
 	// session with Count calls that ran in it, with the reason they gave.
 	Cancelled     Step = "cancelled"
 	SessionClosed Step = "session_closed"
+
+	// Stopped is an emergency stop of a principal, or of everybody, By an operator, that
+	// ended Count calls; the Action "again" says that it was in force before. Resumed is
+	// that it was lifted.
+	Stopped Step = "stopped"
+	Resumed Step = "resumed"
+
+	// SessionCreated is a session that was made, with its mode as Action and its
+	// workspace as Path; SessionChanged one whose settings are others now, told by Reason.
+	SessionCreated Step = "session_created"
+	SessionChanged Step = "session_changed"
+
+	// Granted is a lasting answer, with the id of the grant as Rule and what it covers
+	// as Reason; Revoked that somebody took it back.
+	Granted Step = "granted"
+	Revoked Step = "revoked"
+
+	// Reloaded is that a file changed: the policy, tokens or certificates, by Rule. Its
+	// Outcome says whether it is in force, and Reason why not.
+	Reloaded Step = "reloaded"
 )
 
 // What a log notes about itself.

@@ -105,9 +105,10 @@ type Principal struct {
 	// is that of the server.
 	MaxMode tools.Mode
 
-	// OnBehalfOf is whom a caller inside the process acts for: a principal, or the
-	// user of the machine. It is empty for callers from outside, who act for
-	// themselves.
+	// ActsFor is for whom the principal may act. OnBehalfOf is for whom it does: an end
+	// user, whom its credentials or the call name; of a caller inside the process, a
+	// principal or the user of the machine. Empty: for itself.
+	ActsFor    ActsFor
 	OnBehalfOf string
 }
 
@@ -149,7 +150,8 @@ type Credentials struct {
 // An Authenticator judges credentials.
 type Authenticator interface {
 	// Authenticate returns the principal, or an error that wraps
-	// [ErrUnauthenticated] or [ErrUnavailable] and can be shown to the caller.
+	// [ErrUnauthenticated], [ErrUnavailable], [ErrForbidden] or [ErrMalformed] and can be
+	// shown to the caller.
 	Authenticate(ctx context.Context, shown Credentials) (Principal, error)
 
 	// Name says how callers prove who they are, in a few words.

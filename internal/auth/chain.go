@@ -20,7 +20,8 @@ type Chain struct {
 	Issuers      []*Issuer // each with another URL
 	Kubernetes   *Kubernetes
 
-	judged cache // tokens of others
+	judged  cache // tokens of others that are good
+	refused cache // and those that are not: who has none cannot push out who has one
 }
 
 // Authenticate returns the principal that the credentials prove.
@@ -56,30 +57,38 @@ func (c *Chain) signed(ctx context.Context, secret string) (Principal, error) {
 		return Principal{}, unauthenticated("unknown token")
 	}
 	digest := DigestOf(secret)
-	if known, ok := c.judged.get(digest, time.Now()); ok {
-		return known.principal, known.err
+	known, ok := c.judged.get(digest, time.Now())
+	if ok {
+		return known.principal, nil
+	}
+	if refused, ok := c.refused.get(digest, time.Now()); ok {
+		return Principal{}, refused.err
 	}
 	says, ok := unverifiedOf(secret)
 	if !ok {
 		return Principal{}, unauthenticated("unknown token, and no JSON Web Token either")
 	}
-	principal, until, err := c.ask(ctx, says, secret)
-	if !until.IsZero() {
-		c.judged.put(digest, cached{principal: principal, err: err, until: until})
+	principal, until, err := c.ask(ctx, says, secret, known.principal.Name != "")
+	switch {
+	case until.IsZero():
+	case err == nil:
+		c.judged.put(digest, cached{principal: principal, until: until})
+	default:
+		c.refused.put(digest, cached{err: err, until: until})
 	}
 	return principal, err
 }
 
 // ask has a token judged by whoever issued it. Where the answer does not hold for longer
-// than this, it has no time.
-func (c *Chain) ask(ctx context.Context, says unverified, secret string) (Principal, time.Time, error) {
+// than this, it has no time. before says that the token was good the last time.
+func (c *Chain) ask(ctx context.Context, says unverified, secret string, before bool) (Principal, time.Time, error) {
 	for _, known := range c.Issuers {
 		if known.config.URL == says.Issuer {
 			return known.authenticate(ctx, secret)
 		}
 	}
 	if c.Kubernetes != nil {
-		return c.Kubernetes.authenticate(ctx, says, secret)
+		return c.Kubernetes.authenticate(ctx, says, secret, before)
 	}
 	return Principal{}, time.Time{}, unauthenticated("the issuer of the token is none that this server trusts")
 }

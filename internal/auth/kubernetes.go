@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // KubernetesConfig is a cluster whose service accounts are principals.
@@ -39,9 +41,13 @@ type KubernetesConfig struct {
 type Kubernetes struct {
 	config KubernetesConfig
 
+	strangers *rate.Limiter // reviews of tokens that were never good
+	asking    chan struct{} // has room for as many of them as are under way at once
+
 	mu     sync.Mutex
 	client *http.Client
-	ca     []byte // that client trusts
+	ca     []byte    // that client trusts
+	silent time.Time // when it last did not answer
 }
 
 // NewKubernetes returns what judges tokens of a cluster, which need not be reached now.
@@ -52,7 +58,9 @@ func NewKubernetes(config KubernetesConfig) (*Kubernetes, error) {
 	if len(config.Audiences) == 0 {
 		return nil, errors.New("no audience: tokens that are meant for others would be taken")
 	}
-	k := &Kubernetes{config: config}
+	k := &Kubernetes{
+		config: config, strangers: rate.NewLimiter(reviewRate, reviewBurst), asking: make(chan struct{}, reviewsAtOnce),
+	}
 	if _, err := readSmall(config.TokenFile); err != nil {
 		return nil, fmt.Errorf("token_file: %w", err)
 	}
@@ -75,6 +83,31 @@ const (
 	reviewTrusted = time.Minute
 	reviewRefused = 10 * time.Second
 )
+
+// How many tokens that nobody knows the API server is asked about, in a second, in a
+// moment and at once: callers without a right must not use this server against it. Tokens
+// that were good are not counted.
+const (
+	reviewRate    = 20
+	reviewBurst   = 100
+	reviewsAtOnce = 8
+)
+
+// stranger waits until the API server may be asked about a token that nobody knows. Call
+// done after it.
+func (k *Kubernetes) stranger(ctx context.Context) (done func(), err error) {
+	if !k.strangers.Allow() {
+		return nil, fmt.Errorf("%w: too many tokens that this server does not know are to be checked: try again", ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	select {
+	case k.asking <- struct{}{}:
+		return func() { <-k.asking }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many tokens are being checked: try again", ErrUnavailable)
+	}
+}
 
 // serviceAccount begins the name of every service account, and of nobody else.
 const serviceAccount = "system:serviceaccount:"
@@ -103,7 +136,14 @@ type tokenReviewStatus struct {
 }
 
 // authenticate judges a token, and returns until when the answer holds.
-func (k *Kubernetes) authenticate(ctx context.Context, says unverified, token string) (Principal, time.Time, error) {
+func (k *Kubernetes) authenticate(ctx context.Context, says unverified, token string, before bool) (Principal, time.Time, error) {
+	if !before {
+		done, err := k.stranger(ctx)
+		if err != nil {
+			return Principal{}, time.Time{}, err
+		}
+		defer done()
+	}
 	review, err := k.review(ctx, token)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -140,6 +180,9 @@ func (k *Kubernetes) review(ctx context.Context, token string) (*tokenReview, er
 	if err != nil {
 		return nil, errors.New("the CA of the cluster cannot be read")
 	}
+	if k.isSilent() { // or everybody who asks would wait, one after another
+		return nil, errors.New("the API server of the cluster does not answer")
+	}
 	own, err := readSmall(k.config.TokenFile)
 	if err != nil {
 		return nil, errors.New("the server's own token for the cluster cannot be read")
@@ -160,6 +203,11 @@ func (k *Kubernetes) review(ctx context.Context, token string) (*tokenReview, er
 	request.Header.Set("Accept", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // by the caller
+			k.mu.Lock()
+			k.silent = time.Now()
+			k.mu.Unlock()
+		}
 		return nil, errors.New("the API server of the cluster does not answer")
 	}
 	defer response.Body.Close()
@@ -179,6 +227,13 @@ func (k *Kubernetes) review(ctx context.Context, token string) (*tokenReview, er
 		return nil, errors.New("the API server of the cluster answers with no TokenReview")
 	}
 	return review, nil
+}
+
+// isSilent reports whether the API server did not answer just now.
+func (k *Kubernetes) isSilent() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.silent.IsZero() && time.Since(k.silent) < retryAfter
 }
 
 // caller returns a client that trusts the CA as it is now.

@@ -40,10 +40,15 @@ type IssuerConfig struct {
 	// ClockSkew is how far the clocks may be apart.
 	ClockSkew time.Duration
 
-	// NameClaim is what names the principal, Prefix what comes before it;
+	// NameClaim is what names the principal, Prefix what comes before it and before
+	// its groups, so that one issuer cannot put somebody into the groups of another;
 	// GroupsClaim has the groups that rules are about, and TenantClaim the tenant.
 	// A claim in another is named with dots. Empty: sub, nothing, none, none.
 	NameClaim, Prefix, GroupsClaim, TenantClaim string
+
+	// OnBehalfOfClaim names whom the principal acts for, if the token has it. Empty: no
+	// token says so.
+	OnBehalfOfClaim string
 
 	Rules *Rules
 }
@@ -250,6 +255,8 @@ func (i *Issuer) refusal(ctx context.Context, signed *signature, err error) erro
 		return context.Cause(ctx)
 	case signed.err != nil:
 		return unauthenticated("the token is not signed with a key of its issuer")
+	case strings.Contains(err.Error(), "before the nbf"): // by more than the library's leeway; it has no type for that
+		return unauthenticated("the token is not valid before the time that its claim nbf tells, which is more than 5 minutes ahead: check the clocks")
 	}
 	return unauthenticated("the token cannot be taken: want a JSON Web Token of %s, signed with one of the algorithms that are allowed", i.config.URL)
 }
@@ -279,18 +286,18 @@ func (i *Issuer) judge(token *oidc.IDToken) (Principal, error) {
 	if !ok || name == "" {
 		return Principal{}, unauthenticated("the token has no claim %s, which names its principal", claim)
 	}
-	if verified, told := claims["email_verified"]; claim == "email" && told && verified != true {
-		return Principal{}, unauthenticated("the issuer has not verified the email of the token")
+	if claim == "email" && claims["email_verified"] != true {
+		return Principal{}, unauthenticated("the issuer does not say that it has verified the email of the token: want the claim email_verified, true")
 	}
 	who := identity{name: i.config.Prefix + name}
 	if i.config.GroupsClaim != "" {
 		switch groups := claimOf(claims, i.config.GroupsClaim).(type) {
 		case string:
-			who.groups = []string{groups}
+			who.groups = []string{i.config.Prefix + groups}
 		case []any:
 			for _, group := range groups {
 				if text, ok := group.(string); ok {
-					who.groups = append(who.groups, text)
+					who.groups = append(who.groups, i.config.Prefix+text)
 				}
 			}
 		}
@@ -298,6 +305,17 @@ func (i *Issuer) judge(token *oidc.IDToken) (Principal, error) {
 	if i.config.TenantClaim != "" {
 		if who.tenant, ok = claimOf(claims, i.config.TenantClaim).(string); !ok || who.tenant == "" {
 			return Principal{}, unauthenticated("the token has no claim %s, which names its tenant", i.config.TenantClaim)
+		}
+	}
+	if i.config.OnBehalfOfClaim != "" {
+		switch user := claimOf(claims, i.config.OnBehalfOfClaim).(type) {
+		case nil:
+		case string:
+			if i.config.Prefix+user != who.name { // who acts for itself
+				who.onBehalfOf = i.config.Prefix + user
+			}
+		default:
+			return Principal{}, unauthenticated("the claim %s of the token is no text", i.config.OnBehalfOfClaim)
 		}
 	}
 	return i.config.Rules.principal(who)

@@ -165,8 +165,8 @@ func TestIssuer(t *testing.T) {
 	rsaKey, ecKey, strange := newKey(t, "one", jose.RS256), newKey(t, "two", jose.ES256), newKey(t, "one", jose.RS256)
 	i.set(nil, rsaKey, ecKey)
 	chain := chainOf(t, i, func(c *auth.IssuerConfig) { c.GroupsClaim, c.TenantClaim = "realm.groups", "org" },
-		auth.Rule{Group: "sre", Roles: auth.Operator | auth.Viewer, MaxMode: tools.ModeAllow},
-		auth.Rule{Name: "oidc:al*", Group: "dev-*", Roles: auth.Agent})
+		auth.Rule{Group: "oidc:sre", Roles: auth.Operator | auth.Viewer, MaxMode: tools.ModeAllow},
+		auth.Rule{Name: "oidc:al*", Group: "oidc:dev-*", Roles: auth.Agent})
 	of := func(over claims) claims {
 		if _, ok := over["org"]; !ok {
 			over["org"] = "acme"

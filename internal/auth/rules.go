@@ -15,6 +15,8 @@ type identity struct {
 	name   string
 	groups []string
 	tenant string
+
+	onBehalfOf string
 }
 
 // A Rule gives roles to those whom it is about: by name, by group, or by both.
@@ -23,12 +25,13 @@ type Rule struct {
 	Roles       Roles
 	Tenant      string // or AllTenants
 	MaxMode     tools.Mode
+	ActsFor     ActsFor
 
 	name, group glob.Word
 }
 
-// Rules make principals of identities. All that are about somebody add up: their roles
-// and, each from the first that has one, tenant and mode.
+// Rules make principals of identities. All that are about somebody add up: their roles, for
+// whom they may act and, each from the first that has one, tenant and mode.
 type Rules struct {
 	rules []Rule
 	roles Roles
@@ -66,6 +69,7 @@ func (r *Rules) principal(who identity) (Principal, error) {
 			tenant = cmp.Or(tenant, rule.tenant())
 			p.AllTenants = p.AllTenants || rule.Tenant == AllTenants
 			p.MaxMode = cmp.Or(p.MaxMode, rule.MaxMode)
+			p.ActsFor = p.ActsFor.and(rule.ActsFor)
 		}
 	}
 	if p.Roles == 0 {
@@ -73,6 +77,9 @@ func (r *Rules) principal(who identity) (Principal, error) {
 	}
 	if err := p.SetTenant(tenant); err != nil {
 		return p, unauthenticated("%w", err)
+	}
+	if who.onBehalfOf != "" {
+		return p.For(who.onBehalfOf)
 	}
 	return p, nil
 }

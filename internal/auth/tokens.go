@@ -74,6 +74,9 @@ func (t Token) Line() string {
 	if t.Principal.MaxMode != 0 {
 		fields = append(fields, "max_mode="+t.Principal.MaxMode.String())
 	}
+	for _, pattern := range t.Principal.ActsFor.Patterns() {
+		fields = append(fields, "on_behalf_of="+pattern)
+	}
 	if !t.Expires.IsZero() {
 		fields = append(fields, "expires="+t.Expires.UTC().Format(time.RFC3339))
 	}
@@ -129,6 +132,13 @@ func parseToken(line string) (Token, error) {
 			}
 		case "max_mode":
 			err = token.Principal.MaxMode.UnmarshalText([]byte(value))
+		case "on_behalf_of": // which may come again
+			var more ActsFor
+			more, err = NewActsFor([]string{value})
+			token.Principal.ActsFor = token.Principal.ActsFor.and(more)
+			if err != nil {
+				err = fmt.Errorf("on_behalf_of=: %w", err)
+			}
 		case "expires":
 			if token.Expires, err = time.Parse(time.RFC3339, value); err != nil {
 				err = fmt.Errorf("expires=%.40s is no time: want one such as 2027-01-31T00:00:00Z", value)
@@ -136,7 +146,7 @@ func parseToken(line string) (Token, error) {
 		case "":
 			return token, errors.New("the line does not end with name= and the name of a principal")
 		default:
-			err = fmt.Errorf("unknown key %.40q: want roles, tenant, max_mode, expires and, as the last, name", key)
+			err = fmt.Errorf("unknown key %.40q: want roles, tenant, max_mode, on_behalf_of, expires and, as the last, name", key)
 		}
 		if err != nil {
 			return token, err

@@ -41,6 +41,18 @@ func answerText(a *pb.ApprovalAnswer) string {
 	return text
 }
 
+// local is the principal of callers who need not say who they are. In this process it
+// always acts for the user of the machine.
+const local = "local"
+
+// callerText names who calls, and for whom.
+func callerText(tenant, principal, onBehalfOf string) string {
+	if onBehalfOf == "" || principal == local {
+		return ownerText(tenant, principal)
+	}
+	return ownerText(tenant, principal) + " for " + Visible(onBehalfOf)
+}
+
 // approvalText tells in one line what an approval is about.
 func approvalText(a *pb.Approval) string {
 	if questions := a.GetQuestions(); len(questions) > 0 {

@@ -81,7 +81,7 @@ func (c *card) field(name, text string) {
 // origin tells where an approval comes from.
 func (c *card) origin(a *pb.Approval) {
 	c.field("purpose", a.GetPurpose())
-	c.field("session", a.GetSessionId()+" of "+ownerText(a.GetTenant(), a.GetPrincipal()))
+	c.field("session", a.GetSessionId()+" of "+callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf()))
 	c.field("approval", a.GetApprovalId())
 }
 

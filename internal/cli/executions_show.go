@@ -58,7 +58,7 @@ func executionRows(x *pb.Execution, now time.Time) []row {
 	c := new(card)
 	c.say(bold.Render(Visible(x.GetTool())) + " " + stateText(x))
 	c.field("id", x.GetExecutionId())
-	c.field("session", x.GetSessionId()+" of "+ownerText(x.GetTenant(), x.GetPrincipal()))
+	c.field("session", x.GetSessionId()+" of "+callerText(x.GetTenant(), x.GetPrincipal(), x.GetOnBehalfOf()))
 	c.field("call", x.GetCallId())
 	c.field("purpose", x.GetPurpose())
 	if x.GetVerdict() != nil {

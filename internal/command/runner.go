@@ -328,6 +328,14 @@ func (r *Runners) existing(session tools.Session) *Runner {
 	return r.runners[session]
 }
 
+// Running returns how many commands run, background processes and interpreters among
+// them.
+func (r *Runners) Running() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running
+}
+
 // enter counts a command that begins, and refuses it if it is one too many.
 func (r *Runner) enter(c Command) (leave func(), err error) {
 	runners := r.all

@@ -14,6 +14,7 @@ package companion
 
 import (
 	"cmp"
+	"errors"
 	"sync"
 	"time"
 
@@ -95,6 +96,21 @@ func (s *Set) of(env tools.Env) (*session, error) {
 	return own, nil
 }
 
+// Halt ends the background processes and interpreters of a session, which goes on, and
+// returns how many there were.
+func (s *Set) Halt(of tools.Session) (n int) {
+	s.mu.Lock()
+	own := s.sessions[of]
+	s.mu.Unlock()
+	if own == nil {
+		return 0
+	}
+	return own.stopProcesses(errHalted) + own.stopInterpreters(errHalted)
+}
+
+// errHalted is why processes end that an operator stops.
+var errHalted = errors.New("an operator stopped it")
+
 // end ends what a session has. No call uses it any more.
 func (s *Set) end(of tools.Session, own *session) {
 	s.mu.Lock()
@@ -103,6 +119,6 @@ func (s *Set) end(of tools.Session, own *session) {
 	own.mu.Lock()
 	own.ended = true
 	own.mu.Unlock()
-	own.stopProcesses()
-	own.stopInterpreters()
+	own.stopProcesses(command.ErrSessionEnds)
+	own.stopInterpreters(command.ErrSessionEnds)
 }

@@ -171,6 +171,33 @@ func TestEndsWithSession(t *testing.T) {
 }
 
 // TestTimeLimit has a process that runs longer than it may.
+// TestHalt ends what a session has, by whatever it is kept alive, and the session goes on.
+func TestHalt(t *testing.T) {
+	k := newKit(t, companion.Config{})
+	k.needs("python3")
+	if n := k.set.Halt(k.env.Session); n != 0 {
+		t.Errorf("%d of a session that has nothing", n)
+	}
+	first, second := k.start("trap '' TERM; sleep 600 & wait; sleep 600"), k.start("echo done")
+	k.ended(second)
+	if text, failure := k.evaluate("python", "x = 7"); failure != "" {
+		t.Fatal(text, failure)
+	}
+	if n := k.set.Halt(k.env.Session); n != 2 {
+		t.Errorf("%d were ended, want a process and an interpreter", n)
+	}
+	if state := first.State(); state.Running {
+		t.Errorf("%+v", state)
+	}
+	if n := k.runners.Running(); n != 0 {
+		t.Errorf("%d commands run", n)
+	}
+	if text, failure := k.evaluate("python", "'x' in globals()"); failure != "" || !strings.Contains(text, "False") {
+		t.Errorf("a new interpreter: %s %s", text, failure)
+	}
+	k.ended(k.start("echo again"))
+}
+
 func TestTimeLimit(t *testing.T) {
 	k := newKit(t, companion.Config{})
 	script := command.Script{Command: command.Command{Dir: ".", Rights: k.env.Rights}, Text: "sleep 300"}

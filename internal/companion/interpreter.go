@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,18 +83,24 @@ func (s *session) slotOf(language string) *slot {
 	return at
 }
 
-// stopInterpreters ends the interpreters of a session that ends: no call uses them
-// any more.
-func (s *session) stopInterpreters() {
+// stopInterpreters ends the interpreters of a session, once no call uses them any more,
+// and returns how many that were.
+func (s *session) stopInterpreters(cause error) (n int) {
 	s.mu.Lock()
-	list := s.interpreters
-	s.interpreters = nil
+	list := slices.Collect(maps.Values(s.interpreters))
+	if s.ended {
+		s.interpreters = nil
+	}
 	s.mu.Unlock()
 	for _, at := range list {
 		at.held <- struct{}{}
-		at.stop(command.ErrSessionEnds)
+		if at.it != nil {
+			n++
+		}
+		at.stop(cause)
 		at.release()
 	}
+	return n
 }
 
 // stop ends the interpreter, if there is one, and returns when it is gone.

@@ -125,18 +125,28 @@ func (s *session) forgetOld() {
 	}
 }
 
-// stopProcesses ends the background processes of a session that ends, and returns
-// when they are gone.
-func (s *session) stopProcesses() {
+// stopProcesses ends the background processes of a session, and returns how many that
+// were when they are gone.
+func (s *session) stopProcesses(cause error) int {
 	s.mu.Lock()
-	list := slices.Clone(s.processes)
+	list := slices.DeleteFunc(slices.Clone(s.processes), func(p *Process) bool { return isDone(p.x.Done()) })
 	s.mu.Unlock()
 	for _, p := range list {
-		p.x.Stop(command.ErrSessionEnds)
+		p.x.Stop(cause)
 		p.x.CloseInput() // for what waits for input alone, and does not mind being asked to end
 	}
 	for _, p := range list {
 		<-p.x.Done()
+	}
+	return len(list)
+}
+
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }
 

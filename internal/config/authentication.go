@@ -39,6 +39,7 @@ type Token struct {
 	Roles     []auth.Roles `yaml:"roles"`
 	Tenant    string       `yaml:"tenant"`
 	MaxMode   optionalMode `yaml:"max_mode"`
+	ActsFor   []string     `yaml:"on_behalf_of"`
 	TokenFile string       `yaml:"token_file"`
 	TokenEnv  string       `yaml:"token_env"`
 	Token     string       `yaml:"token"`
@@ -61,6 +62,7 @@ type OIDC struct {
 	Prefix      string        `yaml:"prefix"`
 	GroupsClaim string        `yaml:"groups_claim"`
 	TenantClaim string        `yaml:"tenant_claim"`
+	UserClaim   string        `yaml:"on_behalf_of_claim"`
 }
 
 // Kubernetes is a cluster whose service accounts may call.
@@ -79,6 +81,7 @@ type Principal struct {
 	Roles   []auth.Roles `yaml:"roles"`
 	Tenant  string       `yaml:"tenant"`
 	MaxMode optionalMode `yaml:"max_mode"`
+	ActsFor []string     `yaml:"on_behalf_of"`
 }
 
 // An optionalMode is a mode, or none.
@@ -189,6 +192,9 @@ func (c *Authentication) openTokens(fault FaultFunc) *auth.Tokens {
 		if err := principal.SetTenant(token.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
 		}
+		if principal.ActsFor, err = auth.NewActsFor(token.ActsFor); err != nil {
+			fault(key+".on_behalf_of", "%v", err)
+		}
 		list = append(list, auth.Token{Secret: secret, Principal: principal})
 	}
 	if !readable {
@@ -269,13 +275,17 @@ func (c *Authentication) rules(fault FaultFunc) *auth.Rules {
 		if p.Name == "" && p.Group == "" {
 			fault(key, "it is about nobody: set name, group or both")
 		}
-		if len(p.Roles) == 0 && p.Tenant == "" && p.MaxMode == 0 {
-			fault(key, "it says nothing: set roles, tenant or max_mode")
+		if len(p.Roles) == 0 && p.Tenant == "" && p.MaxMode == 0 && len(p.ActsFor) == 0 {
+			fault(key, "it says nothing: set roles, tenant, max_mode or on_behalf_of")
+		}
+		actsFor, err := auth.NewActsFor(p.ActsFor)
+		if err != nil {
+			fault(key+".on_behalf_of", "%v", err)
 		}
 		if err := new(auth.Principal).SetTenant(p.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
 		}
-		list = append(list, auth.Rule{Name: p.Name, Group: p.Group, Roles: union(p.Roles), Tenant: p.Tenant, MaxMode: tools.Mode(p.MaxMode)})
+		list = append(list, auth.Rule{Name: p.Name, Group: p.Group, Roles: union(p.Roles), Tenant: p.Tenant, MaxMode: tools.Mode(p.MaxMode), ActsFor: actsFor})
 	}
 	rules, err := auth.NewRules(list, union(c.Roles))
 	if err != nil {
@@ -324,7 +334,7 @@ func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Rules) []*auth
 		}
 		issuer, err := auth.NewIssuer(auth.IssuerConfig{
 			URL: o.Issuer, Audiences: o.Audiences, CAFile: o.CA, Algorithms: o.Algorithms, ClockSkew: o.ClockSkew,
-			NameClaim: o.NameClaim, Prefix: prefix, GroupsClaim: o.GroupsClaim, TenantClaim: o.TenantClaim, Rules: rules,
+			NameClaim: o.NameClaim, Prefix: prefix, GroupsClaim: o.GroupsClaim, TenantClaim: o.TenantClaim, OnBehalfOfClaim: o.UserClaim, Rules: rules,
 		})
 		if err != nil {
 			fault(key, "%v", err)

@@ -53,6 +53,7 @@ type Config struct {
 	Wire           service.Wire       `yaml:"wire"`
 	Reflection     bool               `yaml:"reflection"`
 	Channelz       bool               `yaml:"channelz"`
+	StopFile       string             `yaml:"stop_file"`
 	ShutdownGrace  time.Duration      `yaml:"shutdown_grace"`
 }
 

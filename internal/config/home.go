@@ -52,7 +52,7 @@ func (c *Config) OwnTrees() []string {
 // as [workspace.Config.Closed] has them. The policy and the configuration are not among
 // them: they have no secret in them but by the name of a file.
 func (c *Config) OwnFiles() []string {
-	list := []string{c.TLS.Key, c.Authentication.TokenFile}
+	list := []string{c.TLS.Key, c.Authentication.TokenFile, c.StopFile}
 	if c.Authentication.Kubernetes.TokenReview {
 		list = append(list, c.Authentication.Kubernetes.TokenFile)
 	}

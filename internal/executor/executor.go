@@ -338,7 +338,13 @@ func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after uin
 // CancelSession cancels what runs in a session, waits for it to end, and
 // returns how many executions that were.
 func (e *Executor) CancelSession(ctx context.Context, s session.Ref, reason, by string) (int, error) {
-	unfinished := e.unfinished(func(x *Execution) bool { return x.Order.Session == s })
+	return e.CancelWhere(ctx, func(x *Execution) bool { return x.Order.Session == s }, reason, by)
+}
+
+// CancelWhere is CancelSession for all executions that match, wherever they run. match
+// is called once for each that has not ended.
+func (e *Executor) CancelWhere(ctx context.Context, match func(*Execution) bool, reason, by string) (int, error) {
+	unfinished := slices.DeleteFunc(e.unfinished(func(*Execution) bool { return true }), func(x *Execution) bool { return !match(x) })
 	for _, x := range unfinished {
 		x.Cancel(reason, by)
 	}

@@ -30,6 +30,7 @@ func newTokenCreate() *cobra.Command {
 	var (
 		roles, tenant, mode string
 		lifetime            time.Duration
+		users               []string
 	)
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -55,6 +56,10 @@ its owner, and remove the old line.`,
 			if err := token.Principal.SetTenant(tenant); err != nil {
 				return fmt.Errorf("--tenant: %w", err)
 			}
+			var err error
+			if token.Principal.ActsFor, err = auth.NewActsFor(users); err != nil {
+				return fmt.Errorf("--on-behalf-of: %w", err)
+			}
 			if mode != "" {
 				if err := token.Principal.MaxMode.UnmarshalText([]byte(mode)); err != nil {
 					return fmt.Errorf("--max-mode: %w", err)
@@ -77,6 +82,7 @@ its owner, and remove the old line.`,
 	flags.StringVar(&roles, "roles", "agent", "what it may do: some of "+strings.Join(auth.AllRoles.Names(), ", "))
 	flags.StringVar(&tenant, "tenant", "", "tenant that the principal is of, or * for an approver, operator or viewer of all tenants (default: the default tenant)")
 	flags.StringVar(&mode, "max-mode", "", "most permissive mode of its sessions (default: the server's)")
+	flags.StringSliceVar(&users, "on-behalf-of", nil, "end users for whom it may call, by patterns of their names; none: it calls for itself alone")
 	flags.DurationVar(&lifetime, "expires", 0, "how long the token is valid, such as 2160h; 0: for ever")
 	return cmd
 }

@@ -83,6 +83,8 @@ func (j *judged) ResolveName(name string) (any, bool) {
 		return j.call.Principal, true
 	case "tenant":
 		return tenantName(j.call.Tenant), true
+	case "on_behalf_of":
+		return j.call.OnBehalfOf, true
 	case "session.id":
 		return j.call.SessionID, true
 	case "session.labels":

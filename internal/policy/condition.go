@@ -63,6 +63,7 @@ var variables = []struct {
 	{"effect.unclear", cel.BoolType},
 	{"principal", cel.StringType},
 	{"tenant", cel.StringType},
+	{"on_behalf_of", cel.StringType},
 	{"session.id", cel.StringType},
 	{"session.labels", cel.MapType(cel.StringType, cel.StringType)},
 	{"session.level", cel.StringType},

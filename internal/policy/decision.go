@@ -14,9 +14,12 @@ import (
 // A Call is what is judged: who asks for what.
 type Call struct {
 	// Principal of Tenant made the call, in a session with these labels, level and
-	// mode. Tenant is empty for the default tenant.
-	Principal string
-	Tenant    string
+	// mode. Tenant is empty for the default tenant. OnBehalfOf is whom the principal acts
+	// for, if not for itself.
+	Principal  string
+	Tenant     string
+	OnBehalfOf string
+
 	SessionID string
 	Labels    map[string]string
 	Level     tools.Level

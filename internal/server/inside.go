@@ -43,6 +43,7 @@ func (Inside) Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), 
 // calls, for a sandbox that need not be there; nil is the one that is.
 func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (conn *grpc.ClientConn, end func(), err error) {
 	c.Authentication, c.TLS = config.Authentication{}, config.TLS{} // of no use here
+	c.StopFile = ""                                                 // of the server that serves
 	c.Secrets = slices.DeleteFunc(c.Secrets, func(s config.Secret) bool {
 		_, err := s.Value()
 		return err != nil // what this user cannot read, its tools cannot show

@@ -67,10 +67,12 @@ func (f *policyFile) reload() {
 	}
 	if err != nil {
 		f.reloads.WithLabelValues("failed").Inc()
+		f.server.Reloaded("policy", f.server.Policy(), err)
 		f.logger.Error("the policy file is not valid: the policy stays as it was",
 			zap.String("policy", f.server.Policy()), zap.Error(err))
 		return
 	}
 	f.reloads.WithLabelValues("succeeded").Inc()
+	f.server.Reloaded("policy", next.Version(), nil)
 	f.logger.Info("policy in force", zap.String("policy", next.Version()), zap.String("file", f.path))
 }

@@ -108,6 +108,7 @@ func TestReloadOfAccess(t *testing.T) {
 	c.Sessions.Workspace, c.Sessions.WorkspaceRoot = t.TempDir(), t.TempDir()
 	c.TLS = config.TLS{Certificate: at("tls.crt"), Key: at("tls.key")}
 	c.Authentication.TokenFile, c.Authentication.Certificates.CA = at("tokens"), at("ca.crt")
+	c.Audit.File = filepath.Join(t.TempDir(), "audit")
 	core, logs := observer.New(zapcore.InfoLevel)
 	logger, metrics := zap.New(core), prometheus.NewRegistry()
 	access, err := c.Access()
@@ -125,7 +126,7 @@ func TestReloadOfAccess(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ctx, stop := context.WithCancel(t.Context())
-	watchAccess(ctx, c, access, metrics, logger)
+	watchAccess(ctx, c, access, metrics, logger, server.Reloaded)
 	t.Cleanup(func() {
 		stop()
 		ShutDown(server, 0)
@@ -208,6 +209,15 @@ func TestReloadOfAccess(t *testing.T) {
 	m.swap(files)
 	until("alice is out", func() bool { _, err := who(second, alice); return status.Code(err) == codes.Unauthenticated })
 	is("bob", second, bob)
+	for _, record := range []string{
+		`"rule":"tokens","by":"server","outcome":"succeeded"`, `"rule":"certificates","by":"server","outcome":"succeeded"`,
+		`"step":"reloaded","rule":"tokens","reason":`, `"step":"reloaded","rule":"certificates","reason":`,
+	} {
+		until("the audit log has "+record, func() bool {
+			text, err := os.ReadFile(c.Audit.File)
+			return err == nil && strings.Contains(string(text), record)
+		})
+	}
 	if text := logText(logs); strings.Contains(text, alice) || strings.Contains(text, "PRIVATE") {
 		t.Errorf("a secret is in the log: %s", text)
 	}

@@ -89,7 +89,7 @@ func Serve(c *config.Config) error {
 		file := newPolicyFile(c.Policy.File, server, metrics, logger)
 		go file.watch(ctx, reloadInterval)
 	}
-	watchAccess(ctx, c, access, metrics, logger)
+	watchAccess(ctx, c, access, metrics, logger, server.Reloaded)
 	admin, err := serveAdmin(c.Admin, &adminHandler{showMetrics(metrics, logger), server.Ready, c.Admin.Pprof}, logger)
 	if err != nil {
 		ShutDown(server, 0)

@@ -42,7 +42,7 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions companion.Config, documents files.Documents, engines *search.Pool) []tools.Tool {
+func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -51,7 +51,7 @@ func builtin(runners *command.Runners, companions companion.Config, documents fi
 	}
 	list := slices.Concat(
 		writes,
-		shell.Tools(runners, companion.New(runners, companions)),
+		shell.Tools(runners, companions),
 		git.Tools(runners),
 		searchtools.Tools(engines),
 		turn.Tools(),
@@ -118,7 +118,8 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, runners)}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)}, documents, enginesOf(c.Search)), c.Executions.MaxTimeout)...); err != nil {
+	companions := companion.New(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)})
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search)), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -167,6 +168,9 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Receiving:     runners.Receiving,
 		Kept:          runners.Kept,
 		Space:         runners.Space,
+		Halt:          func(s *session.Session) int { return companions.Halt(s) },
+		Processes:     runners.Running,
+		StopFile:      c.StopFile,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
 		TLS:           certificates,
 		Version:       version.Text(),
@@ -236,7 +240,8 @@ func enginesOf(c index.Config) *search.Pool {
 // BuiltinSpecs describes the tools that are part of the server.
 func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
-	for _, tool := range builtin(command.New(command.Config{}), companion.Config{}, nil, search.NewPool(nil)) {
+	runners := command.New(command.Config{})
+	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil)) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

@@ -7,14 +7,18 @@ import (
 	"context"
 	"encoding/hex"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -23,6 +27,7 @@ import (
 type approvalService struct {
 	pb.UnimplementedApprovalServiceServer
 	approvals *approval.Store
+	auditor   *auditor
 }
 
 // viewerOf returns the caller as one who reads and answers questions.
@@ -131,8 +136,19 @@ func (s *approvalService) ListGrants(ctx context.Context, request *pb.ListGrants
 }
 
 func (s *approvalService) RevokeGrant(ctx context.Context, request *pb.RevokeGrantRequest) (*pb.RevokeGrantResponse, error) {
-	grant, err := s.approvals.Revoke(revokerOf(ctx), request.GetGrantId())
+	grant, err := s.approvals.FindGrant(revokerOf(ctx), request.GetGrantId())
 	if err != nil {
+		return nil, err
+	}
+	// What was denied to somebody else is an approver's to give back. An operator does it
+	// where everybody can see who did.
+	if caller := principalOf(ctx); grant.Action == policy.Deny && !caller.Roles.Has(auth.Approver) && grant.Session.Owner != caller.Owner() && s.auditor.log == nil {
+		return nil, denied("the grant denies something to %q: an approver revokes it, or an operator where an audit log is kept", grant.Session.Owner)
+	}
+	if err := s.auditor.revoked(ctx, &grant); err != nil {
+		return nil, withRetryInfo(status.New(codes.Unavailable, "the server must record what is revoked and cannot: nothing was revoked"), time.Second).Err()
+	}
+	if grant, err = s.approvals.Revoke(revokerOf(ctx), request.GetGrantId()); err != nil {
 		return nil, err
 	}
 	return &pb.RevokeGrantResponse{Grant: grantToProto(&grant)}, nil
@@ -154,6 +170,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		CallId:      q.CallID,
 		Principal:   q.Session.Owner.Name(),
 		Tenant:      q.Session.Owner.Tenant(),
+		OnBehalfOf:  output.VisibleText(q.OnBehalfOf),
 		Tool:        q.Tool,
 		CalledAs:    q.CalledAs,
 		Purpose:     output.VisibleText(q.Purpose),

@@ -164,6 +164,8 @@ func (s *toolService) ReadArtifact(request *pb.ReadArtifactRequest, stream grpc.
 		return err
 	}
 	defer reader.Close()
+	out := sending(stream, s.server.files.limits.Idle, nil)
+	defer out.stop()
 	offset := request.GetOffset()
 	response := &pb.ReadArtifactResponse{Info: artifactToProto(&info)}
 	for buffer := make([]byte, executor.MaxChunk); ; {
@@ -174,7 +176,7 @@ func (s *toolService) ReadArtifact(request *pb.ReadArtifactRequest, stream grpc.
 		}
 		response.Offset, response.Data = offset, buffer[:n]
 		if n > 0 || response.Info != nil {
-			if err := stream.Send(response); err != nil {
+			if err := out.send(response); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/audit"
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/session"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -124,6 +125,104 @@ func (a *auditor) closed(ctx context.Context, s *session.Session, calls int, rea
 	}
 }
 
+// stopped records who stopped a principal, and why; fresh says that it was not stopped
+// before. calls is how many executions that ended.
+func (a *auditor) stopped(ctx context.Context, s stop, fresh bool, calls int) {
+	if a.log != nil {
+		record := audit.Record{
+			Step: audit.Stopped, Tenant: s.Tenant, Principal: s.Principal, Count: uint64(calls), By: principalOf(ctx).Name, From: peerOf(ctx), Reason: s.Reason,
+		}
+		if !fresh {
+			record.Action = "again"
+		}
+		a.log.Append(record)
+	}
+}
+
+// resumed records who lifted a stop.
+func (a *auditor) resumed(ctx context.Context, s stop, reason string) {
+	if a.log != nil {
+		a.log.Append(audit.Record{Step: audit.Resumed, Tenant: s.Tenant, Principal: s.Principal, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
+	}
+}
+
+// created records that a session was made, by whom it is of.
+func (a *auditor) created(ctx context.Context, s *session.Session) {
+	if a.log != nil {
+		record := ofSession(audit.SessionCreated, s)
+		record.OnBehalfOf, record.By, record.From = principalOf(ctx).OnBehalfOf, s.Owner.Name(), peerOf(ctx)
+		a.log.Append(record)
+	}
+}
+
+// madeDefault records a session that was made for who named none.
+func (a *auditor) madeDefault(s *session.Session) {
+	if a.log != nil {
+		a.log.Append(ofSession(audit.SessionCreated, s))
+	}
+}
+
+func ofSession(step audit.Step, s *session.Session) audit.Record {
+	return audit.Record{Step: step, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Action: s.Settings().Mode.String(), Path: s.Workspace.Dir()}
+}
+
+// idled records a session that ended because nobody used it.
+func (a *auditor) idled(s *session.Session, idle time.Duration) {
+	if a.log != nil {
+		a.log.Append(audit.Record{
+			Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, By: auth.Server, Reason: "it was not used for " + idle.String(),
+		})
+	}
+}
+
+// changed records which settings of a session are others now.
+func (a *auditor) changed(ctx context.Context, s *session.Session, paths []string) {
+	if a.log == nil {
+		return
+	}
+	settings := s.Settings()
+	values := map[string]string{
+		"level": settings.Level.String(), "mode": settings.Mode.String(), "network": settings.Network.String(),
+		"idle_ttl": settings.IdleTTL.String(), "call_order": "free",
+	}
+	if settings.Ordered {
+		values["call_order"] = "safe"
+	}
+	var text []string
+	for _, path := range paths {
+		if value, ok := values[path]; ok {
+			path += "=" + value
+		}
+		text = append(text, path)
+	}
+	record := ofSession(audit.SessionChanged, s)
+	record.OnBehalfOf, record.By, record.From, record.Reason = principalOf(ctx).OnBehalfOf, principalOf(ctx).Name, peerOf(ctx), strings.Join(text, " ")
+	a.log.Append(record)
+}
+
+// revoked records that somebody takes a grant back, before that happens.
+func (a *auditor) revoked(ctx context.Context, g *approval.Grant) error {
+	if a.log == nil {
+		return nil
+	}
+	return a.log.Append(audit.Record{
+		Step: audit.Revoked, Tenant: g.Session.Owner.Tenant(), Principal: g.Session.Owner.Name(), SessionID: g.Session.ID, Tool: g.Tool, Rule: "grant " + g.ID,
+		Action: g.Action.String(), Reason: g.Tier.Label, By: principalOf(ctx).Name, From: peerOf(ctx),
+	})
+}
+
+// Reloaded records that a file of the configuration changed: it is in force as a whole,
+// or not at all, with the reason.
+func (s *Server) Reloaded(what, version string, err error) {
+	if log := s.auditor.log; log != nil {
+		record := audit.Record{Step: audit.Reloaded, Rule: what, Policy: version, By: auth.Server, Outcome: "succeeded"}
+		if err != nil {
+			record.Outcome, record.Reason = "failed", err.Error()
+		}
+		log.Append(record)
+	}
+}
+
 // peerOf returns where a call comes from.
 func peerOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
@@ -160,4 +259,8 @@ func (a *auditor) resolved(q *approval.Question, answer approval.Answer) {
 		record.Rule, record.Reason = "grant "+answer.Grant.ID, answer.Grant.Tier.Label
 	}
 	a.log.Append(record)
+	if answer.Kind == approval.AllowAlways || answer.Kind == approval.DenyAlways {
+		record.Step, record.Action, record.DurationMs, record.ExecutionID, record.CallID = audit.Granted, answer.Grant.Action.String(), 0, "", ""
+		a.log.Append(record)
+	}
 }

@@ -5,6 +5,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 
 	grpcauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"google.golang.org/grpc/credentials"
@@ -25,7 +26,8 @@ func authenticate(authenticator auth.Authenticator) link {
 			return ctx, nil
 		}
 		var err error
-		rpc.principal, err = whoCalls(ctx, authenticator)
+		rpc.shown = credentialsOf(ctx)
+		rpc.principal, err = whoCalls(ctx, authenticator, rpc.shown)
 		return ctx, err
 	}
 	return link{grpcauth.UnaryServerInterceptor(find), grpcauth.StreamServerInterceptor(find)}
@@ -33,13 +35,42 @@ func authenticate(authenticator auth.Authenticator) link {
 
 // whoCalls returns who is calling. The connection of a caller inside the process says
 // who that is: nobody else can reach the listener it comes through.
-func whoCalls(ctx context.Context, authenticator auth.Authenticator) (auth.Principal, error) {
+func whoCalls(ctx context.Context, authenticator auth.Authenticator, shown auth.Credentials) (auth.Principal, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if from, ok := p.Addr.(insideAddr); ok {
 			return auth.Principal(from), nil
 		}
 	}
-	return authenticator.Authenticate(ctx, credentialsOf(ctx))
+	principal, err := authenticator.Authenticate(ctx, shown)
+	if err != nil {
+		return principal, err
+	}
+	return onBehalf(ctx, principal)
+}
+
+// onBehalfOfHeader names the end user for whom a runtime calls.
+const onBehalfOfHeader = "toolserver-on-behalf-of"
+
+// onBehalf returns the caller as one that acts for the user whom the header names, if
+// there is one. Two headers are refused: two parties might read different ones.
+func onBehalf(ctx context.Context, caller auth.Principal) (auth.Principal, error) {
+	switch names := metadata.ValueFromIncomingContext(ctx, onBehalfOfHeader); len(names) {
+	case 0:
+		return caller, nil
+	case 1:
+		return caller.For(names[0])
+	default:
+		return caller, fmt.Errorf("%w: %d headers %s: send one", auth.ErrMalformed, len(names), onBehalfOfHeader)
+	}
+}
+
+// isInside reports whether a call comes from inside the process.
+func isInside(ctx context.Context) bool {
+	p, ok := peer.FromContext(ctx)
+	if ok {
+		_, ok = p.Addr.(insideAddr)
+	}
+	return ok
 }
 
 // credentialsOf returns the credentials of a call and of its connection.

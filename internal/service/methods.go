@@ -61,6 +61,10 @@ var methods = map[string]access{
 	pb.SessionService_CloseSession_FullMethodName:  stoppers,
 	pb.SessionService_WatchSession_FullMethodName:  watchers,
 
+	pb.SessionService_StopPrincipal_FullMethodName:   operators,
+	pb.SessionService_ResumePrincipal_FullMethodName: operators,
+	pb.SessionService_ListStops_FullMethodName:       {roles: looksOn},
+
 	// The approvals show each caller no more than it may see.
 	pb.ApprovalService_ListApprovals_FullMethodName:   everyRole,
 	pb.ApprovalService_WatchApprovals_FullMethodName:  everyRole,

@@ -5,11 +5,14 @@ package service
 
 import (
 	"context"
+	"strings"
+	"sync"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/output"
 )
@@ -22,6 +25,47 @@ type meters struct {
 	limited       *prometheus.CounterVec
 	shadowLimited *prometheus.CounterVec
 	durations     *prometheus.HistogramVec
+	verdicts      *prometheus.CounterVec
+	answers       *prometheus.CounterVec
+	answerTimes   *prometheus.HistogramVec
+	rules         boundedLabel
+}
+
+// A boundedLabel keeps a label from having values without end: rules change with each
+// policy, and a server lives long.
+type boundedLabel struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// maxRules is how many values a bounded label has beside "(other)".
+const maxRules = 300
+
+// of returns the value of the label for a name.
+func (b *boundedLabel) of(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.seen[name] {
+		if len(b.seen) >= maxRules {
+			return "(other)"
+		}
+		if b.seen == nil {
+			b.seen = make(map[string]bool)
+		}
+		b.seen[name] = true
+	}
+	return name
+}
+
+// ruleKind returns the rule of a verdict without what is of one call or one person in it.
+func ruleKind(rule string) string {
+	for _, kind := range []string{"grant", "approver"} {
+		if strings.HasPrefix(rule, kind+" ") {
+			return kind
+		}
+	}
+	const most = 100
+	return label(rule[:min(len(rule), most)])
 }
 
 // unknownTool is the label of calls of tools that do not exist: their names
@@ -31,6 +75,9 @@ const unknownTool = "(unknown)"
 // durationBounds are in seconds, each four times the one before: from what a
 // tool needs that only computes to half an hour.
 var durationBounds = []float64{0.0005, 0.002, 0.008, 0.032, 0.128, 0.512, 2.048, 8.192, 32.768, 131.072, 524.288, 2097.152}
+
+// answerBounds are in seconds: people take longer than programs.
+var answerBounds = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800}
 
 // newMeters registers the metrics of a server. stats is asked at each scrape.
 func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *meters {
@@ -45,6 +92,11 @@ func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *met
 		calls:         counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
 		limited:       counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
 		shadowLimited: counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.", "limit", "tool"),
+		verdicts:      counter("toolserver_verdicts_total", "What was decided about calls and transfers, by action and rule.", "action", "rule"),
+		answers:       counter("toolserver_approval_answers_total", "Ended questions to people by answer.", "answer"),
+		answerTimes: add.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "toolserver_approval_wait_seconds", Help: "Time questions to people waited, by answer.", Buckets: answerBounds,
+		}, []string{"answer"}),
 		durations: add.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "toolserver_call_duration_seconds", Help: "Time tools ran.", Buckets: durationBounds,
 		}, []string{"tool"}),
@@ -69,6 +121,35 @@ func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *met
 	grows("toolserver_output_bytes_total", "Bytes of output tools wrote.",
 		func(s executor.Stats) float64 { return float64(s.OutputBytes) })
 	return m
+}
+
+// watch registers what is asked at each scrape of the parts of a server.
+func (m *meters) watch(registry prometheus.Registerer, s *Server) {
+	gauge := func(name, help string, value func() float64) {
+		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	gauge("toolserver_approvals_waiting", "Questions that wait for a person.", func() float64 { return float64(s.approvals.Pending()) })
+	gauge("toolserver_sessions", "Sessions that are open.", func() float64 { return float64(s.config.Sessions.Count()) })
+	gauge("toolserver_stops", "Emergency stops in force.", func() float64 { return float64(len(*s.stops.current.Load())) })
+	if s.config.Processes != nil {
+		gauge("toolserver_processes", "Commands that run, with background processes and interpreters.", func() float64 { return float64(s.config.Processes()) })
+	}
+	if store := s.config.Artifacts; store != nil {
+		gauge("toolserver_artifacts", "Artifacts that are kept.", func() float64 { n, _ := store.Stats(); return float64(n) })
+		gauge("toolserver_artifact_bytes", "Bytes of artifacts that are kept.", func() float64 { _, n := store.Stats(); return float64(n) })
+	}
+}
+
+// decided counts what was decided about a call.
+func (m *meters) decided(action, rule string) {
+	m.verdicts.WithLabelValues(action, m.rules.of(ruleKind(rule))).Inc()
+}
+
+// resolved counts the end of a question.
+func (m *meters) resolved(q *approval.Question, a approval.Answer) {
+	kind := a.Kind.String()
+	m.answers.WithLabelValues(kind).Inc()
+	m.answerTimes.WithLabelValues(kind).Observe(a.At.Sub(q.Created).Seconds())
 }
 
 // link counts and times every call as dashboards for gRPC expect it.

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -12,23 +13,25 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/persona"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// personaOf returns the system whose tools a list shows; nil for our own.
-func personaOf(asked, ofSession string) (*persona.System, error) {
-	if asked == "" {
-		asked = ofSession
+// personaOf returns the system whose tools a list shows, nil for our own, and which of
+// ours the session chose beside them. The session may be nil.
+func personaOf(asked string, of *session.Session) (_ *persona.System, chosen tools.Selection, err error) {
+	if of != nil {
+		asked, chosen = cmp.Or(asked, of.Settings().Persona), of.Settings().Tools
 	}
 	if asked == "" {
-		return nil, nil
+		return nil, chosen, nil
 	}
 	system, ok := persona.Named(asked)
 	if !ok {
-		return nil, invalid("persona %.64q: want one of %s", asked, strings.Join(persona.Names(), ", "))
+		return nil, chosen, invalid("persona %.64q: want one of %s", asked, strings.Join(persona.Names(), ", "))
 	}
-	return system, nil
+	return system, chosen, nil
 }
 
 // inPersona returns the tools of a system that a session can call, by name, and those of

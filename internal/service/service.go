@@ -10,8 +10,10 @@
 // while a message is sent or received.
 //
 // Goroutines: gRPC has one for each connection and each RPC, which ends with it. New
-// starts one that serves callers inside the process, and Shutdown ends it. Shutdown
-// itself starts one that waits for gRPC to stop, and waits for it.
+// starts one that serves callers inside the process, and one that looks whether the
+// callers of open RPCs are still known; Shutdown ends both. A download has one that
+// sends, until its RPC ends. Shutdown itself starts one that waits for gRPC to stop, and
+// waits for it.
 package service
 
 import (
@@ -106,6 +108,17 @@ type Config struct {
 	// namespaces, and the version of Landlock.
 	Confines func() (namespaces bool, landlock int)
 
+	// Halt, if set, ends the background processes and interpreters of a session, which
+	// goes on, and returns how many there were.
+	Halt func(*session.Session) int
+
+	// Processes, if set, returns how many commands run.
+	Processes func() int
+
+	// StopFile, if set, is where emergency stops are kept, so that they outlive the
+	// server.
+	StopFile string
+
 	// Version is what the server tells about itself.
 	Version string
 
@@ -140,6 +153,8 @@ type Server struct {
 	inside       *inside
 	started      time.Time
 
+	stops       *stopList
+	calls       openCalls
 	connections connections     // from outside
 	underWay    atomic.Int64    // RPCs
 	closing     context.Context // ends when nothing runs any more
@@ -148,17 +163,20 @@ type Server struct {
 
 // New returns a server that serves callers inside the process at once, and
 // those outside once Serve was called. Shut it down after use. An error is about
-// the policy; what the configuration brought is then still the caller's to close.
+// the policy or the file of stops; what the configuration brought is then still the caller's to close.
 func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, started: time.Now(), inside: newInside(), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
 	}
+	var err error
+	if s.stops, err = openStops(config.StopFile); err != nil {
+		return nil, err
+	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if config.Artifacts != nil {
 		s.artifacts = &artifacts{store: config.Artifacts, known: make(map[*session.Session]bool)}
 	}
-	var err error
 	if s.rates, err = quota.NewRates(config.Tenants); err != nil {
 		s.close()
 		return nil, err
@@ -174,6 +192,8 @@ func New(config Config) (*Server, error) {
 	config.Executor.Steps, config.Executor.Tenants = steps{s}, config.Tenants
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
+	s.meters.watch(config.Metrics, s)
+	config.Sessions.Notify(session.Notices{Default: s.auditor.madeDefault, Idle: s.auditor.idled})
 
 	s.admission = admission.New(s.admissionConfig())
 
@@ -191,8 +211,8 @@ func New(config Config) (*Server, error) {
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: s.space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor, storage: s.storage})
-	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals})
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor, storage: s.storage})
+	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals, auditor: s.auditor})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
@@ -205,6 +225,9 @@ func New(config Config) (*Server, error) {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	go s.grpc.Serve(s.inside)
+	if _, everybody := config.Authenticator.(auth.None); !everybody {
+		go s.recheck(s.closing)
+	}
 	return s, nil
 }
 
@@ -240,6 +263,7 @@ func (s *Server) links() []link {
 		telemetry(),                                   // so that refusals are counted
 		authenticate(s.config.Authenticator),          // who
 		onEntry(permit),                               // may they call this method at all
+		s.calls.link(s.refuseStopped),                 // unless they were stopped, now or later
 		endKeptOpen(s.closing),                        // what only waits ends with the server
 		onMessage(s.admit),                            // may this call run
 	}

@@ -27,6 +27,7 @@ import (
 // sessionService answers SessionService.
 type sessionService struct {
 	pb.UnimplementedSessionServiceServer
+	server   *Server
 	sessions *session.Store
 	executor *executor.Executor
 	uploads  *uploads
@@ -49,6 +50,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 	if err != nil {
 		return nil, err
 	}
+	s.auditor.created(ctx, created)
 	return &pb.CreateSessionResponse{Session: sessionToProto(created)}, nil
 }
 
@@ -184,6 +186,7 @@ func (s *sessionService) UpdateSession(ctx context.Context, request *pb.UpdateSe
 	if err != nil {
 		return nil, err
 	}
+	s.auditor.changed(ctx, updated, paths)
 	return &pb.UpdateSessionResponse{Session: s.toProto(updated)}, nil
 }
 

@@ -48,6 +48,8 @@ func find(table []statusCode, err error) *statusCode {
 var statusCodes = []statusCode{
 	{auth.ErrUnauthenticated, codes.Unauthenticated, 0},
 	{auth.ErrUnavailable, codes.Unavailable, time.Second},
+	{auth.ErrForbidden, codes.PermissionDenied, 0},
+	{auth.ErrMalformed, codes.InvalidArgument, 0},
 	{admission.ErrInvalid, codes.InvalidArgument, 0},
 	{admission.ErrDenied, codes.PermissionDenied, 0},
 	{executor.ErrNotFound, codes.NotFound, 0},

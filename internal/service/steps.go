@@ -6,6 +6,7 @@ package service
 import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -14,7 +15,14 @@ import (
 type steps struct{ *Server }
 
 // Proposed records a call, and what was decided about it.
-func (s steps) Proposed(x *executor.Execution) *executor.Refusal { return s.auditor.proposed(x) }
+func (s steps) Proposed(x *executor.Execution) *executor.Refusal {
+	action, rule := x.Order.Verdict.Action.String(), x.Order.Verdict.Rule
+	if refusal := x.Order.Refusal; refusal != nil && refusal.Verdict == nil { // which is none of the policy
+		action, rule = policy.Deny.String(), refusal.Outcome.String()
+	}
+	s.meters.decided(action, rule)
+	return s.auditor.proposed(x)
+}
 
 // Rejudge judges a call that waits.
 func (s steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged {
@@ -24,8 +32,11 @@ func (s steps) Rejudge(x *executor.Execution, call tools.Call) executor.Rejudged
 // Starting records that a tool is about to run.
 func (s steps) Starting(x *executor.Execution) *executor.Refusal { return s.auditor.starting(x) }
 
-// Resolved records the end of a question.
-func (s steps) Resolved(q *approval.Question, a approval.Answer) { s.auditor.resolved(q, a) }
+// Resolved counts and records the end of a question.
+func (s steps) Resolved(q *approval.Question, a approval.Answer) {
+	s.meters.resolved(q, a)
+	s.auditor.resolved(q, a)
+}
 
 // Finished counts and records the end of a call.
 func (s steps) Finished(x *executor.Execution, end *executor.Finished) {

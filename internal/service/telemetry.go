@@ -87,7 +87,7 @@ func tracing(provider trace.TracerProvider) []otelgrpc.Option {
 // they say.
 func ofStrangers(authenticator auth.Authenticator) otelgrpc.Option {
 	return otelgrpc.WithPublicEndpointFn(func(ctx context.Context, _ *stats.RPCTagInfo) bool {
-		_, err := whoCalls(ctx, authenticator)
+		_, err := whoCalls(ctx, authenticator, credentialsOf(ctx))
 		return err != nil
 	})
 }
@@ -106,6 +106,7 @@ type rpc struct {
 
 	method     string
 	principal  auth.Principal
+	shown      auth.Credentials
 	job        *executor.Job // what admission made of the newest message
 	asked      transferSlot  // the same of a transfer
 	session    string

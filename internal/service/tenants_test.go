@@ -94,7 +94,7 @@ func serveTenants(t *testing.T, options ...func(*service.Config)) *tenantServer 
 		if c.Authenticator, err = auth.NewTokens(list); err != nil {
 			t.Fatal(err)
 		}
-		if c.Audit, err = audit.Open(s.audit, audit.Options{Logger: c.Logger}); err != nil {
+		if c.Audit, err = audit.Open(audit.Options{Config: audit.Config{File: s.audit}, Logger: c.Logger}); err != nil {
 			t.Fatal(err)
 		}
 		if c.Policy, err = policy.Parse("policy.yaml", []byte("version: 1\n"+askToRead)); err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
-	"github.com/toolserver/toolserver/internal/persona"
+	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -45,6 +46,9 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 	x, err := s.executor.Start(ctx, job)
 	if err != nil {
 		return err
+	}
+	if stopped, ok := s.server.stops.of(principalOf(ctx)); ok { // while it was on its way
+		x.Cancel(stopped.why(), stopped.By)
 	}
 	return follow(stream, x, 0)
 }
@@ -265,7 +269,7 @@ func pageSize(asked int32) (int, error) {
 }
 
 func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	session, err := s.sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
+	session, err := s.listed(ctx, request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -280,17 +284,17 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err := wanted.Check(); err != nil {
 		return nil, invalid("names: %v", err)
 	}
-	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
-	system, err := personaOf(request.GetPersona(), session.Settings().Persona)
+	has := availableTo(ctx, session, p)
+	system, chosen, err := personaOf(request.GetPersona(), session)
 	if err != nil {
 		return nil, err
 	}
 	if system != nil {
-		return pageOf(s.inPersona(system, session.Settings().Tools, has, request.GetView()), request, size), nil
+		return pageOf(s.inPersona(system, chosen, has, request.GetView()), request, size), nil
 	}
 	shown := s.server.shown.of(s.registry)
 	all := shown.view(request.GetView())
-	everything := session.Settings().Tools.All() && !p.Hides()
+	everything := (session == nil || session.Settings().Tools.All()) && !p.Hides()
 	first := request.GetPageToken() == "" && len(all.Tools) <= size
 	if everything && first && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return all, nil
@@ -330,6 +334,28 @@ func pageOf(all *pb.ListToolsResponse, request *pb.ListToolsRequest, size int) *
 	return page
 }
 
+// listed returns the session whose tools a caller asks for. It is nil for one who is no
+// agent and names none: that caller has no default session, and gets none by looking.
+func (s *toolService) listed(ctx context.Context, id string) (*session.Session, error) {
+	caller := principalOf(ctx)
+	switch {
+	case caller.Roles.Has(auth.Agent):
+		return s.sessions.Get(caller.Owner(), id)
+	case id == "":
+		return nil, nil
+	}
+	return s.sessions.Look(caller.Owner(), id)
+}
+
+// availableTo reports which tools a session has; without one, which the caller could have.
+func availableTo(ctx context.Context, of *session.Session, p *policy.Policy) func(*tools.Spec) bool {
+	if of == nil {
+		caller := principalOf(ctx)
+		return func(spec *tools.Spec) bool { return !p.Hidden(caller.Tenant, caller.Name, nil, spec) }
+	}
+	return func(spec *tools.Spec) bool { return admission.Available(of, p, spec) }
+}
+
 // maxToolPage is how many tools a page has at most, and where the caller does not say.
 const maxToolPage = 1000
 
@@ -337,13 +363,17 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 	ctx := stream.Context()
 	var seen *toolList
 	for {
-		session, err := s.sessions.Get(principalOf(ctx).Owner(), request.GetSessionId())
+		session, err := s.listed(ctx, request.GetSessionId())
 		if err != nil {
 			return err
 		}
 		// What tells of changes comes before what may change.
-		registry, rules, settings := s.registry.Changed(), s.server.rules.Changed(), session.Changed()
-		now := s.listOf(session)
+		registry, rules := s.registry.Changed(), s.server.rules.Changed()
+		var settings, closed <-chan struct{}
+		if session != nil {
+			settings, closed = session.Changed(), session.Closed()
+		}
+		now := s.listOf(ctx, session)
 		if change := seen.to(now); change != nil {
 			if err := stream.Send(change); err != nil {
 				return err
@@ -354,7 +384,7 @@ func (s *toolService) WatchTools(request *pb.WatchToolsRequest, stream grpc.Serv
 		case <-registry:
 		case <-rules:
 		case <-settings:
-		case <-session.Closed():
+		case <-closed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -368,12 +398,12 @@ type toolList struct {
 	digests map[string][32]byte // by name
 }
 
-func (s *toolService) listOf(session *session.Session) *toolList {
+func (s *toolService) listOf(ctx context.Context, session *session.Session) *toolList {
 	shown, p := s.server.shown.of(s.registry), s.server.rules.Current()
-	has := func(spec *tools.Spec) bool { return admission.Available(session, p, spec) }
+	has := availableTo(ctx, session, p)
 	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
-	if system, _ := persona.Named(session.Settings().Persona); system != nil {
-		all := s.inPersona(system, session.Settings().Tools, has, pb.ToolView_TOOL_VIEW_FULL)
+	if system, chosen, _ := personaOf("", session); system != nil {
+		all := s.inPersona(system, chosen, has, pb.ToolView_TOOL_VIEW_FULL)
 		list.version = all.Version
 		for _, tool := range all.Tools {
 			list.names = append(list.names, tool.Name)
@@ -464,6 +494,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Roles:          principalOf(ctx).Roles.Names(),
 		Tenant:         principalOf(ctx).Tenant,
 		AllTenants:     principalOf(ctx).AllTenants,
+		OnBehalfOf:     output.ValidText(principalOf(ctx).OnBehalfOf),
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode), s.sessions.AllowedWorkspaces(principalOf(ctx).Tenant)),
 		Files:          fileLimits(config.Files.WithDefaults()),

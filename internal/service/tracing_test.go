@@ -134,7 +134,7 @@ func TestTraces(t *testing.T) {
 	if line := s.logs.FilterMessage("call").All()[0].ContextMap(); line["trace"] != theirTrace {
 		t.Errorf("the line in the log is %v, want that it names the trace", line)
 	}
-	if first := records()[1]; first.Step != audit.Proposed || first.Trace != theirTrace {
+	if first := records()[2]; first.Step != audit.Proposed || first.Trace != theirTrace {
 		t.Errorf("the first record of the call is %v, want that it names the trace", first)
 	}
 	for _, name := range []string{

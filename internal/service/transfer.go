@@ -119,6 +119,9 @@ func (s *workspaceService) begin(ctx context.Context, request admission.Transfer
 	decide.Set("toolserver.action", t.record.Action)
 	decide.Set("toolserver.rule", t.record.Rule)
 	decide.Set("toolserver.policy", t.record.Policy)
+	if rpc.meters != nil {
+		rpc.meters.decided(t.Decision.Action.String(), t.Decision.Rule)
+	}
 	if err == nil {
 		err = t.propose()
 	}

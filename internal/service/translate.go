@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -158,6 +159,7 @@ func executionAt(x *executor.Execution, info executor.Info) *pb.Execution {
 		Purpose:       x.Order.Purpose,
 		Principal:     x.Order.Session.Owner.Name(),
 		Tenant:        x.Order.Session.Owner.Tenant(),
+		OnBehalfOf:    output.ValidText(x.Order.OnBehalfOf),
 		CreateTime:    timeToProto(x.Created),
 		StartTime:     timeToProto(info.Started),
 		EndTime:       timeToProto(info.Ended),

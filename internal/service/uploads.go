@@ -251,13 +251,14 @@ type incoming[Q any] struct {
 	failed   error // why there are no more; set before messages is closed
 	done     chan struct{}
 	closed   <-chan struct{}
+	ended    <-chan struct{} // when the call is cut; its link knows why
 	idle     time.Duration
 	timer    *time.Timer
 }
 
 // receive begins to receive. Call stop after use.
 func receive[Q, A any](stream grpc.ClientStreamingServer[Q, A], idle time.Duration) *incoming[Q] {
-	in := &incoming[Q]{messages: make(chan *Q), done: make(chan struct{}), idle: idle, timer: time.NewTimer(idle)}
+	in := &incoming[Q]{messages: make(chan *Q), done: make(chan struct{}), ended: stream.Context().Done(), idle: idle, timer: time.NewTimer(idle)}
 	go func() {
 		defer close(in.messages)
 		for {
@@ -292,7 +293,9 @@ func (in *incoming[Q]) next() (*Q, error) {
 		}
 		return message, nil
 	case <-in.closed:
-		return nil, status.Error(codes.Aborted, "the session was closed")
+		return nil, errSessionClosed
+	case <-in.ended:
+		return nil, status.Error(codes.Canceled, "the call was ended")
 	case <-in.timer.C:
 		return nil, status.Errorf(codes.DeadlineExceeded, "nothing has arrived for %s: the upload has ended", in.idle)
 	}

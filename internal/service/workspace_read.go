@@ -49,7 +49,13 @@ func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.Ser
 		sum = sha256.New()
 	}
 	buffer := fileChunks.Get().(*[maxFileChunk]byte)
-	defer fileChunks.Put(buffer)
+	defer func() {
+		if err == nil { // otherwise it may still be on its way
+			fileChunks.Put(buffer)
+		}
+	}()
+	out := sending(stream, t.service.limits.Idle, t.Session.Closed())
+	defer out.stop()
 	response := &pb.ReadFileResponse{File: info}
 	for {
 		data := buffer[:min(end-at, maxFileChunk)]
@@ -61,7 +67,7 @@ func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.Ser
 		if at == end {
 			break
 		}
-		if err := stream.Send(response); err != nil {
+		if err := out.send(response); err != nil {
 			return err
 		}
 		response = new(pb.ReadFileResponse)
@@ -75,7 +81,7 @@ func (s *workspaceService) ReadFile(request *pb.ReadFileRequest, stream grpc.Ser
 		response.Sha256, t.record.Digest = digest.String(), [32]byte(digest)
 	}
 	t.record.Count = 1
-	return stream.Send(response)
+	return out.send(response)
 }
 
 // chunk reads bytes of a file at an offset.

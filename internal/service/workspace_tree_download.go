@@ -30,7 +30,9 @@ func (s *workspaceService) DownloadTree(request *pb.DownloadTreeRequest, stream 
 		return invalid("exclude: %v", err)
 	}
 	d := &download{transfer: t, exclude: exclude, withheld: t.withheld(), summary: new(pb.TreeSummary)}
-	d.out = &chunkWriter{send: func(data []byte) error { return stream.Send(&pb.DownloadTreeResponse{Data: data}) }, sum: sha256.New()}
+	out := sending(stream, s.limits.Idle, t.Session.Closed())
+	defer out.stop()
+	d.out = &chunkWriter{send: func(data []byte) error { return out.send(&pb.DownloadTreeResponse{Data: data}) }, sum: sha256.New()}
 	d.tar = tar.NewWriter(d.out)
 	all, err := t.Session.Workspace.Walk(stream.Context(), t.Path, maxEntries, d.visit)
 	if err == nil && !all {
@@ -47,7 +49,7 @@ func (s *workspaceService) DownloadTree(request *pb.DownloadTreeRequest, stream 
 	if err != nil {
 		return err
 	}
-	return stream.Send(&pb.DownloadTreeResponse{Summary: d.summary})
+	return out.send(&pb.DownloadTreeResponse{Summary: d.summary})
 }
 
 // A download is a tree on its way to a client.

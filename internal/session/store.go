@@ -130,6 +130,24 @@ type Store struct {
 	dirs    tenantDirs
 	stored  sync.Map              // how much each tenant has: its name → *stored
 	scratch map[string]*lease.Dir // of workspaces that go with their sessions, by tenant, where it was needed
+	notices Notices
+}
+
+// Notices are called with what happens to sessions without anybody asking for it, without
+// a lock. Nil ones are not called.
+type Notices struct {
+	Default func(*Session)                // one was made for who named none
+	Idle    func(*Session, time.Duration) // one was not used for so long, and has ended
+}
+
+// Notify says who is told of what happens. It comes before the first session.
+func (s *Store) Notify(n Notices) { s.notices = n }
+
+// Count returns how many sessions there are.
+func (s *Store) Count() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.byKey)
 }
 
 // NewStore returns an empty store. Close it after use.
@@ -175,6 +193,9 @@ func (s *Store) Get(owner auth.Owner, id string) (*Session, error) {
 	session, err := s.Create(owner, Request{ID: DefaultID})
 	if errors.Is(err, ErrExists) { // made by somebody else just now
 		return s.Get(owner, id)
+	}
+	if err == nil && s.notices.Default != nil {
+		s.notices.Default(session)
 	}
 	return session, err
 }
@@ -273,7 +294,7 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	}
 	session.change(settings)
 	s.byKey[k], s.byRef[session.Ref()] = session, session
-	session.watchIdle(func() { s.forget(session, "") })
+	session.watchIdle(func() { s.idled(session) })
 	return session, nil
 }
 
@@ -365,8 +386,16 @@ func (s *Store) Update(owner auth.Owner, id string, change func(*Settings)) (*Se
 		return nil, err
 	}
 	session.change(settings)
-	session.watchIdle(func() { s.forget(session, "") })
+	session.watchIdle(func() { s.idled(session) })
 	return session, nil
+}
+
+// idled takes a session out of the store that was not used for its idle time.
+func (s *Store) idled(session *Session) {
+	s.forget(session, "")
+	if s.notices.Idle != nil {
+		s.notices.Idle(session, session.Settings().IdleTTL)
+	}
 }
 
 // Look returns a session of owner, the default session without an id, for somebody who

@@ -267,7 +267,10 @@ type Approval struct {
 	// How many effects are not shown, because there are too many.
 	MoreEffects uint32 `protobuf:"varint,16,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
-	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Tenant string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Whom the principal acts for, if not for itself: an end user, as the principal
+	// names it. Neither of the two can approve the call.
+	OnBehalfOf    string `protobuf:"bytes,22,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +427,13 @@ func (x *Approval) GetMoreEffects() uint32 {
 func (x *Approval) GetTenant() string {
 	if x != nil {
 		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Approval) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
 	}
 	return ""
 }
@@ -989,7 +999,7 @@ var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xbe\x05\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xe0\x05\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -1013,7 +1023,9 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\vexpire_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12!\n" +
 	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\x12\x16\n" +
-	"\x06tenant\x182 \x01(\tR\x06tenant\"p\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\x12 \n" +
+	"\fon_behalf_of\x18\x16 \x01(\tR\n" +
+	"onBehalfOf\"p\n" +
 	"\aPreview\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.toolserver.v1.PreviewKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12!\n" +

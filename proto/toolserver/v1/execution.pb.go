@@ -191,7 +191,9 @@ type Execution struct {
 	// How many effects are not among them, for there are too many to keep.
 	MoreEffects uint32 `protobuf:"varint,20,opt,name=more_effects,json=moreEffects,proto3" json:"more_effects,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
-	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Tenant string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Whom the principal acted for, if not for itself.
+	OnBehalfOf    string `protobuf:"bytes,26,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -380,11 +382,18 @@ func (x *Execution) GetTenant() string {
 	return ""
 }
 
+func (x *Execution) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
+}
+
 var File_toolserver_v1_execution_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\n" +
-	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\x9f\a\n" +
+	"\x1dtoolserver/v1/execution.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1atoolserver/v1/policy.proto\"\xc1\a\n" +
 	"\tExecution\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
@@ -411,7 +420,9 @@ const file_toolserver_v1_execution_proto_rawDesc = "" +
 	"\averdict\x18\x12 \x01(\v2\x16.toolserver.v1.VerdictR\averdict\x125\n" +
 	"\aeffects\x18\x13 \x03(\v2\x1b.toolserver.v1.JudgedEffectR\aeffects\x12!\n" +
 	"\fmore_effects\x18\x14 \x01(\rR\vmoreEffects\x12\x16\n" +
-	"\x06tenant\x182 \x01(\tR\x06tenant*\x89\x01\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\x12 \n" +
+	"\fon_behalf_of\x18\x1a \x01(\tR\n" +
+	"onBehalfOf*\x89\x01\n" +
 	"\x0eExecutionState\x12\x1f\n" +
 	"\x1bEXECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17EXECUTION_STATE_WAITING\x10\x01\x12\x1b\n" +

@@ -14,6 +14,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -25,6 +26,442 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// Stop is an emergency stop that is in force.
+type Stop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who is stopped, also where somebody else acts on behalf of this principal; "*":
+	// everybody.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Why, in the words of the operator.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The operator.
+	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// Since when.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Whether the stop is still in force after a restart of the server.
+	Durable bool `protobuf:"varint,5,opt,name=durable,proto3" json:"durable,omitempty"`
+	// The tenant of that principal; empty for the default tenant, "*" for every tenant.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stop) Reset() {
+	*x = Stop{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stop) ProtoMessage() {}
+
+func (x *Stop) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stop.ProtoReflect.Descriptor instead.
+func (*Stop) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Stop) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Stop) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Stop) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Stop) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *Stop) GetDurable() bool {
+	if x != nil {
+		return x.Durable
+	}
+	return false
+}
+
+func (x *Stop) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// StopPrincipalRequest says whom to stop.
+type StopPrincipalRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The principal; "*": everybody. There need be nothing known of it yet.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Why, in a sentence, at most 4096 bytes: callers and the audit log are told.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants, or "*"
+	// for every tenant. Empty is the tenant of the caller; with the principal "*", all
+	// tenants in which the caller is an operator.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopPrincipalRequest) Reset() {
+	*x = StopPrincipalRequest{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopPrincipalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopPrincipalRequest) ProtoMessage() {}
+
+func (x *StopPrincipalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopPrincipalRequest.ProtoReflect.Descriptor instead.
+func (*StopPrincipalRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StopPrincipalRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *StopPrincipalRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *StopPrincipalRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// StopPrincipalResponse tells what the stop ended.
+type StopPrincipalResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stop in force: where there was one before, that.
+	Stop *Stop `protobuf:"bytes,1,opt,name=stop,proto3" json:"stop,omitempty"`
+	// How many executions were cancelled.
+	CancelledExecutions uint32 `protobuf:"varint,2,opt,name=cancelled_executions,json=cancelledExecutions,proto3" json:"cancelled_executions,omitempty"`
+	// How many calls that move files, or that wait, were ended.
+	EndedCalls uint32 `protobuf:"varint,3,opt,name=ended_calls,json=endedCalls,proto3" json:"ended_calls,omitempty"`
+	// How many background processes and interpreters were ended.
+	EndedProcesses uint32 `protobuf:"varint,4,opt,name=ended_processes,json=endedProcesses,proto3" json:"ended_processes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *StopPrincipalResponse) Reset() {
+	*x = StopPrincipalResponse{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopPrincipalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopPrincipalResponse) ProtoMessage() {}
+
+func (x *StopPrincipalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopPrincipalResponse.ProtoReflect.Descriptor instead.
+func (*StopPrincipalResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StopPrincipalResponse) GetStop() *Stop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *StopPrincipalResponse) GetCancelledExecutions() uint32 {
+	if x != nil {
+		return x.CancelledExecutions
+	}
+	return 0
+}
+
+func (x *StopPrincipalResponse) GetEndedCalls() uint32 {
+	if x != nil {
+		return x.EndedCalls
+	}
+	return 0
+}
+
+func (x *StopPrincipalResponse) GetEndedProcesses() uint32 {
+	if x != nil {
+		return x.EndedProcesses
+	}
+	return 0
+}
+
+// ResumePrincipalRequest says whose stop to lift.
+type ResumePrincipalRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The principal; "*": the stop of everybody, which leaves those of single ones.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Why, in a sentence, at most 4096 bytes: the audit log is told.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The tenant of that principal, for callers whose roles count in all tenants, or "*"
+	// for every tenant. Empty is the tenant of the caller; with the principal "*", all
+	// tenants in which the caller is an operator.
+	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumePrincipalRequest) Reset() {
+	*x = ResumePrincipalRequest{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumePrincipalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumePrincipalRequest) ProtoMessage() {}
+
+func (x *ResumePrincipalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumePrincipalRequest.ProtoReflect.Descriptor instead.
+func (*ResumePrincipalRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ResumePrincipalRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ResumePrincipalRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResumePrincipalRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// ResumePrincipalResponse tells what was lifted.
+type ResumePrincipalResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stop that was lifted; not set where there was none.
+	Stop *Stop `protobuf:"bytes,1,opt,name=stop,proto3" json:"stop,omitempty"`
+	// Stops that are still in force: of everybody where one principal was resumed, of
+	// single ones where everybody was.
+	Remaining     []*Stop `protobuf:"bytes,2,rep,name=remaining,proto3" json:"remaining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumePrincipalResponse) Reset() {
+	*x = ResumePrincipalResponse{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumePrincipalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumePrincipalResponse) ProtoMessage() {}
+
+func (x *ResumePrincipalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumePrincipalResponse.ProtoReflect.Descriptor instead.
+func (*ResumePrincipalResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ResumePrincipalResponse) GetStop() *Stop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *ResumePrincipalResponse) GetRemaining() []*Stop {
+	if x != nil {
+		return x.Remaining
+	}
+	return nil
+}
+
+// ListStopsRequest asks for the stops in force.
+type ListStopsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStopsRequest) Reset() {
+	*x = ListStopsRequest{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStopsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStopsRequest) ProtoMessage() {}
+
+func (x *ListStopsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStopsRequest.ProtoReflect.Descriptor instead.
+func (*ListStopsRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{5}
+}
+
+// ListStopsResponse has the stops in force.
+type ListStopsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stops, the oldest first.
+	Stops         []*Stop `protobuf:"bytes,1,rep,name=stops,proto3" json:"stops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListStopsResponse) Reset() {
+	*x = ListStopsResponse{}
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListStopsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListStopsResponse) ProtoMessage() {}
+
+func (x *ListStopsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListStopsResponse.ProtoReflect.Descriptor instead.
+func (*ListStopsResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListStopsResponse) GetStops() []*Stop {
+	if x != nil {
+		return x.Stops
+	}
+	return nil
+}
 
 // CreateSessionRequest asks for a session.
 type CreateSessionRequest struct {
@@ -65,7 +502,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[0]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -77,7 +514,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[0]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -90,7 +527,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{0}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateSessionRequest) GetSessionId() string {
@@ -188,7 +625,7 @@ type CreateSessionResponse struct {
 
 func (x *CreateSessionResponse) Reset() {
 	*x = CreateSessionResponse{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +637,7 @@ func (x *CreateSessionResponse) String() string {
 func (*CreateSessionResponse) ProtoMessage() {}
 
 func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +650,7 @@ func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionResponse.ProtoReflect.Descriptor instead.
 func (*CreateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateSessionResponse) GetSession() *Session {
@@ -240,7 +677,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[2]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -252,7 +689,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[2]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -265,7 +702,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -300,7 +737,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[3]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +749,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[3]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +762,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -357,7 +794,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[4]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +806,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[4]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +819,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -433,7 +870,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[5]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +882,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[5]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +895,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{5}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -491,7 +928,7 @@ type UpdateSessionRequest struct {
 
 func (x *UpdateSessionRequest) Reset() {
 	*x = UpdateSessionRequest{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[6]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +940,7 @@ func (x *UpdateSessionRequest) String() string {
 func (*UpdateSessionRequest) ProtoMessage() {}
 
 func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[6]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +953,7 @@ func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSessionRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateSessionRequest) GetSession() *Session {
@@ -544,7 +981,7 @@ type UpdateSessionResponse struct {
 
 func (x *UpdateSessionResponse) Reset() {
 	*x = UpdateSessionResponse{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[7]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +993,7 @@ func (x *UpdateSessionResponse) String() string {
 func (*UpdateSessionResponse) ProtoMessage() {}
 
 func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[7]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +1006,7 @@ func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSessionResponse.ProtoReflect.Descriptor instead.
 func (*UpdateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateSessionResponse) GetSession() *Session {
@@ -597,7 +1034,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[8]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +1046,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[8]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +1059,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{8}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CloseSessionRequest) GetSessionId() string {
@@ -664,7 +1101,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[9]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +1113,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[9]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +1126,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{9}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CloseSessionResponse) GetCancelledExecutions() uint32 {
@@ -716,7 +1153,7 @@ type WatchSessionRequest struct {
 
 func (x *WatchSessionRequest) Reset() {
 	*x = WatchSessionRequest{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +1165,7 @@ func (x *WatchSessionRequest) String() string {
 func (*WatchSessionRequest) ProtoMessage() {}
 
 func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[10]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +1178,7 @@ func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{10}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchSessionRequest) GetSessionId() string {
@@ -777,7 +1214,7 @@ type WatchSessionResponse struct {
 
 func (x *WatchSessionResponse) Reset() {
 	*x = WatchSessionResponse{}
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +1226,7 @@ func (x *WatchSessionResponse) String() string {
 func (*WatchSessionResponse) ProtoMessage() {}
 
 func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_service_proto_msgTypes[11]
+	mi := &file_toolserver_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +1239,7 @@ func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{11}
+	return file_toolserver_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchSessionResponse) GetExecution() *Execution {
@@ -816,7 +1253,35 @@ var File_toolserver_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xea\x04\n" +
+	"#toolserver/v1/session_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xbb\x01\n" +
+	"\x04Stop\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12;\n" +
+	"\vcreate_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12\x18\n" +
+	"\adurable\x18\x05 \x01(\bR\adurable\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"d\n" +
+	"\x14StopPrincipalRequest\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"\xbd\x01\n" +
+	"\x15StopPrincipalResponse\x12'\n" +
+	"\x04stop\x18\x01 \x01(\v2\x13.toolserver.v1.StopR\x04stop\x121\n" +
+	"\x14cancelled_executions\x18\x02 \x01(\rR\x13cancelledExecutions\x12\x1f\n" +
+	"\vended_calls\x18\x03 \x01(\rR\n" +
+	"endedCalls\x12'\n" +
+	"\x0fended_processes\x18\x04 \x01(\rR\x0eendedProcesses\"f\n" +
+	"\x16ResumePrincipalRequest\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"u\n" +
+	"\x17ResumePrincipalResponse\x12'\n" +
+	"\x04stop\x18\x01 \x01(\v2\x13.toolserver.v1.StopR\x04stop\x121\n" +
+	"\tremaining\x18\x02 \x03(\v2\x13.toolserver.v1.StopR\tremaining\"\x12\n" +
+	"\x10ListStopsRequest\">\n" +
+	"\x11ListStopsResponse\x12)\n" +
+	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xea\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -874,7 +1339,7 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\tprincipal\x18\x1e \x01(\tR\tprincipal\x12\x16\n" +
 	"\x06tenant\x182 \x01(\tR\x06tenant\"N\n" +
 	"\x14WatchSessionResponse\x126\n" +
-	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution2\xa8\x04\n" +
+	"\texecution\x18\x01 \x01(\v2\x18.toolserver.v1.ExecutionR\texecution2\xb6\x06\n" +
 	"\x0eSessionService\x12Z\n" +
 	"\rCreateSession\x12#.toolserver.v1.CreateSessionRequest\x1a$.toolserver.v1.CreateSessionResponse\x12Q\n" +
 	"\n" +
@@ -882,7 +1347,10 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\fListSessions\x12\".toolserver.v1.ListSessionsRequest\x1a#.toolserver.v1.ListSessionsResponse\x12Z\n" +
 	"\rUpdateSession\x12#.toolserver.v1.UpdateSessionRequest\x1a$.toolserver.v1.UpdateSessionResponse\x12W\n" +
 	"\fCloseSession\x12\".toolserver.v1.CloseSessionRequest\x1a#.toolserver.v1.CloseSessionResponse\x12Y\n" +
-	"\fWatchSession\x12\".toolserver.v1.WatchSessionRequest\x1a#.toolserver.v1.WatchSessionResponse0\x01BCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
+	"\fWatchSession\x12\".toolserver.v1.WatchSessionRequest\x1a#.toolserver.v1.WatchSessionResponse0\x01\x12Z\n" +
+	"\rStopPrincipal\x12#.toolserver.v1.StopPrincipalRequest\x1a$.toolserver.v1.StopPrincipalResponse\x12`\n" +
+	"\x0fResumePrincipal\x12%.toolserver.v1.ResumePrincipalRequest\x1a&.toolserver.v1.ResumePrincipalResponse\x12N\n" +
+	"\tListStops\x12\x1f.toolserver.v1.ListStopsRequest\x1a .toolserver.v1.ListStopsResponseBCZAgithub.com/toolserver/toolserver/proto/toolserver/v1;toolserverv1b\x06proto3"
 
 var (
 	file_toolserver_v1_session_service_proto_rawDescOnce sync.Once
@@ -896,65 +1364,84 @@ func file_toolserver_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_session_service_proto_rawDescData
 }
 
-var file_toolserver_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_toolserver_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_toolserver_v1_session_service_proto_goTypes = []any{
-	(*CreateSessionRequest)(nil),  // 0: toolserver.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil), // 1: toolserver.v1.CreateSessionResponse
-	(*GetSessionRequest)(nil),     // 2: toolserver.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),    // 3: toolserver.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),   // 4: toolserver.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 5: toolserver.v1.ListSessionsResponse
-	(*UpdateSessionRequest)(nil),  // 6: toolserver.v1.UpdateSessionRequest
-	(*UpdateSessionResponse)(nil), // 7: toolserver.v1.UpdateSessionResponse
-	(*CloseSessionRequest)(nil),   // 8: toolserver.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),  // 9: toolserver.v1.CloseSessionResponse
-	(*WatchSessionRequest)(nil),   // 10: toolserver.v1.WatchSessionRequest
-	(*WatchSessionResponse)(nil),  // 11: toolserver.v1.WatchSessionResponse
-	nil,                           // 12: toolserver.v1.CreateSessionRequest.LabelsEntry
-	(Level)(0),                    // 13: toolserver.v1.Level
-	(Mode)(0),                     // 14: toolserver.v1.Mode
-	(*ToolSelection)(nil),         // 15: toolserver.v1.ToolSelection
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(Network)(0),                  // 17: toolserver.v1.Network
-	(CallOrder)(0),                // 18: toolserver.v1.CallOrder
-	(*AnswerBudget)(nil),          // 19: toolserver.v1.AnswerBudget
-	(*Session)(nil),               // 20: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil), // 21: google.protobuf.FieldMask
-	(*Execution)(nil),             // 22: toolserver.v1.Execution
+	(*Stop)(nil),                    // 0: toolserver.v1.Stop
+	(*StopPrincipalRequest)(nil),    // 1: toolserver.v1.StopPrincipalRequest
+	(*StopPrincipalResponse)(nil),   // 2: toolserver.v1.StopPrincipalResponse
+	(*ResumePrincipalRequest)(nil),  // 3: toolserver.v1.ResumePrincipalRequest
+	(*ResumePrincipalResponse)(nil), // 4: toolserver.v1.ResumePrincipalResponse
+	(*ListStopsRequest)(nil),        // 5: toolserver.v1.ListStopsRequest
+	(*ListStopsResponse)(nil),       // 6: toolserver.v1.ListStopsResponse
+	(*CreateSessionRequest)(nil),    // 7: toolserver.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),   // 8: toolserver.v1.CreateSessionResponse
+	(*GetSessionRequest)(nil),       // 9: toolserver.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),      // 10: toolserver.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),     // 11: toolserver.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),    // 12: toolserver.v1.ListSessionsResponse
+	(*UpdateSessionRequest)(nil),    // 13: toolserver.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil),   // 14: toolserver.v1.UpdateSessionResponse
+	(*CloseSessionRequest)(nil),     // 15: toolserver.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),    // 16: toolserver.v1.CloseSessionResponse
+	(*WatchSessionRequest)(nil),     // 17: toolserver.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),    // 18: toolserver.v1.WatchSessionResponse
+	nil,                             // 19: toolserver.v1.CreateSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(Level)(0),                      // 21: toolserver.v1.Level
+	(Mode)(0),                       // 22: toolserver.v1.Mode
+	(*ToolSelection)(nil),           // 23: toolserver.v1.ToolSelection
+	(*durationpb.Duration)(nil),     // 24: google.protobuf.Duration
+	(Network)(0),                    // 25: toolserver.v1.Network
+	(CallOrder)(0),                  // 26: toolserver.v1.CallOrder
+	(*AnswerBudget)(nil),            // 27: toolserver.v1.AnswerBudget
+	(*Session)(nil),                 // 28: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil),   // 29: google.protobuf.FieldMask
+	(*Execution)(nil),               // 30: toolserver.v1.Execution
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
-	13, // 0: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
-	14, // 1: toolserver.v1.CreateSessionRequest.mode:type_name -> toolserver.v1.Mode
-	15, // 2: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
-	12, // 3: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
-	16, // 4: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
-	17, // 5: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
-	18, // 6: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
-	19, // 7: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	20, // 8: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	20, // 9: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	20, // 10: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	20, // 11: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	21, // 12: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	20, // 13: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	22, // 14: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
-	0,  // 15: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	2,  // 16: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	4,  // 17: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	6,  // 18: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	8,  // 19: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	10, // 20: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
-	1,  // 21: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	3,  // 22: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	5,  // 23: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	7,  // 24: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	9,  // 25: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	11, // 26: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	20, // 0: toolserver.v1.Stop.create_time:type_name -> google.protobuf.Timestamp
+	0,  // 1: toolserver.v1.StopPrincipalResponse.stop:type_name -> toolserver.v1.Stop
+	0,  // 2: toolserver.v1.ResumePrincipalResponse.stop:type_name -> toolserver.v1.Stop
+	0,  // 3: toolserver.v1.ResumePrincipalResponse.remaining:type_name -> toolserver.v1.Stop
+	0,  // 4: toolserver.v1.ListStopsResponse.stops:type_name -> toolserver.v1.Stop
+	21, // 5: toolserver.v1.CreateSessionRequest.level:type_name -> toolserver.v1.Level
+	22, // 6: toolserver.v1.CreateSessionRequest.mode:type_name -> toolserver.v1.Mode
+	23, // 7: toolserver.v1.CreateSessionRequest.tools:type_name -> toolserver.v1.ToolSelection
+	19, // 8: toolserver.v1.CreateSessionRequest.labels:type_name -> toolserver.v1.CreateSessionRequest.LabelsEntry
+	24, // 9: toolserver.v1.CreateSessionRequest.idle_ttl:type_name -> google.protobuf.Duration
+	25, // 10: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
+	26, // 11: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
+	27, // 12: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	28, // 13: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	28, // 14: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	28, // 15: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	28, // 16: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	29, // 17: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	28, // 18: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	30, // 19: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	7,  // 20: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	9,  // 21: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	11, // 22: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	13, // 23: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	15, // 24: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	17, // 25: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 26: toolserver.v1.SessionService.StopPrincipal:input_type -> toolserver.v1.StopPrincipalRequest
+	3,  // 27: toolserver.v1.SessionService.ResumePrincipal:input_type -> toolserver.v1.ResumePrincipalRequest
+	5,  // 28: toolserver.v1.SessionService.ListStops:input_type -> toolserver.v1.ListStopsRequest
+	8,  // 29: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	10, // 30: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	12, // 31: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	14, // 32: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	16, // 33: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	18, // 34: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	2,  // 35: toolserver.v1.SessionService.StopPrincipal:output_type -> toolserver.v1.StopPrincipalResponse
+	4,  // 36: toolserver.v1.SessionService.ResumePrincipal:output_type -> toolserver.v1.ResumePrincipalResponse
+	6,  // 37: toolserver.v1.SessionService.ListStops:output_type -> toolserver.v1.ListStopsResponse
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }
@@ -971,7 +1458,7 @@ func file_toolserver_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_service_proto_rawDesc), len(file_toolserver_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

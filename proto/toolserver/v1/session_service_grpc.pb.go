@@ -22,12 +22,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SessionService_CreateSession_FullMethodName = "/toolserver.v1.SessionService/CreateSession"
-	SessionService_GetSession_FullMethodName    = "/toolserver.v1.SessionService/GetSession"
-	SessionService_ListSessions_FullMethodName  = "/toolserver.v1.SessionService/ListSessions"
-	SessionService_UpdateSession_FullMethodName = "/toolserver.v1.SessionService/UpdateSession"
-	SessionService_CloseSession_FullMethodName  = "/toolserver.v1.SessionService/CloseSession"
-	SessionService_WatchSession_FullMethodName  = "/toolserver.v1.SessionService/WatchSession"
+	SessionService_CreateSession_FullMethodName   = "/toolserver.v1.SessionService/CreateSession"
+	SessionService_GetSession_FullMethodName      = "/toolserver.v1.SessionService/GetSession"
+	SessionService_ListSessions_FullMethodName    = "/toolserver.v1.SessionService/ListSessions"
+	SessionService_UpdateSession_FullMethodName   = "/toolserver.v1.SessionService/UpdateSession"
+	SessionService_CloseSession_FullMethodName    = "/toolserver.v1.SessionService/CloseSession"
+	SessionService_WatchSession_FullMethodName    = "/toolserver.v1.SessionService/WatchSession"
+	SessionService_StopPrincipal_FullMethodName   = "/toolserver.v1.SessionService/StopPrincipal"
+	SessionService_ResumePrincipal_FullMethodName = "/toolserver.v1.SessionService/ResumePrincipal"
+	SessionService_ListStops_FullMethodName       = "/toolserver.v1.SessionService/ListStops"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -62,6 +65,20 @@ type SessionServiceClient interface {
 	// that follow each other quickly are joined. The stream ends with the session.
 	// Watching neither uses the session nor follows what runs in it.
 	WatchSession(ctx context.Context, in *WatchSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionResponse], error)
+	// StopPrincipal is the emergency stop, of one principal or of everybody, for
+	// operators. From now on calls that begin or change something are refused with
+	// FAILED_PRECONDITION and the reason; everything that runs is cancelled with all it
+	// started, background processes and transfers too, and questions that wait end. It
+	// returns when all of that has ended. What only shows is served as before, so that
+	// callers learn what became of their calls. Stopping who is stopped ends what still
+	// runs and changes nothing else.
+	StopPrincipal(ctx context.Context, in *StopPrincipalRequest, opts ...grpc.CallOption) (*StopPrincipalResponse, error)
+	// ResumePrincipal lifts a stop, for operators. Nothing that was cancelled begins
+	// again. Resuming who is not stopped succeeds; but FAILED_PRECONDITION where a stop
+	// of everybody is in force, or where the caller was stopped by somebody else.
+	ResumePrincipal(ctx context.Context, in *ResumePrincipalRequest, opts ...grpc.CallOption) (*ResumePrincipalResponse, error)
+	// ListStops returns the stops in force, the oldest first, for operators and viewers.
+	ListStops(ctx context.Context, in *ListStopsRequest, opts ...grpc.CallOption) (*ListStopsResponse, error)
 }
 
 type sessionServiceClient struct {
@@ -141,6 +158,36 @@ func (c *sessionServiceClient) WatchSession(ctx context.Context, in *WatchSessio
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SessionService_WatchSessionClient = grpc.ServerStreamingClient[WatchSessionResponse]
 
+func (c *sessionServiceClient) StopPrincipal(ctx context.Context, in *StopPrincipalRequest, opts ...grpc.CallOption) (*StopPrincipalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopPrincipalResponse)
+	err := c.cc.Invoke(ctx, SessionService_StopPrincipal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) ResumePrincipal(ctx context.Context, in *ResumePrincipalRequest, opts ...grpc.CallOption) (*ResumePrincipalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumePrincipalResponse)
+	err := c.cc.Invoke(ctx, SessionService_ResumePrincipal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) ListStops(ctx context.Context, in *ListStopsRequest, opts ...grpc.CallOption) (*ListStopsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStopsResponse)
+	err := c.cc.Invoke(ctx, SessionService_ListStops_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SessionServiceServer is the server API for SessionService service.
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
@@ -173,6 +220,20 @@ type SessionServiceServer interface {
 	// that follow each other quickly are joined. The stream ends with the session.
 	// Watching neither uses the session nor follows what runs in it.
 	WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error
+	// StopPrincipal is the emergency stop, of one principal or of everybody, for
+	// operators. From now on calls that begin or change something are refused with
+	// FAILED_PRECONDITION and the reason; everything that runs is cancelled with all it
+	// started, background processes and transfers too, and questions that wait end. It
+	// returns when all of that has ended. What only shows is served as before, so that
+	// callers learn what became of their calls. Stopping who is stopped ends what still
+	// runs and changes nothing else.
+	StopPrincipal(context.Context, *StopPrincipalRequest) (*StopPrincipalResponse, error)
+	// ResumePrincipal lifts a stop, for operators. Nothing that was cancelled begins
+	// again. Resuming who is not stopped succeeds; but FAILED_PRECONDITION where a stop
+	// of everybody is in force, or where the caller was stopped by somebody else.
+	ResumePrincipal(context.Context, *ResumePrincipalRequest) (*ResumePrincipalResponse, error)
+	// ListStops returns the stops in force, the oldest first, for operators and viewers.
+	ListStops(context.Context, *ListStopsRequest) (*ListStopsResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -200,6 +261,15 @@ func (UnimplementedSessionServiceServer) CloseSession(context.Context, *CloseSes
 }
 func (UnimplementedSessionServiceServer) WatchSession(*WatchSessionRequest, grpc.ServerStreamingServer[WatchSessionResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchSession not implemented")
+}
+func (UnimplementedSessionServiceServer) StopPrincipal(context.Context, *StopPrincipalRequest) (*StopPrincipalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopPrincipal not implemented")
+}
+func (UnimplementedSessionServiceServer) ResumePrincipal(context.Context, *ResumePrincipalRequest) (*ResumePrincipalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumePrincipal not implemented")
+}
+func (UnimplementedSessionServiceServer) ListStops(context.Context, *ListStopsRequest) (*ListStopsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListStops not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -323,6 +393,60 @@ func _SessionService_WatchSession_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SessionService_WatchSessionServer = grpc.ServerStreamingServer[WatchSessionResponse]
 
+func _SessionService_StopPrincipal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopPrincipalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).StopPrincipal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_StopPrincipal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).StopPrincipal(ctx, req.(*StopPrincipalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_ResumePrincipal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumePrincipalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ResumePrincipal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ResumePrincipal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ResumePrincipal(ctx, req.(*ResumePrincipalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_ListStops_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStopsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ListStops(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ListStops_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ListStops(ctx, req.(*ListStopsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -349,6 +473,18 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CloseSession",
 			Handler:    _SessionService_CloseSession_Handler,
+		},
+		{
+			MethodName: "StopPrincipal",
+			Handler:    _SessionService_StopPrincipal_Handler,
+		},
+		{
+			MethodName: "ResumePrincipal",
+			Handler:    _SessionService_ResumePrincipal_Handler,
+		},
+		{
+			MethodName: "ListStops",
+			Handler:    _SessionService_ListStops_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1722,7 +1722,9 @@ type GetServerInfoResponse struct {
 	// The tenant of the caller; empty for the default tenant.
 	Tenant string `protobuf:"bytes,41,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Whether the roles approver, operator and viewer of the caller count in every tenant.
-	AllTenants    bool `protobuf:"varint,50,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
+	AllTenants bool `protobuf:"varint,50,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
+	// Whom the caller acts for, if not for itself.
+	OnBehalfOf    string `protobuf:"bytes,47,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1855,6 +1857,13 @@ func (x *GetServerInfoResponse) GetAllTenants() bool {
 	return false
 }
 
+func (x *GetServerInfoResponse) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
+}
+
 // FileLimits bound what WorkspaceService takes.
 type FileLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1871,7 +1880,8 @@ type FileLimits struct {
 	MaxUploadBytes uint64 `protobuf:"varint,5,opt,name=max_upload_bytes,json=maxUploadBytes,proto3" json:"max_upload_bytes,omitempty"`
 	// How long an upload waits to be continued.
 	UploadTtl *durationpb.Duration `protobuf:"bytes,6,opt,name=upload_ttl,json=uploadTtl,proto3" json:"upload_ttl,omitempty"`
-	// How long a stream may bring nothing before it is ended.
+	// How long a stream may bring nothing, or its client take nothing of a download,
+	// before it is ended.
 	StreamIdle    *durationpb.Duration `protobuf:"bytes,7,opt,name=stream_idle,json=streamIdle,proto3" json:"stream_idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2472,7 +2482,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\x9c\x05\n" +
+	"\x14GetServerInfoRequest\"\xbe\x05\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2490,7 +2500,9 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x05roles\x18( \x03(\tR\x05roles\x12\x16\n" +
 	"\x06tenant\x18) \x01(\tR\x06tenant\x12\x1f\n" +
 	"\vall_tenants\x182 \x01(\bR\n" +
-	"allTenants\x1a;\n" +
+	"allTenants\x12 \n" +
+	"\fon_behalf_of\x18/ \x01(\tR\n" +
+	"onBehalfOf\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +

@@ -1,0 +1,165 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// everybody is the name that stands for all principals.
+const everybody = "*"
+
+// stopFlags say whom a stop is about.
+type stopFlags struct {
+	all    bool
+	tenant string
+	reason string
+}
+
+func (f *stopFlags) add(cmd *cobra.Command, told string) {
+	cmd.Flags().BoolVar(&f.all, "all", false, "everybody, instead of one principal")
+	cmd.Flags().StringVar(&f.tenant, "tenant", "", "its tenant, for operators of all tenants (default: your own; with --all, every tenant of which you are an operator)")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, in a sentence; "+told)
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if f.all == (len(args) == 1) || len(args) > 1 {
+			return errors.New("name one principal, or give --all")
+		}
+		return nil
+	}
+}
+
+func (f *stopFlags) principal(args []string) string {
+	if f.all {
+		return everybody
+	}
+	return args[0]
+}
+
+func newStop(in Inside) *cobra.Command {
+	var (
+		to  Target
+		who stopFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "stop {PRINCIPAL | --all}",
+		Short: "Emergency stop: end what a principal runs, and refuse its calls",
+		Long: `stop ends everything that a principal runs, with background processes and
+transfers, and has its calls refused until 'toolserver resume'. It returns when all
+has ended. A stop outlives the server where its configuration has a stop_file. It is
+for operators, and holds for the one server that is called.`,
+		Example: `  toolserver stop --reason 'it deletes what it should not' alice
+  toolserver stop --all --reason 'break-in'`,
+	}
+	who.add(cmd, "callers and the audit log are told")
+	to.AddFlags(cmd, in)
+	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
+		response, err := c.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: who.principal(args), Tenant: who.tenant, Reason: who.reason})
+		if err != nil {
+			return err
+		}
+		stop, out := response.GetStop(), NewStream(os.Stdout)
+		fmt.Fprintf(out, "%s: %d executions cancelled, %d calls and %d processes ended\n",
+			stopText(stop), response.GetCancelledExecutions(), response.GetEndedCalls(), response.GetEndedProcesses())
+		if !stop.GetDurable() {
+			fmt.Fprintln(NewStream(os.Stderr), "The stop ends with the server: its configuration has no stop_file, or that could not be written.")
+		}
+		return nil
+	})
+	return cmd
+}
+
+func newResume(in Inside) *cobra.Command {
+	var (
+		to  Target
+		who stopFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "resume {PRINCIPAL | --all}",
+		Short: "Lift an emergency stop",
+		Long: `resume lifts the stop of a principal, or that of everybody, which leaves those of
+single principals. What was ended does not begin again. It is for operators.`,
+	}
+	who.add(cmd, "the audit log is told")
+	to.AddFlags(cmd, in)
+	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, args []string) error {
+		response, err := c.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: who.principal(args), Tenant: who.tenant, Reason: who.reason})
+		if err != nil {
+			return err
+		}
+		out := NewStream(os.Stdout)
+		if response.GetStop() == nil {
+			fmt.Fprintln(out, Visible(who.principal(args)), "was not stopped")
+		} else {
+			fmt.Fprintln(out, "resumed:", stopText(response.GetStop()))
+		}
+		for _, other := range response.GetRemaining() {
+			fmt.Fprintln(out, "still in force:", stopText(other))
+		}
+		return nil
+	})
+	return cmd
+}
+
+func newStops(in Inside) *cobra.Command {
+	var (
+		to     Target
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "stops",
+		Short: "List the emergency stops in force, the oldest first",
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one stop a line, as JSON")
+	to.AddFlags(cmd, in)
+	cmd.RunE = onServer(&to, func(ctx context.Context, c *Client, _ []string) error {
+		response, err := c.ListStops(ctx, new(pb.ListStopsRequest))
+		if err != nil {
+			return err
+		}
+		out := NewStream(os.Stdout)
+		if !asJSON {
+			return stopTable(out, response.GetStops())
+		}
+		for _, stop := range response.GetStops() {
+			if err := WriteJSON(out, stop); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+func stopTable(to io.Writer, list []*pb.Stop) error {
+	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PRINCIPAL\tSINCE\tBY\tKEPT\tREASON")
+	for _, s := range list {
+		kept := "until restart"
+		if s.GetDurable() {
+			kept = "durable"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", Visible(s.GetPrincipal()),
+			s.GetCreateTime().AsTime().Local().Format(time.DateTime), Visible(s.GetBy()), kept, Visible(s.GetReason()))
+	}
+	return table.Flush()
+}
+
+func stopText(s *pb.Stop) string {
+	text := ownerText(s.GetTenant(), s.GetPrincipal()) + " stopped by " + Visible(s.GetBy())
+	if s.GetReason() != "" {
+		text += ": " + Visible(s.GetReason())
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"sync"
+
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
+	"google.golang.org/grpc"
+
+	"github.com/toolserver/toolserver/internal/auth"
+)
+
+// openCalls are the RPCs under way whose caller is known, so that those can be ended
+// whose caller may no longer go on. Their executions are not theirs to end.
+type openCalls struct {
+	mu  sync.Mutex
+	all map[*openCall]struct{}
+}
+
+// An openCall is an RPC that is under way. Nothing of it changes.
+type openCall struct {
+	rpc       *rpc
+	method    string
+	principal auth.Principal
+	shown     auth.Credentials
+	inside    bool // it comes from inside the process
+	cancel    context.CancelCauseFunc
+}
+
+// link has the calls that pass it known, and ends them with the reason for which they
+// were cut. A call is known before refuse is asked about it, so that whoever changes the
+// answer of refuse, and then looks at the calls, misses none.
+func (o *openCalls) link(refuse func(ctx context.Context, method string) error) link {
+	enter := func(ctx context.Context, method string) (context.Context, func(*error), error) {
+		if methods[method].anybody {
+			return ctx, func(*error) {}, nil
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		call := &openCall{
+			rpc: rpcOf(ctx), method: method, principal: principalOf(ctx),
+			shown: rpcOf(ctx).shown, inside: isInside(ctx), cancel: cancel,
+		}
+		o.mu.Lock()
+		if o.all == nil {
+			o.all = make(map[*openCall]struct{})
+		}
+		o.all[call] = struct{}{}
+		o.mu.Unlock()
+		return ctx, func(err *error) {
+			o.mu.Lock()
+			delete(o.all, call)
+			o.mu.Unlock()
+			if cut, ok := context.Cause(ctx).(*cutError); ok && *err != nil { //nolint:errorlint // it is the cause itself
+				*err = cut.error
+			}
+			cancel(nil)
+		}, refuse(ctx, method)
+	}
+	return link{
+		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (response any, err error) {
+			ctx, leave, err := enter(ctx, info.FullMethod)
+			defer leave(&err)
+			if err != nil {
+				return nil, err
+			}
+			return next(ctx, request)
+		},
+		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+			ctx, leave, err := enter(stream.Context(), info.FullMethod)
+			defer leave(&err)
+			if err != nil {
+				return err
+			}
+			return next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx})
+		},
+	}
+}
+
+// cutError is why a call was ended before its time.
+type cutError struct{ error }
+
+func (e *cutError) Unwrap() error { return e.error }
+
+// end ends the calls for which why returns an error, with that error, and returns how
+// many they were.
+func (o *openCalls) end(why func(*openCall) error) (n int) {
+	for _, call := range o.list() {
+		if err := why(call); err != nil {
+			call.cancel(&cutError{err})
+			n++
+		}
+	}
+	return n
+}
+
+func (o *openCalls) list() []*openCall {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	list := make([]*openCall, 0, len(o.all))
+	for call := range o.all {
+		list = append(list, call)
+	}
+	return list
+}

@@ -1,0 +1,140 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/executor"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// stopped returns whom a request about a stop is about: a principal of a tenant, all of
+// it, or all that the caller has to do with.
+func stopped(ctx context.Context, request interface {
+	ofOthers
+	GetReason() string
+}) (auth.Owner, error) {
+	if n := len(request.GetReason()); n > admission.MaxText {
+		return "", invalid("reason has %d bytes: at most %d", n, admission.MaxText)
+	}
+	switch name := request.GetPrincipal(); name {
+	case "":
+		return "", invalid(`principal is empty: name whom it is about, or "*" for everybody`)
+	case auth.Everybody:
+		if request.GetTenant() == "" {
+			return everybody(principalOf(ctx)), nil
+		}
+	case auth.Local.Name:
+	default:
+		if err := auth.CheckName(name); err != nil {
+			return "", invalid("principal: %v", err)
+		}
+	}
+	return ownerOf(ctx, request, stops)
+}
+
+func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrincipalRequest) (*pb.StopPrincipalResponse, error) {
+	of, err := stopped(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	caller := principalOf(ctx)
+	// From here on nothing new begins; then what has begun is ended.
+	now, fresh, err := s.server.stops.put(stop{
+		Tenant: of.Tenant(), Principal: of.Name(), Reason: request.GetReason(), By: caller.Name, Since: time.Now().UTC(),
+	})
+	if now.Principal == "" {
+		return nil, err
+	}
+	if err != nil {
+		s.server.config.Logger.Error("a stop is in force and could not be written: it does not outlive the server",
+			zap.String("principal", now.Principal), zap.Error(err))
+	}
+	covers := func(tenant string, names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return name != "" && of.Covers(auth.NewOwner(tenant, name)) })
+	}
+	ended := s.server.calls.end(func(c *openCall) error {
+		if c.rpc == rpcOf(ctx) || !covers(c.principal.Tenant, c.principal.Name, c.principal.OnBehalfOf) {
+			return nil
+		}
+		return s.server.stops.refuse(c.principal, c.method)
+	})
+	cancelled, err := s.executor.CancelWhere(ctx, func(x *executor.Execution) bool {
+		match := covers(x.Order.Session.Owner.Tenant(), x.Order.Session.Owner.Name(), x.Order.OnBehalfOf)
+		if match {
+			s.auditor.cancelled(ctx, x, now.why())
+		}
+		return match
+	}, now.why(), now.By)
+	processes := 0
+	if halt := s.server.config.Halt; halt != nil {
+		for _, found := range s.sessions.List(of) {
+			processes += halt(found)
+		}
+	}
+	s.auditor.stopped(ctx, now, fresh, cancelled)
+	s.executor.Changed()
+	if err != nil {
+		return nil, err
+	}
+	return &pb.StopPrincipalResponse{
+		Stop: stopToProto(now), CancelledExecutions: uint32(cancelled), EndedCalls: uint32(ended), EndedProcesses: uint32(processes),
+	}, nil
+}
+
+func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.ResumePrincipalRequest) (*pb.ResumePrincipalResponse, error) {
+	of, err := stopped(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	caller, all := principalOf(ctx), s.server.stops
+	if own, ok := all.of(caller); ok && own.Principal != auth.Everybody && own.By != caller.Name {
+		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to resume", own.why())
+	}
+	lifted, known, err := all.lift(of)
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "the stop stays in force: it could not be taken out of the file, and would come back with a restart: %v", err)
+	}
+	response := new(pb.ResumePrincipalResponse)
+	for _, other := range all.list() {
+		if of.Covers(other.owner()) || other.owner().Covers(of) {
+			response.Remaining = append(response.Remaining, stopToProto(other))
+		}
+	}
+	switch {
+	case known:
+		s.auditor.resumed(ctx, lifted, request.GetReason())
+		response.Stop = stopToProto(lifted)
+	case len(response.Remaining) > 0 && request.GetPrincipal() != auth.Everybody:
+		return nil, status.Errorf(codes.FailedPrecondition, "%q is not stopped by name, but all callers are: resume %q, then stop those who should not go on",
+			request.GetPrincipal(), auth.Everybody)
+	}
+	return response, nil
+}
+
+func (s *sessionService) ListStops(ctx context.Context, _ *pb.ListStopsRequest) (*pb.ListStopsResponse, error) {
+	response := new(pb.ListStopsResponse)
+	seen := everybody(principalOf(ctx))
+	for _, one := range s.server.stops.list() {
+		if !seen.Covers(one.owner()) && !one.owner().Covers(seen) {
+			continue
+		}
+		response.Stops = append(response.Stops, stopToProto(one))
+	}
+	return response, nil
+}
+
+func stopToProto(s stop) *pb.Stop {
+	return &pb.Stop{Tenant: s.Tenant, Principal: s.Principal, Reason: s.Reason, By: s.By, CreateTime: timestamppb.New(s.Since), Durable: s.durable}
+}
