@@ -149,7 +149,7 @@ func (a *Admission) admit(ctx context.Context, request Request, found *session.S
 			return Admitted{}, err
 		}
 		if job.Refusal != nil && request.CalledAs == "" {
-			if read, ok := reread(request.Tool, request.Input, job.Refusal.Outcome == executor.InvalidInput); ok && read.refusal == nil {
+			if read, ok := a.reread(request.Tool, request.Input, a.has(found, current), job.Refusal.Outcome == executor.InvalidInput); ok && read.refusal == nil {
 				request = request.as(read)
 				if note := read.note(request.CalledAs); found.Once(note) {
 					request.Form.Note = note

@@ -64,8 +64,9 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	if !errors.Is(err, ErrInvalid) {
 		return checked, err
 	}
-	_, ours := a.Registry.Lookup(request.Tool, a.has(found, a.Rules.Current()))
-	switch read, ok := reread(request.Tool, request.Input, ours); {
+	has := a.has(found, a.Rules.Current())
+	_, ours := a.Registry.Lookup(request.Tool, has)
+	switch read, ok := a.reread(request.Tool, request.Input, has, ours); {
 	case !ok:
 		return checked, err
 	case read.refusal != nil:

@@ -65,8 +65,14 @@ func inPersona(s *session.Session, tool string, input Input) (reading, bool) {
 // reread returns what a call means that none of our tools takes as it is: what the
 // systems that know its name and accept its input agree on. Results stay as ours are,
 // for nobody has chosen another form. It reports false where no system knows the name.
-func reread(tool string, input Input, ours bool) (reading, bool) {
-	known := persona.Lookup(tool)
+func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool, ours bool) (reading, bool) {
+	// A tool that the session does not have is not told apart from one that is not there.
+	known := slices.DeleteFunc(slices.Clone(persona.Lookup(tool)), func(t *persona.Tool) bool {
+		return !slices.ContainsFunc(t.Means, func(m persona.Meaning) bool {
+			_, ok := a.Registry.Lookup(m.Tool, has)
+			return ok
+		})
+	})
 	if len(known) == 0 || input.Problem != nil {
 		return notYet(tool, ours)
 	}

@@ -124,9 +124,6 @@ func settle(schema map[string]any, value any, depth int) any {
 	}
 	switch v := value.(type) {
 	case json.Number:
-		if want == "string" {
-			return v.String()
-		}
 		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
 			return n
 		}

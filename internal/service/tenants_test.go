@@ -260,6 +260,9 @@ func requests(b belongings) map[string][][]proto.Message {
 		"SessionService/CloseSession": at(func(p, t string) proto.Message {
 			return &pb.CloseSessionRequest{SessionId: b.session, Principal: p, Tenant: t}
 		}),
+		"SessionService/StopPrincipal":   one(&pb.StopPrincipalRequest{Principal: b.principal, Tenant: b.tenant}, &pb.StopPrincipalRequest{Principal: "*", Tenant: b.tenant}),
+		"SessionService/ResumePrincipal": one(&pb.ResumePrincipalRequest{Principal: b.principal, Tenant: b.tenant}, &pb.ResumePrincipalRequest{Principal: "*", Tenant: b.tenant}),
+		"SessionService/ListStops":       one(&pb.ListStopsRequest{}),
 		"SessionService/WatchSession": at(func(p, t string) proto.Message {
 			return &pb.WatchSessionRequest{SessionId: b.session, Principal: p, Tenant: t}
 		}),
