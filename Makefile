@@ -65,6 +65,7 @@ bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripg
 .PHONY: soak
 soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run RollingRestarts ./cmd/toolserver
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
