@@ -121,8 +121,10 @@ $(BIN)/etcd: build/kube/cluster/go.mod build/kube/cluster/go.sum | $(BIN)
 	cd build/kube/cluster && go build -trimpath -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
 	@touch $@
 
+# Charts ask which version it is.
 $(BIN)/kube-apiserver: build/kube/cluster/go.mod build/kube/cluster/go.sum | $(BIN)
-	cd build/kube/cluster && go build -trimpath -ldflags "-s -w" -o $@ k8s.io/kubernetes/cmd/kube-apiserver
+	cd build/kube/cluster && go build -trimpath -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)" \
+		-o $@ k8s.io/kubernetes/cmd/kube-apiserver
 	@touch $@
 
 $(BIN)/helm: build/kube/helm/go.mod build/kube/helm/go.sum | $(BIN)

@@ -68,7 +68,8 @@ func newCluster(t *testing.T) *cluster {
 	startProgram(t, dir, "kube-apiserver", "--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--secure-port", port, "--cert-dir", filepath.Join(dir, "certs"),
 		"--authorization-mode", "RBAC", "--token-auth-file", write("tokens.csv", c.token+`,admin,1,"system:masters"`+"\n"),
 		"--service-account-key-file", private, "--service-account-signing-key-file", private, "--service-account-issuer", "https://kubernetes.default.svc",
-		"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24")
+		"--disable-admission-plugins", "ServiceAccount", "--service-cluster-ip-range", "10.0.0.0/24",
+		"--allow-privileged") // so that it is Pod Security who refuses
 	c.url = "https://127.0.0.1:" + port
 	for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if c.client == nil {
