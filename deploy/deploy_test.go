@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -98,17 +99,39 @@ func queries(t *testing.T) map[string][]string {
 	return all
 }
 
-// programs builds the server and its helper.
+// programs returns the directory of the server and its helper, which are built once.
 func programs(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cmd/toolserver", "./cmd/toolserver-exec")
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var built = sync.OnceValues(func() (string, error) {
+	build := exec.Command("go", "build", "-trimpath", "-o", buildDir+"/", "./cmd/toolserver", "./cmd/toolserver-exec")
 	build.Dir = ".."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return dir
+	return buildDir, nil
+})
+
+// buildDir is where programs of the tests are.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "deploy")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		buildDir = dir
+		return m.Run()
+	}())
 }
 
 func read(t *testing.T, name string) []byte {

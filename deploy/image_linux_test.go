@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -62,9 +63,37 @@ func TestImage(t *testing.T) {
 			t.Errorf("the image of the server alone has %s", name)
 		}
 	}
-	pod := runPod(t, bundle, image)
-	pod.prints(t, "Waited 1ms.", "call", "sleep", "duration_ms=1")
-	pod.stop(t)
+	checkDockerfile(t, image)
+	t.Run("it serves", func(t *testing.T) {
+		pod := runPod(t, bundle, image)
+		pod.prints(t, "Waited 1ms.", "call", "sleep", "duration_ms=1")
+		old := pod.token
+		pod.giveToken(t)
+		pod.until(t, "you are alice", "version")
+		pod.token = old
+		pod.until(t, "unknown token", "version")
+		pod.stop(t)
+	})
+}
+
+// checkDockerfile sees that both ways to build an image make the same of it.
+func checkDockerfile(t *testing.T, image *layoutImage) {
+	t.Helper()
+	stages := strings.Split(string(read(t, "Dockerfile")), "\nFROM ")
+	for _, stage := range stages[len(stages)-2:] {
+		name := regexp.MustCompile(`AS (\w+)`).FindStringSubmatch(stage)
+		entrypoint, err := json.Marshal(image.Config.Entrypoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"USER " + image.Config.User, "WORKDIR " + image.Config.WorkingDir, "ENTRYPOINT " + string(entrypoint), "ENV " + strings.Join(image.Config.Env, " "),
+		} {
+			if !strings.Contains(stage, "\n"+want+"\n") {
+				t.Errorf("stage %v of the Dockerfile has no %s", name, want)
+			}
+		}
+	}
 }
 
 // TestImageWithTools does the same with the file tree of a system, which make image-tools
@@ -85,15 +114,29 @@ func TestImageWithTools(t *testing.T) {
 	} {
 		pod.prints(t, want, "call", "bash", "command="+command)
 	}
-	pod.mount(t, "policy", map[string]string{"policy.yaml": "version: 1\nrules: [{name: none, action: deny, tools: [bash]}]\n"})
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if out, _ := pod.run("call", "bash", "command=id -u"); strings.Contains(out, "There is no tool") {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("a new policy is not seen:\n%s", pod.written(t))
+	// What is the server's own no command reaches that does not say so, and none that
+	// does where a rule is about it: this one is in docs/operations.md.
+	for _, file := range []string{
+		"/etc/toolserver/tls/tls.key", "/etc/toolserver/tokens/tokens", "/etc/toolserver/tokens/..data/tokens", "/etc/toolserver/policy/policy.yaml",
+		"/etc/toolserver/config/toolserver.yaml", "/var/lib/toolserver/audit.jsonl",
+	} {
+		program := `#include <stdio.h>\nint main(){FILE *f=fopen("` + file + `","r"); if(!f) perror("refused"); else puts("open"); return 0;}`
+		command := "printf '" + program + "' > r.c; gcc -o r r.c; ./r"
+		if out, _ := pod.run("call", "bash", "command="+command); !strings.Contains(out, "refused: Permission denied") {
+			t.Errorf("commands can read %s:\n%s", file, out)
 		}
 	}
+	rule := regexp.MustCompile(`(?m)^- \{name: own, .*\}$`).FindString(string(read(t, "../docs/operations.md")))
+	pod.mount(t, "policy", map[string]string{"policy.yaml": "version: 1\nrules:\n" + rule + "\n- {name: all, action: allow, tools: [bash]}\n"})
+	pod.until(t, "the rule own", "call", "bash", "command=cat /etc/toolserver/tls/tls.key")
+	for _, command := range []string{"cat /etc/toolserver/tokens/*", "cat /var/lib/toolserver/audit.jsonl", "grep -r hash /etc/toolserver", "tail /var/lib/toolserver/../toolserver/audit.jsonl"} {
+		if out, _ := pod.run("call", "bash", "command="+command); !strings.Contains(out, "the rule own") {
+			t.Errorf("%s:\n%s", command, out)
+		}
+	}
+	pod.prints(t, "65532", "call", "bash", "command=id -u > a && cat a")
+	pod.mount(t, "policy", map[string]string{"policy.yaml": "version: 1\nrules: [{name: none, action: deny, tools: [bash]}]\n"})
+	pod.until(t, "There is no tool", "call", "bash", "command=id -u")
 	pod.stop(t)
 }
 
@@ -283,16 +326,17 @@ func runPod(t *testing.T, bundle string, image *layoutImage) *pod {
 	if !ok {
 		t.Fatal("the Deployment has no configuration")
 	}
-	p.token = "tsk_" + rand.Text() + rand.Text()
+	p.giveToken(t)
 	certificate, key := certificateFor(t, t.TempDir())
 	readable := make(map[string]string)
 	for name, files := range map[string]map[string]string{
 		"config": {"toolserver.yaml": config},
 		"policy": {"policy.yaml": "version: 1\nrules: [{name: all, action: allow, tools: [bash]}]\n"},
 		"tls":    {"tls.crt": string(read(t, certificate)), "tls.key": string(read(t, key))},
-		"tokens": {"tokens": fmt.Sprintf("sha256:%x roles=agent name=alice\n", sha256.Sum256([]byte(p.token)))},
 	} {
 		p.mount(t, name, files)
+	}
+	for _, name := range []string{"config", "policy", "tls", "tokens"} {
 		readable["/etc/toolserver/"+name] = filepath.Join(bundle, name)
 	}
 	spec, err := json.Marshal(sandboxtest.ContainerSpec(sandboxtest.Container{
@@ -355,6 +399,27 @@ func (p *pod) mount(t *testing.T, name string, files map[string]string) {
 	}
 }
 
+// giveToken replaces the token of the caller.
+func (p *pod) giveToken(t *testing.T) {
+	t.Helper()
+	p.token = "tsk_" + rand.Text() + rand.Text()
+	p.mount(t, "tokens", map[string]string{"tokens": fmt.Sprintf("sha256:%x roles=agent name=alice\n", sha256.Sum256([]byte(p.token)))})
+}
+
+// until runs a command until it prints what is wanted.
+func (p *pod) until(t *testing.T, want string, command ...string) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		out, err := p.run(command...)
+		if strings.Contains(out, want) {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("%v: %v, want %q\n%s\n%s", command, err, want, out, p.written(t))
+		}
+	}
+}
+
 // written returns what the container has written.
 func (p *pod) written(t *testing.T) string { return string(read(t, p.log.Name())) }
 
@@ -362,6 +427,9 @@ func (p *pod) written(t *testing.T) string { return string(read(t, p.log.Name())
 func (p *pod) run(command ...string) (string, error) {
 	args := append([]string{"--root", p.state, "exec", "--user", "65532:65532", p.name, "/usr/bin/toolserver"}, command...)
 	args = append(args, "--address", "127.0.0.1:8665", "--ca", "/etc/toolserver/tls/tls.crt", "--token", p.token)
+	if command[0] == "call" {
+		args = append(args, "--approve", "no") // there is nobody to ask
+	}
 	out, err := exec.Command(p.runc, args...).CombinedOutput()
 	return string(out), err
 }
