@@ -65,6 +65,7 @@ bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripg
 .PHONY: soak
 soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run RollingRestarts ./cmd/toolserver
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
@@ -86,6 +87,49 @@ pod: ## Test the sandbox in a container as a restricted pod of Kubernetes is one
 	@command -v runc >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends runc; }
 	TOOLSERVER_POD=1 go test -timeout 10m -count 1 -v -p 1 -run 'TestPod$$' ./internal/sandbox ./internal/tools/shell ./internal/trial
+
+# An OCI image layout, without a container engine: push it with crane, skopeo or
+# regctl. The one with programs for commands is made of Debian's packages, as root.
+IMAGES ?= $(BIN)/images
+.PHONY: image
+image: build ## Build the image of the server, as an OCI layout in .bin/images/server, and run it.
+	cd build/image && go run . -out $(IMAGES)/server -version $(VERSION) $(BIN)/toolserver
+	go test -count 1 -v -run 'TestImage$$' ./deploy
+
+.PHONY: image-tools
+image-tools: build ## Build the image with git, python3, node and others in .bin/images/tools, and run it.
+	@mkdir -p $(IMAGES); test $(IMAGES)/root -nt deploy/packages.txt || nice build/image/tree $(IMAGES)/root
+	cd build/image && go run . -out $(IMAGES)/tools -version $(VERSION)-tools -root $(IMAGES)/root $(BIN)/toolserver
+	TOOLSERVER_IMAGE_TOOLS=$(IMAGES)/tools go test -count 1 -v -run TestImageWithTools ./deploy
+
+# What is compiled here is half of Kubernetes: minutes for make chart, half an hour for
+# make kube, once.
+.PHONY: chart
+chart: ## Hold the Helm chart against the types of Kubernetes, and the manifests against the chart.
+	cd build/kube && go vet . && go test -trimpath -timeout 60m -count 1 .
+
+.PHONY: manifests
+manifests: ## Make deploy/manifests from the Helm chart.
+	cd build/kube && UPDATE_GOLDEN=1 go test -trimpath -timeout 60m -count 1 -run TestManifests .
+	UPDATE_GOLDEN=1 go test -count 1 -run TestManifestsAreMadeOfThisChart ./deploy
+
+.PHONY: kube
+kube: $(BIN)/etcd $(BIN)/kube-apiserver $(BIN)/helm ## Install, upgrade and remove the chart in a real API server.
+	cd build/kube && TOOLSERVER_KUBE=1 go test -trimpath -timeout 60m -count 1 -v -run TestCluster .
+
+$(BIN)/etcd: build/kube/cluster/go.mod build/kube/cluster/go.sum | $(BIN)
+	cd build/kube/cluster && go build -trimpath -ldflags "-s -w" -o $@ go.etcd.io/etcd/server/v3
+	@touch $@
+
+# Charts ask which version it is.
+$(BIN)/kube-apiserver: build/kube/cluster/go.mod build/kube/cluster/go.sum | $(BIN)
+	cd build/kube/cluster && go build -trimpath -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)" \
+		-o $@ k8s.io/kubernetes/cmd/kube-apiserver
+	@touch $@
+
+$(BIN)/helm: build/kube/helm/go.mod build/kube/helm/go.sum | $(BIN)
+	cd build/kube/helm && go build -trimpath -ldflags "-s -w" -o $@ helm.sh/helm/v4/cmd/helm
+	@touch $@
 
 FUZZTIME ?= 2m
 .PHONY: fuzz

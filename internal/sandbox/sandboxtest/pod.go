@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 )
 
@@ -73,8 +74,33 @@ func Pod(t *testing.T, tests, skip string) {
 
 type object = map[string]any
 
-// podSpec is the configuration of the container. Its control group lies in ours.
+// podSpec is the configuration of the container of tests.
 func podSpec(bundle, compiler string, arguments ...string) object {
+	return ContainerSpec(Container{
+		User: 61234,
+		Args: append([]string{"/test/package.test", "-test.v"}, arguments...),
+		Env: []string{
+			"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:" + filepath.Dir(compiler), "HOME=/tmp", "TMPDIR=/tmp",
+			HelperVariable + "=/test/toolserver-exec",
+		},
+		Dir:      "/tmp",
+		Readable: map[string]string{"/usr": "/usr", "/etc": "/etc", "/test": filepath.Join(bundle, "test")},
+		Writable: map[string]string{"/tmp": filepath.Join(bundle, "tmp")},
+	})
+}
+
+// A Container is what a container runs, as whom, and which directories of the machine
+// it has, by the path in the container.
+type Container struct {
+	User               int
+	Args, Env          []string
+	Dir                string
+	Readable, Writable map[string]string
+}
+
+// ContainerSpec is the configuration for runc of a container as Pod says, whose root is
+// the directory rootfs of its bundle. Its control group lies in ours.
+func ContainerSpec(c Container) map[string]any {
 	mount := func(kind, source, at string, options ...string) object {
 		return object{"destination": at, "type": kind, "source": source, "options": options}
 	}
@@ -82,34 +108,34 @@ func podSpec(bundle, compiler string, arguments ...string) object {
 	for _, kind := range []string{"pid", "mount", "ipc", "uts", "network"} {
 		namespaces = append(namespaces, object{"type": kind})
 	}
+	mounts := []object{
+		mount("proc", "proc", "/proc"),
+		mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=65536k"),
+		mount("devpts", "devpts", "/dev/pts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"),
+		mount("tmpfs", "shm", "/dev/shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"),
+		mount("sysfs", "sysfs", "/sys", "nosuid", "noexec", "nodev", "ro"),
+	}
+	for at, source := range c.Readable {
+		mounts = append(mounts, mount("bind", source, at, "rbind", "ro"))
+	}
+	for at, source := range c.Writable {
+		mounts = append(mounts, mount("bind", source, at, "rbind", "rw", "nosuid", "nodev"))
+	}
 	return object{
 		"ociVersion": "1.0.2",
 		"hostname":   "pod",
 		"root":       object{"path": "rootfs", "readonly": true},
 		"process": object{
-			"user": object{"uid": 61234, "gid": 61234},
-			"args": append([]string{"/test/package.test", "-test.v"}, arguments...),
-			"cwd":  "/tmp",
-			"env": []string{
-				"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:" + filepath.Dir(compiler), "HOME=/tmp", "TMPDIR=/tmp",
-				HelperVariable + "=/test/toolserver-exec",
-			},
+			"user":            object{"uid": c.User, "gid": c.User},
+			"args":            c.Args,
+			"cwd":             c.Dir,
+			"env":             c.Env,
 			"noNewPrivileges": true,
 			"capabilities":    object{},
 		},
-		"mounts": []object{
-			mount("proc", "proc", "/proc"),
-			mount("tmpfs", "tmpfs", "/dev", "nosuid", "strictatime", "mode=755", "size=65536k"),
-			mount("devpts", "devpts", "/dev/pts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"),
-			mount("tmpfs", "shm", "/dev/shm", "nosuid", "noexec", "nodev", "mode=1777", "size=65536k"),
-			mount("sysfs", "sysfs", "/sys", "nosuid", "noexec", "nodev", "ro"),
-			mount("bind", "/usr", "/usr", "rbind", "ro"),
-			mount("bind", "/etc", "/etc", "rbind", "ro"),
-			mount("bind", filepath.Join(bundle, "test"), "/test", "rbind", "ro"),
-			mount("bind", filepath.Join(bundle, "tmp"), "/tmp", "rbind", "rw", "nosuid", "nodev"),
-		},
+		"mounts": mounts,
 		"linux": object{
-			"cgroupsPath": fmt.Sprintf("toolserver-pod-%d", os.Getpid()),
+			"cgroupsPath": fmt.Sprintf("toolserver-pod-%d-%d", os.Getpid(), containers.Add(1)),
 			"namespaces":  namespaces,
 			"maskedPaths": []string{
 				"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -124,6 +150,9 @@ func podSpec(bundle, compiler string, arguments ...string) object {
 		},
 	}
 }
+
+// containers counts those of this process, for each needs a control group of its own.
+var containers atomic.Int64
 
 // runtimeDefault refuses what the default profiles of container runtimes do to
 // containers without capabilities.
