@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/span"
 )
 
 // meters are what Prometheus sees of a server.
@@ -73,7 +74,7 @@ func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *met
 
 // link counts and times every call as dashboards for gRPC expect it.
 func (m *meters) link() link {
-	traced := grpcprom.WithExemplarFromContext(func(ctx context.Context) prometheus.Labels { return rpcOf(ctx).exemplar() })
+	traced := grpcprom.WithExemplarFromContext(func(ctx context.Context) prometheus.Labels { return exemplar(span.Of(ctx)) })
 	return link{unary: m.grpc.UnaryServerInterceptor(traced), stream: m.grpc.StreamServerInterceptor(traced)}
 }
 
