@@ -183,11 +183,15 @@ func (x *Execution) turn() {
 	now, ctx := x.rejudge()
 	x.mu.Lock()
 	x.queued = false
+	if x.cancel == nil { // it has ended, and ctx is nil
+		x.mu.Unlock()
+		return
+	}
 	if now.Verdict.Action == policy.Ask && x.Order.Question == nil {
 		now.Verdict.Action, now.Verdict.Reason = policy.Deny, "A person has to approve it by now: call again."
 	}
 	x.keepToShown(&now, "who approved it")
-	if x.stopping || x.cancel == nil || now.Verdict.Action == policy.Deny {
+	if x.stopping || now.Verdict.Action == policy.Deny {
 		stopping := x.stopping
 		x.mu.Unlock()
 		if stopping {
