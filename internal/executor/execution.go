@@ -128,10 +128,10 @@ func (x *Execution) refuse(refusal *Refusal) { x.finish(refusal.finished(x.Order
 // traced begins the span of the tool. The span ends with the execution, also where the
 // tool does not stop.
 func (x *Execution) traced(ctx context.Context) context.Context {
-	ctx, runs := span.Start(ctx, "run")
-	if !runs.Sampled() {
+	if x.Trace == "" {
 		return ctx
 	}
+	ctx, runs := span.Start(ctx, "run")
 	runs.Set("toolserver.tool", x.Order.Tool)
 	runs.Set("toolserver.session", x.Order.Session.ID)
 	runs.Set("toolserver.execution", x.ID)
