@@ -94,8 +94,8 @@ func (a Admitted) Known() bool { return !a.Judged() }
 
 // Admit decides whether one call may run. What the caller did wrong is an error; what
 // the model did wrong is a job whose order has the refusal.
-func (a *Admission) Admit(ctx context.Context, request Request) (Admitted, error) {
-	if err := a.checkEnvelope(&request); err != nil {
+func (a *Admission) Admit(ctx context.Context, request *Request) (Admitted, error) {
+	if err := a.checkEnvelope(request); err != nil {
 		return Admitted{}, err
 	}
 	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
@@ -118,7 +118,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 	if order.Refusal != nil {
 		return Admitted{Job: &executor.Job{Order: order}}, nil
 	}
-	admitted, err := a.admit(ctx, Request{
+	admitted, err := a.admit(ctx, &Request{
 		Principal: auth.Principal{Name: order.Session.Owner.Name(), Tenant: order.Session.Owner.Tenant(), OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
 		Tool: order.Tool, CallID: order.CallID, Purpose: order.Purpose, Input: Input{JSON: order.Input},
 		Answer: tools.Budget{Characters: order.Answer}, Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
@@ -131,7 +131,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 }
 
 // admit decides about a request whose envelope is right.
-func (a *Admission) admit(ctx context.Context, request Request, found *session.Session) (Admitted, error) {
+func (a *Admission) admit(ctx context.Context, request *Request, found *session.Session) (Admitted, error) {
 	if read, ok := inPersona(found, request.Tool, request.Input); ok && request.CalledAs == "" {
 		request = request.as(read)
 	}
@@ -255,7 +255,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.Tool, job.Input)
-		job.Question = question(ctx, &job.Order, p, subject, decision, call)
+		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
 	}
 }
 
@@ -304,12 +304,12 @@ func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 }
 
 // question returns what a person is asked about a call.
-func question(ctx context.Context, order *executor.Order, p *policy.Policy, subject *policy.Call, decision policy.Decision, call tools.Call) *approval.Question {
+func question(ctx context.Context, order *executor.Order, p *policy.Policy, subject *policy.Call, decision *policy.Decision, call tools.Call) *approval.Question {
 	q := &approval.Question{
 		Digest:  bound(subject, order.Policy),
 		Verdict: decision.Verdict, Policy: decision.Policy, Effects: decision.Effects, Access: order.Access,
 		Preview: tools.Preview{Kind: tools.PreviewText, Text: string(subject.Input)},
-		Tiers:   p.Tiers(subject, decision),
+		Tiers:   p.Tiers(subject, *decision),
 	}
 	if expire := p.Approvals().Expire; expire > 0 {
 		q.Expires = time.Now().Add(expire)

@@ -65,8 +65,8 @@ func newServer(t *testing.T, sessions *session.Store, rules string) *admission.A
 	return watch.admission
 }
 
-func request(tool, input string) admission.Request {
-	return admission.Request{
+func request(tool, input string) *admission.Request {
+	return &admission.Request{
 		Principal: auth.Principal{Name: "agent", OnBehalfOf: "alice"}, Tool: tool, Input: admission.Input{JSON: []byte(input)},
 	}
 }
@@ -127,7 +127,7 @@ func TestAdmitRefusesRequests(t *testing.T) {
 		"timeout must be": func(r *admission.Request) { r.Timeout = -1 },
 	} {
 		r := request("read_file", `{"path":"a"}`)
-		change(&r)
+		change(r)
 		if _, err := a.Admit(context.Background(), r); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}

@@ -70,7 +70,7 @@ func (a *Admission) checkEnvelope(r *Request) error {
 
 // propose returns the job that a request asks for in a session, before anything is
 // decided, and its input with the names of the schema.
-func (a *Admission) propose(r Request, s *session.Session) (*executor.Job, Input, error) {
+func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, Input, error) {
 	answer, err := s.Answer(r.Answer)
 	if err != nil {
 		return nil, Input{}, err

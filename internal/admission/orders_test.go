@@ -88,7 +88,7 @@ func sent[T any](t *testing.T, value T) T {
 }
 
 // begin admits a request and starts it.
-func begin(t *testing.T, a *admission.Admission, r admission.Request) *executor.Execution {
+func begin(t *testing.T, a *admission.Admission, r *admission.Request) *executor.Execution {
 	t.Helper()
 	admitted, err := a.Admit(context.Background(), r)
 	if err != nil {

@@ -26,12 +26,13 @@ type reading struct {
 }
 
 // as returns a request that asks for what was read.
-func (r Request) as(read reading) Request {
-	r.CalledAs, r.Tool, r.Input, r.Form = r.Tool, read.tool, read.input, read.form
+func (r *Request) as(read reading) *Request {
+	other := *r
+	other.CalledAs, other.Tool, other.Input, other.Form = r.Tool, read.tool, read.input, read.form
 	if r.Purpose == "" && len(read.purpose) <= MaxText {
-		r.Purpose = read.purpose
+		other.Purpose = read.purpose
 	}
-	return r
+	return &other
 }
 
 // note tells how a call was read, so that the next one can be written as it is meant.

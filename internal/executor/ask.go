@@ -211,7 +211,7 @@ func (x *Execution) withdraw(question *approval.Question, cause error) {
 }
 
 // refused returns how a call ends that was not allowed to run.
-func (x *Execution) refused(q *approval.Question, a approval.Answer) Finished {
+func (x *Execution) refused(q *approval.Question, a approval.Answer) *Finished {
 	switch a.Kind {
 	case approval.Withdrawn: // the approvals were closed
 		return x.stopped(&Cancellation{Reason: "nobody can be asked any more", By: auth.Server})
@@ -235,14 +235,14 @@ func (x *Execution) refused(q *approval.Question, a approval.Answer) Finished {
 	return denied("denied", "approver "+a.By, reason)
 }
 
-func denied(code, rule, reason string) Finished {
+func denied(code, rule, reason string) *Finished {
 	finished := withFailure(Denied, code, reason)
 	finished.Verdict = &policy.Verdict{Action: policy.Deny, Rule: rule, Reason: reason}
 	return finished
 }
 
 // unasked returns how a call ends whose question the approvals did not take.
-func unasked(err error) Finished {
+func unasked(err error) *Finished {
 	if errors.Is(err, approval.ErrClosed) {
 		finished := withFailure(Cancelled, "cancelled", "The call was cancelled by "+auth.Server+": "+err.Error()+".")
 		finished.Cancelled = &Cancellation{Reason: err.Error(), By: auth.Server}

@@ -147,6 +147,9 @@ const MaxChunk = 32_000
 
 const eventWeight = 64 // of an event without its body
 
+// fewestEvents is how many events a call has that runs: Accepted, Started and Finished.
+const fewestEvents = 3
+
 func (a Accepted) weight() int {
 	n := 256 + len(a.CallID)
 	if a.Access != nil {

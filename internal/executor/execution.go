@@ -129,10 +129,10 @@ func (x *Execution) refuse(refusal *Refusal) { x.finish(refusal.finished(x.Order
 // traced begins the span of the tool. The span ends with the execution, also where the
 // tool does not stop.
 func (x *Execution) traced(ctx context.Context) context.Context {
-	ctx, runs := span.Start(ctx, "run")
-	if !runs.Sampled() {
+	if x.Trace == "" {
 		return ctx
 	}
+	ctx, runs := span.Start(ctx, "run")
 	runs.Set("toolserver.tool", x.Order.Tool)
 	runs.Set("toolserver.session", x.Order.Session.ID)
 	runs.Set("toolserver.execution", x.ID)
@@ -184,11 +184,15 @@ func (x *Execution) turn() {
 	now, ctx := x.rejudge()
 	x.mu.Lock()
 	x.queued = false
+	if x.cancel == nil { // it has ended, and ctx is nil
+		x.mu.Unlock()
+		return
+	}
 	if now.Verdict.Action == policy.Ask && x.Order.Question == nil {
 		now.Verdict.Action, now.Verdict.Reason = policy.Deny, "A person has to approve it by now: call again."
 	}
 	x.keepToShown(&now, "who approved it")
-	if x.stopping || x.cancel == nil || now.Verdict.Action == policy.Deny {
+	if x.stopping || now.Verdict.Action == policy.Deny {
 		stopping := x.stopping
 		x.mu.Unlock()
 		if stopping {
@@ -238,17 +242,17 @@ func (x *Execution) forgetOrder() {
 //
 //go:noinline
 func (x *Execution) conclude(ctx context.Context, result *tools.Result, err error) {
-	x.finish(x.returned(ctx, *result, err))
+	x.finish(x.returned(ctx, result, err))
 }
 
 // returned makes the end of an execution of what its tool returned. A tool that did
 // what it was asked to do succeeded, also where it was to stop by then.
-func (x *Execution) returned(ctx context.Context, result tools.Result, err error) Finished {
+func (x *Execution) returned(ctx context.Context, result *tools.Result, err error) *Finished {
 	if x.comment != "" {
 		result.Content = slices.Concat([]tools.Content{tools.Text(x.comment)}, result.Content)
 	}
 	if err == nil {
-		return Finished{Outcome: Succeeded, Result: result}
+		return &Finished{Outcome: Succeeded, Result: *result}
 	}
 	finished := x.stopped(context.Cause(ctx))
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == tools.TimedOutCode && finished.Outcome == TimedOut {
@@ -267,7 +271,7 @@ func (x *Execution) returned(ctx context.Context, result tools.Result, err error
 }
 
 // stopped returns how an execution ends that had to stop.
-func (x *Execution) stopped(cause error) Finished {
+func (x *Execution) stopped(cause error) *Finished {
 	if c, ok := errors.AsType[*Cancellation](cause); ok {
 		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
 		finished.Cancelled = c
@@ -278,10 +282,10 @@ func (x *Execution) stopped(cause error) Finished {
 }
 
 // failed returns the end of a call that ran and could not do it.
-func failed(code, message string) Finished { return withFailure(Failed, code, message) }
+func failed(code, message string) *Finished { return withFailure(Failed, code, message) }
 
-func withFailure(outcome Outcome, code, message string) Finished {
-	return Finished{
+func withFailure(outcome Outcome, code, message string) *Finished {
+	return &Finished{
 		Outcome: outcome,
 		Result:  tools.TextResult(message),
 		Failure: &Failure{Code: code, Message: message},
@@ -331,7 +335,7 @@ func (x *Execution) Cancel(reason, by string) { x.stop(&Cancellation{Reason: rea
 
 // finish ends the execution, once. It counts as ended when its last event is
 // in the log: nobody sees the one without the other.
-func (x *Execution) finish(finished Finished) {
+func (x *Execution) finish(finished *Finished) {
 	x.mu.Lock()
 	if x.cancel == nil {
 		x.mu.Unlock()
@@ -366,12 +370,12 @@ func (x *Execution) finish(finished Finished) {
 		finished.OutputBytes += n
 	}
 	x.emitting.Unlock()
-	finished = finished.masked(x.executor.config.Mask)
-	finished = finished.sendable(int(x.executor.config.MaxResultBytes))
-	x.executor.leave(x, &finished) // before the end: whoever sees the end may call again
+	finished.mask(x.executor.config.Mask)
+	finished.cut(int(x.executor.config.MaxResultBytes))
+	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 
 	x.mu.Lock()
-	x.log.end(finished, now)
+	x.log.end(*finished, now)
 	x.state, x.ended, x.outcome = Ended, now, finished.Outcome
 	x.mu.Unlock()
 	close(x.done)
@@ -383,44 +387,33 @@ func (x *Execution) finish(finished Finished) {
 func (x *Execution) Done() <-chan struct{} { return x.done }
 
 // Events returns the events after a number, and those to come, up to the last
-// one. The reader counts as a follower for as long as it iterates; the data of an
-// [Output] is its own until it calls Release. An error is
-// about the reading, never about the call: [ErrAhead], or the cause of ctx.
-func (x *Execution) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
-	return x.events(ctx, after, true)
+// one. A reader that follows counts for as long as it iterates; for one that looks on,
+// the execution goes on or ends as without it. The data of an [Output] is the reader's
+// own until it calls Release. An error is about the reading, never about the call:
+// [ErrAhead], or the cause of ctx.
+func (x *Execution) Events(ctx context.Context, after uint64, follows bool) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) { x.read(ctx, after, follows, yield) }
 }
 
-// Observe is Events for somebody who looks on: it counts as no follower, so that the
-// execution goes on or ends as without it.
-func (x *Execution) Observe(ctx context.Context, after uint64) iter.Seq2[Event, error] {
-	return x.events(ctx, after, false)
-}
-
-func (x *Execution) events(ctx context.Context, after uint64, follows bool) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		if _, last := x.log.bounds(); after > last {
-			yield(Event{}, fmt.Errorf("%w: event %d of %d", ErrAhead, after, last))
+func (x *Execution) read(ctx context.Context, after uint64, follows bool, yield func(Event, error) bool) {
+	if _, last := x.log.bounds(); after > last {
+		yield(Event{}, fmt.Errorf("%w: event %d of %d", ErrAhead, after, last))
+		return
+	}
+	var reader *reader
+	if follows {
+		reader = x.callersPlace(after)
+		x.followed(+1)
+		defer x.followed(-1)
+	}
+	if reader == nil {
+		reader = x.log.follow(after)
+	}
+	defer x.log.unfollow(reader)
+	for {
+		event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
+		if !ok && err == nil || !yield(event, err) || err != nil {
 			return
-		}
-		var reader *reader
-		if follows {
-			reader = x.callersPlace(after)
-			x.followed(+1)
-			defer x.followed(-1)
-		}
-		if reader == nil {
-			reader = x.log.follow(after)
-		}
-		defer func() { x.log.unfollow(reader) }()
-		for {
-			event, ok, err := x.log.next(ctx, reader, x.executor.config.Heartbeat)
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
-			if !ok || !yield(event, nil) {
-				return
-			}
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execution {
 	x := &Execution{
 		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, text: job.Text,
-		log: eventLog{limits: &e.limits}, state: Waiting, cancel: cancel,
+		log: eventLog{limits: &e.limits, events: make([]Event, 0, fewestEvents)}, state: Waiting, cancel: cancel,
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
 	x.Order.Timeout = min(cmp.Or(job.Timeout, e.config.DefaultTimeout), e.config.MaxTimeout)

@@ -129,7 +129,7 @@ func (f *fixture) start(order *executor.Job) *executor.Execution {
 func read(t *testing.T, x *executor.Execution, after uint64) []executor.Event {
 	t.Helper()
 	var events []executor.Event
-	for event, err := range x.Events(context.Background(), after) {
+	for event, err := range x.Events(context.Background(), after, true) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestDisconnect(t *testing.T) {
 // readTwo reads the first two events and leaves.
 func readTwo(t *testing.T, x *executor.Execution) {
 	t.Helper()
-	for event, err := range x.Events(context.Background(), 0) {
+	for event, err := range x.Events(context.Background(), 0, true) {
 		if err != nil {
 			t.Fatal(err)
 		}

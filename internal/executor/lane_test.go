@@ -181,6 +181,34 @@ func TestForbiddenBeforeItsTurn(t *testing.T) {
 	})
 }
 
+// TestCancelledBeforeItsTurn: a call that ends between the end of the call before it and
+// its own turn holds up neither that call nor those behind.
+func TestCancelledBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cancelled *executor.Execution
+		f := newFixture(t, executor.Config{Steps: testSteps{rejudge: func(x *executor.Execution) policy.Verdict {
+			if x != cancelled {
+				cancelled.Cancel("", "alice")
+			}
+			return policy.Verdict{Action: policy.Allow}
+		}}})
+		f.ordered(true)
+		d := &diary{begun: time.Now()}
+		first := f.start(f.takes(d, "A", 1))
+		f.start(f.takes(d, "b", 1)) // has its turn together with c
+		cancelled = f.start(f.takes(d, "c", 1))
+		last := f.start(f.takes(d, "D", 1))
+		finished(t, first)
+		if end := finished(t, cancelled); end.Outcome != executor.Cancelled {
+			t.Errorf("it ended with %+v", end)
+		}
+		finished(t, last)
+		if got := d.String(); got != "00:A 01:/A 01:b 02:/b 02:D 03:/D" {
+			t.Error(got)
+		}
+	})
+}
+
 // TestOrderUnderLoad runs and cancels many at once: never two beside one that runs
 // alone, and all of them end.
 func TestOrderUnderLoad(t *testing.T) {

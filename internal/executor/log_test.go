@@ -45,7 +45,7 @@ func TestEventsOfACall(t *testing.T) {
 	if got := kinds(read(t, x, 6)); got != "" {
 		t.Errorf("after the last: %s", got)
 	}
-	for _, err := range x.Events(context.Background(), 7) {
+	for _, err := range x.Events(context.Background(), 7, true) {
 		if !errors.Is(err, executor.ErrAhead) {
 			t.Errorf("after an event yet to be: %v, want ErrAhead", err)
 		}
@@ -129,7 +129,7 @@ func TestSlowReaderIsToldWhatItMissed(t *testing.T) {
 		begin := time.Now()
 		var seen []uint64
 		skipped := 0
-		for event, err := range x.Events(context.Background(), 0) {
+		for event, err := range x.Events(context.Background(), 0, true) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func readsEverything(t *testing.T, readerFirst bool) {
 	stop := func() {
 		for range 10 {
 			followers.Go(func() {
-				for range x.Events(context.Background(), 0) {
+				for range x.Events(context.Background(), 0, true) {
 					<-release
 				}
 			})
@@ -193,7 +193,7 @@ func readsEverything(t *testing.T, readerFirst bool) {
 	n := 0
 	reader := func() {
 		followers.Go(func() {
-			for event, err := range x.Events(context.Background(), 0) {
+			for event, err := range x.Events(context.Background(), 0, true) {
 				switch body := event.Body.(type) {
 				case executor.Skipped:
 					t.Errorf("events from %d were skipped", body.First)
@@ -239,7 +239,7 @@ func TestEventsComeAtOnce(t *testing.T) {
 			return tools.Result{}, nil
 		}))
 		var got []string
-		for event, err := range x.Events(context.Background(), 0) {
+		for event, err := range x.Events(context.Background(), 0, true) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +261,7 @@ func TestCallerLeavesEarly(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(5*time.Millisecond, cancel)
 		begin := time.Now()
-		for event, err := range x.Events(ctx, 0) {
+		for event, err := range x.Events(ctx, 0, true) {
 			if err != nil {
 				break
 			}
@@ -369,7 +369,7 @@ func TestOutputAfterACancel(t *testing.T) {
 		return tools.Result{}, context.Cause(ctx)
 	}))
 	n := 0
-	for event, err := range x.Events(context.Background(), 0) {
+	for event, err := range x.Events(context.Background(), 0, true) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +406,7 @@ func BenchmarkOutput(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for event, err := range x.Events(b.Context(), 0) {
+	for event, err := range x.Events(b.Context(), 0, true) {
 		if _, skipped := event.Body.(executor.Skipped); skipped || err != nil {
 			b.Fatal("skipped", err)
 		}

@@ -10,11 +10,11 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// masked returns the end of an execution without secrets in its texts. JSON content
-// is what a caller asked to have exactly, and stays.
-func (f Finished) masked(mask func(string) string) Finished {
+// mask takes the secrets out of the texts. JSON content is what a caller asked to have
+// exactly, and stays.
+func (f *Finished) mask(mask func(string) string) {
 	if mask == nil {
-		return f
+		return
 	}
 	f.Result.Content = maskedContent(f.Result.Content, mask)
 	if f.Failure != nil {
@@ -25,7 +25,6 @@ func (f Finished) masked(mask func(string) string) Finished {
 	if details := string(f.Result.Details); details != "" && mask(details) != details {
 		f.Result.Details = maskedJSON(f.Result.Details, mask)
 	}
-	return f
 }
 
 // maskedContent returns content without secrets in its texts. Content without any

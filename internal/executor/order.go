@@ -94,7 +94,7 @@ func Refuse(outcome Outcome, code, message string) *Refusal {
 }
 
 // finished returns the end of a call that was judged by a version of the policy.
-func (r *Refusal) finished(version string) Finished {
+func (r *Refusal) finished(version string) *Finished {
 	finished := withFailure(r.Outcome, r.Failure.Code, r.Failure.Message)
 	*finished.Failure = r.Failure
 	if r.Verdict != nil {

@@ -138,7 +138,7 @@ func (e *Executor) pastOf(owner auth.Owner, sessionID, callID string) (*Executio
 	}
 	x.log = eventLog{
 		limits: &e.limits, first: uint64(p.lastSeq), ended: true,
-		events: []Event{{Seq: uint64(p.lastSeq), Time: ended, Body: e.lost(x)}},
+		events: []Event{{Seq: uint64(p.lastSeq), Time: ended, Body: *e.lost(x)}},
 	}
 	close(x.ending)
 	close(x.done)
@@ -151,7 +151,7 @@ func (p *pastCall) is(o *Order, text uint64) bool {
 }
 
 // lost returns the end of an execution whose result is no longer kept.
-func (e *Executor) lost(x *Execution) Finished {
+func (e *Executor) lost(x *Execution) *Finished {
 	reason := fmt.Sprintf("Results are kept for %s after the end of a call, and at most %d of them.", e.config.Retention, e.config.MaxRetained)
 	finished := withFailure(Lost, "result_lost", fmt.Sprintf(
 		"The call %.64q ended at %s as execution %s (%s), and its result is no longer kept. It was not run again. %s To run it again, call with a new call id.",

@@ -41,9 +41,9 @@ func (m UserMessage) sendable() UserMessage {
 	return m
 }
 
-// sendable cuts the content to limit bytes, which TotalBytes and KeptBytes
-// tell. The reason why a call did not succeed is its last content and stays.
-func (f Finished) sendable(limit int) Finished {
+// cut makes the end fit to be sent: it cuts the content to limit bytes, which TotalBytes
+// and KeptBytes tell. The reason why a call did not succeed is its last content and stays.
+func (f *Finished) cut(limit int) {
 	if f.Failure != nil {
 		f.Failure.Code = short(f.Failure.Code, maxWord)
 		f.Failure.Message = short(f.Failure.Message, maxMessage)
@@ -75,7 +75,6 @@ func (f Finished) sendable(limit int) Finished {
 	if len(f.Result.Details) > limit || !utf8.Valid(f.Result.Details) {
 		f.Result.Details = nil
 	}
-	return f
 }
 
 // sendableContent returns as much of content as fits. Text is cut; other kinds

@@ -148,11 +148,14 @@ func (m *Masker) at(t text, place int) found {
 	return found{}
 }
 
-// String returns s with its secrets masked.
+// String returns s with its secrets masked: s itself where it has none.
 func (m *Masker) String(s string) string {
 	stream := m.Stream()
 	out := stream.Append(nil, []byte(s))
-	return string(stream.Flush(out))
+	if out = stream.Flush(out); string(out) == s {
+		return s
+	}
+	return string(out)
 }
 
 // Stream returns a new stream of bytes whose secrets are masked.

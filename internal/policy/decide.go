@@ -23,20 +23,22 @@ import (
 // What is unclear, or not understood, runs where the policy and the mode let it and
 // its jail holds; otherwise it takes a person. The rights of the decision are what
 // that jail opens.
-func (p *Policy) Decide(call *Call, grants []Grant) Decision {
+func (p *Policy) Decide(call *Call, grants []Grant) (d Decision) {
 	if p == nil {
-		return Decision{Verdict: Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}}
+		d.Verdict = Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}
+		return d
 	}
 	var among *shared
 	if len(call.Effects) > 0 {
 		among = buffers.Get().(*shared)
 		defer among.release()
 	}
-	return p.decide(call, grants, among)
+	p.decide(&d, call, grants, among)
+	return d
 }
 
-func (p *Policy) decide(call *Call, grants []Grant, among *shared) Decision {
-	d := Decision{Policy: p.version, Effects: make([]Judged, len(call.Effects)+1)}
+func (p *Policy) decide(d *Decision, call *Call, grants []Grant, among *shared) {
+	d.Policy, d.Effects = p.version, make([]Judged, len(call.Effects)+1)
 	for i := range call.Effects {
 		d.Effects[i].Effect = call.Effects[i]
 	}
@@ -48,22 +50,20 @@ func (p *Policy) decide(call *Call, grants []Grant, among *shared) Decision {
 			d.Effects[i].Verdict = refusal
 		}
 		d.Verdict = refusal
-		return d
+		return
 	}
-	worst := verdict{}
+	heaviest := byDefault
 	for i := range d.Effects {
 		s := subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: among}
 		v := s.judge(grants)
 		d.Effects[i].Verdict = v.Verdict
-		if i == 0 || v.outweighs(&worst) {
-			worst = v
+		if i == 0 || v.Action < d.Action || v.Action == d.Action && v.weight > heaviest {
+			d.Verdict, heaviest = v.Verdict, v.weight
 		}
 	}
-	d.Verdict = worst.Verdict
 	if d.Action != Deny {
 		d.Rights = p.rights(call, among)
 	}
-	return d
 }
 
 // refuse is the verdict on calls that nothing can allow.
@@ -100,13 +100,6 @@ const (
 	byRule
 	byLaw
 )
-
-func (v *verdict) outweighs(w *verdict) bool {
-	if v.Action != w.Action {
-		return v.Action < w.Action
-	}
-	return v.weight > w.weight
-}
 
 // reach is how far a grant may go to allow an effect.
 type reach int
@@ -236,10 +229,11 @@ func (s *subject) alone() bool { return len(s.call.Effects) == 0 }
 
 // judge judges one effect.
 func (s *subject) judge(grants []Grant) verdict {
-	if v, decided := s.byLaw(); decided {
-		return v
+	if v := s.byLaw(); v != nil {
+		return *v
 	}
-	v, touched := s.byRules()
+	var touched verdict
+	v := s.byRules(&touched)
 	if v.Action == Deny && v.weight == byRule {
 		return v
 	}
@@ -247,7 +241,7 @@ func (s *subject) judge(grants []Grant) verdict {
 		return verdict{Verdict: Verdict{Deny, "grant " + g.ID, "A person refused this for the rest of the session: do not try it again."},
 			weight: byGrant}
 	}
-	v = s.severer(v, touched)
+	s.sharpen(&v, &touched)
 	if v.Action != Ask {
 		return v
 	}
@@ -257,11 +251,11 @@ func (s *subject) judge(grants []Grant) verdict {
 	return v
 }
 
-// byLaw judges what neither rules nor people can change.
-func (s *subject) byLaw() (verdict, bool) {
+// byLaw judges what neither rules nor people can change; nil where there is no such law.
+func (s *subject) byLaw() *verdict {
 	e := s.effect
-	law := func(action Action, rule, reason string) (verdict, bool) {
-		return verdict{Verdict: Verdict{action, rule, reason}, weight: byLaw}, true
+	law := func(action Action, rule, reason string) *verdict {
+		return &verdict{Verdict: Verdict{action, rule, reason}, weight: byLaw}
 	}
 	switch e.Kind {
 	case tools.WritesPath:
@@ -287,28 +281,28 @@ func (s *subject) byLaw() (verdict, bool) {
 		if !e.ReadOnly && s.call.Level < tools.WorkspaceWrite && !s.holds() {
 			return law(Deny, "level", "Running "+e.Program+" needs level workspace_write and the session has "+s.call.Level.String()+": look, and change nothing.")
 		}
-		return verdict{}, false
+		return nil
 	case tools.ReachesHost:
 		if v, refused := s.unreachable(); refused {
 			return law(v.Action, v.Rule, v.Reason)
 		}
-		return verdict{}, false
+		return nil
 	case tools.ReadsPath:
 		if e.Rooted && s.readable() {
-			return verdict{}, false
+			return nil
 		}
 	default:
-		return verdict{}, false
+		return nil
 	}
 	if e.Rooted && !s.target().inside() {
 		return law(Deny, "workspace", e.Path+" is outside the workspace, which this tool cannot leave: use a path inside it.")
 	}
-	return verdict{}, false
+	return nil
 }
 
-// byRules takes the first rule that matches. What rules touched on the way is
-// returned beside it; a verdict without weight says that none matched.
-func (s *subject) byRules() (v, touched verdict) {
+// byRules takes the first rule that matches, and stores what rules touched on the way. A
+// verdict without weight says that none matched.
+func (s *subject) byRules(touched *verdict) (v verdict) {
 	for _, r := range s.policy.rulesFor(s.effect.Kind) {
 		if !r.forCall(s.call) || r.aboutOthers() && s.staysLocal() {
 			continue
@@ -318,10 +312,10 @@ func (s *subject) byRules() (v, touched verdict) {
 			continue
 		}
 		if r.when != nil {
-			holds, byPath, err := r.when.holds(s.facts(), *s.call, *s.effect)
+			holds, byPath, err := r.when.holds(s.facts(), s.call, s.effect)
 			if err != nil {
 				return verdict{Verdict: Verdict{Deny, r.label, "The condition of " + r.label +
-					" could not be evaluated, so the call is refused: " + err.Error() + "."}, weight: byRule}, touched
+					" could not be evaluated, so the call is refused: " + err.Error() + "."}, weight: byRule}
 			}
 			if !holds && byPath && r.action != Allow && s.standsForMore(r.action) {
 				how, holds = touches, true // of what it stands for
@@ -332,13 +326,13 @@ func (s *subject) byRules() (v, touched verdict) {
 		}
 		if how == touches {
 			if touched.weight == 0 && !s.keptByJail(r) {
-				touched = verdict{Verdict: Verdict{Ask, r.label, s.effect.Path + " may include what " + r.label +
+				*touched = verdict{Verdict: Verdict{Ask, r.label, s.effect.Path + " may include what " + r.label +
 					" is about, so a person has to approve it: name the files themselves instead."}, weight: byRule, grantable: exactCall}
 			}
 			continue
 		}
 		if s.own && !r.selective && r.action == Ask && !s.alone() {
-			return verdict{Verdict: byEffects, weight: byMode}, touched // it asks about each
+			return verdict{Verdict: byEffects, weight: byMode} // it asks about each
 		}
 		v = verdict{Verdict: Verdict{r.action, r.label, r.reason}, weight: byRule}
 		switch r.action {
@@ -347,30 +341,30 @@ func (s *subject) byRules() (v, touched verdict) {
 		case Allow:
 			v.by = r
 		}
-		return v, touched
+		return v
 	}
-	return v, touched
+	return v
 }
 
-// severer joins what the rules say with what mode and level say.
-func (s *subject) severer(v, touched verdict) verdict {
+// sharpen joins what the rules say, and touched, with what mode and level say.
+func (s *subject) sharpen(v, touched *verdict) {
 	if v.weight == 0 || v.Action == Ask {
 		// A rule that asks wants a person, and permits nothing.
 		if d := s.byDefault(); v.weight == 0 || d.Action == Deny || d.grantable == noGrant && d.Action == Ask {
-			v = d
+			*v = d
 		}
 	}
-	doubts := [...]verdict{touched, s.doubt}
+	doubts := [...]*verdict{touched, &s.doubt}
 	if how, _ := s.disposition(nil); how == UnclearContained && s.holds() {
-		doubts[1] = verdict{} // what the operator protects, the jail keeps
+		doubts[1] = new(verdict) // what the operator protects, the jail keeps
 	}
 	for _, doubt := range doubts {
 		if doubt.weight != 0 && (v.Action == Allow || v.Action == Ask && v.grantable > doubt.grantable) {
-			v = doubt
+			*v = *doubt
 		}
 	}
 	if s.leavesPlan() && v.Action == Allow {
-		v = leavePlan
+		*v = leavePlan
 	}
-	return s.contain(v)
+	*v = s.contain(*v)
 }

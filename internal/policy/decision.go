@@ -120,7 +120,12 @@ type Decision struct {
 // RunsPrograms reports whether the call runs programs, so that its rights mean
 // something to people.
 func (d *Decision) RunsPrograms() bool {
-	return slices.ContainsFunc(d.Effects, func(j Judged) bool { return j.Effect.Kind == tools.RunsProgram })
+	for i := range d.Effects {
+		if d.Effects[i].Effect.Kind == tools.RunsProgram {
+			return true
+		}
+	}
+	return false
 }
 
 // Judged is an effect and what was decided about it.

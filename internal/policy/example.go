@@ -94,7 +94,7 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 		if r.when == nil {
 			return true, nil
 		}
-		holds, _, err := r.when.holds(new(facts), *call, *s.effect)
+		holds, _, err := r.when.holds(new(facts), call, s.effect)
 		if err != nil {
 			return false, fmt.Errorf("the condition of rule %s cannot be evaluated for this example: %w", r.name, err)
 		}

@@ -66,7 +66,7 @@ func (g guard) mayForbid(r *rule, kind tools.EffectKind, path string) bool {
 		return false
 	}
 	facts := facts{spent: int(g.spent.Load())}
-	holds, byPath, err := r.when.holds(&facts, *g.call, tools.Effect{Kind: kind, Path: path})
+	holds, byPath, err := r.when.holds(&facts, g.call, &tools.Effect{Kind: kind, Path: path})
 	g.spent.Store(int64(facts.spent))
 	return err != nil || holds && byPath
 }
@@ -121,7 +121,7 @@ func (g guard) reading(path string) verdict {
 	among := buffers.Get().(*shared)
 	defer among.release()
 	s := subject{policy: g.policy, call: g.call, effect: &tools.Effect{Kind: tools.ReadsPath, Path: path, Rooted: true}, shared: among}
-	v, _ := s.byRules()
+	v := s.byRules(new(verdict))
 	if v.weight == 0 {
 		v.Action = Allow
 	}

@@ -52,6 +52,6 @@ func (g guard) byRules(effect *tools.Effect) verdict {
 	among := buffers.Get().(*shared)
 	defer among.release()
 	s := subject{policy: g.policy, call: g.call, effect: effect, shared: among}
-	v, _ := s.byRules()
+	v := s.byRules(new(verdict))
 	return v
 }

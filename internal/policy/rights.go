@@ -219,6 +219,6 @@ func (a *circumstances) hold(when *condition, e tools.Effect) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.facts.spent = 0 // each path has a limit of its own
-	holds, _, err := when.holds(&a.facts, a.call, e)
+	holds, _, err := when.holds(&a.facts, &a.call, &e)
 	return holds, err
 }

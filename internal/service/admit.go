@@ -18,21 +18,19 @@ import (
 func (s *Server) admit(ctx context.Context, message any) error {
 	request, ok := message.(*pb.ExecuteToolRequest)
 	if !ok {
-		if asked, ok := transferOf(message); ok {
-			return s.files.begin(ctx, asked)
-		}
-		return nil
+		return s.files.admit(ctx, message)
 	}
 	ctx, decide := span.Start(ctx, "decide")
 	defer decide.End()
 	rpc := rpcOf(ctx)
 	rpc.asks(request)
-	asked, err := s.requestOf(ctx, request)
-	if err != nil {
+	var asked admission.Request
+	asked.Principal, asked.Trace = rpc.principal, rpc.span.Trace()
+	if err := translate(request, &asked); err != nil {
 		return err
 	}
 	rpc.inputBytes = len(asked.Input.JSON)
-	admitted, err := s.admission.Admit(ctx, asked)
+	admitted, err := s.admission.Admit(ctx, &asked)
 	if err != nil {
 		return err
 	}
@@ -44,17 +42,16 @@ func (s *Server) admit(ctx context.Context, message any) error {
 	return nil
 }
 
-// requestOf translates a message. What only a message can have wrong is an error.
-func (s *Server) requestOf(ctx context.Context, message *pb.ExecuteToolRequest) (admission.Request, error) {
-	request := admission.Request{
-		Principal: principalOf(ctx), SessionID: message.GetSessionId(), Tool: message.GetTool(), CallID: message.GetCallId(),
-		Purpose: message.GetPurpose(), Trace: rpcOf(ctx).span.Trace(),
-	}
+// translate fills in what a message asks for. What only a message can have wrong is an
+// error.
+func translate(message *pb.ExecuteToolRequest, request *admission.Request) (err error) {
+	request.SessionID, request.Tool, request.CallID = message.GetSessionId(), message.GetTool(), message.GetCallId()
+	request.Purpose = message.GetPurpose()
 	switch {
 	case message.CallId != nil && request.CallID == "":
-		return request, invalid("call_id is empty: leave it out to have one given, or name the call")
+		return invalid("call_id is empty: leave it out to have one given, or name the call")
 	case message.Input != nil && len(message.InputJson) > 0:
-		return request, invalid("input and input_json are both set: send one of them")
+		return invalid("input and input_json are both set: send one of them")
 	}
 	if d := message.GetTimeout(); d != nil {
 		if request.Timeout = d.AsDuration(); d.CheckValid() != nil || request.Timeout <= 0 {
@@ -63,14 +60,11 @@ func (s *Server) requestOf(ctx context.Context, message *pb.ExecuteToolRequest) 
 	}
 	var ok bool
 	if request.OnDisconnect, ok = onDisconnectFrom[message.GetOnDisconnect()]; !ok {
-		return request, invalid("on_disconnect %d is unknown", message.GetOnDisconnect())
-	}
-	var err error
-	if request.Answer, err = budgetFrom(message.GetAnswer()); err != nil {
-		return request, err
+		return invalid("on_disconnect %d is unknown", message.GetOnDisconnect())
 	}
 	request.Input = inputOf(message)
-	return request, nil
+	request.Answer, err = budgetFrom(message.GetAnswer())
+	return err
 }
 
 // describe notes what was decided about a call, without the reason: that may name what

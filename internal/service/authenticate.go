@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	grpcauth "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -18,19 +17,16 @@ import (
 // principalOf returns who is calling; nobody before authenticate.
 func principalOf(ctx context.Context) auth.Principal { return rpcOf(ctx).principal }
 
-// authenticate finds out who is calling.
-func authenticate(authenticator auth.Authenticator) link {
-	find := func(ctx context.Context) (context.Context, error) {
-		rpc := rpcOf(ctx)
-		if methods[rpc.method].anybody {
-			return ctx, nil
+// authenticate finds out who is calling, unless the method is for anybody.
+func authenticate(authenticator auth.Authenticator) func(ctx context.Context, method string) error {
+	return func(ctx context.Context, method string) (err error) {
+		if !methods[method].anybody {
+			rpc := rpcOf(ctx)
+			rpc.shown = credentialsOf(ctx)
+			rpc.principal, err = whoCalls(ctx, authenticator, rpc.shown)
 		}
-		var err error
-		rpc.shown = credentialsOf(ctx)
-		rpc.principal, err = whoCalls(ctx, authenticator, rpc.shown)
-		return ctx, err
+		return err
 	}
-	return link{grpcauth.UnaryServerInterceptor(find), grpcauth.StreamServerInterceptor(find)}
 }
 
 // whoCalls returns who is calling. The connection of a caller inside the process says

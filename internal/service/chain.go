@@ -6,10 +6,7 @@ package service
 import (
 	"context"
 
-	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // A link is one step of the chain, for both kinds of call.
@@ -29,8 +26,17 @@ func chain(links ...link) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...)}
 }
 
-// onEntry is a link that checks a call before its handler runs.
-func onEntry(check func(ctx context.Context, method string) error) link {
+// onEntry is a link that checks a call before its handler runs: one check after the
+// other, up to the first that refuses.
+func onEntry(checks ...func(ctx context.Context, method string) error) link {
+	check := func(ctx context.Context, method string) error {
+		for _, check := range checks {
+			if err := check(ctx, method); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return link{
 		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			if err := check(ctx, info.FullMethod); err != nil {
@@ -73,37 +79,4 @@ func (s *checkedStream) RecvMsg(message any) error {
 		return err
 	}
 	return s.check(s.Context(), message)
-}
-
-// around is a link that sees the whole of a call: it may give the rest of the
-// chain another context, and it has the last word on the error.
-func around(begin func(ctx context.Context, method string) (context.Context, func(error) error)) link {
-	return link{
-		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			ctx, end := begin(ctx, info.FullMethod)
-			defer endPanicked(&end)
-			response, err := next(ctx, request)
-			return response, take(&end)(err)
-		},
-		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-			ctx, end := begin(stream.Context(), info.FullMethod)
-			defer endPanicked(&end)
-			err := next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx})
-			return take(&end)(err)
-		},
-	}
-}
-
-// take returns the end of a call, which is then nobody else's to call.
-func take(end *func(error) error) func(error) error {
-	taken := *end
-	*end = nil
-	return taken
-}
-
-// endPanicked ends a call whose handler did not return.
-func endPanicked(end *func(error) error) {
-	if *end != nil {
-		(*end)(status.Error(codes.Internal, "panic"))
-	}
 }

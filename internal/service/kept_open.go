@@ -36,16 +36,20 @@ func endKeptOpen(closing context.Context) link {
 			if !keptOpen[info.FullMethod] {
 				return next(server, stream)
 			}
-			ctx, cancel := context.WithCancel(stream.Context())
-			defer cancel()
-			defer context.AfterFunc(closing, cancel)()
-			err := next(server, &closingStream{stream, ctx})
-			if err != nil && closing.Err() != nil {
-				return executor.ErrDraining
-			}
-			return err
+			return untilClosing(closing, server, stream, next)
 		},
 	}
+}
+
+func untilClosing(closing context.Context, server any, stream grpc.ServerStream, next grpc.StreamHandler) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(closing, cancel)()
+	err := next(server, &closingStream{stream, ctx})
+	if err != nil && closing.Err() != nil {
+		return executor.ErrDraining
+	}
+	return err
 }
 
 // closingStream is a stream that ends with ctx, also for who waits for the next

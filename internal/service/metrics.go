@@ -15,6 +15,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/span"
 )
 
 // meters are what Prometheus sees of a server.
@@ -154,7 +155,7 @@ func (m *meters) resolved(q *approval.Question, a approval.Answer) {
 
 // link counts and times every call as dashboards for gRPC expect it.
 func (m *meters) link() link {
-	traced := grpcprom.WithExemplarFromContext(func(ctx context.Context) prometheus.Labels { return rpcOf(ctx).exemplar() })
+	traced := grpcprom.WithExemplarFromContext(func(ctx context.Context) prometheus.Labels { return exemplar(span.Of(ctx)) })
 	return link{unary: m.grpc.UnaryServerInterceptor(traced), stream: m.grpc.StreamServerInterceptor(traced)}
 }
 

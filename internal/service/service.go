@@ -257,15 +257,13 @@ func (s *Server) admissionConfig() admission.Config {
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
 	return []link{
-		recoverPanics(s.config.Logger),                // outermost: a panic ends one call
-		begin(s.config.Logger, s.meters, &s.underWay), // what is known of the call
-		s.meters.link(),                               // around all that makes a status
-		telemetry(),                                   // so that refusals are counted
-		authenticate(s.config.Authenticator),          // who
-		onEntry(permit),                               // may they call this method at all
-		s.calls.link(s.refuseStopped),                 // unless they were stopped, now or later
-		endKeptOpen(s.closing),                        // what only waits ends with the server
-		onMessage(s.admit),                            // may this call run
+		recoverPanics(s.config.Logger),                        // outermost: a panic ends one call
+		s.meters.link(),                                       // around all that makes a status
+		telemetry(s.config.Logger, s.meters, &s.underWay),     // what is known of the call; refusals are counted
+		onEntry(authenticate(s.config.Authenticator), permit), // who, and may they call this method at all
+		s.calls.link(s.refuseStopped),                         // unless they were stopped, now or later
+		endKeptOpen(s.closing),                                // what only waits ends with the server
+		onMessage(s.admit),                                    // may this call run
 	}
 }
 

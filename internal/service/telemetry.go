@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -45,24 +46,31 @@ func recoverPanics(logger *zap.Logger) link {
 	return link{recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)}
 }
 
-// begin gives every call what is known of it. underWay counts the calls that have
-// begun and not ended.
-func begin(logger *zap.Logger, meters *meters, underWay *atomic.Int64) link {
-	return around(func(ctx context.Context, method string) (context.Context, func(error) error) {
+// telemetry gives every call what is known of it, counts it and writes one line about
+// it to the log. What the links below return as errors becomes a status here, in one
+// place. underWay counts the calls that have begun and not ended.
+func telemetry(logger *zap.Logger, meters *meters, underWay *atomic.Int64) link {
+	begin := func(ctx context.Context, method string) (context.Context, *rpc) {
 		underWay.Add(1)
 		r := &rpc{
 			logger: logger, meters: meters, underWay: underWay, method: method,
 			began: time.Now(), span: span.Of(ctx),
 		}
-		return context.WithValue(ctx, rpcKey{}, r), func(err error) error { return err }
-	})
-}
-
-// telemetry counts every call and writes one line about it to the log. What the links below return as errors becomes a status here, in one place.
-func telemetry() link {
-	return around(func(ctx context.Context, _ string) (context.Context, func(error) error) {
-		return ctx, rpcOf(ctx).close
-	})
+		return context.WithValue(ctx, rpcKey{}, r), r
+	}
+	return link{
+		unary: func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			ctx, r := begin(ctx, info.FullMethod)
+			defer r.closePanicked()
+			response, err := next(ctx, request)
+			return response, r.close(err)
+		},
+		stream: func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+			ctx, r := begin(stream.Context(), info.FullMethod)
+			defer r.closePanicked()
+			return r.close(next(server, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}))
+		},
+	}
 }
 
 // tracing says how calls are traced: all but probes, each in the trace of its
@@ -118,6 +126,7 @@ type rpc struct {
 	input      []byte
 	code       codes.Code
 	cause      error // of the status
+	closed     bool
 }
 
 // rpcOf returns what is known of the RPC that ctx belongs to.
@@ -153,12 +162,12 @@ func (r *rpc) ended(outcome executor.Outcome) {
 	r.span.Set("toolserver.outcome", outcome.String())
 }
 
-// exemplar names the trace of the call, if it is exported.
-func (r *rpc) exemplar() prometheus.Labels {
-	if !r.span.Sampled() {
+// exemplar names the trace of a span, if it is exported.
+func exemplar(s span.Span) prometheus.Labels {
+	if !s.Sampled() {
 		return nil
 	}
-	return exemplarOf(r.span.Trace())
+	return exemplarOf(s.Trace())
 }
 
 // exemplarOf is the exemplar that names a trace; nil without one.
@@ -171,17 +180,25 @@ func exemplarOf(trace string) prometheus.Labels {
 
 // close counts and logs the call, and returns the status it ends with.
 func (r *rpc) close(err error) error {
+	r.closed = true
 	defer r.underWay.Add(-1)
 	if session, tool := r.asked.close(); tool != "" {
 		r.session, r.tool = session, tool
 	}
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
-	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())
+	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, exemplar(r.span))
 	if entry := r.logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))
 	}
 	return s.Err()
+}
+
+// closePanicked closes a call whose handler did not return.
+func (r *rpc) closePanicked() {
+	if !r.closed {
+		r.close(status.Error(codes.Internal, "panic"))
+	}
 }
 
 // level returns how much the line about the call matters. Probes come every few

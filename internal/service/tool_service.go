@@ -6,7 +6,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -58,21 +57,16 @@ func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream g
 	if err != nil {
 		return err
 	}
-	if x.Order.Session.Owner != principalOf(stream.Context()).Owner() {
-		return sendEvents(stream, x, x.Observe(stream.Context(), request.GetAfterSequence()))
-	}
 	return follow(stream, x, request.GetAfterSequence())
 }
 
-// follow sends the events of an execution after a number, to the last.
+// follow sends the events of an execution after a number, to the last. Whoever does not
+// own it looks on.
 func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error {
-	return sendEvents(stream, x, x.Events(stream.Context(), after))
-}
-
-func sendEvents(stream grpc.ServerStream, x *executor.Execution, events iter.Seq2[executor.Event, error]) error {
-	rpc := rpcOf(stream.Context())
+	ctx := stream.Context()
+	rpc := rpcOf(ctx)
 	rpc.follows(x)
-	for event, err := range events {
+	for event, err := range x.Events(ctx, after, rpc.principal.Owner() == x.Order.Session.Owner) {
 		if err != nil {
 			return err
 		}

@@ -91,11 +91,13 @@ func transferOf(message any) (request admission.TransferRequest, ok bool) {
 	return request, false
 }
 
-// begin asks admission about a transfer, and leaves it for the handler. A stream has
-// one: what says later that it is another is the handler's to refuse.
-func (s *workspaceService) begin(ctx context.Context, request admission.TransferRequest) error {
+// admit asks admission about the transfer that a message asks for, if any, and leaves it
+// for the handler. A stream has one: what says later that it is another is the handler's
+// to refuse.
+func (s *workspaceService) admit(ctx context.Context, message any) error {
 	rpc := rpcOf(ctx)
-	if !rpc.asked.first() {
+	request, ok := transferOf(message)
+	if !ok || !rpc.asked.first() {
 		return nil
 	}
 	if err := checkPath(request.Path); err != nil {

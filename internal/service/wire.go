@@ -35,8 +35,9 @@ const windows = 1 << 20
 const writeBuffer = 256 << 10
 
 // streamWorkers is the number of goroutines that wait for calls with their
-// stacks grown. Calls beyond them get goroutines of their own.
-const streamWorkers = 24
+// stacks grown. Calls beyond them get goroutines of their own, whose stacks grow in
+// each call.
+const streamWorkers = 64
 
 // WithDefaults returns w with its zero fields filled in.
 func (w Wire) WithDefaults() Wire {

@@ -164,9 +164,18 @@ func (e Env) Keep(name, text string) (Artifact, bool) {
 	return writer.Close(), true
 }
 
-// fit returns a result whose text keeps to the budget of the call, whatever its
-// tool made of it.
-func (e Env) fit(tool string, r Result) Result {
+// fit has the text of a result keep to the budget of the call, whatever its tool made
+// of it.
+func (e *Env) fit(tool string, r *Result) {
+	size := 0
+	for _, c := range r.Content {
+		if text, ok := c.(Text); ok {
+			size += len(text)
+		}
+	}
+	if size <= e.answer() {
+		return
+	}
 	var whole strings.Builder
 	var rest []Content
 	for _, c := range r.Content {
@@ -176,8 +185,5 @@ func (e Env) fit(tool string, r Result) Result {
 			rest = append(rest, c)
 		}
 	}
-	if whole.Len() > e.answer() {
-		r.Content = append(e.Begin(whole.String(), tool+".txt"), rest...)
-	}
-	return r
+	r.Content = append(e.Begin(whole.String(), tool+".txt"), rest...)
 }

@@ -227,7 +227,8 @@ func (c *typedCall[In]) Run(ctx context.Context, rights Rights, out Sink) (Resul
 	c.Effects()
 	c.env.Rights = rights
 	result, err := c.tool.run(ctx, c.env, c.in, out)
-	return c.env.fit(c.tool.spec.Name, result), err
+	c.env.fit(c.tool.spec.Name, &result)
+	return result, err
 }
 
 func (c *typedCall[In]) Renew(guard Guard) (Call, error) {
