@@ -129,7 +129,7 @@ type belongings struct {
 
 // missing are ids of the same shape of what does not exist.
 var missing = belongings{
-	session: "missing", ended: "missing-too", execution: "abcdefgh-77", call: "missing-call", listener: "abcdefgh-78", approval: "abcdefghijklmnopqrstuvwxyz", expired: "bbcdefghijklmnopqrstuvwxyz",
+	session: "missing", ended: "missing-too", execution: "accdefghijklmnopqrstuvwxya", call: "missing-call", listener: "adcdefghijklmnopqrstuvwxya", approval: "abcdefghijklmnopqrstuvwxyz", expired: "bbcdefghijklmnopqrstuvwxyz",
 	grant: "zzcdefghijklmnopqrstuvwxyz", artifact: "artifact:aacdefghijklmnopqrstuvwxyz", upload: "missing-upload", workspace: "/missing/workspace", file: "/missing/workspace/secret.txt",
 	principal: "nobody", tenant: "nothing",
 }
