@@ -102,6 +102,10 @@ var (
 func normalised(screen string, ids ...string) string {
 	for _, id := range ids {
 		screen = strings.ReplaceAll(screen, id, strings.Repeat("x", len(id)))
+		for i := range len(id) - 1 { // which a narrow screen breaks somewhere
+			before, after := id[:i+1], id[i+1:]
+			screen = strings.ReplaceAll(screen, before+"\n"+after, strings.Repeat("x", len(before))+"\n"+strings.Repeat("x", len(after)))
+		}
 	}
 	screen = anyDuration.ReplaceAllStringFunc(screen, func(text string) string {
 		// The spaces around one are for its width.

@@ -6,12 +6,9 @@ package executor
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +68,7 @@ type Config struct {
 type Executor struct {
 	config Config
 	limits logLimits
-	birth  string // tells this executor's ids from those of any other
+	ids    ids
 
 	outputBytes atomic.Uint64
 	waiting     atomic.Int64 // executions that wait for an answer
@@ -111,7 +108,7 @@ func New(config Config) *Executor {
 			events: config.MaxLogEvents, bytes: int(config.MaxLogBytes),
 			total: int64(config.LogMemory), floor: 2 * MaxChunk, patience: config.ReaderPatience,
 		},
-		birth:    strings.ToLower(rand.Text()[:8]),
+		ids:      newIDs(),
 		byNumber: make(map[uint64]*Execution),
 		byCall:   make(map[callKey]*Execution),
 		past:     make(map[sessionKey]*pastCalls),
@@ -203,7 +200,7 @@ func (e *Executor) register(x *Execution, judged bool, gone error) (*Execution, 
 	e.count(x, 1, 0)
 	e.number++
 	x.number = e.number
-	x.ID = e.idOf(e.number)
+	x.ID = e.ids.of(e.number)
 	e.byNumber[x.number] = x
 	if x.Order.CallID == "" {
 		x.Order.CallID = x.ID
@@ -283,17 +280,13 @@ func (e *Executor) Find(owner auth.Owner, id string) (*Execution, error) {
 
 // find returns the execution with an id; nil where there is none.
 func (e *Executor) find(id string) *Execution {
-	number, ok := strings.CutPrefix(id, e.birth+"-")
-	n, err := strconv.ParseUint(number, 10, 64)
-	if !ok || err != nil {
+	n, ok := e.ids.number(id)
+	if !ok {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if x := e.byNumber[n]; x != nil && x.ID == id {
-		return x
-	}
-	return nil
+	return e.byNumber[n]
 }
 
 // FindCall returns the execution of owner with a call id.
@@ -316,13 +309,17 @@ func (e *Executor) FindCall(owner auth.Owner, sessionID, callID string) (*Execut
 }
 
 // List returns the executions of owner that match, newest first, at most limit
-// of them. after is where to continue, 0 for the beginning; next is where the
-// next page continues, 0 on the last.
-func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after uint64, limit int) (page []*Execution, next uint64) {
+// of them. after is where to continue, empty for the beginning; next is where the
+// next page continues, empty on the last. An after that no page gave is an error.
+func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after string, limit int) (page []*Execution, next string, err error) {
+	last, ok := e.ids.number(after)
+	if after != "" && !ok {
+		return nil, "", fmt.Errorf("%w: the page after %.64q: no page ended there", ErrNotFound, after)
+	}
 	e.mu.Lock()
 	var all []*Execution
 	for _, x := range e.byNumber {
-		if owner.Covers(x.Order.Session.Owner) && (after == 0 || x.number < after) {
+		if owner.Covers(x.Order.Session.Owner) && (after == "" || x.number < last) {
 			all = append(all, x)
 		}
 	}
@@ -330,9 +327,9 @@ func (e *Executor) List(owner auth.Owner, match func(*Execution) bool, after uin
 	all = slices.DeleteFunc(all, func(x *Execution) bool { return !match(x) })
 	slices.SortFunc(all, func(a, b *Execution) int { return cmp.Compare(b.number, a.number) })
 	if len(all) <= limit {
-		return all, 0
+		return all, "", nil
 	}
-	return all[:limit], all[limit-1].number
+	return all[:limit], all[limit-1].ID, nil
 }
 
 // CancelSession cancels what runs in a session, waits for it to end, and

@@ -467,20 +467,54 @@ func TestList(t *testing.T) {
 	}
 	var got []string
 	all := func(*executor.Execution) bool { return true }
-	for after, pages := uint64(0), 0; pages < 3; pages++ {
-		page, next := f.List("alice", all, after, 3)
+	for after, pages := "", 0; pages < 3; pages++ {
+		page, next, err := f.List("alice", all, after, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, x := range page {
 			got = append(got, x.ID)
 		}
-		if after = next; next == 0 {
+		if after = next; next == "" {
 			break
 		}
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
-	if page, _ := f.List("bob", all, 0, 10); len(page) != 0 {
+	if page, _, _ := f.List("bob", all, "", 10); len(page) != 0 {
 		t.Error("bob sees executions of alice")
+	}
+	other := newFixture(t, executor.Config{})
+	for _, after := range []string{"0", "3", "../x", strings.Repeat("a", 26), other.start(other.order(says("ok"))).ID} {
+		if _, _, err := f.List("alice", all, after, 3); !errors.Is(err, executor.ErrNotFound) {
+			t.Errorf("after %q: %v", after, err)
+		}
+	}
+}
+
+// TestIDs: ids are told apart from those of others and from other spellings, and do not
+// tell how many there are.
+func TestIDs(t *testing.T) {
+	f, other := newFixture(t, executor.Config{}), newFixture(t, executor.Config{})
+	seen := make(map[string]bool)
+	for range 100 {
+		x := f.start(f.order(says("ok")))
+		if len(x.ID) != 26 || strings.Trim(x.ID, "abcdefghijklmnopqrstuvwxyz234567") != "" || seen[x.ID] || seen[x.ID[:8]] {
+			t.Errorf("id %q", x.ID)
+		}
+		seen[x.ID], seen[x.ID[:8]] = true, true
+		if found, err := f.Find("alice", x.ID); err != nil || found != x {
+			t.Errorf("%q is not found: %v", x.ID, err)
+		}
+		for _, id := range []string{strings.ToUpper(x.ID), x.ID + "a", x.ID[:25], x.ID[1:] + x.ID[:1], x.ID[:25] + "\n", "", " " + x.ID} {
+			if _, err := f.Find("alice", id); !errors.Is(err, executor.ErrNotFound) {
+				t.Errorf("%q is found by %q", x.ID, id)
+			}
+		}
+		if _, err := other.Find("alice", x.ID); !errors.Is(err, executor.ErrNotFound) {
+			t.Errorf("%q is found elsewhere: %v", x.ID, err)
+		}
 	}
 }
 

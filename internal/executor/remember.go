@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 	"unique"
 
@@ -131,7 +130,7 @@ func (e *Executor) pastOf(owner auth.Owner, sessionID, callID string) (*Executio
 	}
 	ended := time.Unix(int64(p.ended), 0)
 	x := &Execution{
-		ID: e.idOf(p.number), number: p.number, executor: e,
+		ID: e.ids.of(p.number), number: p.number, executor: e,
 		Order: Order{Session: past.session, CallID: callID, Tool: p.tool.Value()}, text: p.text,
 		state: Ended, ended: ended, outcome: Outcome(p.outcome),
 		ending: make(chan struct{}), done: make(chan struct{}),
@@ -159,8 +158,6 @@ func (e *Executor) lost(x *Execution) *Finished {
 	finished.LostResult = &LostResult{Outcome: x.outcome, Ended: x.ended, Reason: reason}
 	return finished
 }
-
-func (e *Executor) idOf(number uint64) string { return e.birth + "-" + strconv.FormatUint(number, 10) }
 
 // ForgottenCalls returns how many call ids of a session are remembered no longer,
 // because there were more than may be.

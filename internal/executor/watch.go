@@ -58,7 +58,7 @@ func (e *Executor) Watch(ctx context.Context, owner auth.Owner, match func(*Exec
 		var known map[uint64]State
 		for {
 			wake := e.watchers.next()
-			all, _ := e.List(owner, match, 0, math.MaxInt)
+			all, _, _ := e.List(owner, match, "", math.MaxInt)
 			slices.Reverse(all)
 			states := make(map[uint64]State, len(all))
 			for _, x := range all {

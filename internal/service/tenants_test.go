@@ -129,7 +129,7 @@ type belongings struct {
 
 // missing are ids of the same shape of what does not exist.
 var missing = belongings{
-	session: "missing", ended: "missing-too", execution: "abcdefgh-77", call: "missing-call", listener: "abcdefgh-78", approval: "abcdefghijklmnopqrstuvwxyz", expired: "bbcdefghijklmnopqrstuvwxyz",
+	session: "missing", ended: "missing-too", execution: "accdefghijklmnopqrstuvwxya", call: "missing-call", listener: "adcdefghijklmnopqrstuvwxya", approval: "abcdefghijklmnopqrstuvwxyz", expired: "bbcdefghijklmnopqrstuvwxyz",
 	grant: "zzcdefghijklmnopqrstuvwxyz", artifact: "artifact:aacdefghijklmnopqrstuvwxyz", upload: "missing-upload", workspace: "/missing/workspace", file: "/missing/workspace/secret.txt",
 	principal: "nobody", tenant: "nothing",
 }
@@ -519,4 +519,69 @@ func TestQuotas(t *testing.T) {
 	if _, err := bob.ListSessions(ctx, &pb.ListSessionsRequest{}); err != nil {
 		t.Errorf("what is no call: %v", err)
 	}
+}
+
+// TestTenantAttacks has the attacks of the catalogue on a tenant, by another over TLS.
+func TestTenantAttacks(t *testing.T) {
+	s := serveTenants(t, func(c *service.Config) { c.Tenants = quota.Tenants{{Name: "beta", CallsPerMinute: 12}} })
+	acme := furnish(t, s)
+	beta, ctx := s.as("beta-alice"), timeout(t)
+	for id, attack := range map[string]func(t *testing.T){
+		"P-145 cancel the call of another": func(t *testing.T) {
+			for _, request := range []*pb.CancelRequest{{ExecutionId: acme.execution}, {SessionId: acme.session, CallId: acme.call}, {SessionId: acme.session, CallId: acme.call, Principal: "alice", Tenant: "acme"}} {
+				_, err := beta.Cancel(ctx, request)
+				wantCode(t, err, codes.NotFound)
+			}
+		},
+		"P-146 be of two tenants at once": func(t *testing.T) {
+			_, err := beta.ListSessions(withHeader(ctx, "authorization", "Bearer "+tokenOf("acme-alice")), &pb.ListSessionsRequest{})
+			wantCode(t, err, codes.Unauthenticated)
+			for _, header := range []string{"tenant", "x-tenant", "x-tenant-id"} { // nothing but credentials says who calls
+				info, err := beta.GetServerInfo(withHeader(ctx, header, "acme"), &pb.GetServerInfoRequest{})
+				if err != nil || info.GetTenant() != "beta" {
+					t.Errorf("%s: %v, %v", header, info.GetTenant(), err)
+				}
+			}
+		},
+		"P-147 work in the workspace of another": func(t *testing.T) {
+			for _, dir := range []string{acme.workspace, acme.workspace + "/", filepath.Dir(acme.workspace), filepath.Dir(filepath.Dir(acme.workspace)), os.Getenv("TEST_ALLOWED")} {
+				_, err := beta.CreateSession(ctx, &pb.CreateSessionRequest{Workspace: dir})
+				wantCode(t, err, codes.PermissionDenied)
+			}
+		},
+		"P-151 send ten times what is allowed": func(t *testing.T) {
+			refused := 0
+			for range 20 {
+				_, err := beta.call(asJSON("count", `{}`))
+				if status.Code(err) == codes.ResourceExhausted {
+					refused++
+				}
+			}
+			if refused < 17 { // two at once, and what comes back meanwhile
+				t.Errorf("%d were refused", refused)
+			}
+			if end := s.as("acme-alice").run(asJSON("count", `{}`)); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+				t.Errorf("another tenant: %v", end)
+			}
+		},
+		"read the secrets of another": func(t *testing.T) {
+			other := s.as("default-alice")
+			for _, path := range []string{acme.file, "../" + filepath.Base(acme.workspace) + "/secret.txt", "/proc/self/environ"} {
+				events, err := other.call(asJSON("list_dir", `{"path":"`+path+`"}`))
+				for _, event := range events {
+					if strings.Contains(event.String(), acmeSecret) {
+						t.Errorf("%s: %v, %v", path, event, err)
+					}
+				}
+			}
+			stream, err := other.ReadFile(ctx, &pb.ReadFileRequest{Path: acme.file})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			wantCode(t, err, codes.PermissionDenied, "outside") // as for any path that is
+		},
+	} {
+		t.Run(id, attack)
+	}
+	s.intact(acme)
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -228,12 +227,6 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 	if err != nil {
 		return nil, err
 	}
-	var after uint64
-	if token := request.GetPageToken(); token != "" {
-		if after, err = strconv.ParseUint(token, 10, 64); err != nil || after == 0 {
-			return nil, invalid("page_token is not one that this server gave")
-		}
-	}
 	match := func(x *executor.Execution) bool {
 		return (request.GetSessionId() == "" || x.Order.Session.ID == request.GetSessionId()) &&
 			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
@@ -243,13 +236,13 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 	if err != nil {
 		return nil, err
 	}
-	page, next := s.executor.List(owner, match, after, size)
-	response := new(pb.ListExecutionsResponse)
+	page, next, err := s.executor.List(owner, match, request.GetPageToken(), size)
+	if err != nil {
+		return nil, invalid("page_token is not one that this server gave")
+	}
+	response := &pb.ListExecutionsResponse{NextPageToken: next}
 	for _, x := range page {
 		response.Executions = append(response.Executions, executionToProto(x))
-	}
-	if next != 0 {
-		response.NextPageToken = strconv.FormatUint(next, 10)
 	}
 	return response, nil
 }
