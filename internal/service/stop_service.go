@@ -60,7 +60,8 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 		return ok && (now.Principal == auth.Everybody || found.Principal == now.Principal)
 	}
 	ended := s.server.calls.end(func(c *openCall) error {
-		if c.rpc == rpcOf(ctx) || !covers(c.principal.Name, c.principal.OnBehalfOf) {
+		// A call of a tool is cancelled below, and its stream ends with its last event.
+		if c.method == pb.ToolService_ExecuteTool_FullMethodName || !covers(c.principal.Name, c.principal.OnBehalfOf) {
 			return nil
 		}
 		return s.server.stops.refuse(c.principal, c.method)
