@@ -9,8 +9,6 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
-
-	"github.com/toolserver/toolserver/internal/auth"
 )
 
 // openCalls are the RPCs under way whose caller is known, so that those can be ended
@@ -20,14 +18,12 @@ type openCalls struct {
 	all map[*openCall]struct{}
 }
 
-// An openCall is an RPC that is under way. Nothing of it changes.
+// An openCall is an RPC that is under way. Of what is known of it, only its method, its
+// principal and what that has shown are looked at, which never change any more.
 type openCall struct {
-	rpc       *rpc
-	method    string
-	principal auth.Principal
-	shown     auth.Credentials
-	inside    bool // it comes from inside the process
-	cancel    context.CancelCauseFunc
+	*rpc
+	inside bool // it comes from inside the process
+	cancel context.CancelCauseFunc
 }
 
 // link has the calls that pass it known, and ends them with the reason for which they
@@ -39,10 +35,7 @@ func (o *openCalls) link(refuse func(ctx context.Context, method string) error) 
 			return ctx, func(*error) {}, nil
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		call := &openCall{
-			rpc: rpcOf(ctx), method: method, principal: principalOf(ctx),
-			shown: rpcOf(ctx).shown, inside: isInside(ctx), cancel: cancel,
-		}
+		call := &openCall{rpc: rpcOf(ctx), inside: isInside(ctx), cancel: cancel}
 		o.mu.Lock()
 		if o.all == nil {
 			o.all = make(map[*openCall]struct{})

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -141,10 +142,24 @@ func large(t *testing.T, dir string) {
 // TestDownloadsThatNobodyReadsEnd: they keep neither their session nor their place among
 // the calls that run.
 func TestDownloadsThatNobodyReadsEnd(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.Files.Idle = 50 * time.Millisecond })
+	s := serve(t, withArtifacts(t, artifact.Config{}), func(c *service.Config) { c.Files.Idle = 50 * time.Millisecond })
 	large(t, s.workspace)
-	stalled(t, s.dial(""), "")
-	s.ends(codes.DeadlineExceeded, "WorkspaceService/ReadFile", "WorkspaceService/DownloadTree")
+	c := s.dial("")
+	stalled(t, c, "")
+	link := c.keep("", `{"bytes":4000000}`)
+	if text := metricsText(t, s.metrics); !strings.Contains(text, "\ntoolserver_artifacts 1\n") || !strings.Contains(text, "\ntoolserver_artifact_bytes 4e+06\n") {
+		t.Errorf("an artifact is kept:\n%s", text)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := c.ReadArtifact(ctx, &pb.ReadArtifactRequest{Uri: link.GetUri()})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ends(codes.DeadlineExceeded, "WorkspaceService/ReadFile", "WorkspaceService/DownloadTree", "ToolService/ReadArtifact")
 }
 
 // TestCloseSessionEndsDownloads: of a session that is closed nothing more is sent.

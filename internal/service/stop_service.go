@@ -65,7 +65,8 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 		return slices.ContainsFunc(names, func(name string) bool { return name != "" && of.Covers(auth.NewOwner(tenant, name)) })
 	}
 	ended := s.server.calls.end(func(c *openCall) error {
-		if c.rpc == rpcOf(ctx) || !covers(c.principal.Tenant, c.principal.Name, c.principal.OnBehalfOf) {
+		// A call of a tool is cancelled below, and its stream ends with its last event.
+		if c.method == pb.ToolService_ExecuteTool_FullMethodName || !covers(c.principal.Tenant, c.principal.Name, c.principal.OnBehalfOf) {
 			return nil
 		}
 		return s.server.stops.refuse(c.principal, c.method)

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/audit"
@@ -67,12 +69,11 @@ func TestEmergencyStop(t *testing.T) {
 	}
 	for _, stream := range []eventStream{running, waiting} {
 		events, err := rest(stream)
-		if err == nil {
-			if last := events[len(events)-1].GetFinished(); last.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || !strings.Contains(last.String(), "stopped by oscar: it runs wild") {
-				t.Errorf("%v", last)
-			}
-		} else {
-			wantCode(t, err, codes.FailedPrecondition, "stopped by oscar: it runs wild")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := events[len(events)-1].GetFinished(); last.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || !strings.Contains(last.String(), "stopped by oscar: it runs wild") {
+			t.Errorf("%v", last)
 		}
 	}
 	_, err = upload.CloseAndRecv()
@@ -107,7 +108,9 @@ func TestEmergencyStop(t *testing.T) {
 	if err != nil || all.GetCancelledExecutions() != 1 {
 		t.Errorf("%v, %v", all, err)
 	}
-	rest(others)
+	if events, err := rest(others); err != nil || events[len(events)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_CANCELLED {
+		t.Errorf("%v, %v", events, err)
+	}
 	_, err = bob.call(asJSON("count", `{}`))
 	wantCode(t, err, codes.FailedPrecondition, "all callers were stopped by oscar: break-in", "toolserver resume --all")
 	if list, err := vera.ListStops(ctx, new(pb.ListStopsRequest)); err != nil || len(list.GetStops()) != 2 || list.GetStops()[0].GetPrincipal() != "alice" {
@@ -169,6 +172,51 @@ func TestEmergencyStop(t *testing.T) {
 	}) {
 		t.Error("no record says who cancelled the call")
 	}
+}
+
+// TestStopMissesNothing: calls that come while a stop is put in force are refused or
+// cancelled, every one.
+func TestStopMissesNothing(t *testing.T) {
+	s := serve(t, withRoles)
+	alice, oscar := s.dial(tokens[0].Secret), s.dial(operatorToken)
+	begun := make(chan struct{}, 1000)
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			var streams []eventStream
+			for {
+				stream, err := alice.ExecuteTool(timeout(t), asJSON("sleep", `{"duration_ms":60000}`))
+				if err == nil {
+					_, err = stream.Recv()
+				}
+				if status.Code(err) == codes.FailedPrecondition {
+					break
+				}
+				if err != nil || len(streams) == cap(begun) {
+					t.Errorf("after %d calls: %v", len(streams), err)
+					break
+				}
+				streams = append(streams, stream)
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+			for _, stream := range streams {
+				events, err := rest(stream)
+				if err != nil || len(events) == 0 || events[len(events)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_CANCELLED {
+					t.Errorf("%v, %v", events, err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		<-begun
+	}
+	if _, err := oscar.StopPrincipal(timeout(t), &pb.StopPrincipalRequest{Principal: "alice"}); err != nil {
+		t.Error(err)
+	}
+	callers.Wait()
 }
 
 // TestStopsOutliveTheServer: a stop that has a file is in force in the next server, and one
