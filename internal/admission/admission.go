@@ -10,7 +10,7 @@
 // An order is data. [Admission.Resume] admits an order that was stored, or that another
 // server admitted.
 //
-// Locks: the mutex of [Rules] is the only one here. Whoever holds it may take that of
+// Locks: the mutex of [ActivePolicy] is the only one here. Whoever holds it may take that of
 // the limiter, and no other. There are no goroutines.
 package admission
 
@@ -47,7 +47,7 @@ func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf
 type Config struct {
 	Registry  *tools.Registry
 	Sessions  *session.Store
-	Rules     *Rules
+	ActivePolicy     *ActivePolicy
 	Approvals *approval.Store
 	Executor  *executor.Executor
 	Logger    *zap.Logger
@@ -55,9 +55,9 @@ type Config struct {
 	// Offer, if set, returns what the sandbox can give to commands and keep from them.
 	Offer func() *tools.Offer
 
-	// Kept, if set, returns what the server protects of a workspace; nil where that is
+	// Monitored, if set, returns what the server protects of a workspace; nil where that is
 	// nothing.
-	Kept func(tools.Env, tools.Protection) func(path string, below bool) string
+	Monitored func(tools.Env, tools.Protection) func(path string, below bool) string
 
 	// Artifacts, if set, returns what a session keeps artifacts in.
 	Artifacts func(*session.Session) tools.Artifacts
@@ -140,10 +140,10 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 		if err != nil {
 			return Admitted{}, err
 		}
-		if a.Executor.KnownText(job) {
+		if a.Executor.KnownAsSent(job) {
 			return Admitted{Job: job}, nil // judged when it first came
 		}
-		current := a.Rules.Current()
+		current := a.ActivePolicy.Current()
 		decoded, err := a.decode(job, current, found, request.Tool, input)
 		if err != nil {
 			return Admitted{}, err
@@ -184,7 +184,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 type decodedCall struct {
 	entry   *tools.Entry
 	call    tools.Call
-	subject *policy.Call
+	subject *policy.Subject
 }
 
 // decode finds the tool and decodes the input. A call that cannot be decoded gets a
@@ -201,7 +201,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	}
 	job.Tool, job.Policy = entry.Spec.Name, p.Version()
 	subject := a.Subject(s, entry, job.MaxMode, job.OnBehalfOf)
-	env := a.Env(s, p.Guard(subject), job.CallID)
+	env := a.Env(s, p.Restrictions(subject), job.CallID)
 	env.Answer = job.Answer
 	call, err := decodeInput(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
@@ -304,7 +304,7 @@ func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 }
 
 // question returns what a person is asked about a call.
-func question(ctx context.Context, order *executor.Order, p *policy.Policy, subject *policy.Call, decision *policy.Decision, call tools.Call) *approval.Question {
+func question(ctx context.Context, order *executor.Order, p *policy.Policy, subject *policy.Subject, decision *policy.Decision, call tools.Call) *approval.Question {
 	q := &approval.Question{
 		Digest:  bound(subject, order.Policy),
 		Verdict: decision.Verdict, Policy: decision.Policy, Effects: decision.Effects, Access: order.Access,
@@ -331,7 +331,7 @@ func callDigest(tool string, input []byte) [32]byte {
 
 // bound stands for one call in one session under one version of the policy, on behalf of
 // one user: what an answer is bound to.
-func bound(subject *policy.Call, version string) [32]byte {
+func bound(subject *policy.Subject, version string) [32]byte {
 	text := fmt.Appendf(nil, "%x %q %q %q %q", subject.Digest, subject.Tenant, subject.Principal, subject.SessionID, version)
 	if subject.OnBehalfOf != "" {
 		text = fmt.Appendf(text, " %q", subject.OnBehalfOf)

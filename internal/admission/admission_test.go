@@ -49,7 +49,7 @@ func newServer(t *testing.T, sessions *session.Store, rules string) *admission.A
 	}
 	approvals := approval.NewStore(approval.Config{Sessions: sessions})
 	t.Cleanup(approvals.Close)
-	inForce := admission.NewRules(approvals)
+	inForce := admission.NewActivePolicy(approvals)
 	if err := inForce.Replace(p); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func newServer(t *testing.T, sessions *session.Store, rules string) *admission.A
 		run.Close()
 	})
 	watch.admission = admission.New(admission.Config{
-		Registry: registry, Sessions: sessions, Rules: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
+		Registry: registry, Sessions: sessions, ActivePolicy: inForce, Approvals: approvals, Executor: run, Logger: zap.NewNop(),
 	})
 	return watch.admission
 }

@@ -64,7 +64,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	if !errors.Is(err, ErrInvalid) {
 		return checked, err
 	}
-	has := a.has(found, a.Rules.Current())
+	has := a.has(found, a.ActivePolicy.Current())
 	_, ours := a.Registry.Lookup(request.Tool, has)
 	switch read, ok := a.reread(request.Tool, request.Input, has, ours); {
 	case !ok:
@@ -79,7 +79,7 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 
 // check decides about a call of one of our tools.
 func (a *Admission) check(request CheckRequest, found *session.Session) (Checked, error) {
-	p := a.Rules.Current()
+	p := a.ActivePolicy.Current()
 	entry, err := a.checked(found, p, request.Tool)
 	if err != nil {
 		return Checked{}, err
@@ -88,7 +88,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 	if a.supposed != nil {
 		subject.Offer, subject.Network = a.supposed, a.supposed.Network
 	}
-	env := a.Env(found, p.Guard(subject), "")
+	env := a.Env(found, p.Restrictions(subject), "")
 	if request.Command != "" {
 		subject.Effects = effects.Resolve(env, shell.Effects(request.Command, shell.PlaceOf(env, "")))
 		subject.Input = commandInput(entry, env, request.Command)

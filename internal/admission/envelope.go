@@ -81,7 +81,7 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, Inpu
 	}}
 	input := a.named(s, r.Tool, r.Input)
 	if job.CallID != "" {
-		job.Text = textHash(job.Tool, input)
+		job.AsSent = hashAsSent(job.Tool, input)
 	}
 	return job, input, nil
 }
@@ -89,7 +89,7 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, Inpu
 // named returns an input with the names and the values that the schema of its tool
 // has, among those of a session.
 func (a *Admission) named(s *session.Session, tool string, input Input) Input {
-	entry, ok := a.Registry.Lookup(tool, a.has(s, a.Rules.Current()))
+	entry, ok := a.Registry.Lookup(tool, a.has(s, a.ActivePolicy.Current()))
 	if !ok {
 		entry, ok = transferTools[tool]
 	}
@@ -102,9 +102,9 @@ func (a *Admission) named(s *session.Session, tool string, input Input) Input {
 	return input
 }
 
-// textHash stands for a tool as it was named and its input as it was sent, while
+// hashAsSent stands for a tool as it was named and its input as it was sent, while
 // this process lives.
-func textHash(tool string, input Input) uint64 {
+func hashAsSent(tool string, input Input) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
 	h.WriteString(tool)

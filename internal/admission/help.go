@@ -15,7 +15,7 @@ import (
 // helpOf returns what tells the calls of a session more of a tool that it has.
 func (a *Admission) helpOf(s *session.Session) func(name string) (string, error) {
 	return func(name string) (string, error) {
-		entry, refusal := a.find(s, a.Rules.Current(), name)
+		entry, refusal := a.find(s, a.ActivePolicy.Current(), name)
 		if refusal != nil {
 			return "", tools.Failf(refusal.Failure.Code, "%s", refusal.Failure.Message)
 		}

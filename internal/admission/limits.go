@@ -15,11 +15,11 @@ import (
 // all, and refuses it where it is one too many. It reports false, and counts
 // nothing, where another policy has come into force.
 func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entry) bool {
-	call := limit.Call{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
-	if p.LoopGuard() != (limit.Guard{}) {
+	call := limit.Key{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
+	if p.LoopGuard() != (limit.LoopLimit{}) {
 		call.Digest = callDigest(job.Tool, job.Input)
 	}
-	permit, tooMany, ok := a.Rules.Take(p, call)
+	permit, tooMany, ok := a.ActivePolicy.Take(p, call)
 	if !ok {
 		return false
 	}
@@ -52,17 +52,17 @@ func (a *Admission) reportLimits(tool string, permit *limit.Permit, tooMany *lim
 		return
 	}
 	for _, shadow := range permit.Shadows() {
-		a.Limited(shadow.Rule, tool, true)
+		a.Limited(shadow.Limit, tool, true)
 	}
 	if tooMany != nil {
-		a.Limited(tooMany.Rule, tool, false)
+		a.Limited(tooMany.Limit, tool, false)
 	}
 }
 
 // countTransfer counts a transfer that p has judged. It reports
 // false, and counts nothing, where another policy has come into force.
 func (a *Admission) countTransfer(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
-	permit, tooMany, ok = a.Rules.Take(p, limit.Call{Spec: spec, Principal: string(s.Owner), Session: s.ID})
+	permit, tooMany, ok = a.ActivePolicy.Take(p, limit.Key{Spec: spec, Principal: string(s.Owner), Session: s.ID})
 	if ok {
 		a.reportLimits(spec.Name, permit, tooMany)
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 // Env returns where a call of a session happens.
-func (a *Admission) Env(s *session.Session, guard tools.Guard, callID string) tools.Env {
+func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, callID string) tools.Env {
 	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Guard: guard, Help: a.helpOf(s),
+		Session: s, Changes: s.Changes, Restrictions: restrictions, Help: a.helpOf(s),
 	}
 	if a.Artifacts != nil {
 		env.Artifacts = a.Artifacts(s)
@@ -31,9 +31,9 @@ func (a *Admission) Env(s *session.Session, guard tools.Guard, callID string) to
 // Subject returns a call as the policy sees it, but for its input and effects. A caller
 // whose principal may have only a mode that permits less than that of the session is
 // judged in that.
-func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.Mode, onBehalfOf string) *policy.Call {
+func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.Mode, onBehalfOf string) *policy.Subject {
 	settings := s.Settings()
-	call := &policy.Call{
+	call := &policy.Subject{
 		Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), OnBehalfOf: onBehalfOf, SessionID: s.ID, Labels: settings.Labels,
 		Level: settings.Level, Mode: session.AtMost(settings.Mode, most), Workspace: s.Workspace.Dir(), Home: s.Home, Temp: s.Temp,
 		Spec: &entry.Spec, Network: settings.Network,
@@ -43,20 +43,20 @@ func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.M
 		call.Network = min(call.Network, call.Offer.Network)
 		call.DeniedThere = func(denial tools.Denial) bool { return deniedThere(s, denial) }
 	}
-	if a.Kept != nil {
-		call.Kept = a.keptOf(s)
+	if a.Monitored != nil {
+		call.Monitored = a.keptOf(s)
 	}
 	return call
 }
 
 // keptOf returns what the server protects of the workspace of a session, as the
 // workspace is when it is first asked.
-func (a *Admission) keptOf(s *session.Session) func(tools.Protection) policy.Kept {
+func (a *Admission) keptOf(s *session.Session) func(tools.Protection) policy.Monitored {
 	var once sync.Once
-	var kept policy.Kept
-	return func(p tools.Protection) policy.Kept {
+	var kept policy.Monitored
+	return func(p tools.Protection) policy.Monitored {
 		once.Do(func() {
-			if kept = a.Kept(a.Env(s, nil, ""), p); kept == nil {
+			if kept = a.Monitored(a.Env(s, nil, ""), p); kept == nil {
 				kept = func(string, bool) string { return "" }
 			}
 		})

@@ -107,7 +107,7 @@ type Transfer struct {
 		policy   *policy.Policy
 		settings *session.Settings
 		grants   []policy.Grant
-		call     *policy.Call
+		call     *policy.Subject
 	}
 }
 
@@ -139,7 +139,7 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 			continue // the policy was replaced meanwhile
 		}
 		if tooMany != nil {
-			t.Decision.Action, t.Decision.Rule = policy.Deny, tooMany.Rule
+			t.Decision.Action, t.Decision.Rule = policy.Deny, tooMany.Limit
 			return t, &LimitError{*tooMany}
 		}
 		t.permit = permit
@@ -183,12 +183,12 @@ func (t *Transfer) Changed() bool {
 // settings that its session has by now.
 func (t *Transfer) refresh() *policy.Policy {
 	a, j := t.admission, &t.judged
-	p, settings := a.Rules.Current(), t.Session.Settings()
+	p, settings := a.ActivePolicy.Current(), t.Session.Settings()
 	if j.call == nil || j.policy != p || j.settings != settings {
 		j.policy, j.settings = p, settings
 		j.call = a.Subject(t.Session, t.request.Tool, t.request.Principal.MaxMode, t.request.Principal.OnBehalfOf)
 		j.call.Uploads = t.request.Tool == WritesFiles
-		t.Env = a.Env(t.Session, p.Guard(j.call), "")
+		t.Env = a.Env(t.Session, p.Restrictions(j.call), "")
 	}
 	j.grants = a.Approvals.Grants(t.Session.Ref())
 	return p

@@ -17,7 +17,7 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 	if err != nil {
 		return denies("session", "Its session has ended.")
 	}
-	p := a.Rules.Current()
+	p := a.ActivePolicy.Current()
 	entry, ok := a.Registry.Lookup(order.Tool, a.has(found, p))
 	if !ok {
 		return denies("tools", "The session no longer has the tool "+order.Tool+".")
@@ -30,7 +30,7 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 		if !ok {
 			return denies("policy", "The policy was replaced, and the call cannot be judged by the new one: call again.")
 		}
-		if call, err = renewer.Renew(p.Guard(subject)); err != nil {
+		if call, err = renewer.Renew(p.Restrictions(subject)); err != nil {
 			return denies("changed", "What it would touch changed while it waited: "+err.Error()+". Call again.")
 		}
 	}

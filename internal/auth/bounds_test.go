@@ -21,12 +21,12 @@ import (
 func TestReviewsAreBounded(t *testing.T) {
 	s := newAPIServer(t)
 	dir := t.TempDir()
-	rules, err := auth.NewRules(nil, auth.Agent)
+	rules, err := auth.NewBindings(nil, auth.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cluster, err := auth.NewKubernetes(auth.KubernetesConfig{
-		APIServer: s.URL, Audiences: []string{"toolserver"}, Rules: rules,
+		APIServer: s.URL, Audiences: []string{"toolserver"}, Bindings: rules,
 		TokenFile: write(t, filepath.Join(dir, "token"), []byte("own-token\n")),
 		CAFile:    write(t, filepath.Join(dir, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})),
 	})
@@ -72,7 +72,7 @@ func TestReviewsAreBounded(t *testing.T) {
 
 // TestGroupsOfIssuers: a group is one of its issuer, and no other's.
 func TestGroupsOfIssuers(t *testing.T) {
-	rules, err := auth.NewRules([]auth.Rule{{Group: "corp:sre", Roles: auth.Operator}, {Group: "sre", Roles: auth.Approver}}, auth.Agent)
+	rules, err := auth.NewBindings([]auth.Binding{{Group: "corp:sre", Roles: auth.Operator}, {Group: "sre", Roles: auth.Approver}}, auth.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestGroupsOfIssuers(t *testing.T) {
 		key := newKey(t, "k", jose.ES256)
 		i.set(nil, key)
 		judge, err := auth.NewIssuer(auth.IssuerConfig{
-			URL: i.url(), Audiences: []string{"toolserver"}, CAFile: i.ca, Prefix: prefix, GroupsClaim: "groups", Rules: rules,
+			URL: i.url(), Audiences: []string{"toolserver"}, CAFile: i.ca, Prefix: prefix, GroupsClaim: "groups", Bindings: rules,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -227,7 +227,7 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := auth.NewRules([]auth.Rule{{Name: "spiffe://example.org/ops/*", Roles: auth.Operator, Tenant: "acme"}, {Name: "spiffe://example.org/ops/all", Tenant: "*"}}, auth.Agent)
+	rules, err := auth.NewBindings([]auth.Binding{{Name: "spiffe://example.org/ops/*", Roles: auth.Operator, Tenant: "acme"}, {Name: "spiffe://example.org/ops/all", Tenant: "*"}}, auth.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestExpiredOnTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rules, err := auth.NewRules(nil, auth.Agent)
+		rules, err := auth.NewBindings(nil, auth.Agent)
 		if err != nil {
 			t.Fatal(err)
 		}

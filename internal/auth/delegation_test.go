@@ -19,14 +19,14 @@ func TestDelegationByClaim(t *testing.T) {
 	i := newIssuer(t, true)
 	key := newKey(t, "k", jose.ES256)
 	i.set(nil, key)
-	rules, err := auth.NewRules([]auth.Rule{
+	rules, err := auth.NewBindings([]auth.Binding{
 		{Name: "oidc:runtime", ActsFor: "oidc:a*"}, {Name: "oidc:run*", ActsFor: "oidc:bob"},
 	}, auth.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	judge, err := auth.NewIssuer(auth.IssuerConfig{
-		URL: i.url(), Audiences: []string{"toolserver"}, CAFile: i.ca, Prefix: "oidc:", NameClaim: "act.sub", OnBehalfOfClaim: "sub", Rules: rules,
+		URL: i.url(), Audiences: []string{"toolserver"}, CAFile: i.ca, Prefix: "oidc:", NameClaim: "act.sub", OnBehalfOfClaim: "sub", Bindings: rules,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ type KubernetesConfig struct {
 	// Audiences are those that tokens are meant for; one is enough.
 	Audiences []string
 
-	Rules *Rules
+	Bindings *Bindings
 }
 
 // Kubernetes judges tokens of service accounts: it asks the API server, which knows
@@ -164,7 +164,7 @@ func (k *Kubernetes) authenticate(ctx context.Context, says unverified, token st
 	if !strings.HasPrefix(status.User.Username, serviceAccount) {
 		return Principal{}, refused, unauthenticated("the token is of no service account")
 	}
-	principal, err := k.config.Rules.principal(identity{name: status.User.Username, groups: status.User.Groups})
+	principal, err := k.config.Bindings.principal(identity{name: status.User.Username, groups: status.User.Groups})
 	until := time.Now().Add(reviewTrusted)
 	if expires := time.Unix(int64(min(says.Expires, 1<<40)), 0); expires.Before(until) {
 		until = expires

@@ -90,7 +90,7 @@ func TestTokenReview(t *testing.T) {
 		CAFile:    write(t, filepath.Join(dir, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})),
 	}
 	var err error
-	if config.Rules, err = auth.NewRules([]auth.Rule{{Group: "system:serviceaccounts:agents", Roles: auth.Agent, Tenant: "agents"}}, auth.Viewer); err != nil {
+	if config.Bindings, err = auth.NewBindings([]auth.Binding{{Group: "system:serviceaccounts:agents", Roles: auth.Agent, Tenant: "agents"}}, auth.Viewer); err != nil {
 		t.Fatal(err)
 	}
 	chainOf := func() *auth.Chain {

@@ -50,7 +50,7 @@ type IssuerConfig struct {
 	// token says so.
 	OnBehalfOfClaim string
 
-	Rules *Rules
+	Bindings *Bindings
 }
 
 // Algorithms are those that tokens can be signed with: all have public keys.
@@ -318,7 +318,7 @@ func (i *Issuer) judge(token *oidc.IDToken) (Principal, error) {
 			return Principal{}, unauthenticated("the claim %s of the token is no text", i.config.OnBehalfOfClaim)
 		}
 	}
-	return i.config.Rules.principal(who)
+	return i.config.Bindings.principal(who)
 }
 
 // claimOf returns a claim; one in another is named with dots.

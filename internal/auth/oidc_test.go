@@ -138,13 +138,13 @@ func (i *issuer) sign(key jose.JSONWebKey, over claims) string {
 }
 
 // chainOf returns what judges tokens of the issuer.
-func chainOf(t *testing.T, i *issuer, change func(*auth.IssuerConfig), rules ...auth.Rule) *auth.Chain {
+func chainOf(t *testing.T, i *issuer, change func(*auth.IssuerConfig), rules ...auth.Binding) *auth.Chain {
 	t.Helper()
-	made, err := auth.NewRules(rules, auth.Agent)
+	made, err := auth.NewBindings(rules, auth.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := auth.IssuerConfig{URL: i.url(), Audiences: []string{"toolserver"}, CAFile: i.ca, Prefix: "oidc:", ClockSkew: 30 * time.Second, Rules: made}
+	config := auth.IssuerConfig{URL: i.url(), Audiences: []string{"toolserver"}, CAFile: i.ca, Prefix: "oidc:", ClockSkew: 30 * time.Second, Bindings: made}
 	if change != nil {
 		change(&config)
 	}
@@ -165,8 +165,8 @@ func TestIssuer(t *testing.T) {
 	rsaKey, ecKey, strange := newKey(t, "one", jose.RS256), newKey(t, "two", jose.ES256), newKey(t, "one", jose.RS256)
 	i.set(nil, rsaKey, ecKey)
 	chain := chainOf(t, i, func(c *auth.IssuerConfig) { c.GroupsClaim, c.TenantClaim = "realm.groups", "org" },
-		auth.Rule{Group: "oidc:sre", Roles: auth.Operator | auth.Viewer, MaxMode: tools.ModeAllow},
-		auth.Rule{Name: "oidc:al*", Group: "oidc:dev-*", Roles: auth.Agent})
+		auth.Binding{Group: "oidc:sre", Roles: auth.Operator | auth.Viewer, MaxMode: tools.ModeAllow},
+		auth.Binding{Name: "oidc:al*", Group: "oidc:dev-*", Roles: auth.Agent})
 	of := func(over claims) claims {
 		if _, ok := over["org"]; !ok {
 			over["org"] = "acme"

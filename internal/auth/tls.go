@@ -187,12 +187,12 @@ func loadCAs(file string, text []byte) (*x509.CertPool, error) {
 // handshake has verified.
 type Certificates struct {
 	tls   *TLS
-	rules *Rules
+	rules *Bindings
 	again cache // certificates that were verified again, after the CAs changed
 }
 
 // NewCertificates returns an authenticator for the connections of t.
-func NewCertificates(t *TLS, rules *Rules) *Certificates { return &Certificates{tls: t, rules: rules} }
+func NewCertificates(t *TLS, rules *Bindings) *Certificates { return &Certificates{tls: t, rules: rules} }
 
 // stillValid refuses a certificate that was good when the connection began, and is not
 // any more: it has expired, or nobody vouches for it since a reload. A connection

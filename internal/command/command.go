@@ -46,7 +46,7 @@ type Command struct {
 	Rights tools.Rights
 
 	// Guard judges the hosts that the command reaches; nil where nobody does.
-	Guard tools.Guard
+	Guard tools.Restrictions
 
 	// SharedTemp has the command find $TMPDIR where other calls put it, also if it
 	// can only read there.

@@ -27,7 +27,7 @@ func needsHosts(rights *tools.Rights) bool {
 }
 
 // openProxy opens the way to the hosts that a command may reach.
-func (r *Runner) openProxy(rights *tools.Rights, guard tools.Guard) (*hostProxy, error) {
+func (r *Runner) openProxy(rights *tools.Rights, restrictions tools.Restrictions) (*hostProxy, error) {
 	space, err := r.space(false)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (r *Runner) openProxy(rights *tools.Rights, guard tools.Guard) (*hostProxy,
 	proxy := r.proxy
 	r.mu.Unlock()
 	go proxy.Serve(listener)
-	return &hostProxy{client: proxy.Open(judgeOf(rights, guard)), listener: listener}, nil
+	return &hostProxy{client: proxy.Open(judgeOf(rights, restrictions)), listener: listener}, nil
 }
 
 func (o *hostProxy) port() uint16 { return uint16(o.listener.Addr().(*net.TCPAddr).Port) }
@@ -63,7 +63,7 @@ func (o *hostProxy) close() []string {
 }
 
 // judgeOf allows what a call was given, and what rules allow.
-func judgeOf(rights *tools.Rights, guard tools.Guard) egress.Judge {
+func judgeOf(rights *tools.Rights, restrictions tools.Restrictions) egress.Judge {
 	given := func(host string, port int) bool {
 		return slices.Contains(rights.Hosts, net.JoinHostPort(host, strconv.Itoa(port))) ||
 			slices.Contains(rights.Hosts, net.JoinHostPort(host, "0"))
@@ -73,19 +73,19 @@ func judgeOf(rights *tools.Rights, guard tools.Guard) egress.Judge {
 			if given(host, port) {
 				return nil
 			}
-			if guard == nil {
+			if restrictions == nil {
 				return errNoHosts
 			}
-			return guard.Reaches(host, port)
+			return restrictions.Reaches(host, port)
 		},
 		Address: func(_ context.Context, addr netip.Addr, port int) (listed bool, err error) {
 			if given(addr.String(), port) {
 				return true, nil
 			}
-			if guard == nil {
+			if restrictions == nil {
 				return false, nil
 			}
-			return guard.ReachesAddress(addr, port)
+			return restrictions.ReachesAddress(addr, port)
 		},
 	}
 }

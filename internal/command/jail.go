@@ -59,8 +59,8 @@ type keptJail struct {
 }
 
 // jailFor returns where a command with these rights runs. Release it after use.
-// The guard judges hosts that the command reaches.
-func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, guard tools.Guard) (*jailed, error) {
+// The restrictions judges hosts that the command reaches.
+func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, restrictions tools.Restrictions) (*jailed, error) {
 	view, err := r.viewFor(ctx, &rights)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, guard tools.G
 	var hosts *hostProxy
 	if needsHosts(&rights) && rights.Network != 0 {
 		rights.Network = max(rights.Network, tools.NetworkHosts)
-		if hosts, err = r.openProxy(&rights, guard); err != nil {
+		if hosts, err = r.openProxy(&rights, restrictions); err != nil {
 			return nil, err
 		}
 	}

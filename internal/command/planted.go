@@ -60,14 +60,14 @@ func (r *Runners) Receiving(env tools.Env) (done func()) {
 	return r.serving(env, (*integrity.Keeper).Receiving)
 }
 
-// Kept returns what is looked after of the workspace of a session by now, as
-// [integrity.Kept.At] tells it; nil where that is nothing.
-func (r *Runners) Kept(env tools.Env, p tools.Protection) func(path string, below bool) string {
+// Monitored returns what is looked after of the workspace of a session by now, as
+// [integrity.Monitored.At] tells it; nil where that is nothing.
+func (r *Runners) Monitored(env tools.Env, p tools.Protection) func(path string, below bool) string {
 	runner := r.of(env)
 	if err := runner.prepared(); err != nil {
 		return nil // no command runs there either
 	}
-	return runner.keeper.Kept(p).At
+	return runner.keeper.Monitored(p).At
 }
 
 func (r *Runners) serving(env tools.Env, begin func(*integrity.Keeper, tools.Protection) func()) (done func()) {

@@ -55,7 +55,7 @@ func (r *Runner) follow(ctx context.Context, env tools.Env, c Command, out tools
 		result.Content = append(result.Content, tools.Text("(Exit status 1: "+string(c.Finding)+".)"))
 		return result, nil
 	}
-	return result, r.verdict(ctx, x.outcome, &failure{runner: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
+	return result, r.failureOf(ctx, x.outcome, &failure{runner: r, env: env, command: &c, code: x.outcome.Exit.Code, said: lastOf(t.window.Text(nil), maxSaid)})
 }
 
 // lastOf returns at most the last n bytes of a text.
@@ -94,8 +94,8 @@ func (t *Transcript) result(o Outcome) tools.Result {
 	return result
 }
 
-// verdict returns why a command did not do what it was asked; nil if it did.
-func (r *Runner) verdict(ctx context.Context, o Outcome, why *failure) error {
+// failureOf returns why a command did not do what it was asked; nil if it did.
+func (r *Runner) failureOf(ctx context.Context, o Outcome, why *failure) error {
 	switch o.Exit.Reason {
 	case tools.Exited:
 		if o.Exit.Code == 0 {

@@ -212,8 +212,8 @@ func (e *evaluation) result(remark string) tools.Result {
 	return result
 }
 
-// verdict returns why the code failed; nil if it did not.
-func (e *evaluation) verdict() error {
+// outcome returns why the code failed; nil if it did not.
+func (e *evaluation) outcome() error {
 	switch {
 	case e.language.status && string(e.value) != "0":
 		return tools.Failf("exit_status", "The last command ended with exit status %s. What was defined is kept.", e.value)

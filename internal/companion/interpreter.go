@@ -264,7 +264,7 @@ func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string)
 	}
 	select {
 	case <-e.done:
-		return e.result(""), e.verdict()
+		return e.result(""), e.outcome()
 	case <-it.x.Done():
 		return e.result(""), it.lost()
 	case <-e.tooMuch:

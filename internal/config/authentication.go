@@ -138,7 +138,7 @@ func (c *Config) access(fault FaultFunc) *Access {
 	chain.Issuers = a.Issuers
 	if k := c.Authentication.Kubernetes; k.TokenReview {
 		cluster, err := auth.NewKubernetes(auth.KubernetesConfig{
-			APIServer: k.APIServer, TokenFile: k.TokenFile, CAFile: k.CA, Audiences: k.Audiences, Rules: rules,
+			APIServer: k.APIServer, TokenFile: k.TokenFile, CAFile: k.CA, Audiences: k.Audiences, Bindings: rules,
 		})
 		if err != nil {
 			fault("authentication.kubernetes", "%v", err)
@@ -268,8 +268,8 @@ func (c Token) secret() (string, error) {
 }
 
 // rules returns what callers may do who are proven by others.
-func (c *Authentication) rules(fault FaultFunc) *auth.Rules {
-	var list []auth.Rule
+func (c *Authentication) rules(fault FaultFunc) *auth.Bindings {
+	var list []auth.Binding
 	for i, p := range c.Principals {
 		key := fmt.Sprintf("authentication.principals[%d]", i)
 		if p.Name == "" && p.Group == "" {
@@ -285,12 +285,12 @@ func (c *Authentication) rules(fault FaultFunc) *auth.Rules {
 		if err := new(auth.Principal).SetTenant(p.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
 		}
-		list = append(list, auth.Rule{Name: p.Name, Group: p.Group, Roles: union(p.Roles), Tenant: p.Tenant, MaxMode: tools.Mode(p.MaxMode), ActsFor: actsFor})
+		list = append(list, auth.Binding{Name: p.Name, Group: p.Group, Roles: union(p.Roles), Tenant: p.Tenant, MaxMode: tools.Mode(p.MaxMode), ActsFor: actsFor})
 	}
-	rules, err := auth.NewRules(list, union(c.Roles))
+	rules, err := auth.NewBindings(list, union(c.Roles))
 	if err != nil {
 		fault("authentication.principals", "%v", err)
-		rules, _ = auth.NewRules(nil, 0)
+		rules, _ = auth.NewBindings(nil, 0)
 	}
 	return rules
 }
@@ -310,7 +310,7 @@ func (o *OIDC) prefix() string {
 	return cmp.Or(o.Prefix, defaultPrefix)
 }
 
-func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Rules) []*auth.Issuer {
+func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Bindings) []*auth.Issuer {
 	var list []*auth.Issuer
 	for i, o := range c.OIDC {
 		key := fmt.Sprintf("authentication.oidc[%d]", i)
@@ -334,7 +334,7 @@ func (c *Authentication) openIssuers(fault FaultFunc, rules *auth.Rules) []*auth
 		}
 		issuer, err := auth.NewIssuer(auth.IssuerConfig{
 			URL: o.Issuer, Audiences: o.Audiences, CAFile: o.CA, Algorithms: o.Algorithms, ClockSkew: o.ClockSkew,
-			NameClaim: o.NameClaim, Prefix: prefix, GroupsClaim: o.GroupsClaim, TenantClaim: o.TenantClaim, OnBehalfOfClaim: o.UserClaim, Rules: rules,
+			NameClaim: o.NameClaim, Prefix: prefix, GroupsClaim: o.GroupsClaim, TenantClaim: o.TenantClaim, OnBehalfOfClaim: o.UserClaim, Bindings: rules,
 		})
 		if err != nil {
 			fault(key, "%v", err)

@@ -19,7 +19,7 @@ import (
 // with what is protected in them, and what is protected where it comes to lie.
 func TestEffectsOfChanges(t *testing.T) {
 	env := toolstest.Env(t, map[string]string{"vendor/lib/.git/config": "", "plain/bar": "", "g/hooks/x": "", "f": ""})
-	env.Guard = toolstest.Guard{Protects: func(path string) bool {
+	env.Restrictions = toolstest.Restrictions{Protects: func(path string) bool {
 		return filepath.Base(path) == ".git" || strings.HasPrefix(path, "foo/bar")
 	}}
 	if err := os.Symlink("vendor/lib/.git", filepath.Join(env.Workspace.Dir(), "link")); err != nil {

@@ -139,7 +139,7 @@ func tooMuch(path string) string {
 // in it and has to be judged by itself. The command is what changes it; nil where
 // a tool does, which changes nothing but what is there.
 func (x *examination) within(effect tools.Effect, by *command) []tools.Effect {
-	if effect.Kind != tools.WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || x.env.Guard == nil {
+	if effect.Kind != tools.WritesPath || !effect.Tree || !filepath.IsLocal(effect.Path) || x.env.Restrictions == nil {
 		return []tools.Effect{effect}
 	}
 	s := x.tree(effect.Path, effect.Path, effect.Removes && by != nil)
@@ -171,7 +171,7 @@ func (x *examination) addFound(effect tools.Effect, top string, s *contents, by 
 		unclear = tooMuch(top)
 	}
 	effects[0].Unclear = cmp.Or(effect.Unclear, unclear)
-	effects[0].Examined = effects[0].Unclear == "" && !s.more && !brought.more && x.env.Guard != nil &&
+	effects[0].Examined = effects[0].Unclear == "" && !s.more && !brought.more && x.env.Restrictions != nil &&
 		(by == nil || by.keeps || by.copies && len(by.sources) > 0)
 	return append(effects, brought.through...)
 }

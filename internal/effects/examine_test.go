@@ -60,7 +60,7 @@ func TestResolve(t *testing.T) {
 	if err := os.Symlink("deep/er", filepath.Join(dir, "away")); err != nil {
 		t.Fatal(err)
 	}
-	env.Guard = toolstest.Guard{Protects: func(path string) bool { return filepath.Base(path) == ".git" }}
+	env.Restrictions = toolstest.Restrictions{Protects: func(path string) bool { return filepath.Base(path) == ".git" }}
 	tree := func(path string) tools.Effect { return tools.Effect{Kind: tools.WritesPath, Path: path, Tree: true} }
 	for _, test := range []struct {
 		name string
@@ -99,7 +99,7 @@ func TestResolvePatterns(t *testing.T) {
 	linked(t, env, map[string]string{
 		"sub/cfg": "../.git/config", "link": "/etc/passwd", "away": "sub/deep", "sub/deep/er/up": "../../..", "gitdir": ".git", ".dot": "/etc/passwd",
 	})
-	env.Guard = toolstest.Guard{
+	env.Restrictions = toolstest.Restrictions{
 		Protects: func(path string) bool {
 			return slices.Contains(strings.Split(path, "/"), ".git") || strings.HasPrefix(path, "kept/own")
 		},
@@ -203,7 +203,7 @@ func TestResolveWithinBounds(t *testing.T) {
 	files["few/f"] = ""
 	env := toolstest.Env(t, files)
 	calls := 0
-	env.Guard = toolstest.Guard{CaresFor: func(tools.EffectKind, string) bool { calls++; return false }}
+	env.Restrictions = toolstest.Restrictions{CaresFor: func(tools.EffectKind, string) bool { calls++; return false }}
 	unclear := func(effects []tools.Effect) (n int) {
 		for _, e := range effects {
 			if e.Unclear != "" {
@@ -261,7 +261,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 	defer ws.Close()
 	env := tools.Env{Workspace: ws}
-	env.Guard = toolstest.Guard{}
+	env.Restrictions = toolstest.Restrictions{}
 	run := tools.Effect{Kind: tools.RunsProgram, Program: "grep", ReadOnly: true}
 	pipe := []tools.Effect{run, toolstest.Reads("b.go")[0], run, toolstest.Reads("c.txt")[0], run}
 	pattern := []tools.Effect{run, {Kind: tools.ReadsPath, Path: "*.go", Glob: true}}

@@ -70,7 +70,7 @@ func (x *examination) expand(effect tools.Effect, by *command) []tools.Effect {
 		effects[0].Unclear = "it cannot be told what the pattern " + effect.Path + " stands for"
 	}
 	// What is made by a pattern need not be there yet.
-	effects[0].Examined = effects[0].Unclear == "" && !cared && x.env.Guard != nil &&
+	effects[0].Examined = effects[0].Unclear == "" && !cared && x.env.Restrictions != nil &&
 		(effect.Kind == tools.ReadsPath || by.keeps)
 	return effects
 }
@@ -91,7 +91,7 @@ func (x *examination) cares(kind tools.EffectKind, path string) bool {
 
 // named reports whether a rule is about a path.
 func (x *examination) named(kind tools.EffectKind, path string) bool {
-	return x.env.Guard != nil && x.env.Guard.Cares(kind, path)
+	return x.env.Restrictions != nil && x.env.Restrictions.Cares(kind, path)
 }
 
 // everythingBelow returns the directory of a pattern that is everything below

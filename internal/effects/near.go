@@ -37,8 +37,8 @@ func NearFiles(e tools.Env, name string) []string {
 		return nil
 	}
 	n := nearFiles{workspace: e.Workspace, left: maxNearEntries}
-	if e.Guard != nil {
-		n.withheld = e.Guard.Withheld(".", true)
+	if e.Restrictions != nil {
+		n.withheld = e.Restrictions.Withheld(".", true)
 	}
 	parts := strings.Split(path, "/")
 	n.spelled(".", parts, false)
@@ -58,10 +58,10 @@ func NearFiles(e tools.Env, name string) []string {
 // been meant: nothing that is withheld from calls, and no more than limit.
 func Glance(e tools.Env, dir string, limit int) []fs.DirEntry {
 	entries := e.Workspace.Glance(dir, limit)
-	if e.Guard == nil {
+	if e.Restrictions == nil {
 		return entries
 	}
-	withheld := e.Guard.Withheld(".", true)
+	withheld := e.Restrictions.Withheld(".", true)
 	if withheld == nil {
 		return entries
 	}

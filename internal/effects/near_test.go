@@ -18,7 +18,7 @@ import (
 
 // withholding withholds what has a word in its path.
 type withholding struct {
-	tools.Guard
+	tools.Restrictions
 	word string
 }
 
@@ -31,7 +31,7 @@ func TestNearFiles(t *testing.T) {
 		"main.go": "", "Makefile": "", "cmd/server/main.go": "", "cmd/server/serve.go": "", "docs/guide.md": "", "docs/guides.md": "",
 		"internal/tools/read.go": "", "secret/main.go": "", "secret/guide.md": "", "node_modules/x/read.go": "", "new\nline.go": "", "a/only.txt": "",
 	})
-	env.Guard = withholding{word: "secret"}
+	env.Restrictions = withholding{word: "secret"}
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "hidden.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)

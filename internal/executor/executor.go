@@ -163,7 +163,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 // newExecution returns what a job becomes once it is registered.
 func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execution {
 	x := &Execution{
-		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, text: job.Text,
+		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, text: job.AsSent,
 		log: eventLog{limits: &e.limits, events: make([]Event, 0, fewestEvents)}, state: Waiting, cancel: cancel,
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -228,7 +228,7 @@ func (e *Executor) sameCall(order *Order, text uint64) (*Execution, error) {
 	if existing == nil {
 		return e.samePast(order, text)
 	}
-	if existing.Order.Digest != order.Digest && !existing.hasText(text) {
+	if existing.Order.Digest != order.Digest && !existing.wasSentAs(text) {
 		return nil, conflict(existing)
 	}
 	return existing, nil
@@ -251,15 +251,15 @@ func conflict(x *Execution) error {
 		ErrConflict, x.Order.CallID, x.Order.Tool, x.ID)
 }
 
-func (x *Execution) hasText(text uint64) bool { return text != 0 && x.text == text }
+func (x *Execution) wasSentAs(text uint64) bool { return text != 0 && x.text == text }
 
-// KnownText reports whether the call id of a job is known with the same text, so that
+// KnownAsSent reports whether the call id of a job is known with the same text, so that
 // the job need not be judged: Start returns the execution there is.
-func (e *Executor) KnownText(job *Job) bool {
+func (e *Executor) KnownAsSent(job *Job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	existing, err := e.sameCall(&job.Order, job.Text)
-	return existing != nil && err == nil && existing.hasText(job.Text)
+	existing, err := e.sameCall(&job.Order, job.AsSent)
+	return existing != nil && err == nil && existing.wasSentAs(job.AsSent)
 }
 
 // Existing returns the execution that has the call id of a job, or nil if there
@@ -267,7 +267,7 @@ func (e *Executor) KnownText(job *Job) bool {
 func (e *Executor) Existing(job *Job) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.sameCall(&job.Order, job.Text)
+	return e.sameCall(&job.Order, job.AsSent)
 }
 
 // Find returns an execution of owner, or of those whom it stands for.

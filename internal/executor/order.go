@@ -116,9 +116,9 @@ type Job struct {
 	// where that is nothing.
 	Permit *limit.Permit
 
-	// Text stands for tool and input as they were sent to this process, so that a call
+	// AsSent stands for tool and input as they were sent to this process, so that a call
 	// that is sent again needs no decoding; 0 stands for nothing.
-	Text uint64
+	AsSent uint64
 }
 
 // Judged reports whether it was decided if the call may run. It was not where the call

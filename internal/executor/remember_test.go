@@ -32,7 +32,7 @@ func TestCallIDOutlivesItsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, executor.Config{Limits: executor.Limits{Retention: time.Minute}})
 		order := f.named("a", 1, says("hello"))
-		order.Text = 77
+		order.AsSent = 77
 		first := f.start(order)
 		finished(t, first)
 		denied := f.named("b", 2, nil)
@@ -70,8 +70,8 @@ func TestCallIDOutlivesItsResult(t *testing.T) {
 		x.Cancel("late", "alice")
 
 		// The same text is enough, and whoever has the id finds it.
-		sent := &executor.Job{Order: executor.Order{Session: f.session.Ref(), CallID: "a"}, Text: 77}
-		if !f.KnownText(sent) {
+		sent := &executor.Job{Order: executor.Order{Session: f.session.Ref(), CallID: "a"}, AsSent: 77}
+		if !f.KnownAsSent(sent) {
 			t.Error("the same text is not known")
 		}
 		if found, err := f.FindCall("alice", "", "b"); err != nil || found.Info().Outcome != executor.Denied {

@@ -494,7 +494,7 @@ func TestKept(t *testing.T) {
 	k := newKit(t, repository+`; git init -q --bare deep/x.git; git -C deep/x.git config core.hooksPath scripts; git init -q tree
 		git -C tree config core.hooksPath later/hooks; git -C tree config core.worktree ../../wt; echo x >sub/x; ln -s ../../sub/x .git/hooks/pre-push
 		git config include.path ../inc; git config includeIf.onbranch:x.path ../inc2`)
-	kept := k.keeper.Kept(nil)
+	kept := k.keeper.Monitored(nil)
 	for at, want := range map[string]string{
 		"f": "", "sub": "", "sub/x": "sub/x", "inc": "inc", "inc2": "inc2", ".git/config": ".git/config", ".git/hooks/x/y": ".git/hooks",
 		"deep/x.git/hooks/update": "deep/x.git/hooks", "deep/x.git/config": "deep/x.git/config", "deep/x.git/index": "deep/x.git/index", "deep/x.git/HEAD": "",
@@ -508,12 +508,12 @@ func TestKept(t *testing.T) {
 		t.Errorf("below: %q", got)
 	}
 	k.must("git config core.hooksPath mine") // a person
-	if got := k.keeper.Kept(nil).At("mine/pre-push", false); got != "mine" {
+	if got := k.keeper.Monitored(nil).At("mine/pre-push", false); got != "mine" {
 		t.Errorf("of a person: %q", got)
 	}
 	mark := k.keeper.Begin(integrity.Writer{})
 	k.must("git config core.hooksPath f")
-	if got := k.keeper.Kept(nil).At("f", false); got != "" {
+	if got := k.keeper.Monitored(nil).At("f", false); got != "" {
 		t.Errorf("of a command: %q", got)
 	}
 	mark.End()

@@ -189,17 +189,17 @@ func (k *Keeper) first(p tools.Protection) (found []string) {
 	return m.found
 }
 
-// Kept is what a keeper looks after of a workspace at a moment.
-type Kept struct{ paths map[string]bool }
+// Monitored is what a keeper looks after of a workspace at a moment.
+type Monitored struct{ paths map[string]bool }
 
-// Kept returns what the keeper looks after by now: what git would run or be led by,
+// Monitored returns what the keeper looks after by now: what git would run or be led by,
 // wherever the configuration that is trusted has it, and whether it is there or not.
-func (k *Keeper) Kept(p tools.Protection) Kept {
+func (k *Keeper) Monitored(p tools.Protection) Monitored {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.ctx.Err() != nil:
-		return Kept{}
+		return Monitored{}
 	case !k.ready:
 		k.pending = append(k.pending, k.first(p)...)
 		k.idle = time.Now()
@@ -208,12 +208,12 @@ func (k *Keeper) Kept(p tools.Protection) Kept {
 	default:
 		k.shoot(false)
 	}
-	return Kept{k.kept}
+	return Monitored{k.kept}
 }
 
 // At returns what is looked after at a path of the workspace or around it; with below,
 // also below it; "" where nothing is.
-func (k Kept) At(at string, below bool) string {
+func (k Monitored) At(at string, below bool) string {
 	for dir := at; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		if k.paths[dir] {
 			return dir

@@ -15,7 +15,7 @@ type key struct{ principal, session string }
 
 // A counter is a rule and what was counted by it.
 type counter struct {
-	rule     Rule
+	rule     Limit
 	interval int64 // nanoseconds in which one call comes back
 	depth    int64 // nanoseconds in which an empty bucket fills
 
@@ -24,7 +24,7 @@ type counter struct {
 	running *running
 }
 
-func newCounter(rule Rule) *counter {
+func newCounter(rule Limit) *counter {
 	c := &counter{rule: rule, running: new(running)}
 	if rule.Rate > 0 {
 		c.interval = rule.interval()
@@ -59,7 +59,7 @@ type check struct {
 }
 
 // ask asks the rule about a call.
-func (k *check) ask(call *Call, now int64) (fits bool) {
+func (k *check) ask(call *Key, now int64) (fits bool) {
 	c := k.counter
 	if c.interval > 0 {
 		var at bucket
@@ -75,7 +75,7 @@ func (k *check) ask(call *Call, now int64) (fits bool) {
 }
 
 // take counts the call that was asked about.
-func (k *check) take(call *Call, now int64, permit *Permit) {
+func (k *check) take(call *Key, now int64, permit *Permit) {
 	c := k.counter
 	if c.interval > 0 {
 		if k.bucket == nil {
@@ -92,7 +92,7 @@ func (k *check) take(call *Call, now int64, permit *Permit) {
 // refusal tells why the call that was asked about does not fit.
 func (k *check) refusal(spec *tools.Spec) Refusal {
 	rule := &k.counter.rule
-	refusal := Refusal{Kind: Concurrent, Rule: rule.Name, Shadow: rule.Shadow}
+	refusal := Refusal{Kind: Concurrent, Limit: rule.Name, Shadow: rule.Shadow}
 	if k.wait > 0 {
 		refusal.Kind = Rate
 		refusal.RetryAfter = time.Duration(k.wait)
@@ -104,7 +104,7 @@ func (k *check) refusal(spec *tools.Spec) Refusal {
 }
 
 // key returns whose calls a call is counted with.
-func (c *counter) key(call *Call) key {
+func (c *counter) key(call *Key) key {
 	switch c.rule.Per {
 	case Session:
 		return key{call.Principal, call.Session}
@@ -116,7 +116,7 @@ func (c *counter) key(call *Call) key {
 }
 
 // find returns the bucket that a call is taken from, or nil.
-func (c *counter) find(call *Call) *bucket {
+func (c *counter) find(call *Key) *bucket {
 	if c.rule.Per == Server {
 		return &c.server
 	}

@@ -42,7 +42,7 @@ func (m *model) take(now int64) bool {
 func TestBucketIsATokenBucket(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		rule := Rule{
+		rule := Limit{
 			Rate:  []float64{0.001, 0.3, 1, 3, 7, 99.9, 1000, 123456.7, 1e6}[random.IntN(9)],
 			Burst: 1 + random.IntN(20),
 		}
@@ -93,7 +93,7 @@ func TestBucketIsATokenBucket(t *testing.T) {
 // TestClockGoesBack proves that a clock that is set back neither gives calls
 // away nor keeps callers waiting for longer than an empty bucket would.
 func TestClockGoesBack(t *testing.T) {
-	c := newCounter(Rule{Rate: 1, Burst: 5})
+	c := newCounter(Limit{Rate: 1, Burst: 5})
 	now := int64(time.Hour)
 	var b bucket
 	take := func() bool {
@@ -135,14 +135,14 @@ func TestClockGoesBack(t *testing.T) {
 func TestIdleIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(Config{
-			Rules: []Rule{{Name: "r", Tools: []string{"*"}, Rate: 1, Burst: 10, Concurrent: 5}},
-			Guard: Guard{Repeat: 100},
+			Limits: []Limit{{Name: "r", Tools: []string{"*"}, Rate: 1, Burst: 10, Concurrent: 5}},
+			LoopLimit: LoopLimit{Repeat: 100},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		spec := &tools.Spec{Name: "x"}
-		busy := Call{Spec: spec, Principal: "busy", Session: "1", Digest: [32]byte{1}}
+		busy := Key{Spec: spec, Principal: "busy", Session: "1", Digest: [32]byte{1}}
 		counter := l.current.Load().rules[0]
 		taken, most, mostLoops := 0, 0, 0
 		sessions := 100_000
@@ -150,7 +150,7 @@ func TestIdleIsForgotten(t *testing.T) {
 			sessions = 1_000_000
 		}
 		for i := range sessions {
-			permit, refusal := l.Take(Call{Spec: spec, Principal: "p", Session: fmt.Sprint(i), Digest: [32]byte{1}})
+			permit, refusal := l.Take(Key{Spec: spec, Principal: "p", Session: fmt.Sprint(i), Digest: [32]byte{1}})
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -184,15 +184,15 @@ func TestIdleIsForgotten(t *testing.T) {
 		time.Sleep(time.Hour)
 		for range 2 { // the busy one keeps those of its age for a while
 			l.Take(busy)
-			l.Take(Call{Spec: spec, Principal: "after a pause", Session: time.Now().String(), Digest: [32]byte{1}})
+			l.Take(Key{Spec: spec, Principal: "after a pause", Session: time.Now().String(), Digest: [32]byte{1}})
 			time.Sleep(time.Hour)
 		}
-		l.Take(Call{Spec: spec, Principal: "after a pause", Session: time.Now().String(), Digest: [32]byte{1}})
+		l.Take(Key{Spec: spec, Principal: "after a pause", Session: time.Now().String(), Digest: [32]byte{1}})
 		if n, m := counter.buckets.size(), l.loops.sessions.size(); n > minGeneration || m > minGeneration {
 			t.Errorf("%d buckets and %d histories are left after a pause", n, m)
 		}
 		for i := range 3 * minGeneration {
-			l.Take(Call{Spec: spec, Principal: "q", Session: fmt.Sprint(i), Digest: [32]byte{1}})
+			l.Take(Key{Spec: spec, Principal: "q", Session: fmt.Sprint(i), Digest: [32]byte{1}})
 			time.Sleep(10 * time.Second)
 		}
 		if n := counter.buckets.size(); n > 2*minGeneration {
@@ -207,12 +207,12 @@ func TestIdleIsForgotten(t *testing.T) {
 // TestToolsThatComeAndGo proves that a limiter does not remember every tool
 // there ever was.
 func TestToolsThatComeAndGo(t *testing.T) {
-	l, err := New(Config{Rules: []Rule{{Name: "r", Tools: []string{"x"}, Rate: 1}}})
+	l, err := New(Config{Limits: []Limit{{Name: "r", Tools: []string{"x"}, Rate: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 * maxKnown {
-		l.Take(Call{Spec: &tools.Spec{Name: "y"}})
+		l.Take(Key{Spec: &tools.Spec{Name: "y"}})
 	}
 	n := 0
 	l.current.Load().byTool.Range(func(any, any) bool { n++; return true })

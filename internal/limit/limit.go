@@ -18,22 +18,22 @@ import (
 
 // Config is what limits there are. The zero value limits nothing.
 type Config struct {
-	Rules []Rule
-	Guard Guard
+	Limits []Limit
+	LoopLimit LoopLimit
 }
 
 // Check returns what is wrong with a configuration.
 func (c Config) Check() error {
-	for i, rule := range c.Rules {
+	for i, rule := range c.Limits {
 		if err := rule.Check(); err != nil {
 			return fmt.Errorf("limit %d: %w", i+1, err)
 		}
 	}
-	return c.Guard.Check()
+	return c.LoopLimit.Check()
 }
 
-// A Call is what is counted.
-type Call struct {
+// A Key is what a call is counted by.
+type Key struct {
 	// Spec is the tool. Give the same pointer for the same tool: what applies to
 	// it is looked up by that, and must not change.
 	Spec *tools.Spec
@@ -77,8 +77,8 @@ func (l *Limiter) Replace(config Config) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := slices.Clone(l.current.Load().rules)
-	next := &limits{guard: config.Guard}
-	for _, rule := range config.Rules {
+	next := &limits{guard: config.LoopLimit}
+	for _, rule := range config.Limits {
 		next.rules = append(next.rules, inherit(rule, old))
 	}
 	l.current.Store(next)
@@ -87,9 +87,9 @@ func (l *Limiter) Replace(config Config) error {
 
 // inherit returns a counter for the rule, with the counts of one in old where
 // there is one for the same; that is set to nil.
-func inherit(rule Rule, old []*counter) *counter {
+func inherit(rule Limit, old []*counter) *counter {
 	rule.Tools = slices.Clone(rule.Tools)
-	for _, fits := range []func(Rule, Rule) bool{Rule.equal, Rule.countsTheSame} {
+	for _, fits := range []func(Limit, Limit) bool{Limit.equal, Limit.countsTheSame} {
 		for i, c := range old {
 			if c == nil || !fits(c.rule, rule) {
 				continue
@@ -109,7 +109,7 @@ func inherit(rule Rule, old []*counter) *counter {
 // limits is one configuration in force.
 type limits struct {
 	rules []*counter
-	guard Guard
+	guard LoopLimit
 
 	// byTool holds which rules apply to a tool: *tools.Spec → []*counter.
 	byTool sync.Map
@@ -148,10 +148,10 @@ func (s *limits) of(spec *tools.Spec) []*counter {
 //
 // The guard against loops is asked first: a caller that goes in circles must not
 // be told to try again later.
-func (l *Limiter) Take(call Call) (*Permit, *Refusal) {
+func (l *Limiter) Take(call Key) (*Permit, *Refusal) {
 	current := l.current.Load()
 	rules := current.of(call.Spec)
-	if len(rules) == 0 && current.guard == (Guard{}) {
+	if len(rules) == 0 && current.guard == (LoopLimit{}) {
 		return nil, nil
 	}
 	var verdict verdict
@@ -180,11 +180,11 @@ type verdict struct {
 }
 
 // take counts a call, unless the guard or a rule refuses it.
-func (l *Limiter) take(v *verdict, rules []*counter, guard Guard, call *Call, now int64) {
+func (l *Limiter) take(v *verdict, rules []*counter, guard LoopLimit, call *Key, now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var turn turn
-	guarded := guard != Guard{}
+	guarded := guard != LoopLimit{}
 	if guarded {
 		if turn, v.loop = l.loops.judge(guard, call, now); v.loop != nil {
 			return
@@ -264,7 +264,7 @@ type Refusal struct {
 	Kind Kind
 
 	// Rule is the name of the rule that refused, or of the guard.
-	Rule string
+	Limit string
 
 	// RetryAfter is when the call would pass if nobody else came first. It is 0
 	// where time alone does not help: a call has to end, or another to be made.

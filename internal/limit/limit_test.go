@@ -31,8 +31,8 @@ func newLimiter(t testing.TB, config limit.Config) *limit.Limiter {
 	return l
 }
 
-func call(spec *tools.Spec, principal, session string) limit.Call {
-	return limit.Call{Spec: spec, Principal: principal, Session: session}
+func call(spec *tools.Spec, principal, session string) limit.Key {
+	return limit.Key{Spec: spec, Principal: principal, Session: session}
 }
 
 // script runs steps against a limiter under a fake clock. A step is one of
@@ -69,12 +69,12 @@ func script(t *testing.T, config limit.Config, steps string) {
 			got := "ok"
 			switch {
 			case refusal != nil && refusal.Kind == limit.Rate:
-				got = fmt.Sprintf("wait %s %s", refusal.RetryAfter, refusal.Rule)
+				got = fmt.Sprintf("wait %s %s", refusal.RetryAfter, refusal.Limit)
 			case refusal != nil:
-				got = fmt.Sprintf("full %s", refusal.Rule)
+				got = fmt.Sprintf("full %s", refusal.Limit)
 			}
 			for _, shadow := range permit.Shadows() {
-				got = "shadow " + shadow.Rule
+				got = "shadow " + shadow.Limit
 				if !shadow.Shadow || shadow.Message == "" {
 					t.Errorf("shadow %+v", shadow)
 				}
@@ -89,29 +89,29 @@ func script(t *testing.T, config limit.Config, steps string) {
 func TestRules(t *testing.T) {
 	all := []string{"*"}
 	for name, test := range map[string]struct {
-		rules []limit.Rule
+		rules []limit.Limit
 		steps string
 	}{
 		"nothing": {nil, `
 			read_file@a/1 = ok
 			read_file@a/1 = ok`},
-		"another tool": {[]limit.Rule{{Name: "w", Tools: []string{"write_*"}, Rate: 1}}, `
+		"another tool": {[]limit.Limit{{Name: "w", Tools: []string{"write_*"}, Rate: 1}}, `
 			read_file@a/1 = ok
 			read_file@a/1 = ok
 			write_file@a/1 = ok
 			write_file@a/1 = wait 1s w`},
-		"alias": {[]limit.Rule{{Name: "c", Tools: []string{"cat"}, Rate: 1}}, `
+		"alias": {[]limit.Limit{{Name: "c", Tools: []string{"cat"}, Rate: 1}}, `
 			read_file@a/1 = ok
 			read_file@a/1 = wait 1s c`},
-		"kind": {[]limit.Rule{{Name: "m", Tools: []string{"@mcp"}, Rate: 1}}, `
+		"kind": {[]limit.Limit{{Name: "m", Tools: []string{"@mcp"}, Rate: 1}}, `
 			remote@a/1 = ok
 			remote@a/1 = wait 1s m
 			read_file@a/1 = ok`},
-		"tools share a rule": {[]limit.Rule{{Name: "all", Tools: all, Rate: 1, Burst: 2}}, `
+		"tools share a rule": {[]limit.Limit{{Name: "all", Tools: all, Rate: 1, Burst: 2}}, `
 			read_file@a/1 = ok
 			write_file@a/1 = ok
 			read_file@a/1 = wait 1s all`},
-		"burst and refill": {[]limit.Rule{{Name: "r", Tools: all, Rate: 2, Burst: 3}}, `
+		"burst and refill": {[]limit.Limit{{Name: "r", Tools: all, Rate: 2, Burst: 3}}, `
 			read_file@a/1 = ok
 			read_file@a/1 = ok
 			read_file@a/1 = ok
@@ -126,33 +126,33 @@ func TestRules(t *testing.T) {
 			read_file@a/1 = ok
 			read_file@a/1 = ok
 			read_file@a/1 = wait 500ms r`},
-		"burst of a second": {[]limit.Rule{{Name: "r", Tools: all, Rate: 2.5}}, `
+		"burst of a second": {[]limit.Limit{{Name: "r", Tools: all, Rate: 2.5}}, `
 			read_file@a/1 = ok
 			read_file@a/1 = ok
 			read_file@a/1 = ok
 			read_file@a/1 = wait 400ms r`},
-		"slow": {[]limit.Rule{{Name: "r", Tools: all, Rate: 1.0 / 3600}}, `
+		"slow": {[]limit.Limit{{Name: "r", Tools: all, Rate: 1.0 / 3600}}, `
 			read_file@a/1 = ok
 			sleep 10m
 			read_file@a/1 = wait 50m0s r`},
-		"huge pause": {[]limit.Rule{{Name: "r", Tools: all, Rate: 1}}, `
+		"huge pause": {[]limit.Limit{{Name: "r", Tools: all, Rate: 1}}, `
 			read_file@a/1 = ok
 			sleep 2000000h
 			read_file@a/1 = ok
 			read_file@a/1 = wait 1s r`},
-		"per session": {[]limit.Rule{{Name: "r", Tools: all, Rate: 1, Per: limit.Session}}, `
+		"per session": {[]limit.Limit{{Name: "r", Tools: all, Rate: 1, Per: limit.Session}}, `
 			read_file@a/1 = ok
 			read_file@a/2 = ok
 			read_file@b/1 = ok
 			read_file@a/1 = wait 1s r`},
-		"per principal": {[]limit.Rule{{Name: "r", Tools: all, Rate: 1, Per: limit.Principal}}, `
+		"per principal": {[]limit.Limit{{Name: "r", Tools: all, Rate: 1, Per: limit.Principal}}, `
 			read_file@a/1 = ok
 			read_file@a/2 = wait 1s r
 			read_file@b/1 = ok`},
-		"per server": {[]limit.Rule{{Name: "r", Tools: all, Rate: 1, Per: limit.Server}}, `
+		"per server": {[]limit.Limit{{Name: "r", Tools: all, Rate: 1, Per: limit.Server}}, `
 			read_file@a/1 = ok
 			read_file@b/1 = wait 1s r`},
-		"concurrent": {[]limit.Rule{{Name: "c", Tools: all, Concurrent: 2}}, `
+		"concurrent": {[]limit.Limit{{Name: "c", Tools: all, Concurrent: 2}}, `
 			read_file@a/1 = ok
 			write_file@a/1 = ok
 			read_file@a/1 = full c
@@ -161,14 +161,14 @@ func TestRules(t *testing.T) {
 			read_file@a/1 = ok
 			release 1
 			read_file@a/1 = full c`},
-		"concurrent on the server": {[]limit.Rule{{Name: "c", Tools: all, Concurrent: 1, Per: limit.Server}}, `
+		"concurrent on the server": {[]limit.Limit{{Name: "c", Tools: all, Concurrent: 1, Per: limit.Server}}, `
 			read_file@a/1 = ok
 			read_file@b/1 = full c
 			release 2
 			read_file@b/1 = full c
 			release 1
 			read_file@b/1 = ok`},
-		"no token is lost where a slot is missing": {[]limit.Rule{
+		"no token is lost where a slot is missing": {[]limit.Limit{
 			{Name: "rate", Tools: all, Rate: 1, Burst: 2},
 			{Name: "one", Tools: all, Concurrent: 1},
 		}, `
@@ -179,7 +179,7 @@ func TestRules(t *testing.T) {
 			read_file@a/1 = ok
 			release 4
 			read_file@a/1 = wait 1s rate`},
-		"no slot is lost where a token is missing": {[]limit.Rule{
+		"no slot is lost where a token is missing": {[]limit.Limit{
 			{Name: "two", Tools: all, Concurrent: 2},
 			{Name: "rate", Tools: all, Rate: 1},
 		}, `
@@ -190,14 +190,14 @@ func TestRules(t *testing.T) {
 			read_file@a/1 = ok
 			sleep 1s
 			read_file@a/1 = full two`},
-		"the longest wait is told": {[]limit.Rule{
+		"the longest wait is told": {[]limit.Limit{
 			{Name: "fast", Tools: all, Rate: 10, Burst: 1},
 			{Name: "slow", Tools: all, Rate: 0.1},
 			{Name: "one", Tools: all, Concurrent: 1},
 		}, `
 			read_file@a/1 = ok
 			read_file@a/1 = wait 10s slow`},
-		"shadow": {[]limit.Rule{
+		"shadow": {[]limit.Limit{
 			{Name: "s", Tools: all, Rate: 1, Shadow: true},
 			{Name: "r", Tools: all, Rate: 1, Burst: 3},
 		}, `
@@ -207,14 +207,14 @@ func TestRules(t *testing.T) {
 			read_file@a/1 = wait 1s r
 			sleep 1s
 			read_file@a/1 = ok`},
-		"shadow of slots": {[]limit.Rule{{Name: "s", Tools: all, Concurrent: 1, Shadow: true}}, `
+		"shadow of slots": {[]limit.Limit{{Name: "s", Tools: all, Concurrent: 1, Shadow: true}}, `
 			read_file@a/1 = ok
 			read_file@a/1 = shadow s
 			release 2
 			read_file@a/1 = shadow s
 			release 1
 			read_file@a/1 = ok`},
-		"many rules": {[]limit.Rule{
+		"many rules": {[]limit.Limit{
 			{Name: "a", Tools: all, Concurrent: 9}, {Name: "b", Tools: all, Concurrent: 9},
 			{Name: "c", Tools: all, Concurrent: 9}, {Name: "d", Tools: all, Concurrent: 9},
 			{Name: "e", Tools: all, Concurrent: 9}, {Name: "f", Tools: all, Concurrent: 1},
@@ -224,23 +224,23 @@ func TestRules(t *testing.T) {
 			release 1
 			read_file@a/1 = ok`},
 	} {
-		t.Run(name, func(t *testing.T) { script(t, limit.Config{Rules: test.rules}, test.steps) })
+		t.Run(name, func(t *testing.T) { script(t, limit.Config{Limits: test.rules}, test.steps) })
 	}
 }
 
 func TestMessages(t *testing.T) {
 	for _, test := range []struct {
-		rule limit.Rule
+		rule limit.Limit
 		want string
 	}{
-		{limit.Rule{Rate: 5, Burst: 1}, `read_file is limited to 5 calls a second in one session, with bursts of 1 (limit "x"). Call it again in 200ms, or do something else meanwhile.`},
-		{limit.Rule{Rate: 1.0 / 3, Per: limit.Principal}, `read_file is limited to 20 calls a minute for one caller, with bursts of 1 (limit "x"). Call it again in 3s, or do something else meanwhile.`},
-		{limit.Rule{Rate: 2.0 / 3600, Per: limit.Server}, `read_file is limited to 2 calls an hour on this server, with bursts of 1 (limit "x"). Call it again in 30m0s, or do something else meanwhile.`},
-		{limit.Rule{Concurrent: 1}, `read_file is limited to one call at a time in one session, and one is running (limit "x"). Call it again when one has ended.`},
+		{limit.Limit{Rate: 5, Burst: 1}, `read_file is limited to 5 calls a second in one session, with bursts of 1 (limit "x"). Call it again in 200ms, or do something else meanwhile.`},
+		{limit.Limit{Rate: 1.0 / 3, Per: limit.Principal}, `read_file is limited to 20 calls a minute for one caller, with bursts of 1 (limit "x"). Call it again in 3s, or do something else meanwhile.`},
+		{limit.Limit{Rate: 2.0 / 3600, Per: limit.Server}, `read_file is limited to 2 calls an hour on this server, with bursts of 1 (limit "x"). Call it again in 30m0s, or do something else meanwhile.`},
+		{limit.Limit{Concurrent: 1}, `read_file is limited to one call at a time in one session, and one is running (limit "x"). Call it again when one has ended.`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			test.rule.Name, test.rule.Tools = "x", []string{"read_file"}
-			l := newLimiter(t, limit.Config{Rules: []limit.Rule{test.rule}})
+			l := newLimiter(t, limit.Config{Limits: []limit.Limit{test.rule}})
 			l.Take(call(readFile, "a", "1"))
 			_, refusal := l.Take(call(readFile, "a", "1"))
 			if refusal == nil || refusal.Message != test.want {
@@ -256,19 +256,19 @@ func TestInvalidConfig(t *testing.T) {
 		config limit.Config
 		want   string
 	}{
-		{limit.Config{Rules: []limit.Rule{{Tools: all, Rate: 1}}}, "no name"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Rate: 1}}}, "no tools"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: []string{"["}, Rate: 1}}}, "without its ]"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all}}}, "neither"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: -1}}}, "rate"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: 1e9}}}, "rate"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: 1e-12}}}, "year"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Burst: 5}}}, "burst"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: 1, Burst: -5}}}, "burst"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Concurrent: -5}}}, "at once"},
-		{limit.Config{Rules: []limit.Rule{{Name: "x", Tools: all, Rate: 1, Per: 7}}}, "scope"},
-		{limit.Config{Guard: limit.Guard{Repeat: -1}}, "repeat"},
-		{limit.Config{Guard: limit.Guard{Alternate: -1}}, "alternate"},
+		{limit.Config{Limits: []limit.Limit{{Tools: all, Rate: 1}}}, "no name"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Rate: 1}}}, "no tools"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: []string{"["}, Rate: 1}}}, "without its ]"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all}}}, "neither"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Rate: -1}}}, "rate"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Rate: 1e9}}}, "rate"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Rate: 1e-12}}}, "year"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Burst: 5}}}, "burst"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Rate: 1, Burst: -5}}}, "burst"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Concurrent: -5}}}, "at once"},
+		{limit.Config{Limits: []limit.Limit{{Name: "x", Tools: all, Rate: 1, Per: 7}}}, "scope"},
+		{limit.Config{LoopLimit: limit.LoopLimit{Repeat: -1}}, "repeat"},
+		{limit.Config{LoopLimit: limit.LoopLimit{Alternate: -1}}, "alternate"},
 	} {
 		if _, err := limit.New(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: got %v, want %q", test.config, err, test.want)
@@ -282,24 +282,24 @@ func TestInvalidConfig(t *testing.T) {
 func TestReplace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := []string{"*"}
-		stays := limit.Rule{Name: "stays", Tools: all, Rate: 1, Burst: 2}
-		slots := limit.Rule{Name: "slots", Tools: []string{"write_file"}, Concurrent: 2}
-		l := newLimiter(t, limit.Config{Rules: []limit.Rule{stays, slots}})
+		stays := limit.Limit{Name: "stays", Tools: all, Rate: 1, Burst: 2}
+		slots := limit.Limit{Name: "slots", Tools: []string{"write_file"}, Concurrent: 2}
+		l := newLimiter(t, limit.Config{Limits: []limit.Limit{stays, slots}})
 		take := func(spec *tools.Spec, want string) *limit.Permit {
 			t.Helper()
 			permit, refusal := l.Take(call(spec, "a", "1"))
 			got := ""
 			if refusal != nil {
-				got = refusal.Rule
+				got = refusal.Limit
 			}
 			if got != want {
 				t.Errorf("refused by %q, want %q", got, want)
 			}
 			return permit
 		}
-		replace := func(rules ...limit.Rule) {
+		replace := func(rules ...limit.Limit) {
 			t.Helper()
-			if err := l.Replace(limit.Config{Rules: rules}); err != nil {
+			if err := l.Replace(limit.Config{Limits: rules}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -310,7 +310,7 @@ func TestReplace(t *testing.T) {
 		replace(slots, stays) // another order
 		take(readFile, "stays")
 
-		if err := l.Replace(limit.Config{Rules: []limit.Rule{{Name: "bad"}}}); err == nil {
+		if err := l.Replace(limit.Config{Limits: []limit.Limit{{Name: "bad"}}}); err == nil {
 			t.Error("a rule that is not valid was taken")
 		}
 		take(readFile, "stays")
@@ -349,13 +349,13 @@ func TestReplace(t *testing.T) {
 // meanwhile.
 func TestManyAtOnce(t *testing.T) {
 	const burst, concurrent = 500, 3
-	config := limit.Config{Rules: []limit.Rule{
+	config := limit.Config{Limits: []limit.Limit{
 		{Name: "slots", Tools: []string{"*"}, Concurrent: concurrent, Per: limit.Server},
 		{Name: "total", Tools: []string{"*"}, Rate: 1e-4, Burst: burst, Per: limit.Principal},
-	}, Guard: limit.Guard{Repeat: 1 << 18}}
+	}, LoopLimit: limit.LoopLimit{Repeat: 1 << 18}}
 	l := newLimiter(t, config)
 	other := config
-	other.Rules = append([]limit.Rule{{Name: "more", Tools: []string{"read_file"}, Concurrent: 100}}, config.Rules...)
+	other.Limits = append([]limit.Limit{{Name: "more", Tools: []string{"read_file"}, Concurrent: 100}}, config.Limits...)
 
 	var running, taken atomic.Int64
 	var wg sync.WaitGroup
@@ -391,25 +391,25 @@ func TestManyAtOnce(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	for name, test := range map[string]struct {
-		guard limit.Guard
+		guard limit.LoopLimit
 		calls string // a letter is an input of read_file, a capital one of write_file, ! is refused, _ is a pause
 	}{
-		"off":                       {limit.Guard{}, "aaaaaaaaaa"},
-		"repeat":                    {limit.Guard{Repeat: 3}, "aaaa!a!a!"},
-		"another resets":            {limit.Guard{Repeat: 3}, "aaaa!baaaa!"},
-		"another tool resets":       {limit.Guard{Repeat: 3}, "aaaAaaaa!"},
-		"repeat once":               {limit.Guard{Repeat: 1}, "aa!bab"},
-		"alternate":                 {limit.Guard{Alternate: 2}, "ababa!bb"},
-		"alternate two tools":       {limit.Guard{Alternate: 2}, "aAaAa!a!b"},
-		"alternation broken":        {limit.Guard{Alternate: 2}, "ababcababa!"},
-		"a third begins anew":       {limit.Guard{Alternate: 2}, "abcabcabcabc"},
-		"repeats do not take turns": {limit.Guard{Alternate: 1, Repeat: 9}, "aabbaabb"},
-		"both":                      {limit.Guard{Repeat: 2, Alternate: 2}, "aaa!baba!bb!ca"},
-		"a pause":                   {limit.Guard{Repeat: 2, Alternate: 2}, "aa_aaa!_abab_abab"},
+		"off":                       {limit.LoopLimit{}, "aaaaaaaaaa"},
+		"repeat":                    {limit.LoopLimit{Repeat: 3}, "aaaa!a!a!"},
+		"another resets":            {limit.LoopLimit{Repeat: 3}, "aaaa!baaaa!"},
+		"another tool resets":       {limit.LoopLimit{Repeat: 3}, "aaaAaaaa!"},
+		"repeat once":               {limit.LoopLimit{Repeat: 1}, "aa!bab"},
+		"alternate":                 {limit.LoopLimit{Alternate: 2}, "ababa!bb"},
+		"alternate two tools":       {limit.LoopLimit{Alternate: 2}, "aAaAa!a!b"},
+		"alternation broken":        {limit.LoopLimit{Alternate: 2}, "ababcababa!"},
+		"a third begins anew":       {limit.LoopLimit{Alternate: 2}, "abcabcabcabc"},
+		"repeats do not take turns": {limit.LoopLimit{Alternate: 1, Repeat: 9}, "aabbaabb"},
+		"both":                      {limit.LoopLimit{Repeat: 2, Alternate: 2}, "aaa!baba!bb!ca"},
+		"a pause":                   {limit.LoopLimit{Repeat: 2, Alternate: 2}, "aa_aaa!_abab_abab"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLimiter(t, limit.Config{Guard: test.guard})
+				l := newLimiter(t, limit.Config{LoopLimit: test.guard})
 				for i := 0; i < len(test.calls); i++ {
 					letter := test.calls[i]
 					if letter == '_' {
@@ -436,8 +436,8 @@ func TestGuard(t *testing.T) {
 }
 
 func TestGuardWords(t *testing.T) {
-	guard := limit.Guard{Repeat: 5, Alternate: 3}
-	l := newLimiter(t, limit.Config{Guard: guard, Rules: []limit.Rule{{Name: "r", Tools: []string{"*"}, Rate: 1e-3, Burst: 10}}})
+	guard := limit.LoopLimit{Repeat: 5, Alternate: 3}
+	l := newLimiter(t, limit.Config{LoopLimit: guard, Limits: []limit.Limit{{Name: "r", Tools: []string{"*"}, Rate: 1e-3, Burst: 10}}})
 	a, b := call(readFile, "a", "1"), call(writeFile, "a", "1")
 	a.Digest[0], b.Digest[0] = 1, 1
 	var refusal *limit.Refusal
@@ -445,7 +445,7 @@ func TestGuardWords(t *testing.T) {
 		_, refusal = l.Take(a)
 	}
 	want := "You have called read_file with the same input 5 times in a row. "
-	if refusal == nil || refusal.Kind != limit.Loop || refusal.Rule != limit.RepeatRule || !strings.HasPrefix(refusal.Message, want) {
+	if refusal == nil || refusal.Kind != limit.Loop || refusal.Limit != limit.RepeatRule || !strings.HasPrefix(refusal.Message, want) {
 		t.Errorf("got %+v", refusal)
 	}
 	elsewhere := a
@@ -454,13 +454,13 @@ func TestGuardWords(t *testing.T) {
 		t.Errorf("another session: %+v", refusal)
 	}
 	for i := range 5 { // with the last of those before, three rounds
-		if _, refusal = l.Take([]limit.Call{b, a}[i%2]); refusal != nil {
+		if _, refusal = l.Take([]limit.Key{b, a}[i%2]); refusal != nil {
 			t.Errorf("turn %d: %+v", i, refusal)
 		}
 	}
 	_, refusal = l.Take(a)
 	want = "You have gone back and forth between read_file and write_file 3 times, "
-	if refusal == nil || refusal.Kind != limit.Loop || refusal.Rule != limit.AlternateRule || !strings.HasPrefix(refusal.Message, want) {
+	if refusal == nil || refusal.Kind != limit.Loop || refusal.Limit != limit.AlternateRule || !strings.HasPrefix(refusal.Message, want) {
 		t.Errorf("got %+v", refusal)
 	}
 	// The loops took no tokens: of 10, a took 5 + 2 and b 3.
@@ -477,23 +477,23 @@ func TestGuardWords(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	all := []string{"*"}
-	fast := func(per limit.Scope) limit.Rule {
-		return limit.Rule{Name: "r", Tools: all, Rate: 1e6, Burst: 1e6, Per: per}
+	fast := func(per limit.Scope) limit.Limit {
+		return limit.Limit{Name: "r", Tools: all, Rate: 1e6, Burst: 1e6, Per: per}
 	}
-	slots := limit.Rule{Name: "c", Tools: all, Concurrent: 1e6, Per: limit.Session}
+	slots := limit.Limit{Name: "c", Tools: all, Concurrent: 1e6, Per: limit.Session}
 	for _, bench := range []struct {
 		name   string
 		config limit.Config
 	}{
 		{"nothing", limit.Config{}},
-		{"unlimited tool", limit.Config{Rules: []limit.Rule{{Name: "w", Tools: []string{"write_file"}, Rate: 1}}}},
-		{"server", limit.Config{Rules: []limit.Rule{fast(limit.Server)}}},
-		{"session", limit.Config{Rules: []limit.Rule{fast(limit.Session)}}},
-		{"session and server", limit.Config{Rules: []limit.Rule{fast(limit.Session), fast(limit.Server)}}},
-		{"concurrent", limit.Config{Rules: []limit.Rule{slots}}},
-		{"guard", limit.Config{Guard: limit.Guard{Repeat: 1e6, Alternate: 1e6}}},
-		{"all", limit.Config{Rules: []limit.Rule{fast(limit.Session), fast(limit.Server), slots}, Guard: limit.Guard{Repeat: 1e6, Alternate: 1e6}}},
-		{"refused", limit.Config{Rules: []limit.Rule{{Name: "r", Tools: all, Rate: 1e-3, Burst: 1}}}},
+		{"unlimited tool", limit.Config{Limits: []limit.Limit{{Name: "w", Tools: []string{"write_file"}, Rate: 1}}}},
+		{"server", limit.Config{Limits: []limit.Limit{fast(limit.Server)}}},
+		{"session", limit.Config{Limits: []limit.Limit{fast(limit.Session)}}},
+		{"session and server", limit.Config{Limits: []limit.Limit{fast(limit.Session), fast(limit.Server)}}},
+		{"concurrent", limit.Config{Limits: []limit.Limit{slots}}},
+		{"guard", limit.Config{LoopLimit: limit.LoopLimit{Repeat: 1e6, Alternate: 1e6}}},
+		{"all", limit.Config{Limits: []limit.Limit{fast(limit.Session), fast(limit.Server), slots}, LoopLimit: limit.LoopLimit{Repeat: 1e6, Alternate: 1e6}}},
+		{"refused", limit.Config{Limits: []limit.Limit{{Name: "r", Tools: all, Rate: 1e-3, Burst: 1}}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			l := newLimiter(b, bench.config)
@@ -513,7 +513,7 @@ func BenchmarkTake(b *testing.B) {
 
 // BenchmarkTakeTogether is all callers at once, each in a session of its own.
 func BenchmarkTakeTogether(b *testing.B) {
-	l := newLimiter(b, limit.Config{Rules: []limit.Rule{{Name: "r", Tools: []string{"*"}, Rate: 1e6, Burst: 1e6}}})
+	l := newLimiter(b, limit.Config{Limits: []limit.Limit{{Name: "r", Tools: []string{"*"}, Rate: 1e6, Burst: 1e6}}})
 	b.ReportAllocs()
 	var workers atomic.Int32
 	b.RunParallel(func(pb *testing.PB) {

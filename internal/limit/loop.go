@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Guard is when a session counts as going in circles. Calls count when they are
+// LoopLimit is when a session counts as going in circles. Calls count when they are
 // let through, whatever becomes of them: a model that gets the same answer to the
 // same call does not need it again, and one that waits for a change can say so by
 // calling something else in between. A refused call leaves the count where it is.
-type Guard struct {
+type LoopLimit struct {
 	// Repeat is how often the same tool may be called with the same input in a
 	// row; 0 means any number.
 	Repeat int `yaml:"repeat"`
@@ -22,8 +22,8 @@ type Guard struct {
 	Alternate int `yaml:"alternate"`
 }
 
-// Check returns what is wrong with a guard.
-func (g Guard) Check() error {
+// Check returns what is wrong with it.
+func (g LoopLimit) Check() error {
 	if g.Repeat < 0 || g.Repeat > maxCount {
 		return fmt.Errorf("guard: repeat %d: want 0 to %d", g.Repeat, maxCount)
 	}
@@ -33,7 +33,7 @@ func (g Guard) Check() error {
 	return nil
 }
 
-// The names of the guard in a refusal.
+// The names of the limit in a refusal.
 const (
 	RepeatRule    = "guard.repeat"
 	AlternateRule = "guard.alternate"
@@ -49,7 +49,7 @@ type did struct {
 	digest [32]byte
 }
 
-// history is what the guard remembers of a session.
+// history is what is remembered of a session.
 type history struct {
 	last, before did
 	repeats      int   // how often last was called in a row
@@ -81,7 +81,7 @@ type turn struct {
 }
 
 // judge judges a call by what its session did before.
-func (l *loops) judge(guard Guard, call *Call, now int64) (turn, *Refusal) {
+func (l *loops) judge(guard LoopLimit, call *Key, now int64) (turn, *Refusal) {
 	t := turn{did: did{call.Spec.Name, call.Digest}, key: key{call.Principal, call.Session}}
 	t.history = l.sessions.find(t.key)
 	h := t.history
@@ -91,11 +91,11 @@ func (l *loops) judge(guard Guard, call *Call, now int64) (turn, *Refusal) {
 	l.sessions.keep(h.until)
 	switch {
 	case guard.Repeat > 0 && t.did == h.last && h.repeats >= guard.Repeat:
-		return t, &Refusal{Kind: Loop, Rule: RepeatRule, Message: fmt.Sprintf(
+		return t, &Refusal{Kind: Loop, Limit: RepeatRule, Message: fmt.Sprintf(
 			"You have called %s with the same input %s in a row. Calling it again will not help: use what it returned, change the input, or do something else first.",
 			t.did.tool, times(h.repeats))}
 	case guard.Alternate > 0 && t.did != h.last && t.did == h.before && h.turns >= 2*guard.Alternate:
-		return t, &Refusal{Kind: Loop, Rule: AlternateRule, Message: fmt.Sprintf(
+		return t, &Refusal{Kind: Loop, Limit: AlternateRule, Message: fmt.Sprintf(
 			"You have gone back and forth between %s %s, with the same input each time. Going on will not help: use what they returned, change the input, or do something else first.",
 			between(h.before.tool, h.last.tool), times(h.turns/2))}
 	}

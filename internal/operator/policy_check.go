@@ -76,7 +76,7 @@ func summarizePolicy(to io.Writer, p *policy.Policy, text []byte) error {
 }
 
 // limitText tells what a limit lets through.
-func limitText(l limit.Rule) string {
+func limitText(l limit.Limit) string {
 	var parts []string
 	if l.Rate > 0 {
 		rate := cli.PlainNumber(l.Rate) + "/s"

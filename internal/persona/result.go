@@ -61,8 +61,8 @@ type formed struct {
 // renewable is one that can be judged anew.
 type renewable struct{ formed }
 
-func (c renewable) Renew(guard tools.Guard) (tools.Call, error) {
-	next, err := c.Call.(tools.Renewer).Renew(guard)
+func (c renewable) Renew(restrictions tools.Restrictions) (tools.Call, error) {
+	next, err := c.Call.(tools.Renewer).Renew(restrictions)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type facts struct {
 // judged is what a condition is asked about.
 type judged struct {
 	facts  *facts
-	call   Call
+	call   Subject
 	effect tools.Effect
 	byPath bool // the path was looked at
 }

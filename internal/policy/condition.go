@@ -146,7 +146,7 @@ func mistakes(issues *cel.Issues) error {
 
 // holds evaluates the condition for one effect of a call, and reports whether the
 // answer might be another for another path. An error says that there is no answer.
-func (c *condition) holds(facts *facts, call *Call, effect *tools.Effect) (holds, byPath bool, err error) {
+func (c *condition) holds(facts *facts, call *Subject, effect *tools.Effect) (holds, byPath bool, err error) {
 	if facts.spent >= maxCosts {
 		return false, false, fmt.Errorf("%w of %d for all conditions on a call", errCost, maxCosts)
 	}

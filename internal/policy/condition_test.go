@@ -51,7 +51,7 @@ func TestConditionsKeepTheirMeaning(t *testing.T) {
 		if row.Unclear {
 			effect.Unclear = "it is not known"
 		}
-		holds, _, err := when.holds(new(facts), &Call{Input: row.Input, Spec: &tools.Spec{Name: row.Tool}, Labels: row.Labels}, &effect)
+		holds, _, err := when.holds(new(facts), &Subject{Input: row.Input, Spec: &tools.Spec{Name: row.Tool}, Labels: row.Labels}, &effect)
 		got := fmt.Sprint(holds)
 		if err != nil {
 			got = "error"
@@ -85,7 +85,7 @@ func TestConditionExtensions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			call := Call{Input: json.RawMessage(`{"s":"TEXT","ip":"127.0.0.1","at":"2026-05-06T07:08:09Z"}`), Spec: new(tools.Spec)}
+			call := Subject{Input: json.RawMessage(`{"s":"TEXT","ip":"127.0.0.1","at":"2026-05-06T07:08:09Z"}`), Spec: new(tools.Spec)}
 			if holds, _, err := when.holds(new(facts), &call, &tools.Effect{Argv: []string{"git", "push"}, Host: "10.1.2.3"}); !holds {
 				t.Errorf("not true: %v", err)
 			}
@@ -156,7 +156,7 @@ func TestConditionCost(t *testing.T) {
 				t.Fatal(err)
 			}
 			spent := new(facts)
-			_, _, err = when.holds(spent, &Call{Input: inputs[input], Spec: new(tools.Spec)}, &tools.Effect{})
+			_, _, err = when.holds(spent, &Subject{Input: inputs[input], Spec: new(tools.Spec)}, &tools.Effect{})
 			if !errors.Is(err, errCost) && (err == nil || !strings.Contains(err.Error(), "limit")) {
 				t.Errorf("%v, for %d", err, spent.spent)
 			}
@@ -175,7 +175,7 @@ func TestConditionCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if holds, _, err := when.holds(new(facts), &Call{Input: inputs[input], Spec: new(tools.Spec)}, &tools.Effect{}); !holds {
+		if holds, _, err := when.holds(new(facts), &Subject{Input: inputs[input], Spec: new(tools.Spec)}, &tools.Effect{}); !holds {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestConditionAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := Call{Input: json.RawMessage(`{"path":"v"}`), Spec: &tools.Spec{Name: "read_file"}}
+	call := Subject{Input: json.RawMessage(`{"path":"v"}`), Spec: &tools.Spec{Name: "read_file"}}
 	shared := new(facts)
 	count := testing.AllocsPerRun(100, func() {
 		if holds, _, err := when.holds(shared, &call, &tools.Effect{}); !holds {

@@ -14,7 +14,7 @@ import (
 
 // contained is a call in a session whose commands a sandbox confines, with a
 // loopback of its own.
-func contained(t *testing.T, mode tools.Mode, effects string) *policy.Call {
+func contained(t *testing.T, mode tools.Mode, effects string) *policy.Subject {
 	t.Helper()
 	c := call(tools.WorkspaceWrite, mode, tools.ReadOnly, parseEffects(t, effects))
 	c.Network = tools.NetworkLoopback
@@ -45,7 +45,7 @@ func jail(r tools.Rights) string {
 
 // decided compares a decision with an action and the rule that decided, and its
 // rights with a jail, which are separated by " | ".
-func decided(t *testing.T, p *policy.Policy, c *policy.Call, want string) {
+func decided(t *testing.T, p *policy.Policy, c *policy.Subject, want string) {
 	t.Helper()
 	got := p.Decide(c, nil)
 	verdict, rights, _ := strings.Cut(want, " | ")
@@ -336,7 +336,7 @@ func TestPlanting(t *testing.T) {
 
 // TestCodeTiers: whoever trusts code trusts any, and the jail stays what it was.
 func TestCodeTiers(t *testing.T) {
-	labels := func(c *policy.Call) string {
+	labels := func(c *policy.Subject) string {
 		var list []string
 		d := empty.Decide(c, nil)
 		for _, tier := range empty.Tiers(c, d) {

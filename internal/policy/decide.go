@@ -23,7 +23,7 @@ import (
 // What is unclear, or not understood, runs where the policy and the mode let it and
 // its jail holds; otherwise it takes a person. The rights of the decision are what
 // that jail opens.
-func (p *Policy) Decide(call *Call, grants []Grant) (d Decision) {
+func (p *Policy) Decide(call *Subject, grants []Grant) (d Decision) {
 	if p == nil {
 		d.Verdict = Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}
 		return d
@@ -37,7 +37,7 @@ func (p *Policy) Decide(call *Call, grants []Grant) (d Decision) {
 	return d
 }
 
-func (p *Policy) decide(d *Decision, call *Call, grants []Grant, among *shared) {
+func (p *Policy) decide(d *Decision, call *Subject, grants []Grant, among *shared) {
 	d.Policy, d.Effects = p.version, make([]Judged, len(call.Effects)+1)
 	for i := range call.Effects {
 		d.Effects[i].Effect = call.Effects[i]
@@ -67,7 +67,7 @@ func (p *Policy) decide(d *Decision, call *Call, grants []Grant, among *shared) 
 }
 
 // refuse is the verdict on calls that nothing can allow.
-func refuse(call *Call) (v Verdict, refused bool) {
+func refuse(call *Subject) (v Verdict, refused bool) {
 	switch {
 	case call.Mode == tools.ModeDeny:
 		return Verdict{Deny, "mode deny", "The session is in mode deny: no call may run."}, true
@@ -114,7 +114,7 @@ const (
 // A subject is one effect while it is judged.
 type subject struct {
 	policy *Policy
-	call   *Call
+	call   *Subject
 	effect *tools.Effect
 	own    bool    // it stands for the call itself
 	shared *shared // nil where there is nothing to share

@@ -11,8 +11,8 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A Call is what is judged: who asks for what.
-type Call struct {
+// A Subject is a call as it is judged: who asks for what.
+type Subject struct {
 	// Principal of Tenant made the call, in a session with these labels, level and
 	// mode. Tenant is empty for the default tenant. OnBehalfOf is whom the principal acts
 	// for, if not for itself.
@@ -52,10 +52,10 @@ type Call struct {
 	// repository as the server makes it, with keys that run nothing.
 	MakesConfig bool
 
-	// Kept returns what the server looks after of the workspace, as [Kept] has it; nil
+	// Monitored returns what the server looks after of the workspace, as [Monitored] has it; nil
 	// where it looks after nothing. It is asked about tools that write themselves: what
 	// commands do to it is taken back. The protection is the policy's.
-	Kept func(tools.Protection) Kept
+	Monitored func(tools.Protection) Monitored
 
 	// JudgedIndex says of an upload that what is written is the index of a repository,
 	// which was read and leads nowhere.
@@ -75,12 +75,12 @@ type Call struct {
 	Digest [32]byte
 }
 
-// Kept returns what at a path of the workspace or around it, or with below also below
+// Monitored returns what at a path of the workspace or around it, or with below also below
 // it, git would run or be led by, as the configuration of a repository has it; "" where
 // that is nothing.
-type Kept func(path string, below bool) string
+type Monitored func(path string, below bool) string
 
-func (c *Call) place() place {
+func (c *Subject) place() place {
 	p := place{workspace: c.Workspace}
 	if c.Home != nil {
 		p.home = c.Home()
@@ -90,7 +90,7 @@ func (c *Call) place() place {
 
 // temporary reports whether an absolute path is in a temporary directory of the
 // session.
-func (c *Call) temporary(at string) bool {
+func (c *Subject) temporary(at string) bool {
 	if c.Temp != nil {
 		if dir := c.Temp(); dir != "" && below(dir, at) {
 			return true

@@ -106,7 +106,7 @@ func (r *rule) tries(f *exampleFile) (bool, error) {
 }
 
 // call returns the call that an example stands for.
-func (f *exampleFile) call() (*Call, error) {
+func (f *exampleFile) call() (*Subject, error) {
 	spec := &tools.Spec{Name: f.Tool, Server: f.Server, Level: tools.ReadOnly}
 	switch f.Kind {
 	case "", tools.Builtin.String():
@@ -119,7 +119,7 @@ func (f *exampleFile) call() (*Call, error) {
 	default:
 		return nil, fmt.Errorf("%q is no kind: want builtin, mcp, openapi or dynamic", f.Kind)
 	}
-	call := &Call{
+	call := &Subject{
 		Principal: f.Principal, Tenant: f.tenant(), Labels: f.Labels, Spec: spec,
 		Level: tools.DangerFullAccess, Mode: tools.ModeAsk, Workspace: "/workspace", Home: func() string { return "/home/user" },
 	}

@@ -31,7 +31,7 @@ type policyFile struct {
 	Rules        []ruleFile  `yaml:"rules"`
 	ExplicitOnly []string    `yaml:"explicit_only"`
 	Limits       []limitFile `yaml:"limits"`
-	LoopGuard    limit.Guard `yaml:"loop_guard"`
+	LoopGuard    limit.LoopLimit `yaml:"loop_guard"`
 	Approvals    Approvals   `yaml:"approvals"`
 }
 
@@ -314,8 +314,8 @@ func (c *compiler) paths(key string, texts []string, forbids bool) []pathPattern
 	return patterns
 }
 
-func (c *compiler) limit(key string, i int, f *limitFile) limit.Rule {
-	l := limit.Rule{
+func (c *compiler) limit(key string, i int, f *limitFile) limit.Limit {
+	l := limit.Limit{
 		Name: f.Name, Rate: f.Rate.perSecond, Burst: f.Burst, Concurrent: f.Concurrent, Per: f.Per, Shadow: f.Shadow,
 	}
 	for _, pattern := range c.tools(key+".tools", f.Tools) {

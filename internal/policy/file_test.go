@@ -88,7 +88,7 @@ loop_guard: {alternate: 3}
 approvals: {self: true}
 `
 	p := must(text)
-	want := []limit.Rule{
+	want := []limit.Limit{
 		{Name: "web", Tools: []string{"web_*", "@mcp"}, Rate: 0.5, Burst: 10, Concurrent: 4, Per: limit.Principal, Shadow: true},
 		{Name: "limit 2", Tools: []string{"*"}, Rate: 100.0 / 60, Burst: 100},
 		{Name: "limit 3", Tools: []string{"*"}, Concurrent: 2, Per: limit.Server},
@@ -96,7 +96,7 @@ approvals: {self: true}
 	if !reflect.DeepEqual(p.Limits(), want) {
 		t.Errorf("got %+v\nwant %+v", p.Limits(), want)
 	}
-	if p.LoopGuard() != (limit.Guard{Alternate: 3}) || p.Approvals() != (policy.Approvals{Expire: 2 * time.Minute, Self: true}) {
+	if p.LoopGuard() != (limit.LoopLimit{Alternate: 3}) || p.Approvals() != (policy.Approvals{Expire: 2 * time.Minute, Self: true}) {
 		t.Errorf("%+v %+v", p.LoopGuard(), p.Approvals())
 	}
 	if other := must(text + "\n"); other.Version() == p.Version() || len(p.Version()) != 12 || must(text).Version() != p.Version() {

@@ -177,7 +177,7 @@ func below(dir, p string) bool {
 
 // Tiers returns what "always" could mean for a call that has to be asked about,
 // the narrowest first. A grant of each would have allowed this call.
-func (p *Policy) Tiers(call *Call, d Decision) []Tier {
+func (p *Policy) Tiers(call *Subject, d Decision) []Tier {
 	if p == nil || d.Action != Ask {
 		return nil
 	}

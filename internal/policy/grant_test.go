@@ -13,7 +13,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
 
-func grantOf(c *policy.Call, action policy.Action, tier policy.Tier) policy.Grant {
+func grantOf(c *policy.Subject, action policy.Action, tier policy.Tier) policy.Grant {
 	return policy.Grant{ID: "7f3", Action: action, Tool: c.Spec.Name, Tier: tier}
 }
 

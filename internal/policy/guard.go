@@ -11,18 +11,18 @@ import (
 )
 
 // A guard is a policy as one call asks about single paths.
-type guard struct {
+type restrictions struct {
 	policy *Policy
-	call   *Call
+	call   *Subject
 	spent  *atomic.Int64 // on conditions, up to now
 }
 
 // Guard returns what the policy says of single paths that a call touches as part
 // of something larger. The call is kept; its effects and its digest need not be
 // known yet.
-func (p *Policy) Guard(call *Call) tools.Guard { return guard{p, call, new(atomic.Int64)} }
+func (p *Policy) Restrictions(call *Subject) tools.Restrictions { return restrictions{p, call, new(atomic.Int64)} }
 
-func (g guard) Protected(path string) bool { return g.policy.Protected(path) }
+func (g restrictions) Protected(path string) bool { return g.policy.Protected(path) }
 
 // protection is what an operator protects of a workspace.
 type protection struct {
@@ -30,7 +30,7 @@ type protection struct {
 	place  place
 }
 
-func (g guard) Protection() tools.Protection {
+func (g restrictions) Protection() tools.Protection {
 	if g.policy == nil || len(g.policy.protected) == 0 {
 		return nil
 	}
@@ -44,12 +44,12 @@ func (p protection) Protects(path string) bool {
 	return p.policy.protectedBy(&at) != ""
 }
 
-func (g guard) target(path string, buffer []string) target {
+func (g restrictions) target(path string, buffer []string) target {
 	return g.call.place().targetAt(path, buffer)
 }
 
 // Cares reports whether a rule that denies or asks names a path.
-func (g guard) Cares(kind tools.EffectKind, path string) bool {
+func (g restrictions) Cares(kind tools.EffectKind, path string) bool {
 	var buffer [24]string
 	at := g.target(path, buffer[:])
 	if g.policy == nil {
@@ -61,7 +61,7 @@ func (g guard) Cares(kind tools.EffectKind, path string) bool {
 }
 
 // mayForbid reports whether a rule for all paths forbids one by its condition.
-func (g guard) mayForbid(r *rule, kind tools.EffectKind, path string) bool {
+func (g restrictions) mayForbid(r *rule, kind tools.EffectKind, path string) bool {
 	if r.selective || r.when == nil || !r.forCall(g.call) {
 		return false
 	}
@@ -87,7 +87,7 @@ func (r *rule) names(kind tools.EffectKind, at *target) bool {
 
 // Withheld reports what a rule denies to read or, with asked, asks about, unless
 // the person who let top be read was asked by the same rule.
-func (g guard) Withheld(top string, asked bool) func(path string) bool {
+func (g restrictions) Withheld(top string, asked bool) func(path string) bool {
 	if g.policy == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (g guard) Withheld(top string, asked bool) func(path string) bool {
 
 // reading returns what the rules say of reading one path. Where they say
 // nothing, it is allowed.
-func (g guard) reading(path string) verdict {
+func (g restrictions) reading(path string) verdict {
 	among := buffers.Get().(*shared)
 	defer among.release()
 	s := subject{policy: g.policy, call: g.call, effect: &tools.Effect{Kind: tools.ReadsPath, Path: path, Rooted: true}, shared: among}

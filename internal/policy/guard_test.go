@@ -24,7 +24,7 @@ rules:
 - {name: broken, action: ask, reads: [broken/], when: 'input.missing == 1'}
 - {name: certs, action: ask, reads: [certs/, "*.pem"]}
 `)
-	call := &policy.Call{
+	call := &policy.Subject{
 		Principal: "alice", Level: tools.ReadOnly, Mode: tools.ModeAllow, Workspace: "/work/ws",
 		Spec: &tools.Spec{Name: "grep", Level: tools.ReadOnly},
 	}
@@ -50,11 +50,11 @@ rules:
 		{"certs", "certs/x.key", "denied"},
 		{"sub", "sub/x.pem", "asked"},
 	} {
-		guard := p.Guard(call)
-		if got := guard.Withheld(test.top, true)(test.path); got != (test.want != "") {
+		restrictions := p.Restrictions(call)
+		if got := restrictions.Withheld(test.top, true)(test.path); got != (test.want != "") {
 			t.Errorf("%s below %s: %t", test.path, test.top, got)
 		}
-		if got := guard.Withheld(test.top, false)(test.path); got != (test.want == "denied") {
+		if got := restrictions.Withheld(test.top, false)(test.path); got != (test.want == "denied") {
 			t.Errorf("%s below %s, denied: %t", test.path, test.top, got)
 		}
 	}
@@ -64,7 +64,7 @@ rules:
 		"version: 1\nrules: [{name: a, action: deny, writes: [x]}]\n":            true,
 		"version: 1\nrules: [{name: a, action: deny, tools: [b], reads: [x]}]\n": true,
 	} {
-		if must(text).Guard(call).Withheld(".", asked) != nil {
+		if must(text).Restrictions(call).Withheld(".", asked) != nil {
 			t.Errorf("something is withheld by %s", text)
 		}
 	}

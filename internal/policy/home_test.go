@@ -20,7 +20,7 @@ rules:
 - {name: docker, action: ask, reads: [~/.docker/]}
 `)
 	home := "/var/run/s1/home"
-	call := &policy.Call{
+	call := &policy.Subject{
 		Principal: "alice", SessionID: "s", Workspace: "/work/ws", Home: func() string { return home },
 		Spec: &tools.Spec{Name: "bash", Level: tools.ReadOnly},
 	}
@@ -54,12 +54,12 @@ rules:
 			t.Errorf("%v %v %v %s: %v, want %v", test.level, test.mode, test.kind, test.path, got.Verdict, test.want)
 		}
 	}
-	guard := p.Guard(call)
-	if !guard.Cares(reads, home+"/.docker/x") || guard.Cares(reads, home+"/x") {
+	restrictions := p.Restrictions(call)
+	if !restrictions.Cares(reads, home+"/.docker/x") || restrictions.Cares(reads, home+"/x") {
 		t.Error("a guard does not know the home")
 	}
 	home = "" // not made yet
-	if guard.Cares(reads, "/var/run/s1/home/.docker/x") {
+	if restrictions.Cares(reads, "/var/run/s1/home/.docker/x") {
 		t.Error("a guard knows a home that is not there")
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Reaches judges a host that a command of the call asks for while it runs: only a
 // rule can allow it then, for nobody is asked in the middle of a call.
-func (g guard) Reaches(host string, port int) error {
+func (g restrictions) Reaches(host string, port int) error {
 	v := g.byRules(&tools.Effect{Kind: tools.ReachesHost, Host: host, Port: port})
 	switch {
 	case v.Action == Allow:
@@ -26,7 +26,7 @@ func (g guard) Reaches(host string, port int) error {
 
 // ReachesAddress judges an address that a host stands for. It reports whether a
 // rule that allows lists the address itself.
-func (g guard) ReachesAddress(addr netip.Addr, port int) (listed bool, err error) {
+func (g restrictions) ReachesAddress(addr netip.Addr, port int) (listed bool, err error) {
 	effect := tools.Effect{Kind: tools.ReachesHost, Host: addr.String(), Port: port}
 	v := g.byRules(&effect)
 	if v.weight != 0 && v.Action == Deny {
@@ -45,7 +45,7 @@ func (g guard) ReachesAddress(addr netip.Addr, port int) (listed bool, err error
 
 // byRules returns what the rules say of an effect; without weight where they say
 // nothing.
-func (g guard) byRules(effect *tools.Effect) verdict {
+func (g restrictions) byRules(effect *tools.Effect) verdict {
 	if g.policy == nil {
 		return verdict{}
 	}

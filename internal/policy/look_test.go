@@ -42,11 +42,11 @@ func TestCommands(t *testing.T) {
 	defer ws.Close()
 	p := policy.Builtin()
 	decide := func(mode tools.Mode, command string) policy.Decision {
-		call := &policy.Call{
+		call := &policy.Subject{
 			Principal: "alice", Level: tools.WorkspaceWrite, Mode: mode, Workspace: ws.Dir(),
 			Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite},
 		}
-		env := tools.Env{Workspace: ws, Guard: p.Guard(call)}
+		env := tools.Env{Workspace: ws, Restrictions: p.Restrictions(call)}
 		call.Effects = effects.Resolve(env, shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
 		return p.Decide(call, nil)
 	}
@@ -167,7 +167,7 @@ func TestOrdinaryWork(t *testing.T) {
 		"echo x > /srv/x":                                                   "deny",
 	} {
 		t.Run(command, func(t *testing.T) {
-			call := &policy.Call{
+			call := &policy.Subject{
 				Principal: "alice", Level: tools.WorkspaceWrite, Mode: tools.ModeAllow, Workspace: ws.Dir(),
 				Spec: &tools.Spec{Name: "bash", Level: tools.ReadOnly}, Network: tools.NetworkLoopback,
 				Offer: &tools.Offer{
@@ -175,7 +175,7 @@ func TestOrdinaryWork(t *testing.T) {
 					Readable: []string{"/usr", "/bin", "/lib", "/etc/os-release"}, Temporary: []string{"/tmp", "/var/tmp"},
 				},
 			}
-			env := tools.Env{Workspace: ws, Guard: p.Guard(call)}
+			env := tools.Env{Workspace: ws, Restrictions: p.Restrictions(call)}
 			call.Effects = effects.Resolve(env, shell.Effects(command, shell.Place{Dir: ".", Workspace: ws.Dir()}))
 			d := p.Decide(call, nil)
 			if d.Action.String() != want {
@@ -190,7 +190,7 @@ func TestOrdinaryWork(t *testing.T) {
 
 func TestCares(t *testing.T) {
 	p := must("version: 1\nprotected: [locked/]\nrules:\n- {name: a, action: allow, paths: [fine/]}\n- {name: b, action: ask, writes: [.ci/, /work/ws/abs/]}\n- {name: c, action: deny, reads: ['*.key']}\n")
-	cares := p.Guard(&policy.Call{Workspace: "/work/ws"}).Cares
+	cares := p.Restrictions(&policy.Subject{Workspace: "/work/ws"}).Cares
 	for path, want := range map[string]string{
 		"a": "", "fine/x": "", "locked/x": "", ".git": "", "a/.ci": "writes", "a/.CI/x": "writes", "abs/x": "writes", "a/x.key": "reads",
 	} {

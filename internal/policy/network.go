@@ -14,7 +14,7 @@ import (
 
 // network returns how far the commands of the call reach: no further than the
 // sandbox lets them.
-func (c *Call) network() tools.Network {
+func (c *Subject) network() tools.Network {
 	n := max(c.Network, tools.NetworkNone)
 	if c.Offer != nil {
 		n = min(n, max(c.Offer.Network, tools.NetworkNone))
@@ -62,7 +62,7 @@ func (s *subject) staysLocal() bool {
 
 // runsPrograms reports whether the call runs programs, whose jail is all the network
 // they have. Other tools reach hosts by themselves.
-func (c *Call) runsPrograms() bool {
+func (c *Subject) runsPrograms() bool {
 	return slices.ContainsFunc(c.Effects, func(e tools.Effect) bool { return e.Kind == tools.RunsProgram })
 }
 

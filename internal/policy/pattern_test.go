@@ -276,7 +276,7 @@ func FuzzShellGlob(f *testing.F) {
 // is an end to it, and what is not compared is asked about.
 func TestManyPatterns(t *testing.T) {
 	decide := func(n int) (d Decision, taken steps) {
-		c := &Call{Level: tools.WorkspaceWrite, Mode: tools.ModeAllow, Workspace: "/work/ws", Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite}}
+		c := &Subject{Level: tools.WorkspaceWrite, Mode: tools.ModeAllow, Workspace: "/work/ws", Spec: &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite}}
 		for range n {
 			c.Effects = append(c.Effects, tools.Effect{Kind: tools.ReadsPath, Path: "0*?*?*?*[a-z]*?*z", Glob: true})
 		}

@@ -56,8 +56,8 @@ type Policy struct {
 	byKind       [len(kinds)][]*rule // those that could match an effect of a kind, in order
 	protected    []pathPattern
 	explicitOnly []toolPattern
-	limits       []limit.Rule
-	loopGuard    limit.Guard
+	limits       []limit.Limit
+	loopGuard    limit.LoopLimit
 	unclear      Unclear // 0 leaves it to the mode
 	approvals    Approvals
 	names        []namedTool // for Check
@@ -81,7 +81,7 @@ func (p *Policy) Conditional() bool { return p != nil && p.conditional }
 
 // Limits are the rate limits, in the order of the file. The slice must not be
 // changed.
-func (p *Policy) Limits() []limit.Rule {
+func (p *Policy) Limits() []limit.Limit {
 	if p == nil {
 		return nil
 	}
@@ -89,9 +89,9 @@ func (p *Policy) Limits() []limit.Rule {
 }
 
 // LoopGuard is when a model that goes in circles is stopped.
-func (p *Policy) LoopGuard() limit.Guard {
+func (p *Policy) LoopGuard() limit.LoopLimit {
 	if p == nil {
-		return limit.Guard{}
+		return limit.LoopLimit{}
 	}
 	return p.loopGuard
 }

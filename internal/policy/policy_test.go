@@ -106,8 +106,8 @@ func check(t *testing.T, got policy.Decision, want string) {
 	}
 }
 
-func call(level tools.Level, mode tools.Mode, tool tools.Level, effects []tools.Effect) *policy.Call {
-	return &policy.Call{
+func call(level tools.Level, mode tools.Mode, tool tools.Level, effects []tools.Effect) *policy.Subject {
+	return &policy.Subject{
 		Principal: "alice", SessionID: "s", Level: level, Mode: mode, Workspace: "/work/ws", Home: func() string { return "/home/alice" },
 		Network: tools.NetworkOpen,
 		Spec:    &tools.Spec{Name: "tool", Level: tool}, Effects: effects, Digest: [32]byte{1},

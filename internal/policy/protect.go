@@ -117,8 +117,8 @@ func (p *Policy) guards(s *subject) (place string, certain bool) {
 			return place, true
 		}
 	}
-	if s.effect.Rooted && s.call.Kept != nil && at.inside() {
-		if place := s.call.Kept(guard{policy: p, call: s.call}.Protection())(at.path, s.effect.Tree); place != "" {
+	if s.effect.Rooted && s.call.Monitored != nil && at.inside() {
+		if place := s.call.Monitored(restrictions{policy: p, call: s.call}.Protection())(at.path, s.effect.Tree); place != "" {
 			return place, true
 		}
 	}

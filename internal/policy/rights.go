@@ -17,7 +17,7 @@ import (
 
 // rights returns what a call may touch that is not denied: as little as its
 // effects need, or what is the session's own where they do not tell everything.
-func (p *Policy) rights(c *Call, among *shared) tools.Rights {
+func (p *Policy) rights(c *Subject, among *shared) tools.Rights {
 	b := rightsBuilder{call: c}
 	var s subject
 	for i := range c.Effects {
@@ -29,7 +29,7 @@ func (p *Policy) rights(c *Call, among *shared) tools.Rights {
 
 // A rightsBuilder gathers what the effects of a call need.
 type rightsBuilder struct {
-	call    *Call
+	call    *Subject
 	program string // that the effects belong to
 	changes bool   // a program runs that is not known to change nothing
 	unclear bool   // something may be touched that no effect tells
@@ -155,13 +155,13 @@ type denial struct {
 
 // circumstances are what the conditions of rules depend on.
 type circumstances struct {
-	call  Call
+	call  Subject
 	mu    sync.Mutex
 	facts facts
 }
 
 // denial returns what the rules deny to read in the call, or nil.
-func (p *Policy) denial(c *Call) tools.Denial {
+func (p *Policy) denial(c *Subject) tools.Denial {
 	if p == nil || !p.deniesReading {
 		return nil
 	}

@@ -134,7 +134,7 @@ func tenantName(tenant string) string { return cmp.Or(tenant, defaultTenant) }
 const defaultTenant = "default"
 
 // forCall reports whether the rule is about a call, whatever its effects are.
-func (r *rule) forCall(c *Call) bool {
+func (r *rule) forCall(c *Subject) bool {
 	return r.forCaller(c.Tenant, c.Principal, c.Labels, c.Spec) && (len(r.networks) == 0 || slices.Contains(r.networks, c.network()))
 }
 

@@ -38,13 +38,13 @@ func (u *Unclear) UnmarshalText(text []byte) error {
 
 // reading reports whether the commands of the call may write nothing, whatever
 // they are.
-func (c *Call) reading() bool {
+func (c *Subject) reading() bool {
 	return c.Mode == tools.ModePlan || c.Level < tools.WorkspaceWrite || c.inRepository()
 }
 
 // inRepository reports whether the workspace is the directory that git keeps a
 // repository in, or lies in it.
-func (c *Call) inRepository() bool {
+func (c *Subject) inRepository() bool {
 	if isFolded(c.Workspace) && !strings.Contains(c.Workspace, "git") {
 		return false // most are not
 	}
@@ -89,7 +89,7 @@ func (s *subject) leaks() bool {
 
 // deniesOutside reports whether a rule denies to read something that may lie outside
 // of the workspace, where nothing is covered.
-func (p *Policy) deniesOutside(c *Call) bool {
+func (p *Policy) deniesOutside(c *Subject) bool {
 	for _, r := range p.rulesFor(tools.ReadsPath) {
 		if r.deniesReading() && r.forCall(c) && slices.ContainsFunc(r.reads, func(at pathPattern) bool { return at.from == fromSlash && !at.under(c.Workspace) }) {
 			return true

@@ -141,7 +141,7 @@ func NewRates(tenants Tenants) (*Rates, error) {
 		if entry.CallsPerMinute == 0 {
 			continue
 		}
-		limiter, err := limit.New(limit.Config{Rules: []limit.Rule{{
+		limiter, err := limit.New(limit.Config{Limits: []limit.Limit{{
 			Name: "calls_per_minute", Tools: []string{"*"}, Per: limit.Principal,
 			Rate: float64(entry.CallsPerMinute) / 60, Burst: max(1, entry.CallsPerMinute/6), // those of ten seconds
 		}}})
@@ -163,7 +163,7 @@ func (r *Rates) Take(tenant string) error {
 	if limiter == nil {
 		return nil
 	}
-	_, refusal := limiter.Take(limit.Call{Spec: &r.spec, Principal: cmp.Or(tenant, auth.DefaultTenant)})
+	_, refusal := limiter.Take(limit.Key{Spec: &r.spec, Principal: cmp.Or(tenant, auth.DefaultTenant)})
 	if refusal == nil {
 		return nil
 	}

@@ -75,7 +75,7 @@ func ResizeTerminal(ours *os.File, rows, columns uint16) error { return ErrUnava
 func (*Sandbox) Capabilities() Capabilities { return Capabilities{} }
 
 // Probe returns that nothing holds.
-func (*Sandbox) Probe(context.Context) []Check {
+func (*Sandbox) Probe(context.Context, string) []Check {
 	all := make([]Check, len(checks))
 	for i, c := range checks {
 		all[i] = Check{Name: c.name, What: c.what, Required: c.required, Detail: ErrUnavailable.Error()}

@@ -17,8 +17,8 @@ import (
 // judge returns what an ignore file in the workspace says about a path: -1 that it
 // is ignored, 1 that it is wanted, 0 nothing.
 func judge(text, path, name string, dir bool) int {
-	rules := ignore.Rules{}.Enter(".", ignore.Texts{Gitignore: text})
-	return map[ignore.Verdict]int{ignore.Ignored: -1, ignore.Wanted: 1}[rules.Judge(path, name, dir)]
+	rules := ignore.Patterns{}.Enter(".", ignore.Texts{Gitignore: text})
+	return map[ignore.Match]int{ignore.Ignored: -1, ignore.Wanted: 1}[rules.Match(path, name, dir)]
 }
 
 func TestRules(t *testing.T) {

@@ -151,7 +151,7 @@ func newOverride(text string) (*override, error) {
 func (c *chooser) excluded(path string) bool { return c.Exclude != nil && c.Exclude(path) }
 
 // override returns what the globs say about a path.
-func (c *chooser) override(path string, dir bool) ignore.Verdict {
+func (c *chooser) override(path string, dir bool) ignore.Match {
 	for _, o := range slices.Backward(c.overrides) {
 		if (dir || !o.dirOnly) && o.glob.Match(path) {
 			if o.exclude {
@@ -168,12 +168,12 @@ func (c *chooser) override(path string, dir bool) ignore.Verdict {
 
 // enters reports whether a directory is gone into; judged is what the ignore
 // files say about it.
-func (c *chooser) enters(path, name string, judged ignore.Verdict) bool {
+func (c *chooser) enters(path, name string, judged ignore.Match) bool {
 	return c.chooses(path, name, judged, true)
 }
 
 // takes reports whether a file is meant.
-func (c *chooser) takes(path, name string, judged ignore.Verdict) bool {
+func (c *chooser) takes(path, name string, judged ignore.Match) bool {
 	return (c.match == nil || c.matches(path)) && c.chooses(path, name, judged, false)
 }
 
@@ -184,7 +184,7 @@ func (c *chooser) matches(path string) bool {
 
 // chooses applies, in the order of ripgrep, globs, ignore files, types, and
 // whether a name is hidden.
-func (c *chooser) chooses(path, name string, judged ignore.Verdict, dir bool) bool {
+func (c *chooser) chooses(path, name string, judged ignore.Match, dir bool) bool {
 	if c.overrides != nil {
 		switch c.override(path, dir) {
 		case ignore.Ignored:
@@ -215,7 +215,7 @@ func (c *chooser) chooses(path, name string, judged ignore.Verdict, dir bool) bo
 }
 
 // typed returns what the types say about a file.
-func (c *chooser) typed(name string) ignore.Verdict {
+func (c *chooser) typed(name string) ignore.Match {
 	for _, t := range slices.Backward(c.types) {
 		if slices.ContainsFunc(t.globs, func(g *glob.Path) bool { return g.Match(name) }) {
 			if t.exclude {

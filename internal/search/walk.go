@@ -64,7 +64,7 @@ type piece struct {
 	path  string
 	real  string // where it is, which differs from path below a link
 	depth int
-	rules ignore.Rules
+	rules ignore.Patterns
 	dir   *workspace.Dir // of files; nil before the directory was opened
 	local bool           // it is on a file system of this machine
 	files []entry
@@ -343,7 +343,7 @@ func (w *walk) choose(p *piece, l *lister) (files, dirs []entry) {
 		}
 		judged := ignore.Undecided
 		if !w.scope.NoIgnore {
-			judged = p.rules.Judge(full, e.Name, kind == workspace.Directory)
+			judged = p.rules.Match(full, e.Name, kind == workspace.Directory)
 		}
 		if kind == workspace.Directory {
 			if w.scope.enters(full, e.Name, judged) {
@@ -392,7 +392,7 @@ func (w *walk) finish(p *piece) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.done = true
-	p.files, p.rules = nil, ignore.Rules{}
+	p.files, p.rules = nil, ignore.Patterns{}
 	w.active--
 	w.waiting += p.out.size()
 	if !w.handing {

@@ -87,9 +87,9 @@ type Config struct {
 	// done after it.
 	Receiving func(env tools.Env) (done func())
 
-	// Kept, if set, returns what the server protects of the workspace of a session by now,
-	// as [policy.Kept] has it; nil where that is nothing.
-	Kept func(env tools.Env, p tools.Protection) func(path string, below bool) string
+	// Monitored, if set, returns what the server protects of the workspace of a session by now,
+	// as [policy.Monitored] has it; nil where that is nothing.
+	Monitored func(env tools.Env, p tools.Protection) func(path string, below bool) string
 
 	// Space, if set, returns why so many bytes more may not be written for a session,
 	// or nil.
@@ -139,7 +139,7 @@ type Server struct {
 	health    *health.Server
 	executor  *executor.Executor
 	approvals *approval.Store
-	rules     *admission.Rules
+	rules     *admission.ActivePolicy
 	admission *admission.Admission
 	auditor   *auditor
 	meters    *meters
@@ -183,7 +183,7 @@ func New(config Config) (*Server, error) {
 	}
 	config.Approvals.Sessions = config.Sessions
 	s.approvals = approval.NewStore(config.Approvals)
-	s.rules = admission.NewRules(s.approvals)
+	s.rules = admission.NewActivePolicy(s.approvals)
 	if err := s.rules.Replace(config.Policy); err != nil {
 		s.close()
 		return nil, err
@@ -244,8 +244,8 @@ func (s *Server) ReplacePolicy(p *policy.Policy) error { return s.rules.Replace(
 
 func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
-		Registry: s.config.Registry, Sessions: s.config.Sessions, Rules: s.rules, Approvals: s.approvals,
-		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Kept: s.config.Kept, Limited: s.meters.overLimit,
+		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
+		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
 		Quota: s.quota,
 	}
 	if s.artifacts != nil {

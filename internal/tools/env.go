@@ -30,7 +30,7 @@ type Env struct {
 
 	// Guard knows about single paths, for calls that touch many; nil where nobody
 	// does.
-	Guard Guard
+	Restrictions Restrictions
 
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
@@ -53,10 +53,10 @@ type Env struct {
 	judged *judged // by the call that was decoded for this env
 }
 
-// A Guard tells what would be said about single paths that a call touches as
-// part of something larger. Paths are clean, and relative to the workspace. It
-// is safe for concurrent use.
-type Guard interface {
+// Restrictions tell what would be said about single paths that a call touches as
+// part of something larger. Paths are clean, and relative to the workspace. The
+// methods are safe for concurrent use.
+type Restrictions interface {
 	// Protected reports whether a path is one that no call may write.
 	Protected(path string) bool
 
@@ -136,19 +136,19 @@ func (e Env) Edits(names ...string) []Effect { return append(e.Reads(names...), 
 // for what is withheld: a call that tells them leaves out what Withheld says.
 func (e Env) ReadsTree(name string) []Effect {
 	effects := e.Reads(name)
-	effects[0].Tree, effects[0].Withholds = true, e.Guard != nil
+	effects[0].Tree, effects[0].Withholds = true, e.Restrictions != nil
 	return effects
 }
 
 // Protected reports whether a path is one that no call may write.
-func (e Env) Protected(path string) bool { return e.Guard != nil && e.Guard.Protected(path) }
+func (e Env) Protected(path string) bool { return e.Restrictions != nil && e.Restrictions.Protected(path) }
 
 // Protection is [Guard.Protection].
 func (e Env) Protection() Protection {
-	if e.Guard == nil {
+	if e.Restrictions == nil {
 		return nil
 	}
-	return e.Guard.Protection()
+	return e.Restrictions.Protection()
 }
 
 // Withheld is [Guard.Withheld] for a directory of ReadsTree.
@@ -159,8 +159,8 @@ func (e Env) Withheld(name string, asked bool) func(path string) bool {
 // WithheldBelow is [Guard.Withheld], and what in the workspace is the server's own.
 func (e Env) WithheldBelow(top string, asked bool) func(path string) bool {
 	var withheld func(path string) bool
-	if e.Guard != nil {
-		withheld = e.Guard.Withheld(top, asked)
+	if e.Restrictions != nil {
+		withheld = e.Restrictions.Withheld(top, asked)
 	}
 	closed := e.Workspace.Closed()
 	switch {

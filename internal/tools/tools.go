@@ -64,10 +64,10 @@ type Previewer interface {
 
 // A Renewer is a call that can be judged anew, long after it was decoded.
 type Renewer interface {
-	// Renew returns the same call with its effects told by guard and by what the
+	// Renew returns the same call with its effects told by restrictions and by what the
 	// workspace is now. What the call has pinned stays pinned. The error says which
 	// of its names leads elsewhere by now, so that it is no longer the same call.
-	Renew(guard Guard) (Call, error)
+	Renew(restrictions Restrictions) (Call, error)
 }
 
 // A Timed is a call, or an input type, that says itself how long it may run.
@@ -231,9 +231,9 @@ func (c *typedCall[In]) Run(ctx context.Context, rights Rights, out Sink) (Resul
 	return result, err
 }
 
-func (c *typedCall[In]) Renew(guard Guard) (Call, error) {
+func (c *typedCall[In]) Renew(restrictions Restrictions) (Call, error) {
 	next := &typedCall[In]{tool: c.tool, env: c.env, in: c.in, input: c.input}
-	next.env.Guard = guard
+	next.env.Restrictions = restrictions
 	next.env.judged = &judged{pins: maps.Clone(c.env.judged.pins)}
 	next.Effects()
 	if err := c.env.judged.same(next.env.judged); err != nil {
@@ -253,8 +253,8 @@ func (c *typedCall[In]) Timeout() time.Duration {
 // shownCall is a typedCall that has a preview.
 type shownCall[In any] struct{ *typedCall[In] }
 
-func (c shownCall[In]) Renew(guard Guard) (Call, error) {
-	next, err := c.typedCall.Renew(guard)
+func (c shownCall[In]) Renew(restrictions Restrictions) (Call, error) {
+	next, err := c.typedCall.Renew(restrictions)
 	if err != nil {
 		return nil, err
 	}

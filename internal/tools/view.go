@@ -68,7 +68,7 @@ func (e Env) Views(names ...string) []Effect {
 func (e Env) ViewsTree(name string) []Effect {
 	effects := e.Views(name)
 	for i := range effects {
-		effects[i].Tree, effects[i].Withholds = true, e.Guard != nil
+		effects[i].Tree, effects[i].Withholds = true, e.Restrictions != nil
 	}
 	return effects
 }

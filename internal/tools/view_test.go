@@ -161,7 +161,7 @@ func TestViewsOfTheSession(t *testing.T) {
 }
 
 // denies withholds what has secret in its path.
-type denies struct{ tools.Guard }
+type denies struct{ tools.Restrictions }
 
 func (denies) Withheld(string, bool) func(string) bool {
 	return func(path string) bool { return filepath.IsAbs(path) && strings.Contains(path, "secret") }
@@ -170,7 +170,7 @@ func (denies) Withheld(string, bool) func(string) bool {
 func TestViewsWithhold(t *testing.T) {
 	dir := realDir(t, "a", "secret/b")
 	env := toolstest.Env(t, nil)
-	env.Readable, env.Guard = []string{dir}, denies{}
+	env.Readable, env.Restrictions = []string{dir}, denies{}
 	text, _ := json.Marshal(viewInput{Path: dir, Tree: true})
 	call, err := viewer().Decode(env, text)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestViewsWithhold(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	// What is the kernel's is withheld even if everything may be read.
-	env.Readable, env.Guard = []string{"/"}, nil
+	env.Readable, env.Restrictions = []string{"/"}, nil
 	if env.Beside("/proc/self/status") || env.Beside("/dev/null") || !env.Beside(dir+"/a") {
 		t.Error("/proc or /dev can be read, or a file cannot")
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/toolserver/toolserver/internal/glob"
 )
 
-// A Verdict is what rules say about a name.
-type Verdict uint8
+// A Match is what the patterns say about a name.
+type Match uint8
 
 const (
-	Undecided Verdict = iota
+	Undecided Match = iota
 	Ignored
 	Wanted // by a rule that takes another back
 )
@@ -159,7 +159,7 @@ func (r *rule) match(path, name string) bool {
 
 // judge returns what the nearest file with a rule for it says about a path of
 // the workspace.
-func (l *ruleList) judge(path, name string, dir bool) Verdict {
+func (l *ruleList) judge(path, name string, dir bool) Match {
 	for ; l != nil; l = l.above {
 		last := -1
 		if i, ok := l.names[name]; ok {
@@ -183,14 +183,14 @@ func (l *ruleList) judge(path, name string, dir bool) Verdict {
 	return Undecided
 }
 
-// Rules are all that hold in a directory. The zero value ignores nothing.
-type Rules struct {
+// Patterns are all that hold in a directory. The zero value ignores nothing.
+type Patterns struct {
 	ripgrep, plain *ruleList // .rgignore and .ignore
 	git, exclude   *ruleList // .gitignore and .git/info/exclude
 }
 
-// Judge returns what the rules say about a path of the workspace.
-func (r *Rules) Judge(path, name string, dir bool) Verdict {
+// Match returns what the patterns say about a path of the workspace.
+func (r *Patterns) Match(path, name string, dir bool) Match {
 	for _, l := range [...]*ruleList{r.ripgrep, r.plain, r.git, r.exclude} {
 		if v := l.judge(path, name, dir); v != Undecided {
 			return v

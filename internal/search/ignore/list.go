@@ -99,7 +99,7 @@ func (f Present) Read(d *workspace.Dir, follow func(name string, r workspace.Rea
 
 // Enter returns the rules that hold in a directory, which is below where r
 // hold.
-func (r Rules) Enter(path string, t Texts) Rules {
+func (r Patterns) Enter(path string, t Texts) Patterns {
 	if t == (Texts{}) {
 		return r
 	}

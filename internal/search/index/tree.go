@@ -56,7 +56,7 @@ type Tree struct {
 // A Dir is a directory.
 type Dir struct {
 	Name, Path string
-	Ignore     ignore.Verdict
+	Ignore     ignore.Match
 	Entered    bool  // it is visible, and what is in it is known
 	Problem    error // why it could not be entered
 	Dirs       []*Dir
@@ -66,16 +66,16 @@ type Dir struct {
 	depth   int
 	gone    bool
 	number  int32        // of its watch
-	above   ignore.Rules // those that hold around it
+	above   ignore.Patterns // those that hold around it
 	texts   ignore.Texts
-	rules   ignore.Rules      // those that hold in it
+	rules   ignore.Patterns      // those that hold in it
 	sources map[string]*inode // files with rules that are followed, by name
 }
 
 // A File is a regular file.
 type File struct {
 	Name, Path string
-	Ignore     ignore.Verdict
+	Ignore     ignore.Match
 	Visible    bool // nothing but a glob or a flag is needed to find it
 	Binary     bool
 	Rank       int // where it is in Order
@@ -217,7 +217,7 @@ func (m *Tree) list(ctx context.Context, n *Dir, d *workspace.Dir) error {
 	if err := m.lister.List(d, n.Path); err != nil {
 		return errCold
 	}
-	var above ignore.Rules
+	var above ignore.Patterns
 	if n.parent != nil {
 		above = n.parent.rules
 	}
@@ -261,7 +261,7 @@ func (m *Tree) compare(n *Dir, changed bool) (enter []*Dir) {
 				m.nodes++
 				m.dirtyFiles[f] = true
 			}
-			f.Ignore = n.rules.Judge(f.Path, f.Name, false)
+			f.Ignore = n.rules.Match(f.Path, f.Name, false)
 			if visible := shows(f.Ignore, f.Name); visible != f.Visible {
 				f.Visible = visible
 				m.dirtyFiles[f] = true
@@ -275,7 +275,7 @@ func (m *Tree) compare(n *Dir, changed bool) (enter []*Dir) {
 			} else {
 				delete(dirs, e.Name)
 			}
-			s.Ignore = n.rules.Judge(s.Path, s.Name, true)
+			s.Ignore = n.rules.Match(s.Path, s.Name, true)
 			switch visible := shows(s.Ignore, s.Name); {
 			case visible && !s.Entered:
 				s.Entered = true
@@ -302,7 +302,7 @@ func (m *Tree) compare(n *Dir, changed bool) (enter []*Dir) {
 }
 
 // shows reports whether a name is found without a flag.
-func shows(judged ignore.Verdict, name string) bool {
+func shows(judged ignore.Match, name string) bool {
 	return judged == ignore.Wanted || judged == ignore.Undecided && name[0] != '.'
 }
 

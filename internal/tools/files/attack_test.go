@@ -34,7 +34,7 @@ func arena(t *testing.T) (env tools.Env, outside string) {
 			t.Fatal(err)
 		}
 	}
-	env.Guard = toolstest.Guard{Protects: func(path string) bool {
+	env.Restrictions = toolstest.Restrictions{Protects: func(path string) bool {
 		return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool {
 			return part == ".git" || part == ".husky" || part == "node_modules"
 		})

@@ -120,17 +120,17 @@ func TestWatchIsCancelled(t *testing.T) {
 // TestWatchTellsNothingOfWhatIsWithheld changes what rules are about: that it
 // comes and goes is told, as a listing would, and nothing of what is in it.
 func TestWatchTellsNothingOfWhatIsWithheld(t *testing.T) {
-	for name, hide := range map[string]func(*toolstest.Guard, func(string) bool){
-		"denied": func(g *toolstest.Guard, hidden func(string) bool) { g.Denies = hidden },
-		"asked":  func(g *toolstest.Guard, hidden func(string) bool) { g.Asks = hidden },
+	for name, hide := range map[string]func(*toolstest.Restrictions, func(string) bool){
+		"denied": func(g *toolstest.Restrictions, hidden func(string) bool) { g.Denies = hidden },
+		"asked":  func(g *toolstest.Restrictions, hidden func(string) bool) { g.Asks = hidden },
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := toolstest.Env(t, map[string]string{"src/a": "a", "src/keys/old": "k", "src/.env": "k"})
-			var guard toolstest.Guard
+			var guard toolstest.Restrictions
 			hide(&guard, func(path string) bool {
 				return path == "src/keys" || path == "src/.env" || strings.HasPrefix(path, "src/keys/")
 			})
-			env.Guard = guard
+			env.Restrictions = guard
 			output, text, err := watchIn(t, env, `{"path":"src","max_events":3}`,
 				put("src/keys/new", "k"), put("src/keys/deep/er", "k"), put("src/keys/old", "longer"), gone("src/keys/new"),
 				put("src/.env", "longer"), gone("src/.env"), gone("src/keys"), put("src/a", "longer"))

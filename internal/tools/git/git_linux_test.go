@@ -333,7 +333,7 @@ func TestWithheld(t *testing.T) {
 		mv keys/key.pem renamed.txt && git add -A && git commit -qm 'fifth: renamed'
 		mv renamed.txt keys/key.pem && git add -A && git commit -qm 'sixth: back'
 		echo 'new secret' >keys/key.pem; echo changed >open.txt; git add keys; echo 'newer secret' >keys/key.pem`)
-	w.env.Guard = toolstest.Guard{Denies: func(path string) bool { return path == "keys" || path == "renamed.txt" }}
+	w.env.Restrictions = toolstest.Restrictions{Denies: func(path string) bool { return path == "keys" || path == "renamed.txt" }}
 	for _, call := range [][2]string{
 		{"git_status", `{}`}, {"git_diff", `{}`}, {"git_diff", `{"staged":true}`}, {"git_diff", `{"from":"HEAD~2"}`}, {"git_diff", `{"from":"main","to":"HEAD","name_only":true}`},
 		{"git_log", `{"patch":true}`}, {"git_log", `{"stat":true}`}, {"git_show", `{}`}, {"git_show", `{"revision":"HEAD~2"}`}, {"git_show", `{"paths":["keys"],"revision":"HEAD~2"}`},

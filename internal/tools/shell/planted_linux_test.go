@@ -33,7 +33,7 @@ func TestPlanted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKit(t, bare(t))
-			k.env.Guard = toolstest.Guard{Own: "f"}
+			k.env.Restrictions = toolstest.Restrictions{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
 			}
@@ -71,7 +71,7 @@ func TestFixed(t *testing.T) {
 	if k.outside(repository) != nil {
 		t.Fatal("cannot begin")
 	}
-	k.env.Guard = toolstest.Guard{Own: "f"}
+	k.env.Restrictions = toolstest.Restrictions{Own: "f"}
 	text, _ := k.call("bash", m{"command": "echo evil >.git/hooks/pre-push; echo evil >f; echo more >g; cat f g"})
 	if s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()}); err == nil && s.Namespaces() {
 		if strings.Count(text, "Read-only file system") != 2 || !strings.Contains(text, "old\nmore") {
@@ -125,7 +125,7 @@ func TestPlantedBackground(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			told := make(chan string, 100)
 			k := newKit(t, bare(t), func(c *command.Config) { c.Violation = func(_, what string) { told <- what } })
-			k.env.Guard = toolstest.Guard{Own: "f"}
+			k.env.Restrictions = toolstest.Restrictions{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
 			}
@@ -179,7 +179,7 @@ func TestPlantedAgain(t *testing.T) {
 // background, by others than it.
 func TestProtectedByOthers(t *testing.T) {
 	k := newKit(t, bare(t))
-	k.env.Guard = toolstest.Guard{Own: "f"}
+	k.env.Restrictions = toolstest.Restrictions{Own: "f"}
 	if k.outside(repository) != nil {
 		t.Fatal("cannot begin")
 	}
@@ -199,7 +199,7 @@ func TestProtectedByOthers(t *testing.T) {
 	if got, _ := k.call("bash", m{"command": "git clone -q . c; echo evil >f"}); !strings.Contains(got, "f was changed, and put back") {
 		t.Error(got)
 	}
-	k.env.Guard = toolstest.Guard{Own: "g"} // the operator protects something else
+	k.env.Restrictions = toolstest.Restrictions{Own: "g"} // the operator protects something else
 	if text, code := k.call("bash", m{"command": "echo new >f"}); code != "" {
 		t.Errorf("%q %s", text, code)
 	}
@@ -215,12 +215,12 @@ func TestProtectedByOthers(t *testing.T) {
 // files for them: neither puts back what the other undid.
 func TestProtectedTogether(t *testing.T) {
 	a := newKit(t, bare(t))
-	a.env.Guard = toolstest.Guard{Own: "f"}
+	a.env.Restrictions = toolstest.Restrictions{Own: "f"}
 	if a.outside(repository+"; echo old >g") != nil {
 		t.Fatal("cannot begin")
 	}
 	b := kit{t: t, env: toolstest.Env(t, nil), tools: a.tools}
-	b.env.Workspace, b.env.Guard = a.env.Workspace, toolstest.Guard{Own: "g"}
+	b.env.Workspace, b.env.Restrictions = a.env.Workspace, toolstest.Restrictions{Own: "g"}
 	a.start("read -r x; echo evil >.git/hooks/pre-push; echo evil >f; touch made; read -r x", nil)
 	b.start("read -r x; echo evil >g; touch z; read -r x", nil)
 	a.call("process_input", m{"id": "p1", "text": "go\n"})
@@ -297,7 +297,7 @@ func TestProtectedRepl(t *testing.T) {
 		t.Run(test.language, func(t *testing.T) {
 			needs(t, test.program)
 			k := newKit(t, bare(t))
-			k.env.Guard = toolstest.Guard{Own: "f"}
+			k.env.Restrictions = toolstest.Restrictions{Own: "f"}
 			if k.outside(repository) != nil {
 				t.Fatal("cannot begin")
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A Rule limits the calls of some tools, which share it: five calls a second
+// A Limit bounds the calls of some tools, which share it: five calls a second
 // for "read_*" are five calls of all tools that begin so, together.
-type Rule struct {
+type Limit struct {
 	// Name is what a refusal gives as its reason.
 	Name string
 
@@ -74,7 +74,7 @@ const (
 )
 
 // Check returns what is wrong with a rule.
-func (r Rule) Check() error {
+func (r Limit) Check() error {
 	switch {
 	case r.Name == "":
 		return errors.New("it has no name")
@@ -103,7 +103,7 @@ func (r Rule) Check() error {
 	return nil
 }
 
-func (r Rule) burst() int {
+func (r Limit) burst() int {
 	if r.Burst > 0 {
 		return r.Burst
 	}
@@ -112,31 +112,31 @@ func (r Rule) burst() int {
 
 // interval is the time in which one call comes back: rounded up, so that the
 // rate is never exceeded.
-func (r Rule) interval() int64 { return int64(math.Ceil(1e9 / r.Rate)) }
+func (r Limit) interval() int64 { return int64(math.Ceil(1e9 / r.Rate)) }
 
-func (r Rule) appliesTo(spec *tools.Spec) bool {
+func (r Limit) appliesTo(spec *tools.Spec) bool {
 	return slices.ContainsFunc(r.Tools, func(pattern string) bool { return tools.Matches(pattern, spec) })
 }
 
-func (r Rule) equal(other Rule) bool {
+func (r Limit) equal(other Limit) bool {
 	return r.countsTheSame(other) &&
 		r.Rate == other.Rate && r.Burst == other.Burst && r.Concurrent == other.Concurrent
 }
 
 // countsTheSame reports whether both rules count the same calls by the same
 // name, whatever number they allow.
-func (r Rule) countsTheSame(other Rule) bool {
+func (r Limit) countsTheSame(other Limit) bool {
 	return r.Name == other.Name && r.Per == other.Per && r.Shadow == other.Shadow && slices.Equal(r.Tools, other.Tools)
 }
 
 // tooOften tells the model that it called too often.
-func (r Rule) tooOften(tool string, retry time.Duration) string {
+func (r Limit) tooOften(tool string, retry time.Duration) string {
 	return fmt.Sprintf("%s is limited to %s %s, with bursts of %d (limit %q). Call it again in %s, or do something else meanwhile.",
 		tool, r.often(), r.where(), r.burst(), r.Name, readable(retry))
 }
 
 // tooMany tells the model that too many calls run.
-func (r Rule) tooMany(tool string) string {
+func (r Limit) tooMany(tool string) string {
 	calls, running := fmt.Sprintf("%d calls", r.Concurrent), fmt.Sprintf("%d are running", r.Concurrent)
 	if r.Concurrent == 1 {
 		calls, running = "one call", "one is running"
@@ -146,7 +146,7 @@ func (r Rule) tooMany(tool string) string {
 }
 
 // often says the rate in a unit that gives a number above 1.
-func (r Rule) often() string {
+func (r Limit) often() string {
 	switch {
 	case r.Rate >= 1:
 		return fmt.Sprintf("%.4g calls a second", r.Rate)
@@ -157,7 +157,7 @@ func (r Rule) often() string {
 	}
 }
 
-func (r Rule) where() string {
+func (r Limit) where() string {
 	switch r.Per {
 	case Principal:
 		return "for one caller"

@@ -19,8 +19,8 @@ type identity struct {
 	onBehalfOf string
 }
 
-// A Rule gives roles to those whom it is about: by name, by group, or by both.
-type Rule struct {
+// A Binding gives roles to those whom it is about: by name, by group, or by both.
+type Binding struct {
 	Name, Group string // patterns such as "spiffe://example.org/ci/*"; empty: all
 	Roles       Roles
 	Tenant      string // or AllTenants
@@ -30,16 +30,16 @@ type Rule struct {
 	name, group glob.Word
 }
 
-// Rules make principals of identities. All that are about somebody add up: their roles, for
+// Bindings make principals of identities. All that are about somebody add up: their roles, for
 // whom they may act and, each from the first that has one, tenant and mode.
-type Rules struct {
-	rules []Rule
+type Bindings struct {
+	rules []Binding
 	roles Roles
 }
 
-// NewRules returns rules. Those whom none gives a role have the roles given here.
-func NewRules(rules []Rule, roles Roles) (*Rules, error) {
-	r := &Rules{roles: roles}
+// NewBindings returns bindings. Those whom none gives a role have the roles given here.
+func NewBindings(rules []Binding, roles Roles) (*Bindings, error) {
+	r := &Bindings{roles: roles}
 	for _, rule := range rules {
 		var err error
 		if rule.name, err = glob.CompileWord(cmp.Or(rule.Name, "*")); err != nil {
@@ -54,7 +54,7 @@ func NewRules(rules []Rule, roles Roles) (*Rules, error) {
 }
 
 // principal returns the principal that somebody is.
-func (r *Rules) principal(who identity) (Principal, error) {
+func (r *Bindings) principal(who identity) (Principal, error) {
 	p := Principal{Name: who.name}
 	if err := CheckName(who.name); err != nil {
 		return p, unauthenticated("%w", err)
@@ -85,14 +85,14 @@ func (r *Rules) principal(who identity) (Principal, error) {
 }
 
 // tenant returns the one tenant that a rule names, if it does.
-func (r *Rule) tenant() string {
+func (r *Binding) tenant() string {
 	if r.Tenant == AllTenants {
 		return ""
 	}
 	return r.Tenant
 }
 
-func (r *Rule) matches(who identity) bool {
+func (r *Binding) matches(who identity) bool {
 	if !r.name.Match(who.name) {
 		return false
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 )
 
-// Rules are the policy in force, and the limits it sets. They change together:
+// ActivePolicy is the policy in force, and the limits it sets. They change together:
 // no call is judged by one version and counted by another.
-type Rules struct {
+type ActivePolicy struct {
 	policy    atomic.Pointer[policy.Policy]
 	approvals *approval.Store
 
@@ -23,21 +23,21 @@ type Rules struct {
 	replaced chan struct{} // closed when another policy is in force
 }
 
-// NewRules returns rules without a policy, which refuse everything.
-func NewRules(approvals *approval.Store) *Rules {
+// NewActivePolicy returns one without a policy, which refuses everything.
+func NewActivePolicy(approvals *approval.Store) *ActivePolicy {
 	limiter, err := limit.New(limit.Config{})
 	if err != nil {
 		panic(err) // no limits are valid limits
 	}
-	return &Rules{limiter: limiter, approvals: approvals, replaced: make(chan struct{})}
+	return &ActivePolicy{limiter: limiter, approvals: approvals, replaced: make(chan struct{})}
 }
 
 // Current returns the policy in force.
-func (r *Rules) Current() *policy.Policy { return r.policy.Load() }
+func (r *ActivePolicy) Current() *policy.Policy { return r.policy.Load() }
 
 // Take counts a call that p has judged. It reports false, and counts nothing,
 // where p is no longer in force.
-func (r *Rules) Take(p *policy.Policy, call limit.Call) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
+func (r *ActivePolicy) Take(p *policy.Policy, call limit.Key) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.policy.Load() != p {
@@ -48,7 +48,7 @@ func (r *Rules) Take(p *policy.Policy, call limit.Call) (permit *limit.Permit, t
 }
 
 // Replace puts another policy in force for every call that comes later.
-func (r *Rules) Replace(p *policy.Policy) error {
+func (r *ActivePolicy) Replace(p *policy.Policy) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.limiter.Replace(limitsOf(p)); err != nil {
@@ -62,7 +62,7 @@ func (r *Rules) Replace(p *policy.Policy) error {
 }
 
 // Changed returns a channel that is closed when another policy is in force.
-func (r *Rules) Changed() <-chan struct{} {
+func (r *ActivePolicy) Changed() <-chan struct{} {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.replaced
@@ -70,5 +70,5 @@ func (r *Rules) Changed() <-chan struct{} {
 
 // limitsOf returns the limits that a policy sets.
 func limitsOf(p *policy.Policy) limit.Config {
-	return limit.Config{Guard: p.LoopGuard(), Rules: p.Limits()}
+	return limit.Config{LoopLimit: p.LoopGuard(), Limits: p.Limits()}
 }

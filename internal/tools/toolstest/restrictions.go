@@ -11,9 +11,9 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// A Guard is a [tools.Guard] of functions. Those that are nil have nothing to
+// Restrictions are [tools.Restrictions] of functions. Those that are nil have nothing to
 // say.
-type Guard struct {
+type Restrictions struct {
 	Protects func(path string) bool
 	CaresFor func(kind tools.EffectKind, path string) bool
 	Denies   func(path string) bool
@@ -31,20 +31,20 @@ func (o Own) Protects(path string) bool {
 	return path == string(o) || strings.HasPrefix(path, string(o)+"/")
 }
 
-func (g Guard) Protection() tools.Protection {
+func (g Restrictions) Protection() tools.Protection {
 	if g.Own == "" {
 		return nil
 	}
 	return g.Own
 }
 
-func (g Guard) Protected(path string) bool { return g.Protects != nil && g.Protects(path) }
+func (g Restrictions) Protected(path string) bool { return g.Protects != nil && g.Protects(path) }
 
-func (g Guard) Cares(kind tools.EffectKind, path string) bool {
+func (g Restrictions) Cares(kind tools.EffectKind, path string) bool {
 	return g.CaresFor != nil && g.CaresFor(kind, path)
 }
 
-func (g Guard) Withheld(_ string, asked bool) func(path string) bool {
+func (g Restrictions) Withheld(_ string, asked bool) func(path string) bool {
 	if g.Denies == nil && (g.Asks == nil || !asked) {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (g Guard) Withheld(_ string, asked bool) func(path string) bool {
 }
 
 // Reaches allows no host.
-func (g Guard) Reaches(host string, _ int) error { return fmt.Errorf("%s may not be reached", host) }
+func (g Restrictions) Reaches(host string, _ int) error { return fmt.Errorf("%s may not be reached", host) }
 
 // ReachesAddress lists no address.
-func (g Guard) ReachesAddress(netip.Addr, int) (listed bool, err error) { return false, nil }
+func (g Restrictions) ReachesAddress(netip.Addr, int) (listed bool, err error) { return false, nil }
