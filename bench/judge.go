@@ -36,14 +36,14 @@ func judge(ctx context.Context, h *harness) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := limit.New(limit.Config{Rules: []limit.Rule{{Name: "often", Tools: []string{"*"}, Rate: 1e6, Burst: 1e6, Per: limit.Session}}})
+	limiter, err := limit.New(limit.Config{Limits: []limit.Limit{{Name: "often", Tools: []string{"*"}, Rate: 1e6, Burst: 1e6, Per: limit.Session}}})
 	if err != nil {
 		return nil, err
 	}
 	file := &tools.Spec{Name: "edit_file", Level: tools.WorkspaceWrite}
 	bash := &tools.Spec{Name: "bash", Level: tools.WorkspaceWrite}
-	subject := func(spec *tools.Spec, effects []tools.Effect) *policy.Call {
-		return &policy.Call{
+	subject := func(spec *tools.Spec, effects []tools.Effect) *policy.Subject {
+		return &policy.Subject{
 			Principal: "agent", SessionID: "default", Level: tools.WorkspaceWrite, Mode: tools.ModeAcceptEdits,
 			Workspace: "/workspace", Spec: spec, Effects: effects,
 		}
@@ -64,7 +64,7 @@ func judge(ctx context.Context, h *harness) ([]row, error) {
 		return nil
 	}
 	token := func() error {
-		if _, refusal := limiter.Take(limit.Call{Spec: file, Principal: "agent", Session: "default"}); refusal != nil {
+		if _, refusal := limiter.Take(limit.Key{Spec: file, Principal: "agent", Session: "default"}); refusal != nil {
 			return errors.New(refusal.Message)
 		}
 		return nil

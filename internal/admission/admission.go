@@ -45,12 +45,12 @@ func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf
 
 // Config is what admission decides with. Fields without a remark are required.
 type Config struct {
-	Registry  *tools.Registry
-	Sessions  *session.Store
-	ActivePolicy     *ActivePolicy
-	Approvals *approval.Store
-	Executor  *executor.Executor
-	Logger    *zap.Logger
+	Registry     *tools.Registry
+	Sessions     *session.Store
+	ActivePolicy *ActivePolicy
+	Approvals    *approval.Store
+	Executor     *executor.Executor
+	Logger       *zap.Logger
 
 	// Offer, if set, returns what the sandbox can give to commands and keep from them.
 	Offer func() *tools.Offer

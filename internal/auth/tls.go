@@ -192,7 +192,9 @@ type Certificates struct {
 }
 
 // NewCertificates returns an authenticator for the connections of t.
-func NewCertificates(t *TLS, rules *Bindings) *Certificates { return &Certificates{tls: t, rules: rules} }
+func NewCertificates(t *TLS, rules *Bindings) *Certificates {
+	return &Certificates{tls: t, rules: rules}
+}
 
 // stillValid refuses a certificate that was good when the connection began, and is not
 // any more: it has expired, or nobody vouches for it since a reload. A connection

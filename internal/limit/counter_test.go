@@ -135,7 +135,7 @@ func TestClockGoesBack(t *testing.T) {
 func TestIdleIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := New(Config{
-			Limits: []Limit{{Name: "r", Tools: []string{"*"}, Rate: 1, Burst: 10, Concurrent: 5}},
+			Limits:    []Limit{{Name: "r", Tools: []string{"*"}, Rate: 1, Burst: 10, Concurrent: 5}},
 			LoopLimit: LoopLimit{Repeat: 100},
 		})
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Config is what limits there are. The zero value limits nothing.
 type Config struct {
-	Limits []Limit
+	Limits    []Limit
 	LoopLimit LoopLimit
 }
 

@@ -25,14 +25,14 @@ import (
 
 // policyFile is a policy as it is written. default.yaml explains every key.
 type policyFile struct {
-	Version      int         `yaml:"version"`
-	Unclear      Unclear     `yaml:"unclear"`
-	Protected    []string    `yaml:"protected"`
-	Rules        []ruleFile  `yaml:"rules"`
-	ExplicitOnly []string    `yaml:"explicit_only"`
-	Limits       []limitFile `yaml:"limits"`
+	Version      int             `yaml:"version"`
+	Unclear      Unclear         `yaml:"unclear"`
+	Protected    []string        `yaml:"protected"`
+	Rules        []ruleFile      `yaml:"rules"`
+	ExplicitOnly []string        `yaml:"explicit_only"`
+	Limits       []limitFile     `yaml:"limits"`
 	LoopGuard    limit.LoopLimit `yaml:"loop_guard"`
-	Approvals    Approvals   `yaml:"approvals"`
+	Approvals    Approvals       `yaml:"approvals"`
 }
 
 type ruleFile struct {

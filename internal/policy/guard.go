@@ -20,7 +20,9 @@ type restrictions struct {
 // Guard returns what the policy says of single paths that a call touches as part
 // of something larger. The call is kept; its effects and its digest need not be
 // known yet.
-func (p *Policy) Restrictions(call *Subject) tools.Restrictions { return restrictions{p, call, new(atomic.Int64)} }
+func (p *Policy) Restrictions(call *Subject) tools.Restrictions {
+	return restrictions{p, call, new(atomic.Int64)}
+}
 
 func (g restrictions) Protected(path string) bool { return g.policy.Protected(path) }
 

@@ -166,7 +166,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Closers:       closers,
 		Offer:         runners.Offer,
 		Receiving:     runners.Receiving,
-		Monitored:          runners.Monitored,
+		Monitored:     runners.Monitored,
 		Space:         runners.Space,
 		Halt:          func(s *session.Session) int { return companions.Halt(s) },
 		Processes:     runners.Running,

@@ -141,7 +141,9 @@ func (e Env) ReadsTree(name string) []Effect {
 }
 
 // Protected reports whether a path is one that no call may write.
-func (e Env) Protected(path string) bool { return e.Restrictions != nil && e.Restrictions.Protected(path) }
+func (e Env) Protected(path string) bool {
+	return e.Restrictions != nil && e.Restrictions.Protected(path)
+}
 
 // Protection is [Guard.Protection].
 func (e Env) Protection() Protection {

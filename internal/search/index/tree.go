@@ -65,10 +65,10 @@ type Dir struct {
 	parent  *Dir // nil for the workspace
 	depth   int
 	gone    bool
-	number  int32        // of its watch
+	number  int32           // of its watch
 	above   ignore.Patterns // those that hold around it
 	texts   ignore.Texts
-	rules   ignore.Patterns      // those that hold in it
+	rules   ignore.Patterns   // those that hold in it
 	sources map[string]*inode // files with rules that are followed, by name
 }
 

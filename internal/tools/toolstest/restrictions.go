@@ -54,7 +54,9 @@ func (g Restrictions) Withheld(_ string, asked bool) func(path string) bool {
 }
 
 // Reaches allows no host.
-func (g Restrictions) Reaches(host string, _ int) error { return fmt.Errorf("%s may not be reached", host) }
+func (g Restrictions) Reaches(host string, _ int) error {
+	return fmt.Errorf("%s may not be reached", host)
+}
 
 // ReachesAddress lists no address.
 func (g Restrictions) ReachesAddress(netip.Addr, int) (listed bool, err error) { return false, nil }
