@@ -385,6 +385,25 @@ func TestSecretFilesAreClosed(t *testing.T) {
 	}
 }
 
+// TestOwnFilesElsewhere has a file with a secret of the server outside of the workspace,
+// and a rule that lets commands read whatever they name, without namespaces.
+func TestOwnFilesElsewhere(t *testing.T) {
+	file, other := filepath.Join(t.TempDir(), "secret.txt"), filepath.Join(t.TempDir(), "other.txt")
+	rules := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := errors.Join(os.WriteFile(file, []byte("canary-51f0"), 0o600), os.WriteFile(other, []byte("not-ours"), 0o600),
+		os.WriteFile(rules, []byte("version: 1\nrules:\n- {name: all, action: allow, tools: [\"*\"]}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w := newWhole(t, t.TempDir(), func(c *config.Config) {
+		c.Secrets, c.Policy.File, c.Sandbox.Namespaces = []config.Secret{{File: file}}, rules, false
+	})
+	// Reversed, nobody masks it.
+	answer := w.bash("rev " + file + "; rev " + other + "; echo ran")
+	if strings.Contains(answer, "0f15-yranac") || !strings.Contains(answer, "ran") || !strings.Contains(answer, "sruo-ton") {
+		t.Errorf("bash: %s", answer)
+	}
+}
+
 // TestClosedFilesKeepTheirNames has commands rename what is above a file with a secret
 // and above what is the server's own, which would have other names then.
 func TestClosedFilesKeepTheirNames(t *testing.T) {

@@ -226,8 +226,8 @@ func (r *Runner) viewFor(ctx context.Context, rights *tools.Rights) (view sandbo
 			return view, tools.Failf("workspace_not_closed", "Nothing was run: the workspace has the server's own files in it (%s), and without namespaces no command can be kept from them. "+
 				"Use the tools for files, which are, or have the operator give sessions another workspace, or the server another place for its files.", slices.Concat(view.Empty, own)[0])
 		}
-		view.Read = append(slices.Clip(view.Read), outside(rights.Read)...)
-		view.Write = append(slices.Clip(view.Write), outside(rights.Write)...)
+		view.Read = append(slices.Clip(view.Read), r.others(rights, rights.Read)...)
+		view.Write = append(slices.Clip(view.Write), r.others(rights, rights.Write)...)
 		return view, nil
 	}
 	view.Read = append(slices.Clip(view.Read), r.notOurs(rights.Read)...)
@@ -350,9 +350,37 @@ func outside(paths []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !filepath.IsAbs(path) })
 }
 
-// notOurs returns those that are outside of everything the session has anyway.
+// others returns those that are outside and not the server's own, unless nothing is kept
+// from the call.
+func (r *Runner) others(rights *tools.Rights, paths []string) []string {
+	paths = outside(paths)
+	if rights.Confinement != tools.Unconfined {
+		paths = slices.DeleteFunc(paths, r.servers)
+	}
+	return paths
+}
+
+// servers reports whether a path is the server's own, or has something of it below: keys,
+// tokens, logs, workspaces of others. Whatever a rule allows, commands do not get it.
+func (r *Runner) servers(path string) bool {
+	c := &r.all.config
+	for _, own := range slices.Concat(c.Apart, c.Files, c.Sockets) {
+		own, beside := strings.CutSuffix(own, ".*")
+		if path == own || strings.HasPrefix(path, own+"/") || beside && strings.HasPrefix(path, own+".") ||
+			path == "/" || strings.HasPrefix(own, path+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// notOurs returns those that are outside of everything the session has anyway, and not
+// the server's own.
 func (r *Runner) notOurs(paths []string) []string {
 	return slices.DeleteFunc(outside(paths), func(path string) bool {
+		if r.servers(path) {
+			return true
+		}
 		for _, dir := range append([]string{"/tmp", "/var/tmp", "/proc", "/dev"}, r.view.Write...) {
 			if path == dir || strings.HasPrefix(path, dir+"/") {
 				return true
