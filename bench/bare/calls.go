@@ -7,10 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +49,10 @@ func (b *bare) model(messages []*pb.ExecuteToolResponse) error {
 		return errors.New("want accepted, started and finished with one text")
 	}
 	id := first.GetExecutionId()
-	b.birth = id[:strings.LastIndexByte(id, '-')+1]
+	if len(id) <= len("1000000000") {
+		return fmt.Errorf("the execution id %q is too short", id)
+	}
+	b.birth = id[:len(id)-len("1000000000")]
 	b.accepted = first.GetAccepted()
 	b.text = content[0].GetText()
 	return nil
@@ -77,7 +80,7 @@ func (b *bare) ExecuteTool(request *pb.ExecuteToolRequest, stream grpc.ServerStr
 		return status.Error(codes.Unimplemented, "bare was started without answers")
 	}
 	created := time.Now()
-	c := &call{stream: stream, id: b.birth + strconv.FormatUint(b.number.Add(1), 10)}
+	c := &call{stream: stream, id: b.birth + strconv.FormatUint(1_000_000_000+b.number.Add(1), 10)}
 	if err := c.send(&pb.Event{Kind: &pb.Event_Accepted{Accepted: b.accept(c.id, request)}}, created); err != nil {
 		return err
 	}

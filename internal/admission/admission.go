@@ -135,6 +135,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 	if read, ok := inPersona(found, request.Tool, request.Input); ok && request.CalledAs == "" {
 		request = request.as(read)
 	}
+	counted := false // by the quota of the tenant
 	for {
 		job, input, err := a.propose(request, found)
 		if err != nil {
@@ -160,13 +161,16 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 			}
 		}
 		if job.CallID != "" {
-			job.Digest = callDigest(job.Tool, job.Input)
+			job.Digest = callDigest(job.Tool+forUser(job.OnBehalfOf), job.Input)
 			if existing, err := a.Executor.Existing(job); existing != nil || err != nil {
 				return Admitted{Job: job}, err // the same call in another spelling; or another call
 			}
 		}
-		if err := a.quota(found, decoded.entry); err != nil {
-			return Admitted{}, err
+		if !counted {
+			if err := a.quota(found, decoded.entry); err != nil {
+				return Admitted{}, err
+			}
+			counted = true
 		}
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {
@@ -318,6 +322,15 @@ func question(ctx context.Context, order *executor.Order, p *policy.Policy, subj
 		q.Preview = shown.Preview(ctx)
 	}
 	return q
+}
+
+// forUser tells calls of a runtime for one user from those for another: an id of one
+// leads nobody to the result of the other.
+func forUser(onBehalfOf string) string {
+	if onBehalfOf == "" {
+		return ""
+	}
+	return " for " + onBehalfOf
 }
 
 // callDigest stands for a tool and its input, which is in its canonical form.

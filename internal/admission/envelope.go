@@ -81,7 +81,7 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, Inpu
 	}}
 	input := a.named(s, r.Tool, r.Input)
 	if job.CallID != "" {
-		job.AsSent = hashAsSent(job.Tool, input)
+		job.AsSent = hashAsSent(job.Tool+forUser(job.OnBehalfOf), input)
 	}
 	return job, input, nil
 }

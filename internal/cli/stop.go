@@ -150,7 +150,7 @@ func stopTable(to io.Writer, list []*pb.Stop) error {
 		if s.GetDurable() {
 			kept = "durable"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", Visible(s.GetPrincipal()),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", ownerText(s.GetTenant(), s.GetPrincipal()),
 			s.GetCreateTime().AsTime().Local().Format(time.DateTime), Visible(s.GetBy()), kept, Visible(s.GetReason()))
 	}
 	return table.Flush()

@@ -87,7 +87,7 @@ var refused = regexp.MustCompile(`(?i)permission denied|operation not permitted|
 
 // unreachable matches what programs say of hosts that cannot be reached.
 var unreachable = regexp.MustCompile(`(?i)could not resolve (host|proxy)|name resolution|name or service not known|network is unreachable|no route to host|` +
-	`no such host|getaddrinfo|EAI_AGAIN|ENOTFOUND|ENETUNREACH|unable to resolve host|nodename nor servname|failed to lookup address|` +
+	`no such host|getaddrinfo|EAI_AGAIN|\bENOTFOUND|ENETUNREACH|unable to resolve host|nodename nor servname|failed to lookup address|` +
 	`failed to establish a new connection|dial tcp|could not connect to server|unknownhost|Connection to .* failed`)
 
 // network tells that a host could not be reached because there is no way to it.

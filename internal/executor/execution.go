@@ -57,7 +57,7 @@ type Execution struct {
 	executor *Executor
 	session  *session.Session // nil for an execution that is no longer kept
 	permit   *limit.Permit
-	text     uint64 // of Job
+	asSent   uint64 // of Job
 	number   uint64
 	log      eventLog
 	ending   chan struct{} // closed when the end is about to be written
@@ -370,7 +370,7 @@ func (x *Execution) finish(finished *Finished) {
 		finished.OutputBytes += n
 	}
 	x.emitting.Unlock()
-	finished.mask(x.executor.config.Mask)
+	finished.mask(x.executor.config.Mask, x.Order.Form.System != "")
 	finished.cut(int(x.executor.config.MaxResultBytes))
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 

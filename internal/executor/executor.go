@@ -163,7 +163,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 // newExecution returns what a job becomes once it is registered.
 func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execution {
 	x := &Execution{
-		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, text: job.AsSent,
+		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, asSent: job.AsSent,
 		log: eventLog{limits: &e.limits, events: make([]Event, 0, fewestEvents)}, state: Waiting, cancel: cancel,
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -178,7 +178,7 @@ func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execu
 func (e *Executor) register(x *Execution, judged bool, gone error) (*Execution, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if existing, err := e.sameCall(&x.Order, x.text); existing != nil || err != nil {
+	if existing, err := e.sameCall(&x.Order, x.asSent); existing != nil || err != nil {
 		return existing, err
 	}
 	switch {
@@ -217,7 +217,7 @@ func keyOf(o *Order) callKey { return callKey{o.Session.Owner, o.Session.ID, o.C
 
 // sameCall returns the execution that has the call id of an order; [ErrConflict] where
 // that was made for another call.
-func (e *Executor) sameCall(order *Order, text uint64) (*Execution, error) {
+func (e *Executor) sameCall(order *Order, asSent uint64) (*Execution, error) {
 	if order.CallID == "" {
 		return nil, nil
 	}
@@ -226,21 +226,21 @@ func (e *Executor) sameCall(order *Order, text uint64) (*Execution, error) {
 		return nil, nil // of a session that was closed and had the same id
 	}
 	if existing == nil {
-		return e.samePast(order, text)
+		return e.samePast(order, asSent)
 	}
-	if existing.Order.Digest != order.Digest && !existing.wasSentAs(text) {
+	if existing.Order.Digest != order.Digest && !existing.wasSentAs(asSent) {
 		return nil, conflict(existing)
 	}
 	return existing, nil
 }
 
 // samePast is sameCall for executions that are no longer kept.
-func (e *Executor) samePast(order *Order, text uint64) (*Execution, error) {
+func (e *Executor) samePast(order *Order, asSent uint64) (*Execution, error) {
 	existing, past := e.pastOf(order.Session.Owner, order.Session.ID, order.CallID)
 	if existing == nil || existing.Order.Session != order.Session {
 		return nil, nil
 	}
-	if !past.is(order, text) {
+	if !past.is(order, asSent) {
 		return nil, conflict(existing)
 	}
 	return existing, nil
@@ -251,7 +251,7 @@ func conflict(x *Execution) error {
 		ErrConflict, x.Order.CallID, x.Order.Tool, x.ID)
 }
 
-func (x *Execution) wasSentAs(text uint64) bool { return text != 0 && x.text == text }
+func (x *Execution) wasSentAs(asSent uint64) bool { return asSent != 0 && x.asSent == asSent }
 
 // KnownAsSent reports whether the call id of a job is known with the same text, so that
 // the job need not be judged: Start returns the execution there is.

@@ -6,17 +6,24 @@ package executor
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // mask takes the secrets out of the texts. JSON content is what a caller asked to have
-// exactly, and stays.
-func (f *Finished) mask(mask func(string) string) {
+// exactly, and stays, unless it is a text in the form of another system.
+func (f *Finished) mask(mask func(string) string, formed bool) {
 	if mask == nil {
 		return
 	}
 	f.Result.Content = maskedContent(f.Result.Content, mask)
+	for i, c := range f.Result.Content {
+		if content, ok := c.(tools.JSON); ok && formed && mask(string(content)) != string(content) {
+			f.Result.Content = slices.Clone(f.Result.Content)
+			f.Result.Content[i] = tools.JSON(maskedJSON(content, mask))
+		}
+	}
 	if f.Failure != nil {
 		failure := *f.Failure
 		failure.Message = mask(failure.Message)

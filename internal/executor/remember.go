@@ -21,7 +21,7 @@ import (
 // map it takes about 100 bytes.
 type pastCall struct {
 	digest  [16]byte // of Order.Digest, the first half
-	text    uint64
+	asSent  uint64
 	number  uint64 // of the execution
 	tool    unique.Handle[string]
 	ended   uint32 // in seconds
@@ -66,7 +66,7 @@ func (e *Executor) remember(x *Execution) {
 	}
 	_, last := x.log.bounds()
 	past.byID[idDigest(o.CallID)] = pastCall{
-		digest: [16]byte(o.Digest[:16]), text: x.text, number: x.number, tool: unique.Make(o.Tool),
+		digest: [16]byte(o.Digest[:16]), asSent: x.asSent, number: x.number, tool: unique.Make(o.Tool),
 		ended: uint32(x.ended.Unix()), lastSeq: uint32(last), outcome: uint8(x.outcome),
 	}
 	e.pastTotal++
@@ -131,7 +131,7 @@ func (e *Executor) pastOf(owner auth.Owner, sessionID, callID string) (*Executio
 	ended := time.Unix(int64(p.ended), 0)
 	x := &Execution{
 		ID: e.ids.of(p.number), number: p.number, executor: e,
-		Order: Order{Session: past.session, CallID: callID, Tool: p.tool.Value()}, text: p.text,
+		Order: Order{Session: past.session, CallID: callID, Tool: p.tool.Value()}, asSent: p.asSent,
 		state: Ended, ended: ended, outcome: Outcome(p.outcome),
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -145,8 +145,8 @@ func (e *Executor) pastOf(owner auth.Owner, sessionID, callID string) (*Executio
 }
 
 // is reports whether an order, or a text, is for the call that p is left of.
-func (p *pastCall) is(o *Order, text uint64) bool {
-	return p.digest == [16]byte(o.Digest[:16]) || p.text != 0 && p.text == text
+func (p *pastCall) is(o *Order, asSent uint64) bool {
+	return p.digest == [16]byte(o.Digest[:16]) || p.asSent != 0 && p.asSent == asSent
 }
 
 // lost returns the end of an execution whose result is no longer kept.

@@ -89,7 +89,7 @@ func (c formed) Run(ctx context.Context, rights tools.Rights, out tools.Sink) (t
 }
 
 // form returns a result with the content that the system would have. Pictures and
-// artifacts stay; what the text was is in the details.
+// artifacts stay. Where the system's result is JSON, the details have the text.
 func (c formed) form(result tools.Result, s *streams) (tools.Result, error) {
 	var text strings.Builder
 	var rest []tools.Content

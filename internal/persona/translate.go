@@ -206,6 +206,16 @@ func problemsOf(err error) error {
 	return wrong
 }
 
+// joined names some keys, and how many there are more.
+func joined(keys []string) string {
+	const most = 10
+	text := strings.Join(keys[:min(most, len(keys))], ", /")
+	if n := len(keys) - most; n > 0 {
+		text += fmt.Sprintf(", and %d more", n)
+	}
+	return text
+}
+
 var english = message.NewPrinter(language.English)
 
 func problemOf(e *jsonschema.ValidationError) tools.Problem {
@@ -215,9 +225,9 @@ func problemOf(e *jsonschema.ValidationError) tools.Problem {
 	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
-		return tools.Problem{Pointer: at + "/" + strings.Join(k.Missing, ", /"), Message: "is required"}
+		return tools.Problem{Pointer: at + "/" + joined(k.Missing), Message: "is required"}
 	case *kind.AdditionalProperties:
-		return tools.Problem{Pointer: at + "/" + strings.Join(k.Properties, ", /"), Message: "unknown key"}
+		return tools.Problem{Pointer: at + "/" + joined(k.Properties), Message: "unknown key"}
 	case *kind.Type:
 		return tools.Problem{Pointer: at, Message: fmt.Sprintf("want %s, got %s", strings.Join(k.Want, " or "), k.Got)}
 	}

@@ -36,7 +36,8 @@ var (
 	stoppers  = access{roles: auth.Agent | auth.Operator}
 	answerers = access{roles: auth.Agent | auth.Approver}
 	revokers  = access{roles: auth.Agent | auth.Approver | auth.Operator}
-	operators = access{roles: auth.Operator, whole: true}
+	operators = access{roles: auth.Operator}
+	overAll   = access{roles: auth.Operator, whole: true} // of the default tenant, or of all
 	probes    = access{anybody: true}
 )
 
@@ -92,13 +93,13 @@ var methods = map[string]access{
 	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: everyRole,
 
 	// Channelz shows every caller's connections.
-	channelzpb.Channelz_GetTopChannels_FullMethodName:   operators,
-	channelzpb.Channelz_GetServers_FullMethodName:       operators,
-	channelzpb.Channelz_GetServer_FullMethodName:        operators,
-	channelzpb.Channelz_GetServerSockets_FullMethodName: operators,
-	channelzpb.Channelz_GetChannel_FullMethodName:       operators,
-	channelzpb.Channelz_GetSubchannel_FullMethodName:    operators,
-	channelzpb.Channelz_GetSocket_FullMethodName:        operators,
+	channelzpb.Channelz_GetTopChannels_FullMethodName:   overAll,
+	channelzpb.Channelz_GetServers_FullMethodName:       overAll,
+	channelzpb.Channelz_GetServer_FullMethodName:        overAll,
+	channelzpb.Channelz_GetServerSockets_FullMethodName: overAll,
+	channelzpb.Channelz_GetChannel_FullMethodName:       overAll,
+	channelzpb.Channelz_GetSubchannel_FullMethodName:    overAll,
+	channelzpb.Channelz_GetSocket_FullMethodName:        overAll,
 }
 
 // permit refuses calls of methods that the principal may not call.

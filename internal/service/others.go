@@ -39,6 +39,11 @@ func everybody(caller auth.Principal) auth.Owner {
 // on whether there is such a principal, or such a tenant.
 func ownerOf(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owner, error) {
 	caller, named := principalOf(ctx), request.GetPrincipal()
+	if named != "" && named != auth.Everybody && named != auth.Local.Name {
+		if err := auth.CheckName(named); err != nil {
+			return "", invalid("principal: %v", err)
+		}
+	}
 	if tenant := request.GetTenant(); tenant != "" && tenant != cmp.Or(caller.Tenant, auth.DefaultTenant) {
 		if !caller.AllTenants || !caller.Roles.Has(roles) {
 			return "", status.Errorf(codes.NotFound, "tenant %.80q: there is none that you may look into: leave it out", tenant)

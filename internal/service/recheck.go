@@ -79,9 +79,9 @@ func (a answer) ends(c *openCall) error {
 		return a.err
 	case a.err != nil:
 		return nil
-	case a.principal.Name != c.principal.Name:
+	case a.principal.Owner() != c.principal.Owner(), c.principal.AllTenants && !a.principal.AllTenants:
 		return status.Error(codes.Unauthenticated, "the credentials of the call are somebody else's by now"+hint)
-	case !a.principal.Roles.Has(row.roles):
+	case !a.principal.Roles.Has(row.roles), c.principal.Roles&^a.principal.Roles != 0:
 		return status.Errorf(codes.PermissionDenied, "%s is for callers with a role of %s, which you have no longer%s", c.method, row.roles, hint)
 	}
 	if c.principal.OnBehalfOf != "" {

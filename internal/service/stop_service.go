@@ -19,9 +19,9 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// stopped returns whom a request about a stop is about: a principal of a tenant, all of
+// stopTarget returns whom a request about a stop is about: a principal of a tenant, all of
 // it, or all that the caller has to do with.
-func stopped(ctx context.Context, request interface {
+func stopTarget(ctx context.Context, request interface {
 	ofOthers
 	GetReason() string
 }) (auth.Owner, error) {
@@ -45,14 +45,17 @@ func stopped(ctx context.Context, request interface {
 }
 
 func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrincipalRequest) (*pb.StopPrincipalResponse, error) {
-	of, err := stopped(ctx, request)
+	of, err := stopTarget(ctx, request)
 	if err != nil {
 		return nil, err
 	}
 	caller := principalOf(ctx)
+	if own, ok := s.server.stops.byOther(caller); ok {
+		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to stop others", own.why())
+	}
 	// From here on nothing new begins; then what has begun is ended.
 	now, fresh, err := s.server.stops.put(stop{
-		Tenant: of.Tenant(), Principal: of.Name(), Reason: request.GetReason(), By: caller.Name, Since: time.Now().UTC(),
+		Tenant: of.Tenant(), Principal: of.Name(), Reason: request.GetReason(), By: caller.Name, ByTenant: caller.Tenant, Since: time.Now().UTC(),
 	})
 	if now.Principal == "" {
 		return nil, err
@@ -95,12 +98,12 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 }
 
 func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.ResumePrincipalRequest) (*pb.ResumePrincipalResponse, error) {
-	of, err := stopped(ctx, request)
+	of, err := stopTarget(ctx, request)
 	if err != nil {
 		return nil, err
 	}
 	caller, all := principalOf(ctx), s.server.stops
-	if own, ok := all.of(caller); ok && own.Principal != auth.Everybody && own.By != caller.Name {
+	if own, ok := all.byOther(caller); ok {
 		return nil, status.Errorf(codes.FailedPrecondition, "you were %s: another operator has to resume", own.why())
 	}
 	lifted, known, err := all.lift(of)
@@ -118,8 +121,12 @@ func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.Resume
 		s.auditor.resumed(ctx, lifted, request.GetReason())
 		response.Stop = stopToProto(lifted)
 	case len(response.Remaining) > 0 && request.GetPrincipal() != auth.Everybody:
-		return nil, status.Errorf(codes.FailedPrecondition, "%q is not stopped by name, but all callers are: resume %q, then stop those who should not go on",
-			request.GetPrincipal(), auth.Everybody)
+		others := "all callers are"
+		if other := response.Remaining[0]; other.GetPrincipal() != auth.Everybody {
+			others = auth.NewOwner(other.GetTenant(), other.GetPrincipal()).String() + " is"
+		}
+		return nil, status.Errorf(codes.FailedPrecondition, "%q is not stopped by name, but %s: resume that, then stop those who should not go on",
+			request.GetPrincipal(), others)
 	}
 	return response, nil
 }

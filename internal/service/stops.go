@@ -31,6 +31,7 @@ type stop struct {
 	Principal string    `json:"principal"`        // or auth.Everybody
 	Reason    string    `json:"reason,omitempty"`
 	By        string    `json:"by"`
+	ByTenant  string    `json:"by_tenant,omitempty"` // that of the operator
 	Since     time.Time `json:"since"`
 
 	durable bool // it is in the file
@@ -38,6 +39,9 @@ type stop struct {
 
 // owner returns whom the stop is about.
 func (s stop) owner() auth.Owner { return auth.NewOwner(s.Tenant, s.Principal) }
+
+// by returns the operator.
+func (s stop) by() auth.Owner { return auth.NewOwner(s.ByTenant, s.By) }
 
 // why tells of the stop, in words that follow whom it is about.
 func (s stop) why() string {
@@ -54,6 +58,9 @@ func (s stop) refusal() error {
 	who, resume := fmt.Sprintf("%q was", s.Principal), s.Principal
 	if s.Principal == auth.Everybody {
 		who, resume = "all callers were", "--all"
+	}
+	if s.Tenant != "" {
+		resume = "--tenant '" + s.Tenant + "' " + resume
 	}
 	return status.Errorf(codes.FailedPrecondition,
 		"%s %s (at %s). Do not call again: calls are refused until an operator lifts the stop, with toolserver resume %s",
@@ -125,6 +132,17 @@ func (s *stopList) ofNames(tenant string, names ...string) (stop, bool) {
 	return stop{}, false
 }
 
+// byOther returns the stop by name that another operator has put on a caller; false
+// where there is none.
+func (s *stopList) byOther(p auth.Principal) (stop, bool) {
+	for _, one := range *s.current.Load() {
+		if one.Principal != auth.Everybody && one.owner().Covers(p.Owner()) && one.by() != p.Owner() {
+			return one, true
+		}
+	}
+	return stop{}, false
+}
+
 // list returns the stops in force, the oldest first.
 func (s *stopList) list() []stop {
 	return slices.SortedFunc(maps.Values(*s.current.Load()), func(a, b stop) int {
@@ -140,6 +158,8 @@ func (s *stopList) put(wanted stop) (now stop, fresh bool, err error) {
 	all := maps.Clone(*s.current.Load())
 	now, known := all[wanted.owner()]
 	switch {
+	case known && now.by() == now.owner() && wanted.by() != now.owner():
+		now = wanted // who stopped itself does not lift what another wants
 	case known && now.durable == (s.file != ""):
 		return now, false, nil
 	case !known && len(all) >= maxStops:
@@ -225,7 +245,6 @@ var servedWhileStopped = map[string]bool{
 	pb.SessionService_GetSession_FullMethodName:      true,
 	pb.SessionService_ListSessions_FullMethodName:    true,
 	pb.SessionService_WatchSession_FullMethodName:    true,
-	pb.SessionService_CloseSession_FullMethodName:    true,
 	pb.SessionService_StopPrincipal_FullMethodName:   true,
 	pb.SessionService_ResumePrincipal_FullMethodName: true,
 	pb.SessionService_ListStops_FullMethodName:       true,
@@ -237,7 +256,7 @@ var servedWhileStopped = map[string]bool{
 
 // refuse returns why a call of a principal is refused now, or nil.
 func (s *stopList) refuse(p auth.Principal, method string) error {
-	if found, ok := s.of(p); ok && !servedWhileStopped[method] && !isProbe(method) && methods[method] != operators {
+	if found, ok := s.of(p); ok && !servedWhileStopped[method] && !isProbe(method) && methods[method].roles != auth.Operator {
 		return found.refusal()
 	}
 	return nil

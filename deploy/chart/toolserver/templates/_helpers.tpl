@@ -100,6 +100,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   "listen" ":8665"
   "admin" (dict "address" ":8666")
   "sessions" (dict "workspace_root" (printf "%s/workspaces" $state))
+  "stop_file" (printf "%s/stops.json" $state)
   "artifacts" (dict "dir" (printf "%s/artifacts" $state))
   "sandbox" (dict "caches" (dict "dir" (printf "%s/caches" $state)))
   "wire" (dict "max_connection_age" .Values.connections.maxAge "max_connection_grace" .Values.connections.maxAgeGrace)
