@@ -27,6 +27,7 @@ import (
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -161,9 +162,9 @@ func Default() *Config {
 			Mode:            tools.ModeAsk,
 			MaxLevel:        tools.WorkspaceWrite,
 			IdleTTL:         time.Hour,
-			MaxPerPrincipal: 1000,
+			MaxPerPrincipal: session.DefaultMaxPerPrincipal,
 			KeepWorkspace:   time.Hour,
-			MaxKept:         100,
+			MaxKept:         session.DefaultMaxKept,
 		},
 		Executions: executor.Limits{}.WithDefaults(),
 		Sandbox: Sandbox{

@@ -39,6 +39,12 @@ var (
 	ErrFull = errors.New("too many sessions")
 )
 
+// What holds where a [Config] says nothing.
+const (
+	DefaultMaxPerPrincipal = 1000
+	DefaultMaxKept         = 100
+)
+
 // Config says what sessions may be.
 type Config struct {
 	// DefaultWorkspace is the workspace of the default session of the principal
@@ -88,8 +94,8 @@ type Config struct {
 
 	// KeepWorkspace is how long a workspace that was made for a session is kept after
 	// its end, in case somebody wants it back; 0: it is removed with the session.
-	// MaxKept is how many are kept; 0 means 100. Where they are more, the oldest of the
-	// principal who has the most goes. None outlives the store.
+	// MaxKept is how many are kept; 0 means [DefaultMaxKept]. Where they are more, the
+	// oldest of the principal who has the most goes. None outlives the store.
 	KeepWorkspace time.Duration
 	MaxKept       int
 
@@ -98,7 +104,7 @@ type Config struct {
 	Tenants quota.Tenants
 
 	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
-	// 1000.
+	// [DefaultMaxPerPrincipal].
 	MaxPerPrincipal int
 }
 
@@ -152,10 +158,8 @@ func (s *Store) Count() int {
 
 // NewStore returns an empty store. Close it after use.
 func NewStore(config Config) *Store {
-	if config.MaxPerPrincipal == 0 {
-		config.MaxPerPrincipal = 1000
-	}
-	config.MaxKept = cmp.Or(config.MaxKept, 100)
+	config.MaxPerPrincipal = cmp.Or(config.MaxPerPrincipal, DefaultMaxPerPrincipal)
+	config.MaxKept = cmp.Or(config.MaxKept, DefaultMaxKept)
 	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
 	config.MaxMode = cmp.Or(config.MaxMode, config.Default.Mode)
