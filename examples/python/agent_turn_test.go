@@ -72,7 +72,7 @@ func normalise(transcript, state, agent, person string) string {
 	for _, r := range []struct{ name, pattern string }{
 		{"WORKSPACE", `(` + regexp.QuoteMeta(state) + `/\S*/session-\d+)`},
 		{"SESSION", `session ([a-z0-9]{16}) in`},
-		{"EXECUTION", `execution ([a-z0-9]{8}-\d+)`},
+		{"EXECUTION", `execution ([a-z2-7]{26})`},
 		{"GRANT", `grant ([a-z0-9]{26})`},
 		{"ARTIFACT", `artifact:([a-z0-9]{26})`},
 		{"PORT", `127\.0\.0\.1:(\d+)`},

@@ -86,6 +86,9 @@ func (a *Admission) reread(tool string, input Input, has func(*tools.Spec) bool,
 			continue
 		}
 		call.Input = tools.Canonical(call.Input)
+		if ours && call.Tool == tool && string(call.Input) == string(tools.Canonical(input.JSON)) {
+			continue // as it was written, which our tool did not accept
+		}
 		same := func(r reading) bool { return r.tool == call.Tool && string(r.input.JSON) == string(call.Input) }
 		if !slices.ContainsFunc(readings, same) {
 			readings = append(readings, reading{tool: call.Tool, input: Input{JSON: call.Input}, purpose: call.Purpose, system: theirs.System.Title})
