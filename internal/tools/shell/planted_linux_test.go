@@ -317,10 +317,10 @@ func TestProtectedRepl(t *testing.T) {
 	if k.outside(repository) != nil {
 		t.Fatal("cannot begin")
 	}
-	if text, code := k.call("repl", m{"language": "bash", "code": "(sleep 0.1; echo evil >.git/hooks/pre-push; touch later) &"}); code != "" {
+	if text, code := k.call("repl", m{"language": "bash", "code": "(until test -e go; do sleep 0.05; done; echo evil >.git/hooks/pre-push; touch later) &"}); code != "" {
 		t.Errorf("%q %s", text, code)
 	}
-	k.eventually("test -e later")
+	k.eventually("touch go && test -e later")
 	if got, _ := k.call("repl", m{"language": "bash", "code": "true"}); !strings.Contains(got, ".git/hooks/pre-push was made, and removed") {
 		t.Error(got)
 	}
