@@ -4,11 +4,14 @@
 package service_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -117,6 +120,39 @@ rules:
 	for _, step := range []audit.Step{audit.Proposed, audit.Verdict, audit.Started, audit.Finished, audit.Approval, audit.SessionCreated} {
 		if found[step] == 0 {
 			t.Errorf("no record %s has both names: %v", step, found)
+		}
+	}
+}
+
+// TestCallIDsOfUsers: the id of a call for one user leads nobody who calls for another to
+// its result, in whatever spelling, and runs nothing either.
+func TestCallIDsOfUsers(t *testing.T) {
+	s := serve(t, withRuntime)
+	runtime := s.dial(runtimeToken)
+	for i, input := range []string{`{"n":7}`, `{ "n": 7.0 }`} {
+		for user, code := range map[string]codes.Code{"user:ann": codes.OK, "user:bob": codes.AlreadyExists, "": codes.AlreadyExists} {
+			ctx := timeout(t)
+			if user != "" {
+				ctx = withHeader(ctx, onBehalfOf, user)
+			}
+			first := asJSON("echo_number", `{"n":7}`)
+			first.CallId = proto.String(fmt.Sprint("call-", i, user))
+			stream, err := runtime.ExecuteTool(withHeader(timeout(t), onBehalfOf, "user:ann"), first)
+			if err == nil {
+				_, err = rest(stream)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := asJSON("echo_number", input)
+			again.CallId = first.CallId
+			stream, err = runtime.ExecuteTool(ctx, again)
+			if err == nil {
+				_, err = rest(stream)
+			}
+			if status.Code(err) != code {
+				t.Errorf("%s for %q: %v, want %s", input, user, err, code)
+			}
 		}
 	}
 }

@@ -89,6 +89,8 @@ func TestEmergencyStop(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition)
 	_, err = alice.CheckCall(ctx, &pb.CheckCallRequest{Command: "ls"})
 	wantCode(t, err, codes.FailedPrecondition)
+	_, err = alice.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: "files"}) // it would take with it what is to be looked at
+	wantCode(t, err, codes.FailedPrecondition)
 	_, err = workspace.StatFile(ctx, &pb.StatFileRequest{Path: "secret.txt"})
 	wantCode(t, err, codes.FailedPrecondition)
 	got, err := alice.GetExecution(ctx, &pb.GetExecutionRequest{ExecutionId: first.GetExecutionId()})
@@ -137,6 +139,8 @@ func TestEmergencyStop(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition, "another operator")
 	_, err = root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "alice"})
 	wantCode(t, err, codes.FailedPrecondition, "another operator")
+	_, err = root.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: "oscar"})
+	wantCode(t, err, codes.FailedPrecondition, "you were stopped by oscar", "another operator")
 	for _, name := range []string{"root", "alice", "alice", "nix"} {
 		if _, err := oscar.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: name}); err != nil {
 			t.Errorf("resume %s: %v", name, err)
@@ -146,6 +150,17 @@ func TestEmergencyStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "root"}); err != nil {
+		t.Fatal(err)
+	}
+	// Its own stop does not keep that of another from counting.
+	for _, who := range []*client{root, oscar} {
+		if _, err := who.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: "root"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "root"})
+	wantCode(t, err, codes.FailedPrecondition, "you were stopped by oscar", "another operator")
+	if _, err := oscar.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "root"}); err != nil {
 		t.Fatal(err)
 	}
 	if end := alice.run(asJSON("count", `{}`)); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {

@@ -439,6 +439,12 @@ func TestOperatorsOfTenants(t *testing.T) {
 		_, err := root.ListSessions(ctx, &pb.ListSessionsRequest{Principal: "*", Tenant: tenant})
 		wantCode(t, err, codes.InvalidArgument, "is no tenant")
 	}
+	for _, name := range []string{"acme\x00alice", "\x00alice", "alice\n"} { // as owners are told apart inside
+		_, err := s.as("default-alice").GetSession(ctx, &pb.GetSessionRequest{SessionId: acme.session, Principal: name})
+		wantCode(t, err, codes.InvalidArgument, "principal: ")
+		_, err = s.as("default-alice").ListSessions(ctx, &pb.ListSessionsRequest{Principal: name})
+		wantCode(t, err, codes.InvalidArgument, "principal: ")
+	}
 	_, err = root.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: acme.session})
 	wantCode(t, err, codes.FailedPrecondition, "acme/alice")
 	if list, err := root.ListApprovals(ctx, &pb.ListApprovalsRequest{}); err != nil || len(list.GetApprovals()) != 1 || list.GetApprovals()[0].GetTenant() != "acme" {
