@@ -100,7 +100,7 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 // ends, also where the caller may still call the method.
 func TestStreamsEndWithWhatTheyShow(t *testing.T) {
 	const secret = "the-token-of-somebody"
-	wide := auth.Principal{Name: "somebody", Tenant: "acme", Roles: auth.Agent | auth.Approver, AllTenants: true}
+	wide := auth.Principal{Name: "somebody", Tenant: "acme", Roles: auth.Agent | auth.Approver, AllTenants: auth.AllRoles}
 	known, err := auth.NewTokens(tokens)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestStreamsEndWithWhatTheyShow(t *testing.T) {
 		code codes.Code
 	}{
 		"another tenant":      {func(p *auth.Principal) { p.Tenant = "beta" }, codes.Unauthenticated},
-		"one tenant alone":    {func(p *auth.Principal) { p.AllTenants = false }, codes.Unauthenticated},
+		"one tenant alone":    {func(p *auth.Principal) { p.AllTenants = 0 }, codes.Unauthenticated},
 		"no approver anymore": {func(p *auth.Principal) { p.Roles = auth.Agent }, codes.PermissionDenied},
 	} {
 		is(wide)
