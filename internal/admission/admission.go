@@ -17,6 +17,7 @@ package admission
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -62,9 +63,12 @@ type Config struct {
 	// Artifacts, if set, returns what a session keeps artifacts in.
 	Artifacts func(*session.Session) tools.Artifacts
 
-	// Quota, if set, counts a call that is new, or a transfer, whose tool is nil. It
-	// returns why the tenant of its owner may not have one more, or nil.
-	Quota func(owner auth.Owner, tool *tools.Spec) error
+	// Rate, if set, counts a call or a transfer of a tenant, before anything is made of
+	// its input. It returns why the tenant may not have one more, or nil.
+	Rate func(tenant string) error
+
+	// Room, if set, returns why a tenant may not call a tool that takes storage, or nil.
+	Room func(tenant string, tool *tools.Spec) error
 
 	// Limited, if set, is called for each call that is over a limit; shadow says that
 	// the limit only counts.
@@ -132,18 +136,25 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 
 // admit decides about a request whose envelope is right.
 func (a *Admission) admit(ctx context.Context, request *Request, found *session.Session) (Admitted, error) {
+	if request.CallID != "" {
+		request.asSent = hashAsSent(request)
+		job, err := propose(request, found)
+		if err != nil || a.Executor.KnownAsSent(job) {
+			return Admitted{Job: job}, err // judged when it first came
+		}
+	}
+	if err := a.rate(found); err != nil { // before the input costs anything
+		return Admitted{}, err
+	}
 	if read, ok := inPersona(found, request.Tool, request.Input); ok && request.CalledAs == "" {
 		request = request.as(read)
 	}
-	counted := false // by the quota of the tenant
 	for {
-		job, input, err := a.propose(request, found)
+		job, err := propose(request, found)
 		if err != nil {
 			return Admitted{}, err
 		}
-		if a.Executor.KnownAsSent(job) {
-			return Admitted{Job: job}, nil // judged when it first came
-		}
+		input := a.named(found, request.Tool, request.Input)
 		current := a.ActivePolicy.Current()
 		decoded, err := a.decode(job, current, found, request.Tool, input)
 		if err != nil {
@@ -161,16 +172,13 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 			}
 		}
 		if job.CallID != "" {
-			job.Digest = callDigest(job.Tool+forUser(job.OnBehalfOf), job.Input)
+			job.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
 			if existing, err := a.Executor.Existing(job); existing != nil || err != nil {
 				return Admitted{Job: job}, err // the same call in another spelling; or another call
 			}
 		}
-		if !counted {
-			if err := a.quota(found, decoded.entry); err != nil {
-				return Admitted{}, err
-			}
-			counted = true
+		if err := a.room(found, decoded.entry); err != nil {
+			return Admitted{}, err
 		}
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {
@@ -206,7 +214,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	job.Tool, job.Policy = entry.Spec.Name, p.Version()
 	subject := a.Subject(s, entry, job.MaxMode, job.OnBehalfOf)
 	env := a.Env(s, p.Restrictions(subject), job.CallID)
-	env.Answer = job.Answer
+	env.Answer, env.OnBehalfOf = job.Answer, job.OnBehalfOf
 	call, err := decodeInput(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		if input.Problem == nil {
@@ -245,7 +253,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	subject.Effects = call.Effects()
 	grants := a.Approvals.Grants(job.Session)
 	if len(grants) > 0 {
-		subject.Digest = callDigest(job.Tool, job.Input)
+		subject.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
 	}
 	decision := p.Decide(subject, grants)
 	job.Verdict, job.Effects = decision.Verdict, executor.KeptEffects(&decision)
@@ -258,7 +266,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	}
 	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe
 	if decision.Action == policy.Ask {
-		subject.Input, subject.Digest = job.Input, callDigest(job.Tool, job.Input)
+		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Tool, job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
 	}
 }
@@ -324,18 +332,14 @@ func question(ctx context.Context, order *executor.Order, p *policy.Policy, subj
 	return q
 }
 
-// forUser tells calls of a runtime for one user from those for another: an id of one
-// leads nobody to the result of the other.
-func forUser(onBehalfOf string) string {
-	if onBehalfOf == "" {
-		return ""
-	}
-	return " for " + onBehalfOf
-}
-
-// callDigest stands for a tool and its input, which is in its canonical form.
-func callDigest(tool string, input []byte) [32]byte {
+// callDigest stands for a tool and its input, which is in its canonical form, on behalf
+// of one user: neither a call id nor a grant for this call leads from one user of a
+// runtime to another.
+func callDigest(user, tool string, input []byte) [32]byte {
 	h := sha256.New()
+	if user != "" {
+		h = hmac.New(sha256.New, []byte(user))
+	}
 	h.Write([]byte(tool))
 	h.Write([]byte{0})
 	h.Write(input)

@@ -5,6 +5,7 @@ package admission_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -157,5 +158,66 @@ func TestMaxMode(t *testing.T) {
 		if got != want {
 			t.Errorf("at most %s: %s, want %s", most, got, want)
 		}
+	}
+}
+
+// decodes counts how often inputs of a tool are looked into.
+type decodes struct {
+	tools.Tool
+	n int
+}
+
+func (d *decodes) Decode(env tools.Env, input json.RawMessage) (tools.Call, error) {
+	d.n++
+	return d.Tool.Decode(env, input)
+}
+
+// TestRateIsFirst: a tenant that calls too often is refused before anything is made of
+// its input, and a call is counted once, whatever becomes of it, and not at all where it
+// is sent again.
+func TestRateIsFirst(t *testing.T) {
+	a := newAdmission(t, "rules: [{name: all, action: allow, tools: [\"*\"]}]\n")
+	spec := tools.Spec{Name: "looked_into", Summary: "A tool for tests.", Level: tools.WorkspaceWrite}
+	tool := &decodes{Tool: tools.New(spec, nil, func(context.Context, tools.Env, struct{}, tools.Sink) (tools.Result, error) {
+		return tools.TextResult("done"), nil
+	})}
+	if err := a.Registry.Replace("test", tool); err != nil {
+		t.Fatal(err)
+	}
+	counted, over := 0, error(nil)
+	a.Rate = func(string) error { counted++; return over }
+	replaced := false
+	a.Room = func(string, *tools.Spec) error { // a policy is replaced while the call is judged
+		if replaced {
+			return nil
+		}
+		replaced = true
+		p, err := policy.Parse("test", []byte("version: 1\nrules: [{name: other, action: allow, tools: [\"*\"]}]\n"))
+		return errors.Join(err, a.ActivePolicy.Replace(p))
+	}
+	r := request("looked_into", "{}")
+	r.CallID = "one"
+	admitted, err := a.Admit(context.Background(), r)
+	if err != nil || admitted.Job.Verdict.Rule != "rule other" || counted != 1 || tool.n != 2 {
+		t.Fatalf("%+v, %v: counted %d times, decoded %d times", admitted.Job, err, counted, tool.n)
+	}
+	x, err := a.Executor.Start(context.Background(), admitted.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-x.Done()
+	over = errors.New("too many")
+	if again, err := a.Admit(context.Background(), r); err != nil || !again.Known() || counted != 1 {
+		t.Errorf("sent again: %+v, %v, counted %d times", again, err, counted)
+	}
+	tool.n = 0
+	for _, name := range []string{"looked_into", "NotebookRead", "nothing"} {
+		if _, err := a.Admit(context.Background(), request(name, "{}")); !errors.Is(err, over) || tool.n != 0 {
+			t.Errorf("%s: %v, and it was decoded %d times", name, err, tool.n)
+		}
+	}
+	checked := admission.CheckRequest{Principal: r.Principal, Tool: "looked_into", Input: r.Input, HasInput: true}
+	if _, err := a.Check(checked); !errors.Is(err, over) || tool.n != 0 {
+		t.Errorf("a check: %v, and it was decoded %d times", err, tool.n)
 	}
 }

@@ -41,7 +41,7 @@ type Checked struct {
 func (a *Admission) Suppose(offer *tools.Offer) { a.supposed = offer }
 
 // Check decides about a call as [Admission.Admit] does. Nothing runs, nobody is asked
-// and nothing is counted.
+// and no limit counts; the rate of the tenant does, for it costs what a call costs.
 func (a *Admission) Check(request CheckRequest) (Checked, error) {
 	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
 	if err != nil {
@@ -52,6 +52,9 @@ func (a *Admission) Check(request CheckRequest) (Checked, error) {
 		return Checked{}, invalid("command stands for an input: send one of them")
 	case request.Command == "" && request.Tool == "":
 		return Checked{}, invalid("name the tool, or give a command")
+	}
+	if err := a.rate(found); err != nil {
+		return Checked{}, err
 	}
 	if request.Command != "" {
 		return a.check(request, found)
@@ -102,7 +105,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 		}
 		subject.Input, subject.Effects = call.Input(), call.Effects()
 	}
-	subject.Digest = callDigest(entry.Spec.Name, subject.Input)
+	subject.Digest = callDigest(request.Principal.OnBehalfOf, entry.Spec.Name, subject.Input)
 	decision := p.Decide(subject, a.Approvals.Grants(found.Ref()))
 	checked := Checked{
 		Decision: decision, Tool: entry.Spec.Name, Digest: bound(subject, p.Version()), Tiers: p.Tiers(subject, decision),

@@ -34,6 +34,8 @@ type Request struct {
 
 	// Trace is the id of the trace that the request is part of, if there is one.
 	Trace string
+
+	asSent uint64 // see [executor.Job]
 }
 
 // Input is the input of a call as JSON text. An input that has no such text has a
@@ -69,21 +71,16 @@ func (a *Admission) checkEnvelope(r *Request) error {
 }
 
 // propose returns the job that a request asks for in a session, before anything is
-// decided, and its input with the names of the schema.
-func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, Input, error) {
+// decided.
+func propose(r *Request, s *session.Session) (*executor.Job, error) {
 	answer, err := s.Answer(r.Answer)
 	if err != nil {
-		return nil, Input{}, err
+		return nil, err
 	}
-	job := &executor.Job{Order: executor.Order{
+	return &executor.Job{AsSent: r.asSent, Order: executor.Order{
 		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer,
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
-	}}
-	input := a.named(s, r.Tool, r.Input)
-	if job.CallID != "" {
-		job.AsSent = hashAsSent(job.Tool+forUser(job.OnBehalfOf), input)
-	}
-	return job, input, nil
+	}}, nil
 }
 
 // named returns an input with the names and the values that the schema of its tool
@@ -102,14 +99,16 @@ func (a *Admission) named(s *session.Session, tool string, input Input) Input {
 	return input
 }
 
-// hashAsSent stands for a tool as it was named and its input as it was sent, while
-// this process lives.
-func hashAsSent(tool string, input Input) uint64 {
+// hashAsSent stands for a tool as it was named and its input as it was sent, on behalf of
+// one user, while this process lives.
+func hashAsSent(r *Request) uint64 {
 	var h maphash.Hash
 	h.SetSeed(hashSeed)
-	h.WriteString(tool)
-	h.WriteByte(0)
-	h.Write(input.JSON)
+	for _, text := range []string{r.Principal.OnBehalfOf, r.Tool} {
+		h.WriteString(text)
+		h.WriteByte(0)
+	}
+	h.Write(r.Input.JSON)
 	return h.Sum64()
 }
 

@@ -17,7 +17,7 @@ import (
 func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entry) bool {
 	call := limit.Key{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
 	if p.LoopGuard() != (limit.LoopLimit{}) {
-		call.Digest = callDigest(job.Tool, job.Input)
+		call.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
 	}
 	permit, tooMany, ok := a.ActivePolicy.Take(p, call)
 	if !ok {
@@ -34,16 +34,20 @@ func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entr
 	return true
 }
 
-// quota counts a call, or a transfer, against the quotas of its tenant. There may be no
-// tool.
-func (a *Admission) quota(s *session.Session, entry *tools.Entry) error {
-	if a.Quota == nil {
+// rate counts a call, a transfer or a check against the rate of its tenant.
+func (a *Admission) rate(s *session.Session) error {
+	if a.Rate == nil {
 		return nil
 	}
-	if entry == nil {
-		return a.Quota(s.Owner, nil)
+	return a.Rate(s.Owner.Tenant())
+}
+
+// room asks whether the tenant has room for a call of a tool, of which there may be none.
+func (a *Admission) room(s *session.Session, entry *tools.Entry) error {
+	if a.Room == nil || entry == nil {
+		return nil
 	}
-	return a.Quota(s.Owner, &entry.Spec)
+	return a.Room(s.Owner.Tenant(), &entry.Spec)
 }
 
 // reportLimits reports which limits a call is over.

@@ -121,7 +121,7 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.quota(found, nil); err != nil {
+	if err := a.rate(found); err != nil {
 		return nil, err
 	}
 	if !found.Enter() {

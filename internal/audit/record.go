@@ -106,6 +106,10 @@ const (
 	Stopped Step = "stopped"
 	Resumed Step = "resumed"
 
+	// OverQuota is that a tenant has all that it may have of the quota Rule: the last of
+	// Count calls that were refused since it was told before, at most once a minute.
+	OverQuota Step = "over_quota"
+
 	// SessionCreated is a session that was made, with its mode as Action and its
 	// workspace as Path; SessionChanged one whose settings are others now, told by Reason.
 	SessionCreated Step = "session_created"

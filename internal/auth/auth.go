@@ -97,9 +97,9 @@ type Principal struct {
 	// tenant. What one tenant has, another cannot tell from nothing.
 	Tenant string
 
-	// AllTenants lets the roles approver, operator and viewer count in every tenant, and
-	// not only in that of the principal.
-	AllTenants bool
+	// AllTenants are those of the roles approver, operator and viewer that count in every
+	// tenant, and not only in that of the principal. Others in it mean nothing.
+	AllTenants Roles
 
 	// MaxMode is the most permissive mode that sessions of the principal may have; 0
 	// is that of the server.

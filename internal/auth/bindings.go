@@ -67,7 +67,9 @@ func (r *Bindings) principal(who identity) (Principal, error) {
 		if rule.matches(who) {
 			p.Roles |= rule.Roles
 			tenant = cmp.Or(tenant, rule.tenant())
-			p.AllTenants = p.AllTenants || rule.Tenant == AllTenants
+			if rule.Tenant == AllTenants {
+				p.AllTenants |= rule.Roles // what other rules give counts in one tenant
+			}
 			p.MaxMode = cmp.Or(p.MaxMode, rule.MaxMode)
 			p.ActsFor = p.ActsFor.and(rule.ActsFor)
 		}

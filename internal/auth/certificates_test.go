@@ -227,7 +227,7 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := auth.NewBindings([]auth.Binding{{Name: "spiffe://example.org/ops/*", Roles: auth.Operator, Tenant: "acme"}, {Name: "spiffe://example.org/ops/all", Tenant: "*"}}, auth.Agent)
+	rules, err := auth.NewBindings([]auth.Binding{{Name: "spiffe://example.org/ops/*", Roles: auth.Operator, Tenant: "acme"}, {Name: "spiffe://example.org/ops/all", Roles: auth.Viewer, Tenant: "*"}}, auth.Agent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestCertificates(t *testing.T) {
 	}{
 		"subject":      {clientTemplate("alice"), auth.Principal{Name: "CN=alice", Roles: auth.Agent}, ""},
 		"SPIFFE":       {clientTemplate("alice", "https://example.org", "spiffe://example.org/ops/x"), auth.Principal{Name: "spiffe://example.org/ops/x", Roles: auth.Operator, Tenant: "acme"}, ""},
-		"all tenants":  {clientTemplate("root", "spiffe://example.org/ops/all"), auth.Principal{Name: "spiffe://example.org/ops/all", Roles: auth.Operator, Tenant: "acme", AllTenants: true}, ""},
+		"all tenants":  {clientTemplate("root", "spiffe://example.org/ops/all"), auth.Principal{Name: "spiffe://example.org/ops/all", Roles: auth.Operator | auth.Viewer, Tenant: "acme", AllTenants: auth.Viewer}, ""},
 		"two ids":      {clientTemplate("alice", "spiffe://a/x", "spiffe://a/y"), auth.Principal{}, "two SPIFFE ids"},
 		"no id":        {clientTemplate("alice", "spiffe://a/x?y"), auth.Principal{}, "SPIFFE id that is none"},
 		"nobody":       {clientTemplate(""), auth.Principal{}, "names nobody"},

@@ -33,12 +33,16 @@ func CheckTenant(name string) error {
 	return nil // also where there is none
 }
 
+// CheckTenantOrAll returns what is wrong with the name of a tenant where [AllTenants] may
+// stand, too.
+func CheckTenantOrAll(name string) error { return new(Principal).SetTenant(name) }
+
 // SetTenant puts a principal where an operator wrote that it belongs: into a tenant, or
 // over [AllTenants].
 func (p *Principal) SetTenant(text string) error {
 	switch text {
 	case AllTenants:
-		p.AllTenants = true
+		p.AllTenants = AllRoles
 		return nil
 	case DefaultTenant:
 		text = ""
@@ -46,6 +50,9 @@ func (p *Principal) SetTenant(text string) error {
 	p.Tenant = text
 	return CheckTenant(text)
 }
+
+// Everywhere reports whether the principal has one of some roles in every tenant.
+func (p Principal) Everywhere(roles Roles) bool { return p.Roles.Has(p.AllTenants & roles) }
 
 // An Owner is whom sessions belong to, and all that is in them: a principal of a tenant.
 // Principals of two tenants that have the same name are two owners. An owner of the

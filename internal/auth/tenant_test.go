@@ -56,7 +56,7 @@ func TestOwners(t *testing.T) {
 
 func TestSetTenant(t *testing.T) {
 	for text, want := range map[string]auth.Principal{
-		"": {}, "default": {}, "acme": {Tenant: "acme"}, "*": {AllTenants: true}, "a.b_c-9": {Tenant: "a.b_c-9"},
+		"": {}, "default": {}, "acme": {Tenant: "acme"}, "*": {AllTenants: auth.AllRoles}, "a.b_c-9": {Tenant: "a.b_c-9"},
 		strings.Repeat("a", auth.MaxTenant): {Tenant: strings.Repeat("a", auth.MaxTenant)},
 	} {
 		var p auth.Principal

@@ -68,7 +68,7 @@ func (t Token) Line() string {
 	if t.Principal.Tenant != "" {
 		fields = append(fields, "tenant="+t.Principal.Tenant)
 	}
-	if t.Principal.AllTenants {
+	if t.Principal.AllTenants != 0 {
 		fields = append(fields, "tenant="+AllTenants)
 	}
 	if t.Principal.MaxMode != 0 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -59,6 +60,7 @@ transfers, and has its calls refused until 'toolserver resume'. It returns when 
 has ended. A stop outlives the server where its configuration has a stop_file. It is
 for operators, and holds for the one server that is called.`,
 		Example: `  toolserver stop --reason 'it deletes what it should not' alice
+  toolserver stop --tenant acme alice
   toolserver stop --all --reason 'break-in'`,
 	}
 	who.add(cmd, "callers and the audit log are told")
@@ -71,12 +73,25 @@ for operators, and holds for the one server that is called.`,
 		stop, out := response.GetStop(), NewStream(os.Stdout)
 		fmt.Fprintf(out, "%s: %d executions cancelled, %d calls and %d processes ended\n",
 			stopText(stop), response.GetCancelledExecutions(), response.GetEndedCalls(), response.GetEndedProcesses())
+		if response.GetUnknown() {
+			fmt.Fprintln(NewStream(os.Stderr), unknownText(stop))
+		}
 		if !stop.GetDurable() {
 			fmt.Fprintln(NewStream(os.Stderr), "The stop ends with the server: its configuration has no stop_file, or that could not be written.")
 		}
 		return nil
 	})
 	return cmd
+}
+
+// unknownText warns of a stop that may be about nobody.
+func unknownText(stop *pb.Stop) string {
+	text := fmt.Sprintf("Nobody called %s has, or had lately, a session or a call on this server: the stop is for whoever comes.",
+		ownerText(stop.GetTenant(), stop.GetPrincipal()))
+	if tenant, name, ok := strings.Cut(stop.GetPrincipal(), "/"); ok && stop.GetTenant() == "" && tenant != "" && name != "" {
+		return text + fmt.Sprintf(" If %s of tenant %s is meant: toolserver stop --tenant %[2]s %[1]s", Visible(name), Visible(tenant))
+	}
+	return text + " See who is there with 'toolserver sessions list --principal \"*\"'; one of another tenant needs --tenant."
 }
 
 func newResume(in Inside) *cobra.Command {

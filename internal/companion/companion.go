@@ -97,15 +97,15 @@ func (s *Set) of(env tools.Env) (*session, error) {
 }
 
 // Halt ends the background processes and interpreters of a session, which goes on, and
-// returns how many there were.
-func (s *Set) Halt(of tools.Session) (n int) {
+// returns how many there were. With a user, it ends those that were used for that user.
+func (s *Set) Halt(of tools.Session, user string) (n int) {
 	s.mu.Lock()
 	own := s.sessions[of]
 	s.mu.Unlock()
 	if own == nil {
 		return 0
 	}
-	return own.stopProcesses(errHalted) + own.stopInterpreters(errHalted)
+	return own.stopProcesses(user, errHalted) + own.stopInterpreters(user, errHalted)
 }
 
 // errHalted is why processes end that an operator stops.
@@ -119,6 +119,6 @@ func (s *Set) end(of tools.Session, own *session) {
 	own.mu.Lock()
 	own.ended = true
 	own.mu.Unlock()
-	own.stopProcesses(command.ErrSessionEnds)
-	own.stopInterpreters(command.ErrSessionEnds)
+	own.stopProcesses("", command.ErrSessionEnds)
+	own.stopInterpreters("", command.ErrSessionEnds)
 }

@@ -170,12 +170,11 @@ func TestEndsWithSession(t *testing.T) {
 	}
 }
 
-// TestTimeLimit has a process that runs longer than it may.
 // TestHalt ends what a session has, by whatever it is kept alive, and the session goes on.
 func TestHalt(t *testing.T) {
 	k := newKit(t, companion.Config{})
 	k.needs("python3")
-	if n := k.set.Halt(k.env.Session); n != 0 {
+	if n := k.set.Halt(k.env.Session, ""); n != 0 {
 		t.Errorf("%d of a session that has nothing", n)
 	}
 	first, second := k.start("trap '' TERM; sleep 600 & wait; sleep 600"), k.start("echo done")
@@ -183,7 +182,7 @@ func TestHalt(t *testing.T) {
 	if text, failure := k.evaluate("python", "x = 7"); failure != "" {
 		t.Fatal(text, failure)
 	}
-	if n := k.set.Halt(k.env.Session); n != 2 {
+	if n := k.set.Halt(k.env.Session, ""); n != 2 {
 		t.Errorf("%d were ended, want a process and an interpreter", n)
 	}
 	if state := first.State(); state.Running {
@@ -198,6 +197,32 @@ func TestHalt(t *testing.T) {
 	k.ended(k.start("echo again"))
 }
 
+// TestHaltOfAUser ends what runs for one user of a runtime, and leaves the rest.
+func TestHaltOfAUser(t *testing.T) {
+	k := newKit(t, companion.Config{})
+	k.needs("python3")
+	own := k.start("sleep 600")
+	k.env.OnBehalfOf = "user:ann"
+	first := k.start("sleep 600")
+	if text, failure := k.evaluate("python", "x = 7"); failure != "" {
+		t.Fatal(text, failure)
+	}
+	k.env.OnBehalfOf = "user:bob"
+	other := k.start("sleep 600")
+	for user, want := range map[string]int{"user:eve": 0, "user:ann": 2} {
+		if n := k.set.Halt(k.env.Session, user); n != want {
+			t.Errorf("%d were ended for %s, want %d", n, user, want)
+		}
+	}
+	if first.State().Running || !own.State().Running || !other.State().Running {
+		t.Errorf("of the user: %s; of others: %s, %s", first.State(), own.State(), other.State())
+	}
+	if text, failure := k.evaluate("python", "'x' in globals()"); failure != "" || !strings.Contains(text, "False") {
+		t.Errorf("a new interpreter: %s %s", text, failure)
+	}
+}
+
+// TestTimeLimit has a process that runs longer than it may.
 func TestTimeLimit(t *testing.T) {
 	k := newKit(t, companion.Config{})
 	script := command.Script{Command: command.Command{Dir: ".", Rights: k.env.Rights}, Text: "sleep 300"}

@@ -46,9 +46,10 @@ type interpreter struct {
 // slot is where the interpreter of a language is, or is not yet. Who holds it
 // uses it.
 type slot struct {
-	held chan struct{}
-	it   *interpreter
-	lost string // how the last one ended between two calls, until that is reported
+	held  chan struct{}
+	it    *interpreter
+	users []string // for whom it ran code
+	lost  string   // how the last one ended between two calls, until that is reported
 }
 
 func (s *slot) acquire(ctx context.Context) error {
@@ -83,9 +84,9 @@ func (s *session) slotOf(language string) *slot {
 	return at
 }
 
-// stopInterpreters ends the interpreters of a session, once no call uses them any more,
-// and returns how many that were.
-func (s *session) stopInterpreters(cause error) (n int) {
+// stopInterpreters ends the interpreters of a session, or those that ran code for one of
+// its users, once no call uses them any more, and returns how many that were.
+func (s *session) stopInterpreters(user string, cause error) (n int) {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.interpreters))
 	if s.ended {
@@ -94,10 +95,10 @@ func (s *session) stopInterpreters(cause error) (n int) {
 	s.mu.Unlock()
 	for _, at := range list {
 		at.held <- struct{}{}
-		if at.it != nil {
+		if at.it != nil && (user == "" || slices.Contains(at.users, user)) {
 			n++
+			at.stop(cause)
 		}
-		at.stop(cause)
 		at.release()
 	}
 	return n
@@ -112,7 +113,7 @@ func (s *slot) stop(cause error) {
 	s.it.x.Stop(cause)
 	s.it.x.CloseInput() // an interactive shell does not mind being asked to end, but ends here
 	<-s.it.x.Done()
-	s.it = nil
+	s.it, s.users = nil, nil
 }
 
 // Evaluate runs code with the interpreter of a language, which keeps what the
@@ -138,6 +139,9 @@ func (s *Set) Evaluate(ctx context.Context, env tools.Env, l Language, code stri
 		return tools.Result{}, err
 	}
 	it := at.it
+	if user := env.OnBehalfOf; user != "" && !slices.Contains(at.users, user) {
+		at.users = append(at.users, user)
+	}
 	it.expiry.Stop()
 	e := s.newEvaluation(env, l, out)
 	mark := own.runner.BeginWriting(code)

@@ -30,6 +30,7 @@ type Process struct {
 	Text  string // what runs
 	Begun time.Time
 
+	user     string // for whom it runs; empty: the principal
 	x        *command.Running
 	terminal bool
 	masker   func() *output.Masker
@@ -54,7 +55,7 @@ func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, l
 	}
 	script.Input, script.Lasting, script.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
 	p := &Process{
-		Text: script.Text, Begun: time.Now(), terminal: script.Terminal != nil, masker: s.runners.Masker,
+		Text: script.Text, Begun: time.Now(), user: env.OnBehalfOf, terminal: script.Terminal != nil, masker: s.runners.Masker,
 		changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: int(s.config.Output)},
 	}
 	own.mu.Lock()
@@ -125,11 +126,11 @@ func (s *session) forgetOld() {
 	}
 }
 
-// stopProcesses ends the background processes of a session, and returns how many that
-// were when they are gone.
-func (s *session) stopProcesses(cause error) int {
+// stopProcesses ends the background processes of a session, or those for one of its
+// users, and returns how many that were when they are gone.
+func (s *session) stopProcesses(user string, cause error) int {
 	s.mu.Lock()
-	list := slices.DeleteFunc(slices.Clone(s.processes), func(p *Process) bool { return isDone(p.x.Done()) })
+	list := slices.DeleteFunc(slices.Clone(s.processes), func(p *Process) bool { return isDone(p.x.Done()) || user != "" && p.user != user })
 	s.mu.Unlock()
 	for _, p := range list {
 		p.x.Stop(cause)

@@ -282,8 +282,11 @@ func (c *Authentication) rules(fault FaultFunc) *auth.Bindings {
 		if err != nil {
 			fault(key+".on_behalf_of", "%v", err)
 		}
-		if err := new(auth.Principal).SetTenant(p.Tenant); err != nil {
+		if err := auth.CheckTenantOrAll(p.Tenant); err != nil {
 			fault(key+".tenant", "%v", err)
+		}
+		if p.Tenant == auth.AllTenants && len(p.Roles) == 0 {
+			fault(key+".tenant", "%q is about the roles of the same entry, and it has none: set roles", auth.AllTenants)
 		}
 		list = append(list, auth.Binding{Name: p.Name, Group: p.Group, Roles: union(p.Roles), Tenant: p.Tenant, MaxMode: tools.Mode(p.MaxMode), ActsFor: actsFor})
 	}

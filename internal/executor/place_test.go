@@ -117,43 +117,46 @@ func TestLongCallsKeepNobodyOut(t *testing.T) {
 // TestPlacesUnderLoad runs and cancels calls of many at once, in order and not: never
 // more than may, and all of them end.
 func TestPlacesUnderLoad(t *testing.T) {
-	const most, tenants = 4, 3
-	f := newFixture(t, executor.Config{Limits: executor.Limits{MaxActive: most}})
-	var mu sync.Mutex
-	running, wait := 0, sync.WaitGroup{}
-	for n := range tenants * 2 {
-		f.as(auth.NewOwner(fmt.Sprint("t", n%tenants), fmt.Sprint("p", n)), session.Settings{Ordered: n%2 == 0})
-		for i := range 60 {
-			job := f.order(func(context.Context, tools.Sink) (tools.Result, error) {
-				mu.Lock()
-				running++
-				if running > most+tenants {
-					t.Errorf("%d run", running)
-				}
-				mu.Unlock()
-				mu.Lock()
-				running--
-				mu.Unlock()
-				return tools.Result{}, nil
-			})
-			job.ConcurrencySafe = i%3 > 0
-			wait.Go(func() {
-				x, err := f.Start(context.Background(), job)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if i%5 == 0 {
-					x.Cancel("", "somebody")
-				}
-				<-x.Done()
-			})
+	synctest.Test(t, func(t *testing.T) {
+		const most, tenants = 4, 3
+		f := newFixture(t, executor.Config{Limits: executor.Limits{MaxActive: most}})
+		var mu sync.Mutex
+		running, wait := 0, sync.WaitGroup{}
+		for n := range tenants * 2 {
+			f.as(auth.NewOwner(fmt.Sprint("t", n%tenants), fmt.Sprint("p", n)), session.Settings{Ordered: n%2 == 0})
+			for i := range 60 {
+				job := f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+					mu.Lock()
+					running++
+					if running > most+tenants {
+						t.Errorf("%d run", running)
+					}
+					mu.Unlock()
+					time.Sleep(time.Duration(i%4) * time.Second)
+					mu.Lock()
+					running--
+					mu.Unlock()
+					return tools.Result{}, nil
+				})
+				job.ConcurrencySafe = i%3 > 0
+				wait.Go(func() {
+					x, err := f.Start(context.Background(), job)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if i%5 == 0 {
+						x.Cancel("", "somebody")
+					}
+					<-x.Done()
+				})
+			}
 		}
-	}
-	wait.Wait()
-	if stats := f.Stats(); stats.Waiting != 0 || stats.Running != 0 {
-		t.Errorf("%+v", stats)
-	}
+		wait.Wait()
+		if stats := f.Stats(); stats.Waiting != 0 || stats.Running != 0 {
+			t.Errorf("%+v", stats)
+		}
+	})
 }
 
 // TestRunningOfTenants: a tenant has its quota, and a server that is full takes the

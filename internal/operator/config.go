@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/quota"
 )
 
 func newConfig() *cobra.Command {
@@ -87,6 +89,26 @@ func howProven(c *config.Authentication) string {
 	return strings.Join(ways, ", ")
 }
 
+// quotas tells what a tenant may have.
+func quotas(t quota.Tenant) string {
+	var list []string
+	for _, q := range []struct {
+		what string
+		most int
+	}{{"sessions", t.MaxSessions}, {"unfinished calls", t.MaxRunning}, {"calls a minute", t.CallsPerMinute}} {
+		if q.most > 0 {
+			list = append(list, fmt.Sprintf("%d %s", q.most, q.what))
+		}
+	}
+	if t.MaxStorage > 0 {
+		list = append(list, fmt.Sprintf("%v of storage", t.MaxStorage))
+	}
+	if len(list) == 0 {
+		return "no bound"
+	}
+	return "at most " + strings.Join(list, ", ")
+}
+
 // summarizeConfig writes what the configuration comes to.
 func summarizeConfig(c *config.Config, to io.Writer) error {
 	admin, encryption, authentication := c.Admin.Address, "TLS", "none: every caller is the operator"
@@ -119,8 +141,12 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 		{"executions", fmt.Sprintf("at most %d at once, %s each unless told otherwise, %s at most",
 			c.Executions.MaxRunning, c.Executions.DefaultTimeout, c.Executions.MaxTimeout)},
 		{"shutdown grace", c.ShutdownGrace},
+		{"emergency stops", cmp.Or(c.StopFile, "until the server ends: there is no stop_file")},
 	} {
 		fmt.Fprintf(table, "%s\t%v\n", row.name, row.value)
+	}
+	for _, tenant := range c.Tenants {
+		fmt.Fprintf(table, "tenant %s\t%s\n", tenant.Name, quotas(tenant))
 	}
 	return table.Flush()
 }

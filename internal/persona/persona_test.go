@@ -6,6 +6,7 @@ package persona
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -60,6 +61,7 @@ func TestTranslate(t *testing.T) {
 		{"kiro", "write", `{"command":"create","path":"n"}`, `/content: is required for this`},
 		{"kiro", "write", `{"command":"destroy","path":"n"}`, `/command: value must be one of 'create', 'strReplace', 'insert'`},
 		{"kiro", "write", `{"path":"n","size":1}`, "/command: is required\n/size: unknown key"},
+		{"kiro", "write", `{"command":"create","path":"n"` + unknownKeys(5000) + `}`, ", and 4990 more: unknown key"},
 		{"kiro", "write", `{"path":"n","path":"m"}`, `/path: key appears twice`},
 		{"kiro", "write", `[`, `want a JSON value, got the end`},
 		{"kiro", "write", `"x"`, `want object, got string`},
@@ -85,10 +87,22 @@ func TestTranslate(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
+		if len(got) > 2000 {
+			t.Errorf("%s %s: %d bytes tell what is wrong", test.system, test.tool, len(got))
+		}
 		if !strings.Contains(got, test.want) {
 			t.Errorf("%s %s %s:\ngot  %s\nwant %s", test.system, test.tool, test.input, got, test.want)
 		}
 	}
+}
+
+// unknownKeys are as many keys that no tool has.
+func unknownKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"unknown_key_%d":1`, i)
+	}
+	return b.String()
 }
 
 // FuzzTranslate proves that whatever comes, a call is made or an error is given, and

@@ -61,7 +61,7 @@ func (t Tenants) Check(fault func(key, format string, args ...any)) {
 		at := func(key string) string { return fmt.Sprintf("[%d].%s", i, key) }
 		if entry.Name == "" {
 			fault(at("name"), "an entry needs the name of its tenant: %q for the default tenant, %q for every tenant without an entry", auth.DefaultTenant, auth.AllTenants)
-		} else if err := new(auth.Principal).SetTenant(entry.Name); err != nil {
+		} else if err := auth.CheckTenantOrAll(entry.Name); err != nil {
 			fault(at("name"), "%v", err)
 		}
 		if slices.ContainsFunc(t[:i], func(other Tenant) bool { return other.Name == entry.Name }) {

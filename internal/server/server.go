@@ -168,7 +168,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Receiving:     runners.Receiving,
 		Monitored:     runners.Monitored,
 		Space:         runners.Space,
-		Halt:          func(s *session.Session) int { return companions.Halt(s) },
+		Halt:          func(s *session.Session, user string) int { return companions.Halt(s, user) },
 		Processes:     runners.Running,
 		StopFile:      c.StopFile,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },

@@ -46,8 +46,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestTenants proves that principals see nothing of each other.
-func TestTenants(t *testing.T) {
+// TestPrincipalsApart proves that principals see nothing of each other.
+func TestPrincipalsApart(t *testing.T) {
 	s := serve(t, withTokens)
 	alice, bob := s.dial(tokens[0].Secret), s.dial(tokens[1].Secret)
 	ctx := timeout(t)

@@ -33,19 +33,19 @@ type approvalService struct {
 // viewerOf returns the caller as one who reads and answers questions.
 func viewerOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.AllTenants, Approver: principal.Roles.Has(auth.Approver | auth.Operator | auth.Viewer)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(auth.Approver | auth.Operator | auth.Viewer), Approver: principal.Roles.Has(auth.Approver | auth.Operator | auth.Viewer)}
 }
 
 // answererOf returns the caller as one who answers there.
 func answererOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.AllTenants, Approver: principal.Roles.Has(auth.Approver)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(auth.Approver), Approver: principal.Roles.Has(auth.Approver)}
 }
 
 // revokerOf returns the caller as one who takes grants back.
 func revokerOf(ctx context.Context) approval.Viewer {
 	principal := principalOf(ctx)
-	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.AllTenants, Approver: principal.Roles.Has(auth.Approver | auth.Operator)}
+	return approval.Viewer{Owner: principal.Owner(), AllTenants: principal.Everywhere(auth.Approver | auth.Operator), Approver: principal.Roles.Has(auth.Approver | auth.Operator)}
 }
 
 func (s *approvalService) ListApprovals(ctx context.Context, request *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -144,6 +145,14 @@ func (a *auditor) resumed(ctx context.Context, s stop, reason string) {
 	if a.log != nil {
 		a.log.Append(audit.Record{Step: audit.Resumed, Tenant: s.Tenant, Principal: s.Principal, By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason})
 	}
+}
+
+// overQuota records a call that a quota refused: the last of as many as were not told of.
+func (a *auditor) overQuota(r *rpc, over *quota.Error, calls uint64) {
+	a.log.Append(audit.Record{
+		Step: audit.OverQuota, Tenant: over.Tenant, Principal: r.principal.Name, OnBehalfOf: r.principal.OnBehalfOf,
+		SessionID: r.session, CallID: r.callID, Tool: r.tool, Rule: over.Quota, Action: "deny", Reason: over.Error(), Count: calls,
+	})
 }
 
 // created records that a session was made, by whom it is of.

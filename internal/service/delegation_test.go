@@ -4,15 +4,21 @@
 package service_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/session"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -118,6 +124,114 @@ rules:
 		if found[step] == 0 {
 			t.Errorf("no record %s has both names: %v", step, found)
 		}
+	}
+}
+
+// TestStopOfAUser: of a runtime's sessions, what runs for that user ends.
+func TestStopOfAUser(t *testing.T) {
+	var halted []string
+	s := serve(t, withRuntime, func(c *service.Config) {
+		c.Halt = func(s *session.Session, user string) int {
+			halted = append(halted, s.Owner.Name()+" for "+user)
+			return 1
+		}
+	})
+	for _, token := range []string{runtimeToken, tokens[0].Secret, tokens[3].Secret} {
+		if _, err := s.dial(token).CreateSession(timeout(t), &pb.CreateSessionRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped, err := s.dial(operatorToken).StopPrincipal(timeout(t), &pb.StopPrincipalRequest{Principal: "carol"})
+	if err != nil || stopped.GetEndedProcesses() != 3 {
+		t.Errorf("%v, %v", stopped, err)
+	}
+	if want := []string{"runtime for carol", "alice for carol", "carol for "}; !slices.Equal(halted, want) {
+		t.Errorf("halted: %q, want %q", halted, want)
+	}
+}
+
+// TestCallIDsOfUsers: the id of a call for one user leads nobody who calls for another to
+// its result, in whatever spelling, and runs nothing either.
+func TestCallIDsOfUsers(t *testing.T) {
+	s := serve(t, withRuntime)
+	runtime := s.dial(runtimeToken)
+	for i, input := range []string{`{"n":7}`, `{ "n": 7.0 }`} {
+		for user, code := range map[string]codes.Code{"user:ann": codes.OK, "user:bob": codes.AlreadyExists, "": codes.AlreadyExists} {
+			ctx := timeout(t)
+			if user != "" {
+				ctx = withHeader(ctx, onBehalfOf, user)
+			}
+			first := asJSON("echo_number", `{"n":7}`)
+			first.CallId = proto.String(fmt.Sprint("call-", i, user))
+			stream, err := runtime.ExecuteTool(withHeader(timeout(t), onBehalfOf, "user:ann"), first)
+			if err == nil {
+				_, err = rest(stream)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := asJSON("echo_number", input)
+			again.CallId = first.CallId
+			stream, err = runtime.ExecuteTool(ctx, again)
+			if err == nil {
+				_, err = rest(stream)
+			}
+			if status.Code(err) != code {
+				t.Errorf("%s for %q: %v, want %s", input, user, err, code)
+			}
+		}
+	}
+}
+
+// TestGrantsOfUsers: that a call is allowed for ever for one user says nothing about the
+// same call for another.
+func TestGrantsOfUsers(t *testing.T) {
+	s := serve(t, withRuntime, withPolicy(t, `rules: [{name: look, action: ask, tools: [read_file]}]`))
+	runtime, carol := s.dial(runtimeToken), s.dial(tokens[3].Secret)
+	created, err := runtime.CreateSession(timeout(t), &pb.CreateSessionRequest{SessionId: "shared"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(created.GetSession().GetWorkspace(), "a.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call := func(user string) (eventStream, *pb.Event) {
+		t.Helper()
+		request := asJSON("read_file", `{"path":"a.txt"}`)
+		request.SessionId = "shared"
+		stream, err := runtime.ExecuteTool(withHeader(timeout(t), onBehalfOf, user), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			event, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.GetEvent().GetApprovalRequested() != nil || event.GetEvent().GetFinished() != nil {
+				return stream, event.GetEvent()
+			}
+		}
+	}
+	stream, asked := call("user:ann")
+	question := asked.GetApprovalRequested().GetApproval()
+	exact := slices.IndexFunc(question.GetTiers(), func(tier *pb.TrustTier) bool { return tier.GetLabel() == "this exact call" })
+	if exact < 0 {
+		t.Fatalf("%v", asked)
+	}
+	if _, err := carol.ResolveApproval(timeout(t), &pb.ResolveApprovalRequest{
+		ApprovalId: question.GetApprovalId(), Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ALWAYS, TierId: question.GetTiers()[exact].GetTierId(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if events, err := rest(stream); err != nil || events[len(events)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Fatalf("%v, %v", events, err)
+	}
+	if _, event := call("user:ann"); event.GetFinished().GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("for the same user: %v", event)
+	}
+	if _, event := call("user:bob"); event.GetApprovalRequested() == nil {
+		t.Errorf("for another user: %v", event)
 	}
 }
 

@@ -25,15 +25,17 @@ type meters struct {
 	calls         *prometheus.CounterVec
 	limited       *prometheus.CounterVec
 	shadowLimited *prometheus.CounterVec
+	overQuota     *prometheus.CounterVec
 	durations     *prometheus.HistogramVec
 	verdicts      *prometheus.CounterVec
 	answers       *prometheus.CounterVec
 	answerTimes   *prometheus.HistogramVec
 	rules         boundedLabel
+	tenants       boundedLabel
 }
 
 // A boundedLabel keeps a label from having values without end: rules change with each
-// policy, and a server lives long.
+// policy, tenants come by claims, and a server lives long.
 type boundedLabel struct {
 	mu   sync.Mutex
 	seen map[string]bool
@@ -93,6 +95,7 @@ func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *met
 		calls:         counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
 		limited:       counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
 		shadowLimited: counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.", "limit", "tool"),
+		overQuota:     counter("toolserver_over_quota_total", "RPCs that were refused because a tenant has all of a quota.", "tenant", "quota"),
 		verdicts:      counter("toolserver_verdicts_total", "What was decided about calls and transfers, by action and rule.", "action", "rule"),
 		answers:       counter("toolserver_approval_answers_total", "Ended questions to people by answer.", "answer"),
 		answerTimes: add.NewHistogramVec(prometheus.HistogramOpts{

@@ -16,8 +16,8 @@ import (
 
 // Who may look at what others have, and who may stop it.
 const (
-	looksOn = auth.Operator | auth.Viewer
-	stops   = auth.Operator
+	mayLook = auth.Operator | auth.Viewer
+	mayStop = auth.Operator
 )
 
 // ofOthers is a request that may be about what others have.
@@ -26,9 +26,9 @@ type ofOthers interface {
 	GetTenant() string
 }
 
-// everybody stands for all whom a caller with the roles for it may look at.
-func everybody(caller auth.Principal) auth.Owner {
-	if caller.AllTenants {
+// everybody stands for all with whom a caller with one of some roles has to do.
+func everybody(caller auth.Principal, roles auth.Roles) auth.Owner {
+	if caller.Everywhere(roles) {
 		return auth.NewOwner(auth.AllTenants, auth.Everybody)
 	}
 	return auth.NewOwner(caller.Tenant, auth.Everybody)
@@ -45,10 +45,10 @@ func ownerOf(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Owne
 		}
 	}
 	if tenant := request.GetTenant(); tenant != "" && tenant != cmp.Or(caller.Tenant, auth.DefaultTenant) {
-		if !caller.AllTenants || !caller.Roles.Has(roles) {
+		if !caller.Everywhere(roles) {
 			return "", status.Errorf(codes.NotFound, "tenant %.80q: there is none that you may look into: leave it out", tenant)
 		}
-		if err := new(auth.Principal).SetTenant(tenant); err != nil {
+		if err := auth.CheckTenantOrAll(tenant); err != nil {
 			return "", invalid("tenant: %v", err)
 		}
 		return auth.NewOwner(tenant, cmp.Or(named, auth.Everybody)), nil
@@ -74,12 +74,12 @@ func oneOwner(ctx context.Context, request ofOthers, roles auth.Roles) (auth.Own
 // lookedAt returns a session for a caller who looks at it: its own, which that uses, or
 // somebody else's.
 func (s *sessionService) lookedAt(ctx context.Context, request ofOthers, id string) (*session.Session, error) {
-	owner, err := oneOwner(ctx, request, looksOn)
+	owner, err := oneOwner(ctx, request, mayLook)
 	if err != nil {
 		return nil, err
 	}
 	if caller := principalOf(ctx); owner != caller.Owner() || !caller.Roles.Has(auth.Agent) {
-		return s.sessions.Look(owner, id)
+		return s.sessions.Peek(owner, id)
 	}
 	return s.sessions.Get(owner, id)
 }

@@ -4,6 +4,8 @@
 package service_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -142,4 +145,30 @@ func textOf(end *pb.Finished) string {
 		b.WriteString(content.GetText())
 	}
 	return b.String()
+}
+
+// TestSecretsInTheirForm: a result in the form of another system has no secret in it,
+// whatever it is made of.
+func TestSecretsInTheirForm(t *testing.T) {
+	const secret = "s3cr3t-s3cr3t"
+	s := serve(t, func(c *service.Config) {
+		c.Executor.Mask = func(text string) string { return strings.ReplaceAll(text, secret, "[hidden]") }
+	})
+	c := s.dial("")
+	for _, persona := range []string{"", "claw-code"} {
+		created, err := c.CreateSession(timeout(t), &pb.CreateSessionRequest{Persona: persona, Mode: pb.Mode_MODE_ALLOW})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, dir := created.GetSession().GetSessionId(), created.GetSession().GetWorkspace()
+		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("token = "+secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		request := asJSON("read_file", `{"path":"a.txt"}`)
+		request.SessionId = id
+		end := c.run(request)
+		if told := end.String(); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || strings.Contains(told, secret) || !strings.Contains(told, "[hidden]") {
+			t.Errorf("as %q: %s", persona, told)
+		}
+	}
 }

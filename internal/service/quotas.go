@@ -6,6 +6,8 @@ package service
 import (
 	"cmp"
 	"fmt"
+	"sync"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -17,21 +19,14 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// quota counts a call or a transfer of a tenant, and returns why it may not be. A call
-// that may write needs room; what only reads or deletes does not. spec is nil for a
-// transfer.
-func (s *Server) quota(owner auth.Owner, spec *tools.Spec) error {
-	if err := s.rates.Take(owner.Tenant()); err != nil {
-		return err
-	}
-	if spec == nil || spec.Level <= tools.ReadOnly || spec.Name == deletes {
+// room returns why a tenant may not call a tool that may write, or nil. What only reads,
+// or makes room, needs none.
+func (s *Server) room(tenant string, spec *tools.Spec) error {
+	if spec.Level <= tools.ReadOnly || spec.FreesSpace {
 		return nil
 	}
-	return s.storage(owner.Tenant(), 0)
+	return s.storage(tenant, 0)
 }
-
-// deletes is the tool that a tenant whose storage is full makes room with.
-const deletes = "delete_file"
 
 // storage returns an error where a tenant may not store so many bytes more.
 func (s *Server) storage(tenant string, more uint64) error {
@@ -51,7 +46,7 @@ func (s *Server) storage(tenant string, more uint64) error {
 	}
 	return &quota.Error{
 		Tenant: tenant, Quota: "max_storage", Limit: fmt.Sprintf("%d bytes, of which %d are used", int64(most), used),
-		Help: "delete files that are not needed, with " + deletes + " or RemoveFile, or close sessions",
+		Help: "delete files that are not needed, with delete_file or RemoveFile, or close sessions",
 	}
 }
 
@@ -66,8 +61,57 @@ func (s *Server) space(owner *session.Session, env tools.Env, more uint64) error
 	return nil
 }
 
-// overQuota makes a status of an error about a quota.
-func overQuota(over *quota.Error) error {
+// overQuota counts a call that a quota refused, and has it recorded.
+func (s *Server) overQuota(r *rpc, over *quota.Error) {
+	tenant := s.meters.tenants.of(label(cmp.Or(over.Tenant, auth.DefaultTenant)))
+	s.meters.overQuota.WithLabelValues(tenant, over.Quota).Inc()
+	if s.auditor.log == nil {
+		return
+	}
+	if n := s.refused.count(tenant+" "+over.Quota, time.Now()); n > 0 {
+		s.auditor.overQuota(r, over, n)
+	}
+}
+
+// refusalInterval is how often the audit log is told of refusals by the same quota: who
+// is refused calls again at once, and must not fill a disk by it.
+const refusalInterval = time.Minute
+
+// refusals counts what is refused, and says now and then how much that is. The zero value
+// is ready to use.
+type refusals struct {
+	mu  sync.Mutex
+	all map[string]*refusal
+}
+
+type refusal struct {
+	told  time.Time
+	since uint64 // how many were not told of
+}
+
+// count counts one more refusal of a kind, of which there are few, and returns how many
+// are to be told of now; 0 where it is too early.
+func (r *refusals) count(kind string, now time.Time) (n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = make(map[string]*refusal)
+	}
+	one := r.all[kind]
+	if one == nil {
+		one = new(refusal)
+		r.all[kind] = one
+	}
+	one.since++
+	if now.Sub(one.told) < refusalInterval {
+		return 0
+	}
+	n, one.told, one.since = one.since, now, 0
+	return n
+}
+
+// quotaStatus makes a status of an error about a quota.
+func quotaStatus(over *quota.Error) error {
 	s := status.New(codes.ResourceExhausted, over.Error())
 	failure := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
 		Subject: "tenant:" + cmp.Or(over.Tenant, auth.DefaultTenant), Description: fmt.Sprintf("%s is %s: %s", over.Quota, over.Limit, over.Help),

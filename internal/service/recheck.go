@@ -32,7 +32,7 @@ func (s *Server) recheck(ctx context.Context) {
 		case <-tick.C:
 		}
 		judged := make(map[proof]answer) // many calls show the same
-		s.calls.end(func(c *openCall) error {
+		s.calls.end(func(c *openRPC) error {
 			if c.inside {
 				return nil
 			}
@@ -69,7 +69,7 @@ type answer struct {
 
 // ends returns why a call cannot go on, or nil. Where nobody can say whether the
 // credentials are good, it goes on.
-func (a answer) ends(c *openCall) error {
+func (a answer) ends(c *openRPC) error {
 	const hint = "; what was begun goes on: connect with other credentials to follow it"
 	row := methods[c.method]
 	switch {
@@ -79,7 +79,7 @@ func (a answer) ends(c *openCall) error {
 		return a.err
 	case a.err != nil:
 		return nil
-	case a.principal.Owner() != c.principal.Owner(), c.principal.AllTenants && !a.principal.AllTenants:
+	case a.principal.Owner() != c.principal.Owner(), c.principal.AllTenants&^a.principal.AllTenants != 0:
 		return status.Error(codes.Unauthenticated, "the credentials of the call are somebody else's by now"+hint)
 	case !a.principal.Roles.Has(row.roles), c.principal.Roles&^a.principal.Roles != 0:
 		return status.Errorf(codes.PermissionDenied, "%s is for callers with a role of %s, which you have no longer%s", c.method, row.roles, hint)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -92,6 +93,47 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 	events, err := rest(streams["stays"])
 	if err != nil || len(events) == 0 || events[len(events)-1].GetFinished() == nil {
 		t.Errorf("the stream of who stays: %v, %v", events, err)
+	}
+}
+
+// TestStreamsEndWithWhatTheyShow: a stream that shows more than its caller may see by now
+// ends, also where the caller may still call the method.
+func TestStreamsEndWithWhatTheyShow(t *testing.T) {
+	const secret = "the-token-of-somebody"
+	wide := auth.Principal{Name: "somebody", Tenant: "acme", Roles: auth.Agent | auth.Approver, AllTenants: auth.AllRoles}
+	known, err := auth.NewTokens(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, func(c *service.Config) { c.Authenticator = known })
+	is := func(p auth.Principal) {
+		t.Helper()
+		if err := known.Replace([]auth.Token{{Principal: p, Digest: auth.DigestOf(secret)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for change, test := range map[string]struct {
+		to   func(*auth.Principal)
+		code codes.Code
+	}{
+		"another tenant":      {func(p *auth.Principal) { p.Tenant = "beta" }, codes.Unauthenticated},
+		"one tenant alone":    {func(p *auth.Principal) { p.AllTenants = 0 }, codes.Unauthenticated},
+		"no approver anymore": {func(p *auth.Principal) { p.Roles = auth.Agent }, codes.PermissionDenied},
+	} {
+		is(wide)
+		watch, err := s.dial(secret).WatchApprovals(timeout(t), new(pb.WatchApprovalsRequest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := watch.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		now := wide
+		test.to(&now)
+		is(now)
+		if _, err = watch.Recv(); status.Code(err) != test.code || !strings.Contains(err.Error(), "what was begun goes on") {
+			t.Errorf("%s: %v, want %s", change, err, test.code)
+		}
 	}
 }
 

@@ -5,9 +5,10 @@
 // that every call passes, from outside or inside, and handlers that translate
 // between messages and the floors below.
 //
-// Locks: those of connections, artifacts and uploads are independent of each other;
-// whoever holds that of artifacts or uploads may take that of a session. None is held
-// while a message is sent or received.
+// Locks: those of connections, open RPCs, artifacts, uploads, tools that are shown, labels
+// and refusals are independent of each other; whoever holds that of artifacts or uploads
+// may take that of a session. That of stops is held while their file is written. None is
+// held while a message is sent or received.
 //
 // Goroutines: gRPC has one for each connection and each RPC, which ends with it. New
 // starts one that serves callers inside the process, and one that looks whether the
@@ -109,8 +110,8 @@ type Config struct {
 	Confines func() (namespaces bool, landlock int)
 
 	// Halt, if set, ends the background processes and interpreters of a session, which
-	// goes on, and returns how many there were.
-	Halt func(*session.Session) int
+	// goes on, and returns how many there were; with a user, those for that user alone.
+	Halt func(of *session.Session, user string) int
 
 	// Processes, if set, returns how many commands run.
 	Processes func() int
@@ -144,6 +145,7 @@ type Server struct {
 	auditor   *auditor
 	meters    *meters
 	rates     *quota.Rates
+	refused   refusals // by quotas
 
 	artifacts *artifacts // nil where none are kept
 	files     *workspaceService
@@ -154,7 +156,7 @@ type Server struct {
 	started      time.Time
 
 	stops       *stopList
-	calls       openCalls
+	calls       openRPCs
 	connections connections     // from outside
 	underWay    atomic.Int64    // RPCs
 	closing     context.Context // ends when nothing runs any more
@@ -246,7 +248,7 @@ func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
 		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
-		Quota: s.quota,
+		Rate: s.rates.Take, Room: s.room,
 	}
 	if s.artifacts != nil {
 		config.Artifacts = s.artifacts.of
@@ -257,13 +259,13 @@ func (s *Server) admissionConfig() admission.Config {
 // links is the chain that every call passes, the outermost link first.
 func (s *Server) links() []link {
 	return []link{
-		recoverPanics(s.config.Logger),                        // outermost: a panic ends one call
-		s.meters.link(),                                       // around all that makes a status
-		telemetry(s.config.Logger, s.meters, &s.underWay),     // what is known of the call; refusals are counted
-		onEntry(authenticate(s.config.Authenticator), permit), // who, and may they call this method at all
-		s.calls.link(s.refuseStopped),                         // unless they were stopped, now or later
-		endKeptOpen(s.closing),                                // what only waits ends with the server
-		onMessage(s.admit),                                    // may this call run
+		recoverPanics(s.config.Logger), // outermost: a panic ends one call
+		s.meters.link(),                // around all that makes a status
+		telemetry(s.config.Logger, s.meters, &s.underWay, s.overQuota), // what is known of the call; refusals are counted
+		onEntry(authenticate(s.config.Authenticator), permit),          // who, and may they call this method at all
+		s.calls.link(s.refuseStopped),                                  // unless they were stopped, now or later
+		endKeptOpen(s.closing),                                         // what only waits ends with the server
+		onMessage(s.admit),                                             // may this call run
 	}
 }
 

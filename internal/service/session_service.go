@@ -125,7 +125,7 @@ func (s *sessionService) ListSessions(ctx context.Context, request *pb.ListSessi
 	if err != nil {
 		return nil, err
 	}
-	owner, err := ownerOf(ctx, request, looksOn)
+	owner, err := ownerOf(ctx, request, mayLook)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if n := len(reason); n > admission.MaxText {
 		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
 	}
-	owner, err := oneOwner(ctx, request, stops)
+	owner, err := oneOwner(ctx, request, mayStop)
 	if err != nil {
 		return nil, err
 	}
@@ -251,8 +251,8 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 // notClosed answers where there was no such session. An operator who stops what others
 // run must not take it for stopped.
 func (s *sessionService) notClosed(caller auth.Principal, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
-	if request.GetPrincipal() == "" && request.GetTenant() == "" && caller.Roles.Has(stops) {
-		if owners := s.sessions.Owners(everybody(caller), request.GetSessionId()); len(owners) > 0 {
+	if request.GetPrincipal() == "" && request.GetTenant() == "" && caller.Roles.Has(mayStop) {
+		if owners := s.sessions.Owners(everybody(caller, mayStop), request.GetSessionId()); len(owners) > 0 {
 			return nil, status.Errorf(codes.FailedPrecondition, "you have no session %q, and it was not closed: set principal, and tenant where it is before a slash, to whose it is, one of %.512q",
 				request.GetSessionId(), owners)
 		}

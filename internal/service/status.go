@@ -88,7 +88,7 @@ func toStatus(err error) error {
 		return withRetryInfo(status.New(codes.ResourceExhausted, limited.Message), limited.RetryAfter).Err()
 	}
 	if over := new(quota.Error); errors.As(err, &over) {
-		return overQuota(over)
+		return quotaStatus(over)
 	}
 	known := find(statusCodes, err)
 	if known == nil {

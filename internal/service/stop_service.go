@@ -33,7 +33,7 @@ func stopTarget(ctx context.Context, request interface {
 		return "", invalid(`principal is empty: name whom it is about, or "*" for everybody`)
 	case auth.Everybody:
 		if request.GetTenant() == "" {
-			return everybody(principalOf(ctx)), nil
+			return everybody(principalOf(ctx), mayStop), nil
 		}
 	case auth.Local.Name:
 	default:
@@ -41,7 +41,7 @@ func stopTarget(ctx context.Context, request interface {
 			return "", invalid("principal: %v", err)
 		}
 	}
-	return ownerOf(ctx, request, stops)
+	return ownerOf(ctx, request, mayStop)
 }
 
 func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrincipalRequest) (*pb.StopPrincipalResponse, error) {
@@ -67,7 +67,7 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 	covers := func(tenant string, names ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return name != "" && of.Covers(auth.NewOwner(tenant, name)) })
 	}
-	ended := s.server.calls.end(func(c *openCall) error {
+	ended := s.server.calls.end(func(c *openRPC) error {
 		// A call of a tool is cancelled below, and its stream ends with its last event.
 		if c.method == pb.ToolService_ExecuteTool_FullMethodName || !covers(c.principal.Tenant, c.principal.Name, c.principal.OnBehalfOf) {
 			return nil
@@ -83,18 +83,36 @@ func (s *sessionService) StopPrincipal(ctx context.Context, request *pb.StopPrin
 	}, now.why(), now.By)
 	processes := 0
 	if halt := s.server.config.Halt; halt != nil {
-		for _, found := range s.sessions.List(of) {
-			processes += halt(found)
+		for _, found := range s.sessions.List(auth.NewOwner(of.Tenant(), auth.Everybody)) {
+			switch {
+			case of.Covers(found.Owner):
+				processes += halt(found, "")
+			case of.Name() != auth.Everybody: // sessions of a runtime may have some for this user
+				processes += halt(found, of.Name())
+			}
 		}
 	}
+	unknown := of.Name() != auth.Everybody && cancelled+ended+processes == 0 && !s.knows(of)
 	s.auditor.stopped(ctx, now, fresh, cancelled)
 	s.executor.Changed()
 	if err != nil {
 		return nil, err
 	}
 	return &pb.StopPrincipalResponse{
-		Stop: stopToProto(now), CancelledExecutions: uint32(cancelled), EndedCalls: uint32(ended), EndedProcesses: uint32(processes),
+		Stop: stopToProto(now), CancelledExecutions: uint32(cancelled), EndedCalls: uint32(ended), EndedProcesses: uint32(processes), Unknown: unknown,
 	}, nil
+}
+
+// knows reports whether somebody whom an owner stands for has, or had lately, a session or
+// a call here, or is somebody for whom a call was made.
+func (s *sessionService) knows(of auth.Owner) bool {
+	all := auth.NewOwner(of.Tenant(), auth.Everybody)
+	calls, _, _ := s.executor.List(all, func(x *executor.Execution) bool {
+		owner := x.Order.Session.Owner
+		return of.Covers(owner) || of.Covers(auth.NewOwner(owner.Tenant(), x.Order.OnBehalfOf))
+	}, "", 1)
+	return len(calls) > 0 || len(s.sessions.List(of)) > 0 || len(s.sessions.Ended(of)) > 0 ||
+		slices.ContainsFunc(s.server.calls.list(), func(c *openRPC) bool { return of.Covers(c.principal.Owner()) })
 }
 
 func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.ResumePrincipalRequest) (*pb.ResumePrincipalResponse, error) {
@@ -133,7 +151,7 @@ func (s *sessionService) ResumePrincipal(ctx context.Context, request *pb.Resume
 
 func (s *sessionService) ListStops(ctx context.Context, _ *pb.ListStopsRequest) (*pb.ListStopsResponse, error) {
 	response := new(pb.ListStopsResponse)
-	seen := everybody(principalOf(ctx))
+	seen := everybody(principalOf(ctx), mayLook)
 	for _, one := range s.server.stops.list() {
 		if !seen.Covers(one.owner()) && !one.owner().Covers(seen) {
 			continue

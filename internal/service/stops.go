@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,16 +56,32 @@ func (s stop) why() string {
 // refusal is what a call of a stopped principal is answered with. It is not UNAVAILABLE:
 // clients send that again by themselves.
 func (s stop) refusal() error {
-	who, resume := fmt.Sprintf("%q was", s.Principal), s.Principal
+	who, resume := fmt.Sprintf("%q was", s.Principal), quoted(s.Principal)
 	if s.Principal == auth.Everybody {
 		who, resume = "all callers were", "--all"
 	}
+	operator := "one of the default tenant or of all tenants"
+	switch s.Tenant {
+	case "":
+	case auth.AllTenants:
+		operator = "one of all tenants"
+	default:
+		operator = "one of tenant " + s.Tenant + " or of all tenants"
+	}
 	if s.Tenant != "" {
-		resume = "--tenant '" + s.Tenant + "' " + resume
+		resume = "--tenant " + quoted(s.Tenant) + " " + resume
 	}
 	return status.Errorf(codes.FailedPrecondition,
-		"%s %s (at %s). Do not call again: calls are refused until an operator lifts the stop, with toolserver resume %s",
-		who, s.why(), s.Since.UTC().Format(time.RFC3339), resume)
+		"%s %s (at %s). Do not call again: calls are refused until an operator lifts the stop, %s, with toolserver resume %s",
+		who, s.why(), s.Since.UTC().Format(time.RFC3339), operator, resume)
+}
+
+// quoted returns a name as a shell takes it.
+func quoted(name string) string {
+	if strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/@+-") == "" {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
 // stopList has the emergency stops in force. With a file they outlive the server.
@@ -77,8 +94,9 @@ type stopList struct {
 // maxStops is how many principals can be stopped one by one.
 const maxStops = 10_000
 
-// maxStopFile bounds what is read at start.
-const maxStopFile = 64 << 20
+// maxStopFile is more than maxStops stops take with the longest names and reasons, however
+// those are escaped: a larger file was not written by a server.
+const maxStopFile = maxStops * 32 << 10
 
 // openStops reads the stops that a server before this one left. A file that cannot be
 // read is an error: nobody may go on because of it.

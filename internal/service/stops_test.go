@@ -27,7 +27,13 @@ func TestEmergencyStop(t *testing.T) {
 	option, read := withAudit(t, withRoles)
 	halted := make(map[string]int)
 	s := serve(t, option, withPolicy(t, askToRead), func(c *service.Config) {
-		c.Halt = func(s *session.Session) int { halted[s.Owner.Name()]++; return 1 }
+		c.Halt = func(s *session.Session, user string) int {
+			if user != "" {
+				return 0
+			}
+			halted[s.Owner.Name()]++
+			return 1
+		}
 	})
 	s.write("secret.txt", "hello")
 	ctx := timeout(t)
@@ -84,10 +90,12 @@ func TestEmergencyStop(t *testing.T) {
 
 	// Nothing new begins, and what became of the calls is told.
 	_, err = alice.call(asJSON("count", `{}`))
-	wantCode(t, err, codes.FailedPrecondition, "stopped by oscar: it runs wild", "until an operator lifts the stop")
+	wantCode(t, err, codes.FailedPrecondition, "stopped by oscar: it runs wild", "until an operator lifts the stop, one of the default tenant or of all tenants", "toolserver resume alice")
 	_, err = alice.CreateSession(ctx, &pb.CreateSessionRequest{})
 	wantCode(t, err, codes.FailedPrecondition)
 	_, err = alice.CheckCall(ctx, &pb.CheckCallRequest{Command: "ls"})
+	wantCode(t, err, codes.FailedPrecondition)
+	_, err = alice.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: "files"}) // it would take with it what is to be looked at
 	wantCode(t, err, codes.FailedPrecondition)
 	_, err = workspace.StatFile(ctx, &pb.StatFileRequest{Path: "secret.txt"})
 	wantCode(t, err, codes.FailedPrecondition)
@@ -137,7 +145,15 @@ func TestEmergencyStop(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition, "another operator")
 	_, err = root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "alice"})
 	wantCode(t, err, codes.FailedPrecondition, "another operator")
-	for _, name := range []string{"root", "alice", "alice", "nix"} {
+	_, err = root.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: "oscar"})
+	wantCode(t, err, codes.FailedPrecondition, "you were stopped by oscar", "another operator")
+	// A name that nobody has may be stopped, and who stops it is told.
+	for name, unknown := range map[string]bool{"nix": true, "tenant/alice": true, "bob": false} {
+		if stopped, err := oscar.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: name}); err != nil || stopped.GetUnknown() != unknown {
+			t.Errorf("stop %s: %v, %v", name, stopped, err)
+		}
+	}
+	for _, name := range []string{"root", "alice", "alice", "nix", "nobody", "tenant/alice", "bob"} {
 		if _, err := oscar.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: name}); err != nil {
 			t.Errorf("resume %s: %v", name, err)
 		}
@@ -146,6 +162,17 @@ func TestEmergencyStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "root"}); err != nil {
+		t.Fatal(err)
+	}
+	// Its own stop does not keep that of another from counting.
+	for _, who := range []*client{root, oscar} {
+		if _, err := who.StopPrincipal(ctx, &pb.StopPrincipalRequest{Principal: "root"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "root"})
+	wantCode(t, err, codes.FailedPrecondition, "you were stopped by oscar", "another operator")
+	if _, err := oscar.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "root"}); err != nil {
 		t.Fatal(err)
 	}
 	if end := alice.run(asJSON("count", `{}`)); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {

@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -29,6 +30,7 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/span"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -48,12 +50,13 @@ func recoverPanics(logger *zap.Logger) link {
 
 // telemetry gives every call what is known of it, counts it and writes one line about
 // it to the log. What the links below return as errors becomes a status here, in one
-// place. underWay counts the calls that have begun and not ended.
-func telemetry(logger *zap.Logger, meters *meters, underWay *atomic.Int64) link {
+// place. underWay counts the calls that have begun and not ended; overQuota is told of
+// those that a quota refuses.
+func telemetry(logger *zap.Logger, meters *meters, underWay *atomic.Int64, overQuota func(*rpc, *quota.Error)) link {
 	begin := func(ctx context.Context, method string) (context.Context, *rpc) {
 		underWay.Add(1)
 		r := &rpc{
-			logger: logger, meters: meters, underWay: underWay, method: method,
+			logger: logger, meters: meters, underWay: underWay, overQuota: overQuota, method: method,
 			began: time.Now(), span: span.Of(ctx),
 		}
 		return context.WithValue(ctx, rpcKey{}, r), r
@@ -111,6 +114,8 @@ type rpc struct {
 	underWay *atomic.Int64
 	span     span.Span // that tracing began, if it is on
 	began    time.Time
+
+	overQuota func(*rpc, *quota.Error)
 
 	method     string
 	principal  auth.Principal
@@ -187,6 +192,9 @@ func (r *rpc) close(err error) error {
 	}
 	s, _ := status.FromError(toStatus(err))
 	r.cause, r.code = err, s.Code()
+	if over, ok := errors.AsType[*quota.Error](err); ok {
+		r.overQuota(r, over)
+	}
 	r.meters.rpcs.WithLabelValues(r.method, r.code.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, exemplar(r.span))
 	if entry := r.logger.Check(r.level(), "call"); entry != nil {
 		entry.Write(zap.Inline(r))

@@ -10,8 +10,10 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -50,7 +52,7 @@ var tenantTokens = map[string]auth.Principal{
 	"beta-alice":     {Name: "alice", Tenant: "beta", Roles: auth.AllRoles},
 	"beta-bob":       {Name: "bob", Tenant: "beta", Roles: auth.Agent},
 	"default-alice":  {Name: "alice", Roles: auth.AllRoles},
-	"default-root":   {Name: "root", Roles: auth.AllRoles, AllTenants: true},
+	"default-root":   {Name: "root", Roles: auth.AllRoles, AllTenants: auth.AllRoles},
 	"beta-root":      {Name: "root", Tenant: "beta", Roles: auth.AllRoles},
 	"beta-acmealice": {Name: "acme/alice", Tenant: "beta", Roles: auth.AllRoles},
 }
@@ -439,6 +441,12 @@ func TestOperatorsOfTenants(t *testing.T) {
 		_, err := root.ListSessions(ctx, &pb.ListSessionsRequest{Principal: "*", Tenant: tenant})
 		wantCode(t, err, codes.InvalidArgument, "is no tenant")
 	}
+	for _, name := range []string{"acme\x00alice", "\x00alice", "alice\n"} { // as owners are told apart inside
+		_, err := s.as("default-alice").GetSession(ctx, &pb.GetSessionRequest{SessionId: acme.session, Principal: name})
+		wantCode(t, err, codes.InvalidArgument, "principal: ")
+		_, err = s.as("default-alice").ListSessions(ctx, &pb.ListSessionsRequest{Principal: name})
+		wantCode(t, err, codes.InvalidArgument, "principal: ")
+	}
 	_, err = root.CloseSession(ctx, &pb.CloseSessionRequest{SessionId: acme.session})
 	wantCode(t, err, codes.FailedPrecondition, "acme/alice")
 	if list, err := root.ListApprovals(ctx, &pb.ListApprovalsRequest{}); err != nil || len(list.GetApprovals()) != 1 || list.GetApprovals()[0].GetTenant() != "acme" {
@@ -463,7 +471,7 @@ func TestOperatorsOfTenants(t *testing.T) {
 		t.Errorf("one of the same name in another tenant: %v", err)
 	}
 	_, err = s.as("acme-alice").CreateSession(ctx, &pb.CreateSessionRequest{})
-	wantCode(t, err, codes.FailedPrecondition, `"alice" was stopped by carol`)
+	wantCode(t, err, codes.FailedPrecondition, `"alice" was stopped by carol`, "one of tenant acme or of all tenants, with toolserver resume --tenant acme alice")
 	if _, err := root.ResumePrincipal(ctx, &pb.ResumePrincipalRequest{Principal: "alice", Tenant: "acme"}); err != nil {
 		t.Error(err)
 	}
@@ -529,6 +537,29 @@ func TestQuotas(t *testing.T) {
 	over(err, "calls_per_minute", "6", "call again in", true)
 	if _, err := bob.ListSessions(ctx, &pb.ListSessionsRequest{}); err != nil {
 		t.Errorf("what is no call: %v", err)
+	}
+	bob.call(asJSON("count", `{}`))
+
+	// Operators see it: each refusal as a metric, and in the audit log that there were some.
+	told := metricsText(t, s.metrics)
+	for _, want := range []string{`{quota="max_running",tenant="acme"} 1`, `{quota="max_sessions",tenant="acme"} 1`, `{quota="max_storage",tenant="acme"} 1`, `{quota="calls_per_minute",tenant="beta"} 2`} {
+		if !strings.Contains(told, "\ntoolserver_over_quota_total"+want+"\n") {
+			t.Errorf("no metric is %s", want)
+		}
+	}
+	s.shutdown()
+	records := make(map[string]int)
+	for line := range strings.Lines(readAll(t, s.audit)) {
+		var r audit.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Step == audit.OverQuota && r.Principal != "" && strings.Contains(r.Reason, "has reached its quota") {
+			records[r.Tenant+" "+r.Rule] += int(r.Count)
+		}
+	}
+	if want := map[string]int{"acme max_running": 1, "acme max_sessions": 1, "acme max_storage": 1, "beta calls_per_minute": 1}; !maps.Equal(records, want) {
+		t.Errorf("the audit log has %v, want %v", records, want)
 	}
 }
 

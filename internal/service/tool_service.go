@@ -52,7 +52,7 @@ func (s *toolService) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerSt
 }
 
 func (s *toolService) WatchExecution(request *pb.WatchExecutionRequest, stream grpc.ServerStreamingServer[pb.WatchExecutionResponse]) error {
-	x, err := s.findFor(stream.Context(), request, looksOn)
+	x, err := s.findFor(stream.Context(), request, mayLook)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *toolService) Cancel(ctx context.Context, request *pb.CancelRequest) (*p
 	if n := len(request.GetReason()); n > admission.MaxText {
 		return nil, invalid("reason has %d bytes: at most %d", n, admission.MaxText)
 	}
-	x, err := s.findFor(ctx, request, stops)
+	x, err := s.findFor(ctx, request, mayStop)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func controlOf(request *pb.WriteInputRequest) (tools.Input, error) {
 }
 
 func (s *toolService) GetExecution(ctx context.Context, request *pb.GetExecutionRequest) (*pb.GetExecutionResponse, error) {
-	x, err := s.findFor(ctx, request, looksOn)
+	x, err := s.findFor(ctx, request, mayLook)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (s *toolService) findFor(ctx context.Context, request interface {
 	ofOthers
 }, roles auth.Roles) (*executor.Execution, error) {
 	if caller := principalOf(ctx); request.GetPrincipal() == "" && request.GetTenant() == "" && request.GetExecutionId() != "" && caller.Roles.Has(roles) {
-		return s.findOf(ctx, everybody(caller), request)
+		return s.findOf(ctx, everybody(caller, roles), request)
 	}
 	owner, err := oneOwner(ctx, request, roles)
 	if err != nil {
@@ -232,7 +232,7 @@ func (s *toolService) ListExecutions(ctx context.Context, request *pb.ListExecut
 			(request.GetTool() == "" || x.Order.Tool == request.GetTool()) &&
 			(request.GetState() == 0 || pb.ExecutionState(x.Info().State) == request.GetState())
 	}
-	owner, err := ownerOf(ctx, request, looksOn)
+	owner, err := ownerOf(ctx, request, mayLook)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (s *toolService) listed(ctx context.Context, id string) (*session.Session, 
 	case id == "":
 		return nil, nil
 	}
-	return s.sessions.Look(caller.Owner(), id)
+	return s.sessions.Peek(caller.Owner(), id)
 }
 
 // availableTo reports which tools a session has; without one, which the caller could have.
@@ -480,7 +480,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Principal:      principalOf(ctx).Name,
 		Roles:          principalOf(ctx).Roles.Names(),
 		Tenant:         principalOf(ctx).Tenant,
-		AllTenants:     principalOf(ctx).AllTenants,
+		AllTenants:     principalOf(ctx).Everywhere(auth.AllRoles),
 		OnBehalfOf:     output.ValidText(principalOf(ctx).OnBehalfOf),
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode), s.sessions.AllowedWorkspaces(principalOf(ctx).Tenant)),

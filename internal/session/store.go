@@ -402,9 +402,9 @@ func (s *Store) idled(session *Session) {
 	}
 }
 
-// Look returns a session of owner, the default session without an id, for somebody who
+// Peek returns a session of owner, the default session without an id, for somebody who
 // only looks: it is neither made nor used.
-func (s *Store) Look(owner auth.Owner, id string) (*Session, error) {
+func (s *Store) Peek(owner auth.Owner, id string) (*Session, error) {
 	id = cmp.Or(id, DefaultID)
 	s.mu.RLock()
 	session, ok := s.byKey[key{owner, id}]

@@ -18,6 +18,9 @@ type Env struct {
 	// SessionID and CallID name the call.
 	SessionID, CallID string
 
+	// OnBehalfOf is the user whom the call is for; empty: the principal itself.
+	OnBehalfOf string
+
 	// Workspace holds the files of the session.
 	Workspace *workspace.Workspace
 

@@ -58,6 +58,10 @@ type Spec struct {
 	// ConcurrencySafe says that calls may run beside other calls of a session.
 	ConcurrencySafe bool
 
+	// FreesSpace says that the tool writes nothing but makes room, so that it can be
+	// called where there is none.
+	FreesSpace bool
+
 	// Dangerous says that the tool can do harm that cannot be undone.
 	Dangerous bool
 

@@ -32,6 +32,7 @@ func Delete() tools.Tool {
 	tool := tools.New(
 		tools.Spec{
 			Name:            "delete_file",
+			FreesSpace:      true,
 			Aliases:         []string{"FileDelete", "Delete", "rm", "remove_file"},
 			Keys:            []tools.Key{{Other: "file_path", Name: "path"}},
 			Label:           "Delete file",

@@ -196,8 +196,11 @@ type StopPrincipalResponse struct {
 	EndedCalls uint32 `protobuf:"varint,3,opt,name=ended_calls,json=endedCalls,proto3" json:"ended_calls,omitempty"`
 	// How many background processes and interpreters were ended.
 	EndedProcesses uint32 `protobuf:"varint,4,opt,name=ended_processes,json=endedProcesses,proto3" json:"ended_processes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether nobody whom the stop is about has, or had lately, a session or a call on this
+	// server. The stop is in force all the same; the name may be another one than was meant.
+	Unknown       bool `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StopPrincipalResponse) Reset() {
@@ -256,6 +259,13 @@ func (x *StopPrincipalResponse) GetEndedProcesses() uint32 {
 		return x.EndedProcesses
 	}
 	return 0
+}
+
+func (x *StopPrincipalResponse) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 // ResumePrincipalRequest says whose stop to lift.
@@ -1265,13 +1275,14 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\x14StopPrincipalRequest\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06tenant\x182 \x01(\tR\x06tenant\"\xbd\x01\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\"\xd7\x01\n" +
 	"\x15StopPrincipalResponse\x12'\n" +
 	"\x04stop\x18\x01 \x01(\v2\x13.toolserver.v1.StopR\x04stop\x121\n" +
 	"\x14cancelled_executions\x18\x02 \x01(\rR\x13cancelledExecutions\x12\x1f\n" +
 	"\vended_calls\x18\x03 \x01(\rR\n" +
 	"endedCalls\x12'\n" +
-	"\x0fended_processes\x18\x04 \x01(\rR\x0eendedProcesses\"f\n" +
+	"\x0fended_processes\x18\x04 \x01(\rR\x0eendedProcesses\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\bR\aunknown\"f\n" +
 	"\x16ResumePrincipalRequest\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +

@@ -11,16 +11,16 @@ import (
 	"google.golang.org/grpc"
 )
 
-// openCalls are the RPCs under way whose caller is known, so that those can be ended
+// openRPCs are the RPCs under way whose caller is known, so that those can be ended
 // whose caller may no longer go on. Their executions are not theirs to end.
-type openCalls struct {
+type openRPCs struct {
 	mu  sync.Mutex
-	all map[*openCall]struct{}
+	all map[*openRPC]struct{}
 }
 
-// An openCall is an RPC that is under way. Of what is known of it, only its method, its
+// An openRPC is an RPC that is under way. Of what is known of it, only its method, its
 // principal and what that has shown are looked at, which never change any more.
-type openCall struct {
+type openRPC struct {
 	*rpc
 	inside bool // it comes from inside the process
 	cancel context.CancelCauseFunc
@@ -29,16 +29,16 @@ type openCall struct {
 // link has the calls that pass it known, and ends them with the reason for which they
 // were cut. A call is known before refuse is asked about it, so that whoever changes the
 // answer of refuse, and then looks at the calls, misses none.
-func (o *openCalls) link(refuse func(ctx context.Context, method string) error) link {
+func (o *openRPCs) link(refuse func(ctx context.Context, method string) error) link {
 	enter := func(ctx context.Context, method string) (context.Context, func(*error), error) {
 		if methods[method].anybody {
 			return ctx, func(*error) {}, nil
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		call := &openCall{rpc: rpcOf(ctx), inside: isInside(ctx), cancel: cancel}
+		call := &openRPC{rpc: rpcOf(ctx), inside: isInside(ctx), cancel: cancel}
 		o.mu.Lock()
 		if o.all == nil {
-			o.all = make(map[*openCall]struct{})
+			o.all = make(map[*openRPC]struct{})
 		}
 		o.all[call] = struct{}{}
 		o.mu.Unlock()
@@ -79,7 +79,7 @@ func (e *cutError) Unwrap() error { return e.error }
 
 // end ends the calls for which why returns an error, with that error, and returns how
 // many they were.
-func (o *openCalls) end(why func(*openCall) error) (n int) {
+func (o *openRPCs) end(why func(*openRPC) error) (n int) {
 	for _, call := range o.list() {
 		if err := why(call); err != nil {
 			call.cancel(&cutError{err})
@@ -89,10 +89,10 @@ func (o *openCalls) end(why func(*openCall) error) (n int) {
 	return n
 }
 
-func (o *openCalls) list() []*openCall {
+func (o *openRPCs) list() []*openRPC {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	list := make([]*openCall, 0, len(o.all))
+	list := make([]*openRPC, 0, len(o.all))
 	for call := range o.all {
 		list = append(list, call)
 	}
