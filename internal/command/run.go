@@ -43,6 +43,19 @@ func (r *Runner) follow(ctx context.Context, env tools.Env, c Command, out tools
 	defer context.AfterFunc(ctx, func() { x.Stop(context.Cause(ctx)) })()
 	x.attend()
 	ran(x)
+	return r.ended(ctx, env, c, &t, x)
+}
+
+// Ended returns the result of a script that was started and has ended, as RunScript
+// does; t is what it wrote.
+func (r *Runner) Ended(ctx context.Context, env tools.Env, s Script, t *Transcript, x *Running) (tools.Result, error) {
+	<-x.Done()
+	c := s.Command
+	c.Path = shellPath
+	return r.ended(ctx, env, c, t, x)
+}
+
+func (r *Runner) ended(ctx context.Context, env tools.Env, c Command, t *Transcript, x *Running) (tools.Result, error) {
 	result := t.result(x.outcome)
 	r.Warn(&result, x.found)
 	if len(x.refused) > 0 {
@@ -108,7 +121,7 @@ func (r *Runner) failureOf(ctx context.Context, o Outcome, why *failure) error {
 		}
 		return tools.Failf("signal", "The command was ended by signal %s.", o.Exit.Signal)
 	case tools.TimedOut, tools.Cancelled:
-		if ctx.Err() != nil && o.Exit.Reason == tools.TimedOut {
+		if o.Exit.Reason == tools.TimedOut && (ctx.Err() != nil || o.Exit.Message == "") {
 			return tools.Failf(tools.TimedOutCode, "The command was ended after %s, when its time was over. %s Ask for more time with timeout_ms, in milliseconds, or do less at once%s.", briefly(o.Ran), wrote(why.said), background(why.command))
 		}
 		if ctx.Err() != nil {
