@@ -49,6 +49,10 @@ type Tool struct {
 	Required   []string `yaml:"required"`
 	Open       bool     `yaml:"open"`
 
+	// Freeform is the key that an input has which is a text, and no object; empty: it must
+	// be an object.
+	Freeform string `yaml:"freeform"`
+
 	// Means are the calls of our tools that an input may stand for. The first one whose
 	// condition is true counts.
 	Means []Meaning `yaml:"means"`
