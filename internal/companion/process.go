@@ -208,9 +208,9 @@ func (s *Set) Processes(of tools.Session) []*Process {
 	return slices.Clone(own.processes)
 }
 
-// Process returns the background process of a session with an id.
-func (s *Set) Process(of tools.Session, id string) (*Process, error) {
-	list := s.Processes(of)
+// Process returns the background process of the session of a call with an id.
+func (s *Set) Process(env tools.Env, id string) (*Process, error) {
+	list := s.Processes(env.Session)
 	ids := make([]string, len(list))
 	for i, p := range list {
 		if p.ID == id {
@@ -220,7 +220,10 @@ func (s *Set) Process(of tools.Session, id string) (*Process, error) {
 	}
 	there := "There are: " + strings.Join(ids, ", ") + "."
 	if len(ids) == 0 {
-		there = "There is none in this session: start one with bash and run_in_background."
+		there = "There is none in this session."
+		if key, ok := env.Words.HasKey("bash", "run_in_background"); ok {
+			there = fmt.Sprintf("There is none in this session: start one with %s and %s.", env.Words.Tool("bash"), key)
+		}
 	}
 	return nil, tools.Failf("no_such_process", "There is no background process %s. %s", id, there)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -39,19 +40,20 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 // A program is an expression that can be evaluated; nil: there is none.
 type program cel.Program
 
-func newProgram(source string) (program, error) {
+func newProgram(source string) (program, *ast.AST, error) {
 	if source == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	env, err := environment()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {
-		return nil, issues.Err()
+		return nil, nil, issues.Err()
 	}
-	return env.Program(parsed)
+	made, err := env.Program(parsed)
+	return made, parsed.NativeRep(), err
 }
 
 // commandOf returns the command line of a list of words. One that only has a shell run a

@@ -107,6 +107,57 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// TestWords names tools, keys and calls of ours as systems do.
+func TestWords(t *testing.T) {
+	tests := []struct{ system, kind, ours, want string }{
+		{"claude-code", "tool", "process_output", "BashOutput"},
+		{"claude-code", "key", "bash timeout_ms", "timeout"},
+		{"claude-code", "key", "edit_file old_string", "old_string"},
+		{"claude-code", "key", "grep ignore_case", "-i"},
+		{"claude-code", "key", "grep hidden", ""},
+		{"claude-code", "call", `read_file {"path":"a","offset":3,"limit":2}`, `Read {"file_path":"a","limit":2,"offset":3}`},
+		{"claude-code", "call", `glob {"pattern":"*","offset":2}`, ""},
+		{"claude-code", "call", `process_output {"id":"p1"}`, `BashOutput {"bash_id":"p1"}`},
+		{"gemini-cli", "call", `read_file {"path":"a","offset":3}`, `read_file {"absolute_path":"a","offset":2}`},
+		{"gemini-cli", "key", "bash timeout_ms", ""},
+		{"gemini-cli", "tool", "list_dir", "list_directory"},
+		{"codex", "call", `list_dir {"path":".","offset":10}`, `list_dir {"dir_path":".","offset":11}`},
+		{"codex", "call", `grep {"pattern":"x","output_mode":"files_with_matches","limit":5}`, `grep_files {"limit":5,"pattern":"x"}`},
+		{"codex", "call", `grep {"pattern":"x","output_mode":"content"}`, ""},
+		{"y-agent", "tool", "process_output", "ShellExec with action poll"},
+		{"y-agent", "call", `process_output {"id":"p1"}`, `ShellExec {"action":"poll","session_id":"p1"}`},
+		{"y-agent", "call", `bash {"command":"ls","timeout_ms":5000}`, `ShellExec {"action":"run","command":"ls","timeout_secs":5}`},
+		{"kiro", "tool", "no_tool", ""},
+	}
+	for _, test := range tests {
+		system, _ := Named(test.system)
+		w := words{system}
+		name, rest, _ := strings.Cut(test.ours, " ")
+		var got string
+		switch test.kind {
+		case "tool":
+			got, _ = w.Tool(name)
+		case "key":
+			got, _ = w.Key(name, rest)
+		case "call":
+			got, _ = w.Call(name, []byte(rest))
+		}
+		if got != test.want {
+			t.Errorf("%s of %s, %s: got %q, want %q", test.kind, test.system, test.ours, got, test.want)
+		}
+	}
+}
+
+// BenchmarkTranslate is what a call of another system's tool costs more.
+func BenchmarkTranslate(b *testing.B) {
+	system, _ := Named("agent-code")
+	for b.Loop() {
+		if _, err := system.Tool("FileRead").Translate([]byte(`{"file_path":"main.go"}`)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // FuzzTranslate proves that whatever comes, a call is made or an error is given, and
 // that an error about an input that fits the schema names one of its keys.
 func FuzzTranslate(f *testing.F) {

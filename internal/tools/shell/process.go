@@ -23,7 +23,7 @@ func startBackground(ctx context.Context, companions *companion.Set, env tools.E
 	if err != nil {
 		return tools.Result{}, err
 	}
-	result := tools.TextResult(fmt.Sprintf("Started in the background as %s. Read what it writes with process_output.", b.ID))
+	result := tools.TextResult(fmt.Sprintf("Started in the background as %s. Read what it writes with %s.", b.ID, env.Words.Tool("process_output")))
 	result.Details, _ = json.Marshal(processDetails{ID: b.ID, State: "running"})
 	return result, nil
 }
@@ -54,7 +54,7 @@ func runFor(ctx context.Context, companions *companion.Set, env tools.Env, scrip
 		text += "\n"
 	}
 	p.Examine()
-	result := withDetails(detailsOf(p), text, fmt.Sprintf("[It goes on in the background as %s. Read what it writes with process_output.]", p.ID))
+	result := withDetails(detailsOf(p), text, fmt.Sprintf("[It goes on in the background as %s. Read what it writes with %s.]", p.ID, env.Words.Tool("process_output")))
 	result.Content = append(result.Content, artifact...)
 	return p.Warn(result), nil
 }
