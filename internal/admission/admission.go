@@ -218,7 +218,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	call, err := decodeInput(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		if input.Problem == nil {
-			wrong = inTheirWords(job.CalledAs, job.Tool, wrong)
+			wrong = inTheirWords(&job.Order, wrong)
 		}
 		job.Input, job.Refusal = tools.Canonical(input.JSON), refusedInput(cmp.Or(job.CalledAs, job.Tool), wrong)
 		return decodedCall{}, nil

@@ -124,13 +124,18 @@ func notYet(tool string, ours bool) (reading, bool) {
 
 // inTheirWords tells what our tool did not accept of an input that was translated: the
 // model knows the keys that it has sent.
-func inTheirWords(calledAs, tool string, wrong *tools.InputError) *tools.InputError {
-	if calledAs == "" {
+func inTheirWords(order *executor.Order, wrong *tools.InputError) *tools.InputError {
+	if order.CalledAs == "" {
 		return wrong
 	}
 	told := new(tools.InputError)
 	for _, p := range wrong.Problems {
-		told.Problems = append(told.Problems, tools.Problem{Message: fmt.Sprintf("what becomes %s of %s: %s", strings.TrimPrefix(p.Pointer, "/"), tool, p.Message)})
+		key, below, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
+		if theirs, ok := order.Form.Key(key); ok {
+			told.Problems = append(told.Problems, tools.Problem{Pointer: strings.TrimSuffix("/"+theirs+"/"+below, "/"), Message: p.Message})
+			continue
+		}
+		told.Problems = append(told.Problems, tools.Problem{Message: fmt.Sprintf("what becomes %s of %s: %s", strings.TrimPrefix(p.Pointer, "/"), order.Tool, p.Message)})
 	}
 	return told
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/shell"
@@ -31,6 +32,9 @@ func (a *Admission) unknown(s *session.Session, p *policy.Policy, name string) s
 			aliases = append(aliases, entry.Spec.Aliases...)
 		}
 	}
+	if system, ok := persona.Named(s.Settings().Persona); ok {
+		names, aliases = a.inTheirs(system, s, p)
+	}
 	message := fmt.Sprintf("There is no tool %q in this session. ", name)
 	if near := nearest.Names(name, slices.Concat(names, aliases)); len(near) > 0 {
 		return message + tools.DidYouMean(near, "")
@@ -43,6 +47,28 @@ func (a *Admission) unknown(s *session.Session, p *policy.Policy, name string) s
 		names, more = names[:maxListed], fmt.Sprintf(", and %d more", n)
 	}
 	return message + "Its tools are: " + strings.Join(names, ", ") + more + "."
+}
+
+// inTheirs returns the names, and other names, of the tools that a session in a persona
+// is shown: those of the system, and of ours those it has chosen by their names.
+func (a *Admission) inTheirs(system *persona.System, s *session.Session, p *policy.Policy) (names, aliases []string) {
+	for i := range system.Tools {
+		theirs := &system.Tools[i]
+		if slices.ContainsFunc(theirs.Means, func(m persona.Meaning) bool {
+			entry, ok := a.Registry.Lookup(m.Tool, a.has(s, p))
+			return ok && entry.Unavailable == ""
+		}) {
+			names, aliases = append(names, theirs.Name), append(aliases, theirs.Aliases...)
+		}
+	}
+	chosen := s.Settings().Tools
+	entries, _ := a.Registry.All()
+	for _, entry := range entries {
+		if Available(s, p, &entry.Spec) && entry.Unavailable == "" && chosen.Names(&entry.Spec) && !slices.Contains(names, entry.Spec.Name) {
+			names = append(names, entry.Spec.Name)
+		}
+	}
+	return names, aliases
 }
 
 func refusedInput(tool string, wrong *tools.InputError) *executor.Refusal {

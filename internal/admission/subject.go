@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync"
 
+	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -17,6 +18,9 @@ func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, cal
 	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
 		Session: s, Changes: s.Changes, Restrictions: restrictions, Help: a.helpOf(s),
+	}
+	if system, ok := persona.Named(s.Settings().Persona); ok {
+		env.Words = system.Words()
 	}
 	if a.Artifacts != nil {
 		env.Artifacts = a.Artifacts(s)

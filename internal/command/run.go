@@ -43,6 +43,19 @@ func (r *Runner) follow(ctx context.Context, env tools.Env, c Command, out tools
 	defer context.AfterFunc(ctx, func() { x.Stop(context.Cause(ctx)) })()
 	x.attend()
 	ran(x)
+	return r.ended(ctx, env, c, &t, x)
+}
+
+// Ended returns the result of a script that was started and has ended, as RunScript
+// does; t is what it wrote.
+func (r *Runner) Ended(ctx context.Context, env tools.Env, s Script, t *Transcript, x *Running) (tools.Result, error) {
+	<-x.Done()
+	c := s.Command
+	c.Path = shellPath
+	return r.ended(ctx, env, c, t, x)
+}
+
+func (r *Runner) ended(ctx context.Context, env tools.Env, c Command, t *Transcript, x *Running) (tools.Result, error) {
 	result := t.result(x.outcome)
 	r.Warn(&result, x.found)
 	if len(x.refused) > 0 {
@@ -108,8 +121,8 @@ func (r *Runner) failureOf(ctx context.Context, o Outcome, why *failure) error {
 		}
 		return tools.Failf("signal", "The command was ended by signal %s.", o.Exit.Signal)
 	case tools.TimedOut, tools.Cancelled:
-		if ctx.Err() != nil && o.Exit.Reason == tools.TimedOut {
-			return tools.Failf(tools.TimedOutCode, "The command was ended after %s, when its time was over. %s Ask for more time with timeout_ms, in milliseconds, or do less at once%s.", briefly(o.Ran), wrote(why.said), background(why.command))
+		if o.Exit.Reason == tools.TimedOut && (ctx.Err() != nil || o.Exit.Message == "") {
+			return tools.Failf(tools.TimedOutCode, "The command was ended after %s, when its time was over. %s %s%s.", briefly(o.Ran), wrote(why.said), moreTime(why.env.Words), background(why.env.Words, why.command))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -122,10 +135,22 @@ func (r *Runner) failureOf(ctx context.Context, o Outcome, why *failure) error {
 	return tools.Failf(failureCodes[o.Exit.Reason], "%s", o.Exit.Message)
 }
 
+// moreTime tells how a command that takes long is run.
+func moreTime(words tools.Words) string {
+	switch key, ok := words.HasKey("bash", "timeout_ms"); {
+	case !ok:
+		return "Do less at once"
+	case key == "timeout_ms":
+		return "Ask for more time with timeout_ms, in milliseconds, or do less at once"
+	default:
+		return "Ask for more time with " + key + ", or do less at once"
+	}
+}
+
 // background tells of another way to run a script that takes long.
-func background(c *Command) string {
-	if c.Path == shellPath {
-		return "; what is to go on, such as a server, runs with run_in_background"
+func background(words tools.Words, c *Command) string {
+	if key, ok := words.HasKey("bash", "run_in_background"); ok && c.Path == shellPath {
+		return "; what is to go on, such as a server, runs with " + key
 	}
 	return ""
 }

@@ -14,6 +14,7 @@ type Transcript struct {
 	window    *output.Window
 	limit     int
 	artifacts tools.Artifacts
+	words     tools.Words
 	whole     []byte // all there is while it fits into the window
 	artifact  tools.ArtifactWriter
 	bytes     [tools.Terminal + 1]uint64
@@ -21,7 +22,7 @@ type Transcript struct {
 
 // NewTranscript returns one of which the model is shown at most limit bytes.
 func NewTranscript(env tools.Env, limit int) Transcript {
-	return Transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts}
+	return Transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts, words: env.Words}
 }
 
 // Write adds output.
@@ -63,7 +64,7 @@ func (t *Transcript) Content() (text string, artifact []tools.Content) {
 		if t.keep(); t.artifact == nil {
 			return "this server does not keep it; write to a file, or filter what is written"
 		}
-		return tools.ReadOn(t.artifact.Close(), gap)
+		return t.words.ReadOn(t.artifact.Close(), gap)
 	})
 	if t.artifact != nil {
 		artifact = []tools.Content{t.artifact.Close()}

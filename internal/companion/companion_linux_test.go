@@ -137,10 +137,10 @@ func TestProcess(t *testing.T) {
 	if got := p.Output(nil, 8); string(got.Data) != "ready\n" || got.Next != 6 || got.More != 10 {
 		t.Errorf("a part ends with a line: %q %+v", got.Data, got)
 	}
-	if found, err := k.set.Process(k.env.Session, p.ID); found != p || err != nil {
+	if found, err := k.set.Process(k.env, p.ID); found != p || err != nil {
 		t.Errorf("by its id: %v %v", found, err)
 	}
-	if _, err := k.set.Process(k.env.Session, "p9"); err == nil || !strings.Contains(err.Error(), "There are: p1.") {
+	if _, err := k.set.Process(k.env, "p9"); err == nil || !strings.Contains(err.Error(), "There are: p1.") {
 		t.Errorf("by another id: %v", err)
 	}
 }

@@ -179,7 +179,7 @@ func (e *evaluation) valueText() string {
 			return "this server does not keep it; print a part of it"
 		}
 		e.kept = append(e.kept, artifact)
-		return tools.ReadOn(artifact, gap)
+		return e.env.Words.ReadOn(artifact, gap)
 	})
 	e.shown = &text
 	return text

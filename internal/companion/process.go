@@ -32,6 +32,8 @@ type Process struct {
 
 	user     string // for whom it runs; empty: the principal
 	x        *command.Running
+	script   command.Script
+	takes    bool // input
 	terminal bool
 	masker   func() *output.Masker
 
@@ -40,6 +42,7 @@ type Process struct {
 	changed chan struct{} // closed when there is output or an end
 	read    uint64        // where the last one who read without an offset stopped
 	ended   bool
+	follows command.Taker // gets what is written, too; nil: nobody does
 
 	input    chan struct{} // holds a value while somebody writes
 	taken    uint64        // bytes of input; guarded by input
@@ -49,13 +52,25 @@ type Process struct {
 // Start starts a script that goes on after the call that ctx is of. A limit of 0 lets
 // it run as long as its session.
 func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, limit time.Duration) (*Process, error) {
+	script.Input = true
+	return s.start(ctx, env, script, limit, nil)
+}
+
+// Follow starts a script as Start does, without input unless it has a terminal. take
+// gets what it writes until somebody calls Unfollow.
+func (s *Set) Follow(ctx context.Context, env tools.Env, script command.Script, limit time.Duration, take command.Taker) (*Process, error) {
+	return s.start(ctx, env, script, limit, take)
+}
+
+func (s *Set) start(ctx context.Context, env tools.Env, script command.Script, limit time.Duration, follows command.Taker) (*Process, error) {
 	own, err := s.of(env)
 	if err != nil {
 		return nil, err
 	}
-	script.Input, script.Lasting, script.MaxOutput = true, true, math.MaxInt64 // what is kept is bounded
+	script.Lasting, script.MaxOutput = true, math.MaxInt64 // what is kept is bounded
 	p := &Process{
 		Text: script.Text, Begun: time.Now(), user: env.OnBehalfOf, terminal: script.Terminal != nil, masker: s.runners.Masker,
+		script: script, takes: script.Input || script.Terminal != nil, follows: follows,
 		changed: make(chan struct{}), input: make(chan struct{}, 1), kept: ring{limit: int(s.config.Output)},
 	}
 	own.mu.Lock()
@@ -89,10 +104,40 @@ func (s *Set) Start(ctx context.Context, env tools.Env, script command.Script, l
 	return p, nil
 }
 
-// take keeps output.
-func (p *Process) take(_ tools.Stream, data []byte) {
+// Unfollow ends what Follow began. Whoever reads without an offset goes on behind what
+// was followed.
+func (p *Process) Unfollow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.follows, p.read = nil, p.kept.end
+}
+
+// Ended returns the result of a process that was followed to its end, as that of a call
+// that ran it, and forgets the process.
+func (s *Set) Ended(ctx context.Context, env tools.Env, p *Process, t *command.Transcript) (tools.Result, error) {
+	own, err := s.of(env)
+	if err != nil {
+		return tools.Result{}, err
+	}
+	own.mu.Lock()
+	own.processes = slices.DeleteFunc(own.processes, func(other *Process) bool { return other == p })
+	own.mu.Unlock()
+	return own.runner.Ended(ctx, env, p.script, t, p.x)
+}
+
+// Stop ends the process and everything it started, and waits for that.
+func (p *Process) Stop(cause error) {
+	p.x.Stop(cause)
+	<-p.x.Done()
+}
+
+// take keeps output.
+func (p *Process) take(stream tools.Stream, data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.follows != nil {
+		p.follows(stream, data)
+	}
 	p.kept.write(data)
 	p.wake()
 }
@@ -164,9 +209,9 @@ func (s *Set) Processes(of tools.Session) []*Process {
 	return slices.Clone(own.processes)
 }
 
-// Process returns the background process of a session with an id.
-func (s *Set) Process(of tools.Session, id string) (*Process, error) {
-	list := s.Processes(of)
+// Process returns the background process of the session of a call with an id.
+func (s *Set) Process(env tools.Env, id string) (*Process, error) {
+	list := s.Processes(env.Session)
 	ids := make([]string, len(list))
 	for i, p := range list {
 		if p.ID == id {
@@ -176,7 +221,10 @@ func (s *Set) Process(of tools.Session, id string) (*Process, error) {
 	}
 	there := "There are: " + strings.Join(ids, ", ") + "."
 	if len(ids) == 0 {
-		there = "There is none in this session: start one with bash and run_in_background."
+		there = "There is none in this session."
+		if key, ok := env.Words.HasKey("bash", "run_in_background"); ok {
+			there = fmt.Sprintf("There is none in this session: start one with %s and %s.", env.Words.Tool("bash"), key)
+		}
 	}
 	return nil, tools.Failf("no_such_process", "There is no background process %s. %s", id, there)
 }
@@ -354,6 +402,9 @@ func (p *Process) Write(ctx context.Context, data []byte, offset *int64, end boo
 	}
 	if state := p.State(); !state.Running {
 		return p.taken, tools.Failf("process_ended", "Nothing was written: %s %s.", p.ID, state)
+	}
+	if !p.takes {
+		return p.taken, tools.Failf("no_input", "Nothing was written: %s takes no input. Start it again with a terminal.", p.ID)
 	}
 	if p.inputEnd {
 		return p.taken, tools.Failf("input_closed", "Nothing was written: the input of %s was ended before.", p.ID)

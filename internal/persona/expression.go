@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -18,14 +19,18 @@ import (
 	"github.com/toolserver/toolserver/internal/shell"
 )
 
-// environment is what expressions are written in: CEL with optional values, and one
-// function, command, which returns the command line that a list of words stands for.
+// environment is what expressions are written in: CEL with optional values, and two
+// functions. command returns the command line that a list of words stands for; feeds the
+// text, and the directory, that a command line or a list of words gives to a program, if
+// that is all it does.
 // What an expression costs is bounded by the size of an input: none has a loop in a loop.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.OptionalTypes(), ext.Strings(), ext.Lists(), ext.Regex(), ext.Math(), ext.Bindings(),
 		cel.Function("command", cel.Overload("command_list", []*cel.Type{cel.ListType(cel.DynType)}, cel.StringType,
 			cel.UnaryBinding(commandOf))),
+		cel.Function("feeds", cel.Overload("feeds_dyn_string", []*cel.Type{cel.DynType, cel.StringType}, cel.OptionalType(cel.DynType),
+			cel.BinaryBinding(feeds))),
 		cel.Variable("input", cel.DynType), cel.Variable("text", cel.StringType), cel.Variable("details", cel.DynType),
 		cel.Variable("stdout", cel.StringType), cel.Variable("stderr", cel.StringType),
 		cel.Variable("exit", cel.DynType),
@@ -35,37 +40,72 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 // A program is an expression that can be evaluated; nil: there is none.
 type program cel.Program
 
-func newProgram(source string) (program, error) {
+func newProgram(source string) (program, *ast.AST, error) {
 	if source == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	env, err := environment()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	parsed, issues := env.Parse(source)
 	if issues.Err() != nil {
-		return nil, issues.Err()
+		return nil, nil, issues.Err()
 	}
-	return env.Program(parsed)
+	made, err := env.Program(parsed)
+	return made, parsed.NativeRep(), err
 }
 
 // commandOf returns the command line of a list of words. One that only has a shell run a
 // script is that script.
 func commandOf(list ref.Val) ref.Val {
-	words, ok := list.(traits.Lister)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(list)
+	words, wrong := wordsOf(list)
+	if wrong != nil {
+		return wrong
 	}
-	var all []string
-	for it := words.Iterator(); it.HasNext() == types.True; {
+	return types.String(shell.Line(words))
+}
+
+// wordsOf returns the words of a list, or what is wrong with it.
+func wordsOf(list ref.Val) (words []string, wrong ref.Val) {
+	all, ok := list.(traits.Lister)
+	if !ok {
+		return nil, types.MaybeNoSuchOverloadErr(list)
+	}
+	for it := all.Iterator(); it.HasNext() == types.True; {
 		word, ok := it.Next().(types.String)
 		if !ok {
-			return types.NewErr("command: a word is no text")
+			return nil, types.NewErr("command: a word is no text")
 		}
-		all = append(all, string(word))
+		words = append(words, string(word))
 	}
-	return types.String(shell.Line(all))
+	return words, nil
+}
+
+// feeds returns what a command, a line or a list of words, gives to a program.
+func feeds(command, program ref.Val) ref.Val {
+	name, ok := program.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(program)
+	}
+	var fed shell.Fed
+	if line, text := command.(types.String); text {
+		fed, ok = shell.Feeds(string(line), string(name))
+	} else {
+		words, wrong := wordsOf(command)
+		if wrong != nil {
+			return wrong
+		}
+		if ok = len(words) == 2 && words[0] == string(name); ok {
+			fed.Text = words[1]
+		} else {
+			fed, ok = shell.Feeds(shell.Line(words), string(name))
+		}
+	}
+	if !ok {
+		return types.OptionalNone
+	}
+	return types.OptionalOf(types.DefaultTypeAdapter.NativeToValue(map[string]string{"dir": fed.Dir, "text": fed.Text}))
 }
 
 // appendJSON appends a value of an expression as JSON text.

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 
+	"cel.dev/cel-go/common/ast"
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -49,6 +50,10 @@ type Tool struct {
 	Required   []string `yaml:"required"`
 	Open       bool     `yaml:"open"`
 
+	// Freeform is the key that an input has which is a text, and no object; empty: it must
+	// be an object.
+	Freeform string `yaml:"freeform"`
+
 	// Means are the calls of our tools that an input may stand for. The first one whose
 	// condition is true counts.
 	Means []Meaning `yaml:"means"`
@@ -69,6 +74,9 @@ type Meaning struct {
 	Result string `yaml:"result"` // an expression that makes their result of ours; empty: it is the same
 
 	when, input, result program
+
+	keys                map[string]string // of ours, and what they are made of
+	constants, chosenBy map[string]any    // of our input, and of theirs
 }
 
 // ordered is a YAML mapping as JSON text, in its order.
@@ -220,14 +228,17 @@ func (t *Tool) compile() error {
 	t.shape = value.(map[string]any)
 	for i := range t.Means {
 		m := &t.Means[i]
-		for _, part := range []struct {
+		var read [3]*ast.AST
+		for i, part := range []struct {
 			source string
 			to     *program
 		}{{m.When, &m.when}, {m.Input, &m.input}, {m.Result, &m.result}} {
-			if *part.to, err = newProgram(part.source); err != nil {
+			if *part.to, read[i], err = newProgram(part.source); err != nil {
 				return err
 			}
 		}
+		known, _ := t.shape["properties"].(map[string]any)
+		m.read(read[0], read[1], known)
 	}
 	return nil
 }

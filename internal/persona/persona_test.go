@@ -69,8 +69,24 @@ func TestTranslate(t *testing.T) {
 		{"codex", "shell", `{"command":["bash","-lc","echo hi"]}`, `bash {"command":"echo hi"}`},
 		{"codex", "shell", `{"command":["rm","a b","$HOME"]}`, `bash {"command":"rm 'a b' '$HOME'"}`},
 		{"codex", "shell", `{"command":"ls -la","timeout_ms":"5"}`, `bash {"command":"ls -la","timeout_ms":5}`},
-		{"codex", "write_stdin", `{"session_id":3,"chars":"y"}`, `process_input {"id":"p3","text":"y"}`},
-		{"codex", "write_stdin", `{"session_id":"p3"}`, `process_output {"id":"p3"}`},
+		{"codex", "write_stdin", `{"session_id":3,"chars":"y"}`, `process_input {"id":"p3","text":"y","wait_ms":250}`},
+		{"codex", "write_stdin", `{"session_id":"p3"}`, `process_output {"id":"p3","wait_ms":5000}`},
+		{"codex", "exec_command", `{"cmd":"ls","yield_time_ms":1,"tty":true}`, `bash {"background_after_ms":250,"command":"ls","interactive":true}`},
+		{"codex", "exec_command", `{"cmd":"apply_patch <<EOF\nx\nEOF","workdir":"a"}`, `apply_patch {"dir":"a","patch":"x\n"}`},
+		{"codex", "shell", `{"command":["apply_patch","it's\n$x"]}`, `apply_patch {"patch":"it's\n$x"}`},
+		{"codex", "shell", `{"command":["bash","-lc","cd b && apply_patch <<'E'\nx\nE"],"workdir":"a"}`, `apply_patch {"dir":"a/b","patch":"x\n"}`},
+		{"codex", "shell", `{"command":["bash","-lc","cd /b && apply_patch <<'E'\nx\nE"],"workdir":"a"}`, `apply_patch {"dir":"/b","patch":"x\n"}`},
+		{"codex", "shell", `{"command":"apply_patch <<'E'\nx\nE\nrm a"}`, `bash {"command":"apply_patch`},
+		{"codex", "apply_patch", `{"patch":"x"}`, `apply_patch {"patch":"x"}`},
+		{"codex", "apply_patch", `"*** x"`, `apply_patch {"patch":"*** x"}`},
+		{"codex", "apply_patch", `"{\"input\":\"x\"}"`, `apply_patch {"patch":"x"}`},
+		{"codex", "apply_patch", "*** Begin\n", `apply_patch {"patch":"*** Begin\n"}`},
+		{"codex", "apply_patch", `{"input":`, `want a JSON value`},
+		{"codex", "apply_patch", ``, `/input: is required for this`},
+		{"gemini-cli", "read_many_files", `{"paths":["a.go","b/c.go"]}`, `read_file {"operations":[{"path":"a.go"},{"path":"b/c.go"}]}`},
+		{"gemini-cli", "read_many_files", `{"paths":["src/","Makefile","**/*.go"],"exclude":["x"]}`, `"globs":["src/**","Makefile","Makefile/**","**/*.go","!x"]`},
+		{"gemini-cli", "run_shell_command", `{"command":"ls","is_background":false}`, `bash {"command":"ls"}`},
+		{"claude-code", "KillShell", `{"shell_id":"p1"}`, `process_signal {"id":"p1","kill_after_ms":2000}`},
 		{"y-agent", "ShellExec", `{"command":"ls"}`, `bash {"command":"ls","timeout_ms":30000}`},
 		{"y-agent", "ShellExec", `{"action":"poll"}`, `/process_id: is required for this`},
 		{"y-agent", "ShellExec", `{"action":"poll","session_id":"p1","yield_time_ms":0}`, `process_output {"id":"p1"}`},
@@ -103,6 +119,57 @@ func unknownKeys(n int) string {
 		fmt.Fprintf(&b, `,"unknown_key_%d":1`, i)
 	}
 	return b.String()
+}
+
+// TestWords names tools, keys and calls of ours as systems do.
+func TestWords(t *testing.T) {
+	tests := []struct{ system, kind, ours, want string }{
+		{"claude-code", "tool", "process_output", "BashOutput"},
+		{"claude-code", "key", "bash timeout_ms", "timeout"},
+		{"claude-code", "key", "edit_file old_string", "old_string"},
+		{"claude-code", "key", "grep ignore_case", "-i"},
+		{"claude-code", "key", "grep hidden", ""},
+		{"claude-code", "call", `read_file {"path":"a","offset":3,"limit":2}`, `Read {"file_path":"a","limit":2,"offset":3}`},
+		{"claude-code", "call", `glob {"pattern":"*","offset":2}`, ""},
+		{"claude-code", "call", `process_output {"id":"p1"}`, `BashOutput {"bash_id":"p1"}`},
+		{"gemini-cli", "call", `read_file {"path":"a","offset":3}`, `read_file {"absolute_path":"a","offset":2}`},
+		{"gemini-cli", "key", "bash timeout_ms", ""},
+		{"gemini-cli", "tool", "list_dir", "list_directory"},
+		{"codex", "call", `list_dir {"path":".","offset":10}`, `list_dir {"dir_path":".","offset":11}`},
+		{"codex", "call", `grep {"pattern":"x","output_mode":"files_with_matches","limit":5}`, `grep_files {"limit":5,"pattern":"x"}`},
+		{"codex", "call", `grep {"pattern":"x","output_mode":"content"}`, ""},
+		{"y-agent", "tool", "process_output", "ShellExec with action poll"},
+		{"y-agent", "call", `process_output {"id":"p1"}`, `ShellExec {"action":"poll","session_id":"p1"}`},
+		{"y-agent", "call", `bash {"command":"ls","timeout_ms":5000}`, `ShellExec {"action":"run","command":"ls","timeout_secs":5}`},
+		{"kiro", "tool", "no_tool", ""},
+	}
+	for _, test := range tests {
+		system, _ := Named(test.system)
+		w := words{system}
+		name, rest, _ := strings.Cut(test.ours, " ")
+		var got string
+		switch test.kind {
+		case "tool":
+			got, _ = w.Tool(name)
+		case "key":
+			got, _ = w.Key(name, rest)
+		case "call":
+			got, _ = w.Call(name, []byte(rest))
+		}
+		if got != test.want {
+			t.Errorf("%s of %s, %s: got %q, want %q", test.kind, test.system, test.ours, got, test.want)
+		}
+	}
+}
+
+// BenchmarkTranslate is what a call of another system's tool costs more.
+func BenchmarkTranslate(b *testing.B) {
+	system, _ := Named("agent-code")
+	for b.Loop() {
+		if _, err := system.Tool("FileRead").Translate([]byte(`{"file_path":"main.go"}`)); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // FuzzTranslate proves that whatever comes, a call is made or an error is given, and

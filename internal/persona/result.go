@@ -25,23 +25,35 @@ type Form struct {
 	Note string
 }
 
-// meaning returns what the form is about; nil where it changes nothing.
+// meaning returns what the form is about; nil where there is nothing like it.
 func (f Form) meaning() *Meaning {
 	system, ok := Named(f.System)
 	if !ok {
 		return nil
 	}
 	tool := system.Tool(f.Tool)
-	if tool == nil || f.Meaning < 0 || f.Meaning >= len(tool.Means) || tool.Means[f.Meaning].Result == "" {
+	if tool == nil || f.Meaning < 0 || f.Meaning >= len(tool.Means) {
 		return nil
 	}
 	tool.mustCompile()
 	return &tool.Means[f.Meaning]
 }
 
+// Key returns the key of theirs that a key of our input was made of; false where there
+// is none, or more to it than a key.
+func (f Form) Key(ours string) (theirs string, ok bool) {
+	if m := f.meaning(); m != nil {
+		theirs, ok = m.keys[ours]
+	}
+	return theirs, ok
+}
+
 // Around returns call with results in the form.
 func (f Form) Around(call tools.Call) tools.Call {
 	meaning := f.meaning()
+	if meaning != nil && meaning.result == nil {
+		meaning = nil
+	}
 	if meaning == nil && f.Note == "" {
 		return call
 	}

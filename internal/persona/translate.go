@@ -35,14 +35,9 @@ func (t *Tool) Translate(text []byte) (Call, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}")
 	}
-	if err := tools.CheckJSON(text); err != nil {
+	value, err := t.decode(text)
+	if err != nil {
 		return Call{}, err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return Call{}, problem("", "%v", err)
 	}
 	t.mustCompile()
 	value = settle(t.shape, value, 0)
@@ -68,6 +63,27 @@ func (t *Tool) Translate(text []byte) (Call, error) {
 		}
 	}
 	return Call{}, problem("", "no form of %s has these keys together: %s", t.Name, strings.Join(conditions(t), "; "))
+}
+
+// decode returns the value that an input has. Where a text is enough it need not be JSON.
+func (t *Tool) decode(text []byte) (value any, err error) {
+	if err := tools.CheckJSON(text); err != nil {
+		if t.Freeform == "" || bytes.ContainsAny(bytes.TrimSpace(text)[:1], `{["`) {
+			return nil, err
+		}
+		return map[string]any{t.Freeform: strings.ToValidUTF8(string(text), "\uFFFD")}, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		return nil, problem("", "%v", err)
+	}
+	if plain, ok := value.(string); ok && t.Freeform != "" {
+		if _, object := unquoted("object", plain); !object {
+			value = map[string]any{t.Freeform: plain}
+		}
+	}
+	return value, nil
 }
 
 func conditions(t *Tool) (list []string) {

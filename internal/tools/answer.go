@@ -87,8 +87,64 @@ func (e Env) Shown() int {
 	return n - n/25 - 360
 }
 
+// Words name tools and keys as the model of a session knows them. The zero value has
+// our own names.
+type Words struct{ Names }
+
+// Names knows what another system calls our tools and keys. The methods report false
+// where it has nothing for them.
+type Names interface {
+	Tool(tool string) (name string, ok bool)
+	Key(tool, key string) (name string, ok bool)
+
+	// Call returns the text of a call that becomes one of ours.
+	Call(tool string, input []byte) (call string, ok bool)
+}
+
+// Tool returns the name of a tool of ours.
+func (w Words) Tool(tool string) string {
+	if w.Names != nil {
+		if name, ok := w.Names.Tool(tool); ok {
+			return name
+		}
+	}
+	return tool
+}
+
+// Key returns the name of a key of a tool of ours.
+func (w Words) Key(tool, key string) string {
+	if name, ok := w.HasKey(tool, key); ok {
+		return name
+	}
+	return key
+}
+
+// Keys is Key for one tool.
+func (w Words) Keys(tool string) func(key string) string {
+	return func(key string) string { return w.Key(tool, key) }
+}
+
+// HasKey is Key. It reports false where the model knows no such key.
+func (w Words) HasKey(tool, key string) (string, bool) {
+	if w.Names != nil {
+		return w.Names.Key(tool, key)
+	}
+	return key, true
+}
+
 // GoOn returns how a model makes a call: the name of the tool and its input.
-func GoOn(tool string, input any) string {
+func (w Words) GoOn(tool string, input any) string {
+	if w.Names != nil {
+		text, err := json.Marshal(input)
+		if call, ok := w.Call(tool, text); ok && err == nil {
+			return call
+		}
+	}
+	return Written(tool, input)
+}
+
+// Written returns the name of a tool and its input as JSON text.
+func Written(tool string, input any) string {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -108,7 +164,7 @@ type reading struct {
 
 // ReadOn returns the call that reads what a window left out of what is kept as an
 // artifact.
-func ReadOn(a Artifact, gap output.Gap) string {
+func (w Words) ReadOn(a Artifact, gap output.Gap) string {
 	r := reading{Path: a.URI, Offset: gap.Line}
 	if gap.Column > 1 {
 		r.Column = gap.Column
@@ -120,7 +176,7 @@ func ReadOn(a Artifact, gap output.Gap) string {
 	if gap.Lines == 0 {
 		text = "read it with "
 	}
-	text += GoOn("read_file", r)
+	text += w.GoOn("read_file", r)
 	if a.Incomplete != "" {
 		text += fmt.Sprintf(", as far as it is kept, which is %s: %s", output.Size(a.Size), a.Incomplete)
 	}
@@ -143,7 +199,7 @@ func (e Env) Begin(text, name string) []Content {
 			return "this server keeps no more of it: ask for less at once"
 		}
 		kept = artifact
-		return ReadOn(artifact, gap)
+		return e.Words.ReadOn(artifact, gap)
 	})
 	if kept == nil {
 		return []Content{Text(shown)}

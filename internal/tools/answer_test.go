@@ -89,10 +89,10 @@ func TestGoOn(t *testing.T) {
 		Path string `json:"path"`
 		At   int    `json:"at,omitempty"`
 	}{"a <b> & \"c\"\n", 0}
-	if got, want := tools.GoOn("read_file", in), `read_file {"path":"a <b> & \"c\"\n"}`; got != want {
+	if got, want := tools.Written("read_file", in), `read_file {"path":"a <b> & \"c\"\n"}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if tool, input := toolstest.GoOn("x\n(there is more: go on with " + tools.GoOn("read_file", in) + ")\n"); tool != "read_file" || input != `{"path":"a <b> & \"c\"\n"}` {
+	if tool, input := toolstest.GoOn("x\n(there is more: go on with " + tools.Written("read_file", in) + ")\n"); tool != "read_file" || input != `{"path":"a <b> & \"c\"\n"}` {
 		t.Errorf("%s %s", tool, input)
 	}
 }

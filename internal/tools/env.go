@@ -42,6 +42,9 @@ type Env struct {
 	// [DefaultAnswer].
 	Answer int
 
+	// Words are those by which the model knows tools and keys.
+	Words Words
+
 	// Help tells more of a tool that the session has; nil where nobody does.
 	Help func(tool string) (page string, err error)
 

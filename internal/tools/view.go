@@ -27,6 +27,9 @@ type View struct {
 	artifacts map[string]KeptArtifact // by their files; nil for what is no artifact
 }
 
+// Words are those of the call.
+func (v *View) Words() Words { return v.env.Words }
+
 // ArtifactScheme is what the URIs of artifacts begin with; by itself it stands for
 // all artifacts of the session. A file whose name begins so is told apart by ./
 // before it.

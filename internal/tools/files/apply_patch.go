@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -22,11 +23,26 @@ var applyPatchHelp string
 
 type applyPatchInput struct {
 	Patch string `json:"patch" check:"min=1" jsonschema:"the changes, from *** Begin Patch to *** End Patch, or a unified diff"`
+	Dir   string `json:"dir,omitempty" check:"max=4096" jsonschema:"directory of its paths; default the workspace"`
+}
+
+// files returns what the patch does to each file.
+func (in applyPatchInput) files() ([]filePatch, error) {
+	files, err := parsePatch(in.Patch)
+	for i := range files {
+		f := &files[i]
+		for _, name := range []*string{&f.name, &f.moveTo} {
+			if *name != "" && in.Dir != "" && !path.IsAbs(*name) {
+				*name = path.Join(in.Dir, *name)
+			}
+		}
+	}
+	return files, err
 }
 
 // Check finds patches that are none.
 func (in applyPatchInput) Check() []tools.Problem {
-	files, err := parsePatch(in.Patch)
+	files, err := in.files()
 	if err != nil {
 		return []tools.Problem{{Pointer: "/patch", Message: visible(err.Error())}}
 	}
@@ -42,7 +58,7 @@ func (in applyPatchInput) Check() []tools.Problem {
 
 // names returns the files a patch touches.
 func (in applyPatchInput) names() []string {
-	files, _ := parsePatch(in.Patch)
+	files, _ := in.files()
 	var names []string
 	for _, file := range files {
 		names = append(names, file.name)
@@ -77,7 +93,7 @@ func ApplyPatch() tools.Tool {
 }
 
 func planPatch(ctx context.Context, env tools.Env, in applyPatchInput) (*plan, error) {
-	files, err := parsePatch(in.Patch)
+	files, err := in.files()
 	if err != nil {
 		return nil, tools.Failf("invalid_patch", "%v", err)
 	}

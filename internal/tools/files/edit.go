@@ -90,7 +90,7 @@ func planEdit(_ context.Context, env tools.Env, in editInput) (*plan, error) {
 	case in.InsertLine != nil:
 		c.edits, err = insertText(in.Path, c.before, *in.InsertLine, in.New)
 	default:
-		c.edits, err = replaceText(in.Path, c.before, in.Old, in.New, in.ReplaceAll)
+		c.edits, err = replaceText(env.Words.Keys("edit_file"), in.Path, c.before, in.Old, in.New, in.ReplaceAll)
 	}
 	if err != nil {
 		return nil, err

@@ -87,6 +87,7 @@ func ListDir() tools.Tool {
 
 // listing is what is in a directory.
 type listing struct {
+	words   tools.Words
 	in      listDirInput
 	room    int // bytes of text there is room for
 	name    string
@@ -127,7 +128,7 @@ func list(ctx context.Context, env tools.Env, in listDirInput, room int) (*listi
 	}
 	defer view.Close()
 	top := view.Path
-	l := &listing{in: in, room: room, name: name}
+	l := &listing{words: env.Words, in: in, room: room, name: name}
 	depth := cmp.Or(in.Depth, 1)
 	exclude, withheld := excluding(in.Exclude), view.Withheld(true)
 	visit := func(e workspace.Entry) error {
@@ -158,7 +159,7 @@ func list(ctx context.Context, env tools.Env, in listDirInput, room int) (*listi
 	}
 	all, err := view.Workspace.Walk(ctx, top, maxScanned, visit)
 	if err != nil && !errors.Is(err, errEnough) {
-		return nil, notADirectory(name, named(view, name, err))
+		return nil, notADirectory(env.Words, name, named(view, name, err))
 	}
 	l.unread = !all && !l.more
 	return l, nil
@@ -171,7 +172,7 @@ func listArtifacts(env tools.Env, in listDirInput, room int) (*listing, error) {
 		return nil, err
 	}
 	defer view.Close()
-	l := &listing{in: in, room: room, name: in.Path}
+	l := &listing{words: env.Words, in: in, room: room, name: in.Path}
 	one, single := view.Artifact()
 	for _, a := range env.Artifacts.All() {
 		if single && a.File != one.File {
@@ -214,10 +215,10 @@ func excluding(patterns *[]string) glob.List {
 }
 
 // notADirectory tells that a file cannot be listed.
-func notADirectory(name string, err error) error {
+func notADirectory(words tools.Words, name string, err error) error {
 	failure, ok := errors.AsType[*tools.Failure](explain(err))
 	if ok && failure.Code == "not_a_directory" {
-		return tools.Failf("not_a_directory", "%s is no directory. Use read_file to see what is in a file.", name)
+		return tools.Failf("not_a_directory", "%s is no directory. Use %s to see what is in a file.", name, words.Tool("read_file"))
 	}
 	return err
 }
@@ -283,7 +284,7 @@ func (l *listing) String() string {
 	if l.more {
 		on := l.in
 		on.Offset += len(l.entries)
-		fmt.Fprintf(b, "(there is more than these %d: go on with %s)\n", len(l.entries), tools.GoOn("list_dir", on))
+		fmt.Fprintf(b, "(there is more than these %d: go on with %s)\n", len(l.entries), l.words.GoOn("list_dir", on))
 	}
 	if l.unread {
 		b.WriteString("(there is more than can be listed: list a directory of these)\n")

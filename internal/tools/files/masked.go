@@ -19,7 +19,7 @@ func (p *plan) unmasked() error {
 		c := &p.changes[i]
 		written := mask.FindAll(c.data, -1)
 		if len(written) > len(mask.FindAll(c.old.Data, -1)) {
-			return tools.Failf("masked_text", "%s would have %s in it, which stands for a secret that you were not shown. Nothing was written. Change the lines around it with edit_file, and leave its line alone.", c.name, written[len(written)-1])
+			return tools.Failf("masked_text", "%s would have %s in it, which stands for a secret that you were not shown. Nothing was written. Change the lines around it alone, and leave its line as it is.", c.name, written[len(written)-1])
 		}
 	}
 	return nil

@@ -19,8 +19,8 @@ import (
 
 // replaceText returns the edits that put other text in the place of one that
 // occurs once, or everywhere it occurs. In a file with CRLF, plain line breaks
-// stand for CRLF.
-func replaceText(name, text, old, new string, all bool) ([]udiff.Edit, error) {
+// stand for CRLF. key returns what the model knows a key of the call as.
+func replaceText(key func(string) string, name, text, old, new string, all bool) ([]udiff.Edit, error) {
 	if usesCRLF(text) {
 		new = toCRLF(new)
 		if !strings.Contains(text, old) {
@@ -32,10 +32,10 @@ func replaceText(name, text, old, new string, all bool) ([]udiff.Edit, error) {
 	places := occurrences(text, old)
 	switch {
 	case len(places) == 0:
-		return nil, tools.Failf("edit_target_not_found", "old_string does not occur in %s. Nothing was written.%s", name, notOccurs(text, old))
+		return nil, tools.Failf("edit_target_not_found", "%s does not occur in %s. Nothing was written.%s", key("old_string"), name, notOccurs(text, old))
 	case len(places) > 1 && !all:
-		return nil, tools.Failf("ambiguous_edit", "old_string occurs %d times in %s, in %s. Nothing was written. Add text around it until it is unique, or set replace_all.",
-			len(places), name, linesOf(text, places))
+		return nil, tools.Failf("ambiguous_edit", "%s occurs %d times in %s, in %s. Nothing was written. Add text around it until it is unique, or set %s.",
+			key("old_string"), len(places), name, linesOf(text, places), key("replace_all"))
 	}
 	edits := make([]udiff.Edit, len(places))
 	for i, at := range places {
@@ -158,7 +158,7 @@ const (
 // nearest tells where a text comes near to one that was not found.
 func nearest(text, old string) string {
 	if plain := lineNumbers().ReplaceAllString(old, ""); plain != old && strings.Contains(toLF(text), toLF(plain)) {
-		return " It has the line numbers that read_file shows: leave them and the tab out."
+		return " It has the line numbers that lines are shown with: leave them and the tab out."
 	}
 	if strings.ContainsRune(old, utf8.RuneError) && !utf8.ValidString(text) {
 		return " The file has bytes that are not valid UTF-8, which are shown as \uFFFD and cannot be named: choose text without them."

@@ -26,7 +26,7 @@ func FuzzReplaceText(f *testing.F) {
 		if old == "" || old == new {
 			return
 		}
-		edits, err := replaceText("f", text, old, new, all)
+		edits, err := replaceText(tools.Words{}.Keys("edit_file"), "f", text, old, new, all)
 		if err != nil {
 			failure, ok := errors.AsType[*tools.Failure](err)
 			if !ok || len(failure.Message) > 40_000 {

@@ -56,7 +56,7 @@ func MultiEdit() tools.Tool {
 			}
 			text := c.before
 			for i, edit := range in.Edits {
-				edits, err := replaceText(in.Path, text, edit.Old, edit.New, edit.ReplaceAll)
+				edits, err := replaceText(env.Words.Keys("multi_edit"), in.Path, text, edit.Old, edit.New, edit.ReplaceAll)
 				if failure, ok := errors.AsType[*tools.Failure](err); ok {
 					return nil, tools.Failf(failure.Code, "Edit %d of %d: %s", i+1, len(in.Edits), failure.Message)
 				}

@@ -152,6 +152,7 @@ const (
 type page struct {
 	op       readOp
 	artifact bool // it is what a command wrote, and made plain
+	words    tools.Words
 
 	text         []byte
 	first, last  int // lines shown; last is 0 when none is
@@ -394,7 +395,7 @@ func (p *page) show(line []byte, ending string, column, width, room int) {
 	if cut {
 		on := p.op
 		on.Offset, on.Column, on.Limit = p.lines, column+utf8.RuneCount(shown), 1
-		p.text = append(p.text, " … (the line goes on: "+tools.GoOn("read_file", on)+")"...)
+		p.text = append(p.text, " … (the line goes on: "+p.words.GoOn("read_file", on)+")"...)
 	}
 	p.text = append(p.text, '\n')
 }
@@ -482,7 +483,7 @@ func (p *page) notes() []string {
 	case p.last == 0:
 		notes = append(notes, fmt.Sprintf("the file has %d lines: line %d is beyond its end", p.lines, p.first))
 	case p.more:
-		notes = append(notes, "there is more: go on with "+tools.GoOn("read_file", p.rest()))
+		notes = append(notes, "there is more: go on with "+p.words.GoOn("read_file", p.rest()))
 	}
 	if p.short {
 		notes = append(notes, fmt.Sprintf("line %d ends before column %d", p.first, p.op.Column))

@@ -35,7 +35,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 	var result tools.Result
 	var all []any
 	var first error
-	failed, room := 0, env.Shown()-headSize(in.all())
+	failed, room := 0, env.Shown()-headSize(env.Words, in.all())
 	for i, op := range in.all() {
 		if ctx.Err() != nil {
 			return result, context.Cause(ctx)
@@ -43,7 +43,7 @@ func (r reader) several(ctx context.Context, env tools.Env, in readInput) (tools
 		head := opHead(i, op)
 		content, details, err := r.read(ctx, env, op, in.Hash, room)
 		if room < leastRead && err == nil {
-			err = answerFull(op)
+			err = answerFull(env.Words, op)
 		}
 		if err != nil {
 			err = explainOf(env, err, op.Path)
@@ -78,10 +78,10 @@ func opHead(i int, op readOp) string { return fmt.Sprintf("== %d: %s ==\n", i+1,
 
 // toldOf is the room that is kept for what is told of each thing, also if nothing
 // more of it can be shown.
-func headSize(all []readOp) int {
+func headSize(words tools.Words, all []readOp) int {
 	told := 0
 	for i, op := range all {
-		told += len(opHead(i, op)) + len("! answer_full: \n") + len(answerFull(op).Error())
+		told += len(opHead(i, op)) + len("! answer_full: \n") + len(answerFull(words, op).Error())
 	}
 	return told
 }
@@ -89,8 +89,16 @@ func headSize(all []readOp) int {
 // leastRead is the room in an answer, in bytes, with which another thing is read.
 const leastRead = 400
 
-func answerFull(op readOp) error {
-	return tools.Failf("answer_full", "This was not read: the answer is full. Call %s.", tools.GoOn("read_file", op))
+func answerFull(words tools.Words, op readOp) error {
+	return tools.Failf("answer_full", "This was not read: the answer is full. Call %s.", words.GoOn("read_file", op))
+}
+
+// lister names what lists a directory.
+func lister(words tools.Words) string {
+	if key, ok := words.HasKey("read_file", "mode"); ok && key == "mode" {
+		return words.Tool("list_dir") + ", or with mode directory"
+	}
+	return words.Tool("list_dir")
 }
 
 // read reads one thing, at most room bytes of text.
@@ -108,13 +116,13 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	}
 	defer view.Close()
 	if _, one := view.Artifact(); view.Artifacts() && !one {
-		return nil, nil, tools.Failf("not_a_file", "%s stands for all artifacts of the session: name one of them. list_dir %s lists them.", op.Path, `{"path":"artifact:"}`)
+		return nil, nil, tools.Failf("not_a_file", "%s stands for all artifacts of the session: name one of them. %s lists them.", op.Path, env.Words.GoOn("list_dir", listDirInput{Path: "artifact:"}))
 	}
 	file, err := view.Workspace.OpenFile(view.Path)
 	if err != nil {
 		err = named(view, op.Path, err)
 		if isDirectory(view) {
-			err = tools.Failf("not_a_file", "%v. List it with list_dir, or with mode directory.", err)
+			err = tools.Failf("not_a_file", "%v. List it with %s.", err, lister(env.Words))
 		}
 		return nil, nil, err
 	}
@@ -136,10 +144,10 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	}
 	switch mode {
 	case "pdf":
-		return r.pdf(ctx, file, op, room, room == env.Shown(), false)
+		return r.pdf(ctx, env.Words, file, op, room, room == env.Shown(), false)
 	case "image":
 		if head, _ := buffer.Peek(512); kindOfData(head) == "a PDF document" {
-			return r.pdf(ctx, file, op, room, room == env.Shown(), true)
+			return r.pdf(ctx, env.Words, file, op, room, room == env.Shown(), true)
 		}
 		return r.image(ctx, file, op.Path, size)
 	case "notebook":
@@ -150,7 +158,7 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	if size <= maxHashed || hashed && size <= maxEdited {
 		h.begin(buffer)
 	}
-	page := &page{op: op, artifact: view.Artifacts()}
+	page := &page{op: op, artifact: view.Artifacts(), words: env.Words}
 	if err := page.read(buffer, func() { h.rewind(); buffer.Reset(source) }, room); err != nil {
 		return nil, nil, err
 	}
@@ -332,7 +340,7 @@ func readNotebook(view *tools.View, op readOp, room int) ([]tools.Content, any, 
 			on.Limit -= done
 		}
 		on.Offset = shown + 1
-		fmt.Fprintf(&b, "(there is more: go on with %s, where offset counts cells from 1)\n", tools.GoOn("read_file", on))
+		fmt.Fprintf(&b, "(there is more: go on with %s, where offset counts cells from 1)\n", view.Words().GoOn("read_file", on))
 	}
 	if len(n.cells) == 0 {
 		b.WriteString("(the notebook has no cells)\n")

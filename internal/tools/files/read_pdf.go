@@ -125,7 +125,7 @@ const maxPageImages = 4
 
 // pdf shows the pages of a document: as text, or as images. One that is too long for
 // the room is shown all the same where it is alone in the answer.
-func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room int, alone, images bool) ([]tools.Content, any, error) {
+func (r reader) pdf(ctx context.Context, words tools.Words, file *workspace.Opened, op readOp, room int, alone, images bool) ([]tools.Content, any, error) {
 	if r.documents == nil {
 		return nil, nil, tools.Failf("no_pdf", "%s is a PDF document, and this server cannot read those. Turn it into text first, for example with pdftotext in a shell.", op.Path)
 	}
@@ -165,16 +165,16 @@ func (r reader) pdf(ctx context.Context, file *workspace.Opened, op readOp, room
 		return nil, nil, err
 	}
 	if size > room && len(pages) == 1 && !alone {
-		return nil, nil, answerFull(op)
+		return nil, nil, answerFull(words, op)
 	}
 	d := pdfDetails{Path: op.Path, Pages: count}
-	content := d.content(op, pages, left, images)
+	content := d.content(words, op, pages, left, images)
 	return content, d, nil
 }
 
 // content returns what a model is shown of the pages, the first of those that are
 // left to show.
-func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pdf.Range, images bool) (content []tools.Content) {
+func (d *pdfDetails) content(words tools.Words, op readOp, pages []pdf.Page, left []pdf.Range, images bool) (content []tools.Content) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "(%s: PDF document of %s)\n", plain(d.Path), plural(d.Pages, "page"))
 	for _, page := range pages {
@@ -188,7 +188,7 @@ func (d *pdfDetails) content(op readOp, pages []pdf.Page, left []pdf.Range, imag
 	}
 	if d.Rest = listPages(left); d.Rest != "" {
 		op.Offset, op.Limit, op.Pages = 0, 0, d.Rest
-		fmt.Fprintf(&b, "(there is more: go on with %s)\n", tools.GoOn("read_file", op))
+		fmt.Fprintf(&b, "(there is more: go on with %s)\n", words.GoOn("read_file", op))
 	}
 	if d.Scanned > 0 && d.Scanned == d.Shown && !images {
 		b.WriteString("(all of these pages are images, as after scanning: to see them, read with mode image and the pages)\n")

@@ -55,7 +55,7 @@ func planWrite(_ context.Context, env tools.Env, in writeInput) (*plan, error) {
 		return nil, err
 	}
 	if in.CreateOnly && c.old.Exists() {
-		return nil, tools.Failf("file_exists", "%s exists already. Leave create_only out to replace it, or use edit_file to change part of it.", in.Path)
+		return nil, tools.Failf("file_exists", "%s exists already. Leave create_only out to replace it, or use %s to change part of it.", in.Path, env.Words.Tool("edit_file"))
 	}
 	if err := c.demand(env, in.ExpectedHash); err != nil {
 		return nil, err

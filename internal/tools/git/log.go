@@ -111,7 +111,7 @@ func (r *repository) log(ctx context.Context, in logInput) (tools.Result, error)
 	n := r.about(without)
 	if more {
 		in.Skip += commits
-		n.add("there are more commits: go on with %s", tools.GoOn("git_log", in))
+		n.add("there are more commits: go on with %s", r.env.Words.GoOn("git_log", in))
 	}
 	return r.result(answer{text, a.cut && !more}, "No commit matches.", n), nil
 }

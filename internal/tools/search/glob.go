@@ -164,7 +164,7 @@ func (g *glob) notes(ctx context.Context, files []engine.File, first, next int, 
 	case next < len(files):
 		on := g.asked
 		on.Offset = next
-		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with %s", next-first, len(files), tools.GoOn("glob", on)))
+		notes = append(notes, fmt.Sprintf("%d of %d files are shown: go on with %s", next-first, len(files), g.env.Words.GoOn("glob", on)))
 	}
 	if sum.Problems > 0 {
 		notes = append(notes, fmt.Sprintf("%s could not be looked at, the first is %s", count(sum.Problems, "directory or file", "directories or files"), sum.Problem))

@@ -324,7 +324,7 @@ func (p *page) notes(ctx context.Context, e *engine.Engine, sum engine.Summary, 
 	case p.more:
 		on := p.in
 		on.Offset += p.shown
-		notes = append(notes, "there is more: go on with "+tools.GoOn("grep", on))
+		notes = append(notes, "there is more: go on with "+p.env.Words.GoOn("grep", on))
 	case err != nil:
 	case p.seen == 0:
 		notes = append(notes, "nothing matches in "+count(sum.Files, "file", "files")+p.hint(ctx, e, sum))

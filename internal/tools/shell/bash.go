@@ -37,6 +37,7 @@ type bashInput struct {
 	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"default 120000; in the background: the session"`
 	QuietTimeoutMS int64             `json:"quiet_timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"end it after so long without output"`
 	Background     bool              `json:"run_in_background,omitempty" jsonschema:"return at once with an id; it goes on"`
+	AfterMS        int64             `json:"background_after_ms,omitempty" check:"min=1,max=600000" jsonschema:"after so long it goes on in the background, and the call returns"`
 	Interactive    bool              `json:"interactive,omitempty" jsonschema:"run it in a terminal that takes input"`
 	Rows           uint16            `json:"rows,omitempty" check:"min=1,max=1000" jsonschema:"default 24"`
 	Columns        uint16            `json:"columns,omitempty" check:"min=1,max=1000" jsonschema:"default 80"`
@@ -46,6 +47,9 @@ type bashInput struct {
 func (in bashInput) Timeout() time.Duration {
 	if in.Background {
 		return 0 // it only starts something
+	}
+	if in.AfterMS > 0 {
+		return milliseconds(in.AfterMS) + leeway
 	}
 	return milliseconds(in.TimeoutMS)
 }
@@ -63,6 +67,9 @@ func (in bashInput) Check() []tools.Problem {
 	}
 	if in.Background && in.KeepWorkdir {
 		problems = append(problems, tools.Problem{Pointer: "/keep_workdir", Message: "does not go with run_in_background: later calls cannot know where it will end"})
+	}
+	if in.AfterMS > 0 && (in.Background || in.KeepWorkdir) {
+		problems = append(problems, tools.Problem{Pointer: "/background_after_ms", Message: "does not go with run_in_background and keep_workdir: leave them out"})
 	}
 	for name, value := range in.Env {
 		if !isName(name) {
@@ -191,9 +198,12 @@ func runBash(ctx context.Context, runners *command.Runners, companions *companio
 	}
 	script := command.Script{Command: c, Text: in.Command, KeepDir: in.KeepWorkdir}
 	var result tools.Result
-	if in.Background {
+	switch {
+	case in.Background:
 		result, err = startBackground(ctx, companions, env, script, milliseconds(in.TimeoutMS))
-	} else {
+	case in.AfterMS > 0:
+		result, err = runFor(ctx, companions, env, script, milliseconds(in.AfterMS), milliseconds(in.TimeoutMS), out)
+	default:
 		result, err = runner.RunScript(ctx, env, script, out)
 	}
 	if f, ok := errors.AsType[*tools.Failure](err); ok && f.Code == "no_such_directory" && in.Workdir == "" {

@@ -6,7 +6,9 @@ package shell
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
@@ -21,9 +23,40 @@ func startBackground(ctx context.Context, companions *companion.Set, env tools.E
 	if err != nil {
 		return tools.Result{}, err
 	}
-	result := tools.TextResult(fmt.Sprintf("Started in the background as %s. Read what it writes with process_output.", b.ID))
+	result := tools.TextResult(fmt.Sprintf("Started in the background as %s. Read what it writes with %s.", b.ID, env.Words.Tool("process_output")))
 	result.Details, _ = json.Marshal(processDetails{ID: b.ID, State: "running"})
 	return result, nil
+}
+
+// runFor runs a script. Once it has run for that long it goes on as a background
+// process, and the call tells which one it is. A call that is cancelled ends it.
+func runFor(ctx context.Context, companions *companion.Set, env tools.Env, script command.Script, long, limit time.Duration, out tools.Sink) (tools.Result, error) {
+	transcript := command.NewTranscript(env, env.Shown())
+	p, err := companions.Follow(ctx, env, script, limit, func(stream tools.Stream, data []byte) {
+		transcript.Write(stream, data)
+		out.Emit(tools.Output{Stream: stream, Data: data})
+	})
+	if err != nil {
+		return tools.Result{}, err
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, long, errWaited)
+	defer cancel()
+	_, err = p.WaitFor(waiting, nil, nil)
+	if err != nil && !errors.Is(err, errWaited) {
+		p.Stop(err)
+	}
+	p.Unfollow() // nothing is written to the transcript any more
+	if !errors.Is(err, errWaited) {
+		return companions.Ended(ctx, env, p, &transcript)
+	}
+	text, artifact := transcript.Content()
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	p.Examine()
+	result := withDetails(detailsOf(p), text, fmt.Sprintf("[It goes on in the background as %s. Read what it writes with %s.]", p.ID, env.Words.Tool("process_output")))
+	result.Content = append(result.Content, artifact...)
+	return p.Warn(result), nil
 }
 
 // processDetails is what a runtime is told of a background process.

@@ -26,7 +26,14 @@ type processInputInput struct {
 	Text   string `json:"text,omitempty" check:"max=1048576" jsonschema:"what to write; end lines with a line feed"`
 	Offset *int64 `json:"offset,omitempty" check:"min=0" jsonschema:"bytes of input before this text, so that nothing is written twice; default: add"`
 	End    bool   `json:"end,omitempty" jsonschema:"close the input after the text"`
+	WaitMS int64  `json:"wait_ms,omitempty" check:"min=1,max=600000" jsonschema:"then wait so long, or for the end, and show what it wrote"`
 }
+
+// writeTime is how long a call waits for a process that does not read.
+const writeTime = 10 * time.Second
+
+// Timeout is how long the call may run.
+func (in processInputInput) Timeout() time.Duration { return writeTime + milliseconds(in.WaitMS) }
 
 // Check finds what the schema cannot tell.
 func (in processInputInput) Check() []tools.Problem {
@@ -55,7 +62,7 @@ func ProcessInput(companions *companion.Set) tools.Tool {
 			Level:                tools.WorkspaceWrite,
 			ConcurrencySafe:      true,
 			RequiredCapabilities: []string{command.Capability},
-			DefaultTimeout:       10 * time.Second,
+			DefaultTimeout:       writeTime,
 			Examples: []tools.Example{
 				{Summary: "Answer a question", Input: json.RawMessage(`{"id":"p1","text":"yes\n"}`)},
 				{Summary: "End the input", Input: json.RawMessage(`{"id":"p1","end":true}`)},
@@ -63,7 +70,7 @@ func ProcessInput(companions *companion.Set) tools.Tool {
 		},
 		nil,
 		func(ctx context.Context, env tools.Env, in processInputInput, _ tools.Sink) (tools.Result, error) {
-			b, err := companions.Process(env.Session, in.ID)
+			b, err := companions.Process(env, in.ID)
 			if err != nil {
 				return tools.Result{}, err
 			}
@@ -72,6 +79,9 @@ func ProcessInput(companions *companion.Set) tools.Tool {
 			d.Input = &total
 			if err != nil {
 				return withDetails(d), err
+			}
+			if in.WaitMS > 0 {
+				return processOutput(ctx, companions, env, processOutputInput{ID: in.ID, WaitMS: in.WaitMS})
 			}
 			return withDetails(d, fmt.Sprintf("Written. %s has taken %d bytes of input in all.", b.ID, total)), nil
 		})

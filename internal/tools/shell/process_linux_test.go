@@ -139,6 +139,36 @@ func TestBackground(t *testing.T) {
 }
 
 // TestBackgroundOfOthers proves that a session reaches no process of another.
+// TestBackgroundAfter runs commands that are waited for, for a while.
+func TestBackgroundAfter(t *testing.T) {
+	k := newKit(t)
+	if text, code := k.call("bash", m{"command": "echo out; cat; exit 3", "background_after_ms": 60_000}); text != "out\n" || code != "exit_status" {
+		t.Errorf("one that ends in time: %q %s", text, code)
+	}
+	if text, code := k.call("bash", m{"command": "sleep 300", "background_after_ms": 60_000, "timeout_ms": 20}); code != tools.TimedOutCode {
+		t.Errorf("one that has less time: %q %s", text, code)
+	}
+	if text, _ := k.call("process_list", m{}); strings.Contains(text, "p1") || strings.Contains(text, "p2") {
+		t.Errorf("what has ended is listed: %s", text)
+	}
+	text, code := k.call("bash", m{"command": "read -r x; echo got $x; exit 4", "background_after_ms": 1, "interactive": true})
+	if !strings.HasSuffix(text, "[It goes on in the background as p3. Read what it writes with process_output.]") || code != "" {
+		t.Fatalf("one that goes on: %q %s", text, code)
+	}
+	if text, code := k.call("process_input", m{"id": "p3", "text": "this\n", "wait_ms": 60_000}); !strings.Contains(text, "got this\n[p3 ended with exit status 4.") || code != "" {
+		t.Errorf("input, and what comes of it: %q %s", text, code)
+	}
+	if text, code := k.call("bash", m{"command": "sleep 300", "background_after_ms": 1}); code != "" {
+		t.Errorf("one without input: %q %s", text, code)
+	}
+	if got := k.failure("process_input", m{"id": "p4", "text": "x"}); !strings.Contains(got, "p4 takes no input") {
+		t.Error(got)
+	}
+	if text, code := k.call("process_signal", m{"id": "p4", "signal": "KILL"}); !strings.Contains(text, "p4 was killed") || code != "" {
+		t.Errorf("%q %s", text, code)
+	}
+}
+
 func TestBackgroundOfOthers(t *testing.T) {
 	k := newKit(t)
 	k.start("sleep 300", nil)

@@ -107,7 +107,7 @@ func ProcessOutput(companions *companion.Set) tools.Tool {
 }
 
 func processOutput(ctx context.Context, companions *companion.Set, env tools.Env, in processOutputInput) (tools.Result, error) {
-	b, err := companions.Process(env.Session, in.ID)
+	b, err := companions.Process(env, in.ID)
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -144,7 +144,7 @@ func processOutput(ctx context.Context, companions *companion.Set, env tools.Env
 		if in.Offset != nil {
 			again.Offset = new(int64(o.Next))
 		}
-		status += fmt.Sprintf(" There are %d bytes more: go on with %s.", o.More, tools.GoOn("process_output", again))
+		status += fmt.Sprintf(" There are %d bytes more: go on with %s.", o.More, env.Words.GoOn("process_output", again))
 	}
 	if o.Dropped > 0 {
 		status += fmt.Sprintf(" %d bytes before offset %d are no longer kept.", o.Dropped, o.Offset)

@@ -58,7 +58,7 @@ func ProcessSignal(companions *companion.Set) tools.Tool {
 		},
 		nil,
 		func(ctx context.Context, env tools.Env, in processSignalInput, _ tools.Sink) (tools.Result, error) {
-			b, err := companions.Process(env.Session, in.ID)
+			b, err := companions.Process(env, in.ID)
 			if err != nil {
 				return tools.Result{}, err
 			}
