@@ -516,7 +516,9 @@ func TestBatchOfTenThousand(t *testing.T) {
 
 // TestBatchReaderThatStops: a client that sends and never reads is held up, and no other.
 func TestBatchReaderThatStops(t *testing.T) {
-	s := serve(t)
+	s := serve(t, func(c *service.Config) {
+		c.Executor.ReaderPatience, c.Executor.MaxBatchCalls = 10*time.Millisecond, 100
+	})
 	b := s.dial("").batch(&pb.BatchStart{Strategy: pb.BatchStrategy_BATCH_STRATEGY_PARALLEL})
 	sent := make(chan int)
 	go func() {
