@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"hash/maphash"
 	"time"
 
@@ -26,6 +27,9 @@ type Request struct {
 	Timeout   time.Duration // 0: the tool's
 
 	OnDisconnect executor.OnDisconnect
+
+	// Batch is what the call is part of; nil for a call by itself.
+	Batch *executor.Batch
 
 	// CalledAs is the name by which the tool was called, where that is one of another
 	// system, and Form the form of its results.
@@ -72,15 +76,22 @@ func (a *Admission) checkEnvelope(r *Request) error {
 
 // propose returns the job that a request asks for in a session, before anything is
 // decided.
-func propose(r *Request, s *session.Session) (*executor.Job, error) {
+func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, error) {
 	answer, err := s.Answer(r.Answer)
 	if err != nil {
 		return nil, err
 	}
-	return &executor.Job{AsSent: r.asSent, Order: executor.Order{
+	job := &executor.Job{AsSent: r.asSent, Order: executor.Order{
 		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer,
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
-	}}, nil
+	}}
+	if r.Batch != nil {
+		job.Answer = r.Batch.Answer(cmp.Or(answer, tools.DefaultAnswer))
+		if a.Artifacts != nil {
+			job.Artifacts = a.Artifacts(s)
+		}
+	}
+	return job, nil
 }
 
 // named returns an input with the names and the values that the schema of its tool

@@ -46,6 +46,8 @@ var (
 var methods = map[string]access{
 	pb.ToolService_ListTools_FullMethodName:      everyRole,
 	pb.ToolService_ExecuteTool_FullMethodName:    agents,
+	pb.ToolService_ExecuteBatch_FullMethodName:   agents,
+	pb.ToolService_WatchBatch_FullMethodName:     agents,
 	pb.ToolService_Cancel_FullMethodName:         stoppers,
 	pb.ToolService_WatchExecution_FullMethodName: watchers,
 	pb.ToolService_GetExecution_FullMethodName:   watchers,

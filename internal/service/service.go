@@ -13,7 +13,8 @@
 // Goroutines: gRPC has one for each connection and each RPC, which ends with it. New
 // starts one that serves callers inside the process, and one that looks whether the
 // callers of open RPCs are still known; Shutdown ends both. A download has one that
-// sends, until its RPC ends. Shutdown itself starts one that waits for gRPC to stop, and
+// sends, until its RPC ends. A batch has one that receives, until its client has sent all or its
+// RPC has ended. Shutdown itself starts one that waits for gRPC to stop, and
 // waits for it.
 package service
 

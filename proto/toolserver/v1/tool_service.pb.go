@@ -555,6 +555,302 @@ func (x *ExecuteToolResponse) GetEvent() *Event {
 	return nil
 }
 
+// ExecuteBatchRequest is one message of the client's stream. The first is start, and
+// no other is.
+type ExecuteBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the client says.
+	//
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*ExecuteBatchRequest_Start
+	//	*ExecuteBatchRequest_Call
+	//	*ExecuteBatchRequest_Interrupt
+	//	*ExecuteBatchRequest_Cancel
+	//	*ExecuteBatchRequest_Message
+	Kind          isExecuteBatchRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecuteBatchRequest) Reset() {
+	*x = ExecuteBatchRequest{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecuteBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecuteBatchRequest) ProtoMessage() {}
+
+func (x *ExecuteBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecuteBatchRequest.ProtoReflect.Descriptor instead.
+func (*ExecuteBatchRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ExecuteBatchRequest) GetKind() isExecuteBatchRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *ExecuteBatchRequest) GetStart() *BatchStart {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecuteBatchRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *ExecuteBatchRequest) GetCall() *ExecuteToolRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecuteBatchRequest_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
+func (x *ExecuteBatchRequest) GetInterrupt() *BatchInterrupt {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecuteBatchRequest_Interrupt); ok {
+			return x.Interrupt
+		}
+	}
+	return nil
+}
+
+func (x *ExecuteBatchRequest) GetCancel() *BatchCancel {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecuteBatchRequest_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
+func (x *ExecuteBatchRequest) GetMessage() *BatchMessage {
+	if x != nil {
+		if x, ok := x.Kind.(*ExecuteBatchRequest_Message); ok {
+			return x.Message
+		}
+	}
+	return nil
+}
+
+type isExecuteBatchRequest_Kind interface {
+	isExecuteBatchRequest_Kind()
+}
+
+type ExecuteBatchRequest_Start struct {
+	// The batch begins.
+	Start *BatchStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type ExecuteBatchRequest_Call struct {
+	// A call. Its session and on_disconnect are those of the batch, and are empty
+	// here. Where it has no call id, the server gives one.
+	Call *ExecuteToolRequest `protobuf:"bytes,2,opt,name=call,proto3,oneof"`
+}
+
+type ExecuteBatchRequest_Interrupt struct {
+	// Calls that run end by themselves, and those that wait are skipped.
+	Interrupt *BatchInterrupt `protobuf:"bytes,3,opt,name=interrupt,proto3,oneof"`
+}
+
+type ExecuteBatchRequest_Cancel struct {
+	// One call ends, or all.
+	Cancel *BatchCancel `protobuf:"bytes,4,opt,name=cancel,proto3,oneof"`
+}
+
+type ExecuteBatchRequest_Message struct {
+	// Something that the tools of the batch can see while they run.
+	Message *BatchMessage `protobuf:"bytes,5,opt,name=message,proto3,oneof"`
+}
+
+func (*ExecuteBatchRequest_Start) isExecuteBatchRequest_Kind() {}
+
+func (*ExecuteBatchRequest_Call) isExecuteBatchRequest_Kind() {}
+
+func (*ExecuteBatchRequest_Interrupt) isExecuteBatchRequest_Kind() {}
+
+func (*ExecuteBatchRequest_Cancel) isExecuteBatchRequest_Kind() {}
+
+func (*ExecuteBatchRequest_Message) isExecuteBatchRequest_Kind() {}
+
+// ExecuteBatchResponse is one message of the stream.
+type ExecuteBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Event         *BatchEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecuteBatchResponse) Reset() {
+	*x = ExecuteBatchResponse{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecuteBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecuteBatchResponse) ProtoMessage() {}
+
+func (x *ExecuteBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecuteBatchResponse.ProtoReflect.Descriptor instead.
+func (*ExecuteBatchResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ExecuteBatchResponse) GetEvent() *BatchEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+// WatchBatchRequest names a batch and where to begin.
+type WatchBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session of the batch; empty: the caller's default session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The id of the batch.
+	BatchId string `protobuf:"bytes,2,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	// The last sequence of the batch that the caller has; 0: from the first event.
+	AfterSequence uint64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchBatchRequest) Reset() {
+	*x = WatchBatchRequest{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchBatchRequest) ProtoMessage() {}
+
+func (x *WatchBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchBatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchBatchRequest) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchBatchRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *WatchBatchRequest) GetBatchId() string {
+	if x != nil {
+		return x.BatchId
+	}
+	return ""
+}
+
+func (x *WatchBatchRequest) GetAfterSequence() uint64 {
+	if x != nil {
+		return x.AfterSequence
+	}
+	return 0
+}
+
+// WatchBatchResponse is one message of the stream.
+type WatchBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	Event         *BatchEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchBatchResponse) Reset() {
+	*x = WatchBatchResponse{}
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchBatchResponse) ProtoMessage() {}
+
+func (x *WatchBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchBatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchBatchResponse) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchBatchResponse) GetEvent() *BatchEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
 // CancelRequest names an execution, by its id or by session and call id.
 type CancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -578,7 +874,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +886,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[6]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +899,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRequest) GetExecutionId() string {
@@ -659,7 +955,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +967,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[7]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +980,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelResponse) GetExecution() *Execution {
@@ -717,7 +1013,7 @@ type WatchExecutionRequest struct {
 
 func (x *WatchExecutionRequest) Reset() {
 	*x = WatchExecutionRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +1025,7 @@ func (x *WatchExecutionRequest) String() string {
 func (*WatchExecutionRequest) ProtoMessage() {}
 
 func (x *WatchExecutionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[8]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +1038,7 @@ func (x *WatchExecutionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchExecutionRequest.ProtoReflect.Descriptor instead.
 func (*WatchExecutionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{8}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchExecutionRequest) GetExecutionId() string {
@@ -798,7 +1094,7 @@ type WatchExecutionResponse struct {
 
 func (x *WatchExecutionResponse) Reset() {
 	*x = WatchExecutionResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +1106,7 @@ func (x *WatchExecutionResponse) String() string {
 func (*WatchExecutionResponse) ProtoMessage() {}
 
 func (x *WatchExecutionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[9]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +1119,7 @@ func (x *WatchExecutionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchExecutionResponse.ProtoReflect.Descriptor instead.
 func (*WatchExecutionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{9}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchExecutionResponse) GetEvent() *Event {
@@ -854,7 +1150,7 @@ type GetExecutionRequest struct {
 
 func (x *GetExecutionRequest) Reset() {
 	*x = GetExecutionRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1162,7 @@ func (x *GetExecutionRequest) String() string {
 func (*GetExecutionRequest) ProtoMessage() {}
 
 func (x *GetExecutionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[10]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1175,7 @@ func (x *GetExecutionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecutionRequest.ProtoReflect.Descriptor instead.
 func (*GetExecutionRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{10}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetExecutionRequest) GetExecutionId() string {
@@ -928,7 +1224,7 @@ type GetExecutionResponse struct {
 
 func (x *GetExecutionResponse) Reset() {
 	*x = GetExecutionResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1236,7 @@ func (x *GetExecutionResponse) String() string {
 func (*GetExecutionResponse) ProtoMessage() {}
 
 func (x *GetExecutionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[11]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1249,7 @@ func (x *GetExecutionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecutionResponse.ProtoReflect.Descriptor instead.
 func (*GetExecutionResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{11}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetExecutionResponse) GetExecution() *Execution {
@@ -989,7 +1285,7 @@ type ListExecutionsRequest struct {
 
 func (x *ListExecutionsRequest) Reset() {
 	*x = ListExecutionsRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1297,7 @@ func (x *ListExecutionsRequest) String() string {
 func (*ListExecutionsRequest) ProtoMessage() {}
 
 func (x *ListExecutionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[12]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1310,7 @@ func (x *ListExecutionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutionsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutionsRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{12}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListExecutionsRequest) GetSessionId() string {
@@ -1079,7 +1375,7 @@ type ListExecutionsResponse struct {
 
 func (x *ListExecutionsResponse) Reset() {
 	*x = ListExecutionsResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1387,7 @@ func (x *ListExecutionsResponse) String() string {
 func (*ListExecutionsResponse) ProtoMessage() {}
 
 func (x *ListExecutionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[13]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1400,7 @@ func (x *ListExecutionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutionsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecutionsResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListExecutionsResponse) GetExecutions() []*Execution {
@@ -1151,7 +1447,7 @@ type WriteInputRequest struct {
 
 func (x *WriteInputRequest) Reset() {
 	*x = WriteInputRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1459,7 @@ func (x *WriteInputRequest) String() string {
 func (*WriteInputRequest) ProtoMessage() {}
 
 func (x *WriteInputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1472,7 @@ func (x *WriteInputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteInputRequest.ProtoReflect.Descriptor instead.
 func (*WriteInputRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WriteInputRequest) GetExecutionId() string {
@@ -1294,7 +1590,7 @@ type EndOfInput struct {
 
 func (x *EndOfInput) Reset() {
 	*x = EndOfInput{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1602,7 @@ func (x *EndOfInput) String() string {
 func (*EndOfInput) ProtoMessage() {}
 
 func (x *EndOfInput) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[15]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1615,7 @@ func (x *EndOfInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndOfInput.ProtoReflect.Descriptor instead.
 func (*EndOfInput) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{19}
 }
 
 // WindowSize is the size of a terminal in characters, each from 1 to 65535.
@@ -1335,7 +1631,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1643,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1656,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -1389,7 +1685,7 @@ type WriteInputResponse struct {
 
 func (x *WriteInputResponse) Reset() {
 	*x = WriteInputResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1697,7 @@ func (x *WriteInputResponse) String() string {
 func (*WriteInputResponse) ProtoMessage() {}
 
 func (x *WriteInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1710,7 @@ func (x *WriteInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteInputResponse.ProtoReflect.Descriptor instead.
 func (*WriteInputResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WriteInputResponse) GetTakenBytes() uint64 {
@@ -1439,7 +1735,7 @@ type ReadArtifactRequest struct {
 
 func (x *ReadArtifactRequest) Reset() {
 	*x = ReadArtifactRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1747,7 @@ func (x *ReadArtifactRequest) String() string {
 func (*ReadArtifactRequest) ProtoMessage() {}
 
 func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[18]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +1760,7 @@ func (x *ReadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*ReadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReadArtifactRequest) GetUri() string {
@@ -1504,7 +1800,7 @@ type ReadArtifactResponse struct {
 
 func (x *ReadArtifactResponse) Reset() {
 	*x = ReadArtifactResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1812,7 @@ func (x *ReadArtifactResponse) String() string {
 func (*ReadArtifactResponse) ProtoMessage() {}
 
 func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[19]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1825,7 @@ func (x *ReadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*ReadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{19}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadArtifactResponse) GetOffset() uint64 {
@@ -1577,7 +1873,7 @@ type ArtifactInfo struct {
 
 func (x *ArtifactInfo) Reset() {
 	*x = ArtifactInfo{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1885,7 @@ func (x *ArtifactInfo) String() string {
 func (*ArtifactInfo) ProtoMessage() {}
 
 func (x *ArtifactInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[20]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1898,7 @@ func (x *ArtifactInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactInfo.ProtoReflect.Descriptor instead.
 func (*ArtifactInfo) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{20}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ArtifactInfo) GetName() string {
@@ -1663,7 +1959,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1971,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[21]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1984,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{21}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{25}
 }
 
 // GetServerInfoResponse tells what this server is and what it offers.
@@ -1731,7 +2027,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +2039,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[22]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +2052,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{22}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -1889,7 +2185,7 @@ type FileLimits struct {
 
 func (x *FileLimits) Reset() {
 	*x = FileLimits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2197,7 @@ func (x *FileLimits) String() string {
 func (*FileLimits) ProtoMessage() {}
 
 func (x *FileLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[23]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2210,7 @@ func (x *FileLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileLimits.ProtoReflect.Descriptor instead.
 func (*FileLimits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{23}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FileLimits) GetMaxFileBytes() uint64 {
@@ -1996,7 +2292,7 @@ type SessionOffer struct {
 
 func (x *SessionOffer) Reset() {
 	*x = SessionOffer{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2304,7 @@ func (x *SessionOffer) String() string {
 func (*SessionOffer) ProtoMessage() {}
 
 func (x *SessionOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[24]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2317,7 @@ func (x *SessionOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOffer.ProtoReflect.Descriptor instead.
 func (*SessionOffer) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{24}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionOffer) GetDefaultMode() Mode {
@@ -2116,7 +2412,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2424,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[25]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2437,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{25}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Sandbox) GetHolds() bool {
@@ -2219,13 +2515,15 @@ type Limits struct {
 	MaxAnswerCharacters uint32 `protobuf:"varint,12,opt,name=max_answer_characters,json=maxAnswerCharacters,proto3" json:"max_answer_characters,omitempty"`
 	// How many characters a token is taken for.
 	CharactersPerToken uint32 `protobuf:"varint,13,opt,name=characters_per_token,json=charactersPerToken,proto3" json:"characters_per_token,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How many calls a batch has at most: those beyond are refused.
+	MaxBatchCalls uint32 `protobuf:"varint,60,opt,name=max_batch_calls,json=maxBatchCalls,proto3" json:"max_batch_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[26]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2535,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_service_proto_msgTypes[26]
+	mi := &file_toolserver_v1_tool_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2548,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{26}
+	return file_toolserver_v1_tool_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Limits) GetMaxInputBytes() uint64 {
@@ -2351,11 +2649,18 @@ func (x *Limits) GetCharactersPerToken() uint32 {
 	return 0
 }
 
+func (x *Limits) GetMaxBatchCalls() uint32 {
+	if x != nil {
+		return x.MaxBatchCalls
+	}
+	return 0
+}
+
 var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xa9\x02\n" +
+	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/batch.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xa9\x02\n" +
 	"\x10ListToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12+\n" +
@@ -2395,7 +2700,23 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
 	"\b_call_id\"A\n" +
 	"\x13ExecuteToolResponse\x12*\n" +
-	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xb8\x01\n" +
+	"\x05event\x18\x01 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xb7\x02\n" +
+	"\x13ExecuteBatchRequest\x121\n" +
+	"\x05start\x18\x01 \x01(\v2\x19.toolserver.v1.BatchStartH\x00R\x05start\x127\n" +
+	"\x04call\x18\x02 \x01(\v2!.toolserver.v1.ExecuteToolRequestH\x00R\x04call\x12=\n" +
+	"\tinterrupt\x18\x03 \x01(\v2\x1d.toolserver.v1.BatchInterruptH\x00R\tinterrupt\x124\n" +
+	"\x06cancel\x18\x04 \x01(\v2\x1a.toolserver.v1.BatchCancelH\x00R\x06cancel\x127\n" +
+	"\amessage\x18\x05 \x01(\v2\x1b.toolserver.v1.BatchMessageH\x00R\amessageB\x06\n" +
+	"\x04kind\"G\n" +
+	"\x14ExecuteBatchResponse\x12/\n" +
+	"\x05event\x18\x01 \x01(\v2\x19.toolserver.v1.BatchEventR\x05event\"t\n" +
+	"\x11WatchBatchRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x19\n" +
+	"\bbatch_id\x18\x02 \x01(\tR\abatchId\x12%\n" +
+	"\x0eafter_sequence\x18\x03 \x01(\x04R\rafterSequence\"E\n" +
+	"\x12WatchBatchResponse\x12/\n" +
+	"\x05event\x18\x01 \x01(\v2\x19.toolserver.v1.BatchEventR\x05event\"\xb8\x01\n" +
 	"\rCancelRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1d\n" +
 	"\n" +
@@ -2540,7 +2861,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_network\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
 	"maxNetwork\x12\x1a\n" +
 	"\breadable\x18\x05 \x03(\tR\breadable\x12#\n" +
-	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xbf\x05\n" +
+	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xe7\x05\n" +
 	"\x06Limits\x12&\n" +
 	"\x0fmax_input_bytes\x18\x01 \x01(\x04R\rmaxInputBytes\x12&\n" +
 	"\x0fmax_input_depth\x18\x02 \x01(\rR\rmaxInputDepth\x12(\n" +
@@ -2558,14 +2879,18 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	" \x01(\rR\x17defaultAnswerCharacters\x122\n" +
 	"\x15min_answer_characters\x18\v \x01(\rR\x13minAnswerCharacters\x122\n" +
 	"\x15max_answer_characters\x18\f \x01(\rR\x13maxAnswerCharacters\x120\n" +
-	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken*N\n" +
+	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken\x12&\n" +
+	"\x0fmax_batch_calls\x18< \x01(\rR\rmaxBatchCalls*N\n" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +
-	"\x0eTOOL_VIEW_FULL\x10\x022\xf4\x06\n" +
+	"\x0eTOOL_VIEW_FULL\x10\x022\xa6\b\n" +
 	"\vToolService\x12N\n" +
 	"\tListTools\x12\x1f.toolserver.v1.ListToolsRequest\x1a .toolserver.v1.ListToolsResponse\x12V\n" +
-	"\vExecuteTool\x12!.toolserver.v1.ExecuteToolRequest\x1a\".toolserver.v1.ExecuteToolResponse0\x01\x12E\n" +
+	"\vExecuteTool\x12!.toolserver.v1.ExecuteToolRequest\x1a\".toolserver.v1.ExecuteToolResponse0\x01\x12[\n" +
+	"\fExecuteBatch\x12\".toolserver.v1.ExecuteBatchRequest\x1a#.toolserver.v1.ExecuteBatchResponse(\x010\x01\x12S\n" +
+	"\n" +
+	"WatchBatch\x12 .toolserver.v1.WatchBatchRequest\x1a!.toolserver.v1.WatchBatchResponse0\x01\x12E\n" +
 	"\x06Cancel\x12\x1c.toolserver.v1.CancelRequest\x1a\x1d.toolserver.v1.CancelResponse\x12_\n" +
 	"\x0eWatchExecution\x12$.toolserver.v1.WatchExecutionRequest\x1a%.toolserver.v1.WatchExecutionResponse0\x01\x12W\n" +
 	"\fGetExecution\x12\".toolserver.v1.GetExecutionRequest\x1a#.toolserver.v1.GetExecutionResponse\x12]\n" +
@@ -2590,7 +2915,7 @@ func file_toolserver_v1_tool_service_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_toolserver_v1_tool_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(ToolView)(0),                  // 0: toolserver.v1.ToolView
 	(*ListToolsRequest)(nil),       // 1: toolserver.v1.ListToolsRequest
@@ -2599,105 +2924,125 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	(*WatchToolsResponse)(nil),     // 4: toolserver.v1.WatchToolsResponse
 	(*ExecuteToolRequest)(nil),     // 5: toolserver.v1.ExecuteToolRequest
 	(*ExecuteToolResponse)(nil),    // 6: toolserver.v1.ExecuteToolResponse
-	(*CancelRequest)(nil),          // 7: toolserver.v1.CancelRequest
-	(*CancelResponse)(nil),         // 8: toolserver.v1.CancelResponse
-	(*WatchExecutionRequest)(nil),  // 9: toolserver.v1.WatchExecutionRequest
-	(*WatchExecutionResponse)(nil), // 10: toolserver.v1.WatchExecutionResponse
-	(*GetExecutionRequest)(nil),    // 11: toolserver.v1.GetExecutionRequest
-	(*GetExecutionResponse)(nil),   // 12: toolserver.v1.GetExecutionResponse
-	(*ListExecutionsRequest)(nil),  // 13: toolserver.v1.ListExecutionsRequest
-	(*ListExecutionsResponse)(nil), // 14: toolserver.v1.ListExecutionsResponse
-	(*WriteInputRequest)(nil),      // 15: toolserver.v1.WriteInputRequest
-	(*EndOfInput)(nil),             // 16: toolserver.v1.EndOfInput
-	(*WindowSize)(nil),             // 17: toolserver.v1.WindowSize
-	(*WriteInputResponse)(nil),     // 18: toolserver.v1.WriteInputResponse
-	(*ReadArtifactRequest)(nil),    // 19: toolserver.v1.ReadArtifactRequest
-	(*ReadArtifactResponse)(nil),   // 20: toolserver.v1.ReadArtifactResponse
-	(*ArtifactInfo)(nil),           // 21: toolserver.v1.ArtifactInfo
-	(*GetServerInfoRequest)(nil),   // 22: toolserver.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 23: toolserver.v1.GetServerInfoResponse
-	(*FileLimits)(nil),             // 24: toolserver.v1.FileLimits
-	(*SessionOffer)(nil),           // 25: toolserver.v1.SessionOffer
-	(*Sandbox)(nil),                // 26: toolserver.v1.Sandbox
-	(*Limits)(nil),                 // 27: toolserver.v1.Limits
-	nil,                            // 28: toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	(ToolKind)(0),                  // 29: toolserver.v1.ToolKind
-	(*Tool)(nil),                   // 30: toolserver.v1.Tool
-	(*structpb.Struct)(nil),        // 31: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 32: google.protobuf.Duration
-	(OnDisconnect)(0),              // 33: toolserver.v1.OnDisconnect
-	(*AnswerBudget)(nil),           // 34: toolserver.v1.AnswerBudget
-	(*Event)(nil),                  // 35: toolserver.v1.Event
-	(*Execution)(nil),              // 36: toolserver.v1.Execution
-	(ExecutionState)(0),            // 37: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 38: google.protobuf.Timestamp
-	(Mode)(0),                      // 39: toolserver.v1.Mode
-	(Level)(0),                     // 40: toolserver.v1.Level
-	(Network)(0),                   // 41: toolserver.v1.Network
+	(*ExecuteBatchRequest)(nil),    // 7: toolserver.v1.ExecuteBatchRequest
+	(*ExecuteBatchResponse)(nil),   // 8: toolserver.v1.ExecuteBatchResponse
+	(*WatchBatchRequest)(nil),      // 9: toolserver.v1.WatchBatchRequest
+	(*WatchBatchResponse)(nil),     // 10: toolserver.v1.WatchBatchResponse
+	(*CancelRequest)(nil),          // 11: toolserver.v1.CancelRequest
+	(*CancelResponse)(nil),         // 12: toolserver.v1.CancelResponse
+	(*WatchExecutionRequest)(nil),  // 13: toolserver.v1.WatchExecutionRequest
+	(*WatchExecutionResponse)(nil), // 14: toolserver.v1.WatchExecutionResponse
+	(*GetExecutionRequest)(nil),    // 15: toolserver.v1.GetExecutionRequest
+	(*GetExecutionResponse)(nil),   // 16: toolserver.v1.GetExecutionResponse
+	(*ListExecutionsRequest)(nil),  // 17: toolserver.v1.ListExecutionsRequest
+	(*ListExecutionsResponse)(nil), // 18: toolserver.v1.ListExecutionsResponse
+	(*WriteInputRequest)(nil),      // 19: toolserver.v1.WriteInputRequest
+	(*EndOfInput)(nil),             // 20: toolserver.v1.EndOfInput
+	(*WindowSize)(nil),             // 21: toolserver.v1.WindowSize
+	(*WriteInputResponse)(nil),     // 22: toolserver.v1.WriteInputResponse
+	(*ReadArtifactRequest)(nil),    // 23: toolserver.v1.ReadArtifactRequest
+	(*ReadArtifactResponse)(nil),   // 24: toolserver.v1.ReadArtifactResponse
+	(*ArtifactInfo)(nil),           // 25: toolserver.v1.ArtifactInfo
+	(*GetServerInfoRequest)(nil),   // 26: toolserver.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 27: toolserver.v1.GetServerInfoResponse
+	(*FileLimits)(nil),             // 28: toolserver.v1.FileLimits
+	(*SessionOffer)(nil),           // 29: toolserver.v1.SessionOffer
+	(*Sandbox)(nil),                // 30: toolserver.v1.Sandbox
+	(*Limits)(nil),                 // 31: toolserver.v1.Limits
+	nil,                            // 32: toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	(ToolKind)(0),                  // 33: toolserver.v1.ToolKind
+	(*Tool)(nil),                   // 34: toolserver.v1.Tool
+	(*structpb.Struct)(nil),        // 35: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(OnDisconnect)(0),              // 37: toolserver.v1.OnDisconnect
+	(*AnswerBudget)(nil),           // 38: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 39: toolserver.v1.Event
+	(*BatchStart)(nil),             // 40: toolserver.v1.BatchStart
+	(*BatchInterrupt)(nil),         // 41: toolserver.v1.BatchInterrupt
+	(*BatchCancel)(nil),            // 42: toolserver.v1.BatchCancel
+	(*BatchMessage)(nil),           // 43: toolserver.v1.BatchMessage
+	(*BatchEvent)(nil),             // 44: toolserver.v1.BatchEvent
+	(*Execution)(nil),              // 45: toolserver.v1.Execution
+	(ExecutionState)(0),            // 46: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 47: google.protobuf.Timestamp
+	(Mode)(0),                      // 48: toolserver.v1.Mode
+	(Level)(0),                     // 49: toolserver.v1.Level
+	(Network)(0),                   // 50: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
-	29, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
-	30, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	31, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	32, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	33, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	34, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	35, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	36, // 8: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	35, // 9: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	36, // 10: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	37, // 11: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	36, // 12: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
-	16, // 13: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
-	17, // 14: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
-	21, // 15: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	38, // 16: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	38, // 17: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	27, // 18: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	28, // 19: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	26, // 20: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	25, // 21: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
-	24, // 22: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
-	32, // 23: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
-	32, // 24: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
-	39, // 25: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
-	39, // 26: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
-	40, // 27: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
-	40, // 28: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
-	41, // 29: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
-	41, // 30: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
-	32, // 31: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
-	32, // 32: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
-	41, // 33: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	32, // 34: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	32, // 35: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	32, // 36: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 37: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	5,  // 38: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	7,  // 39: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	9,  // 40: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	11, // 41: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	13, // 42: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	15, // 43: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	19, // 44: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	3,  // 45: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
-	22, // 46: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 47: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	6,  // 48: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	8,  // 49: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	10, // 50: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	12, // 51: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	14, // 52: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	18, // 53: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	20, // 54: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	4,  // 55: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
-	23, // 56: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	47, // [47:57] is the sub-list for method output_type
-	37, // [37:47] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	33, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
+	34, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
+	35, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	36, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	37, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	38, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	39, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	40, // 8: toolserver.v1.ExecuteBatchRequest.start:type_name -> toolserver.v1.BatchStart
+	5,  // 9: toolserver.v1.ExecuteBatchRequest.call:type_name -> toolserver.v1.ExecuteToolRequest
+	41, // 10: toolserver.v1.ExecuteBatchRequest.interrupt:type_name -> toolserver.v1.BatchInterrupt
+	42, // 11: toolserver.v1.ExecuteBatchRequest.cancel:type_name -> toolserver.v1.BatchCancel
+	43, // 12: toolserver.v1.ExecuteBatchRequest.message:type_name -> toolserver.v1.BatchMessage
+	44, // 13: toolserver.v1.ExecuteBatchResponse.event:type_name -> toolserver.v1.BatchEvent
+	44, // 14: toolserver.v1.WatchBatchResponse.event:type_name -> toolserver.v1.BatchEvent
+	45, // 15: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	39, // 16: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	45, // 17: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	46, // 18: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	45, // 19: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	20, // 20: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
+	21, // 21: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
+	25, // 22: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
+	47, // 23: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	47, // 24: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 25: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	32, // 26: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	30, // 27: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	29, // 28: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
+	28, // 29: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
+	36, // 30: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
+	36, // 31: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
+	48, // 32: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
+	48, // 33: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
+	49, // 34: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
+	49, // 35: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
+	50, // 36: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
+	50, // 37: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
+	36, // 38: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
+	36, // 39: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
+	50, // 40: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	36, // 41: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	36, // 42: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	36, // 43: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 44: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	5,  // 45: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	7,  // 46: toolserver.v1.ToolService.ExecuteBatch:input_type -> toolserver.v1.ExecuteBatchRequest
+	9,  // 47: toolserver.v1.ToolService.WatchBatch:input_type -> toolserver.v1.WatchBatchRequest
+	11, // 48: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	13, // 49: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	15, // 50: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	17, // 51: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	19, // 52: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	23, // 53: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	3,  // 54: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
+	26, // 55: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 56: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	6,  // 57: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	8,  // 58: toolserver.v1.ToolService.ExecuteBatch:output_type -> toolserver.v1.ExecuteBatchResponse
+	10, // 59: toolserver.v1.ToolService.WatchBatch:output_type -> toolserver.v1.WatchBatchResponse
+	12, // 60: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	14, // 61: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	16, // 62: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	18, // 63: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	22, // 64: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	24, // 65: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	4,  // 66: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
+	27, // 67: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	56, // [56:68] is the sub-list for method output_type
+	44, // [44:56] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }
@@ -2705,12 +3050,20 @@ func file_toolserver_v1_tool_service_proto_init() {
 	if File_toolserver_v1_tool_service_proto != nil {
 		return
 	}
+	file_toolserver_v1_batch_proto_init()
 	file_toolserver_v1_event_proto_init()
 	file_toolserver_v1_execution_proto_init()
 	file_toolserver_v1_session_proto_init()
 	file_toolserver_v1_tool_proto_init()
 	file_toolserver_v1_tool_service_proto_msgTypes[4].OneofWrappers = []any{}
-	file_toolserver_v1_tool_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_toolserver_v1_tool_service_proto_msgTypes[6].OneofWrappers = []any{
+		(*ExecuteBatchRequest_Start)(nil),
+		(*ExecuteBatchRequest_Call)(nil),
+		(*ExecuteBatchRequest_Interrupt)(nil),
+		(*ExecuteBatchRequest_Cancel)(nil),
+		(*ExecuteBatchRequest_Message)(nil),
+	}
+	file_toolserver_v1_tool_service_proto_msgTypes[18].OneofWrappers = []any{
 		(*WriteInputRequest_Data)(nil),
 		(*WriteInputRequest_End)(nil),
 		(*WriteInputRequest_Signal)(nil),
@@ -2722,7 +3075,7 @@ func file_toolserver_v1_tool_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_service_proto_rawDesc), len(file_toolserver_v1_tool_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ToolService_ListTools_FullMethodName      = "/toolserver.v1.ToolService/ListTools"
 	ToolService_ExecuteTool_FullMethodName    = "/toolserver.v1.ToolService/ExecuteTool"
+	ToolService_ExecuteBatch_FullMethodName   = "/toolserver.v1.ToolService/ExecuteBatch"
+	ToolService_WatchBatch_FullMethodName     = "/toolserver.v1.ToolService/WatchBatch"
 	ToolService_Cancel_FullMethodName         = "/toolserver.v1.ToolService/Cancel"
 	ToolService_WatchExecution_FullMethodName = "/toolserver.v1.ToolService/WatchExecution"
 	ToolService_GetExecution_FullMethodName   = "/toolserver.v1.ToolService/GetExecution"
@@ -58,6 +60,18 @@ type ToolServiceClient interface {
 	// longer kept, the last event is all there is, with outcome LOST: the call is not
 	// run again as long as the session lives.
 	ExecuteTool(ctx context.Context, in *ExecuteToolRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteToolResponse], error)
+	// ExecuteBatch runs the calls of one turn of a model and streams the events of all
+	// of them. The first message begins the batch; calls follow, each started as soon
+	// as it has come and its turn is there, and orders that steer the batch. Closing the
+	// sending side says that no call follows: the batch ends, with its summary, once all
+	// calls have ended.
+	//
+	// One call never costs another its result: a call that is refused, fails or is
+	// malformed has its own ending, and the stream goes on.
+	ExecuteBatch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteBatchRequest, ExecuteBatchResponse], error)
+	// WatchBatch streams what ExecuteBatch streams: of a batch that runs, or of one that
+	// has ended as long as it is kept.
+	WatchBatch(ctx context.Context, in *WatchBatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchBatchResponse], error)
 	// Cancel ends an execution and answers with its final state. It is
 	// idempotent: cancelling what has ended changes nothing and succeeds.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
@@ -128,6 +142,38 @@ func (c *toolServiceClient) ExecuteTool(ctx context.Context, in *ExecuteToolRequ
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ToolService_ExecuteToolClient = grpc.ServerStreamingClient[ExecuteToolResponse]
 
+func (c *toolServiceClient) ExecuteBatch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteBatchRequest, ExecuteBatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[1], ToolService_ExecuteBatch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExecuteBatchRequest, ExecuteBatchResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_ExecuteBatchClient = grpc.BidiStreamingClient[ExecuteBatchRequest, ExecuteBatchResponse]
+
+func (c *toolServiceClient) WatchBatch(ctx context.Context, in *WatchBatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchBatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[2], ToolService_WatchBatch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchBatchRequest, WatchBatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_WatchBatchClient = grpc.ServerStreamingClient[WatchBatchResponse]
+
 func (c *toolServiceClient) Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelResponse)
@@ -140,7 +186,7 @@ func (c *toolServiceClient) Cancel(ctx context.Context, in *CancelRequest, opts 
 
 func (c *toolServiceClient) WatchExecution(ctx context.Context, in *WatchExecutionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchExecutionResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[1], ToolService_WatchExecution_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[3], ToolService_WatchExecution_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +235,7 @@ func (c *toolServiceClient) WriteInput(ctx context.Context, in *WriteInputReques
 
 func (c *toolServiceClient) ReadArtifact(ctx context.Context, in *ReadArtifactRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadArtifactResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[2], ToolService_ReadArtifact_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[4], ToolService_ReadArtifact_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +254,7 @@ type ToolService_ReadArtifactClient = grpc.ServerStreamingClient[ReadArtifactRes
 
 func (c *toolServiceClient) WatchTools(ctx context.Context, in *WatchToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchToolsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[3], ToolService_WatchTools_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ToolService_ServiceDesc.Streams[5], ToolService_WatchTools_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +305,18 @@ type ToolServiceServer interface {
 	// longer kept, the last event is all there is, with outcome LOST: the call is not
 	// run again as long as the session lives.
 	ExecuteTool(*ExecuteToolRequest, grpc.ServerStreamingServer[ExecuteToolResponse]) error
+	// ExecuteBatch runs the calls of one turn of a model and streams the events of all
+	// of them. The first message begins the batch; calls follow, each started as soon
+	// as it has come and its turn is there, and orders that steer the batch. Closing the
+	// sending side says that no call follows: the batch ends, with its summary, once all
+	// calls have ended.
+	//
+	// One call never costs another its result: a call that is refused, fails or is
+	// malformed has its own ending, and the stream goes on.
+	ExecuteBatch(grpc.BidiStreamingServer[ExecuteBatchRequest, ExecuteBatchResponse]) error
+	// WatchBatch streams what ExecuteBatch streams: of a batch that runs, or of one that
+	// has ended as long as it is kept.
+	WatchBatch(*WatchBatchRequest, grpc.ServerStreamingServer[WatchBatchResponse]) error
 	// Cancel ends an execution and answers with its final state. It is
 	// idempotent: cancelling what has ended changes nothing and succeeds.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
@@ -305,6 +363,12 @@ func (UnimplementedToolServiceServer) ListTools(context.Context, *ListToolsReque
 }
 func (UnimplementedToolServiceServer) ExecuteTool(*ExecuteToolRequest, grpc.ServerStreamingServer[ExecuteToolResponse]) error {
 	return status.Error(codes.Unimplemented, "method ExecuteTool not implemented")
+}
+func (UnimplementedToolServiceServer) ExecuteBatch(grpc.BidiStreamingServer[ExecuteBatchRequest, ExecuteBatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExecuteBatch not implemented")
+}
+func (UnimplementedToolServiceServer) WatchBatch(*WatchBatchRequest, grpc.ServerStreamingServer[WatchBatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchBatch not implemented")
 }
 func (UnimplementedToolServiceServer) Cancel(context.Context, *CancelRequest) (*CancelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -379,6 +443,24 @@ func _ToolService_ExecuteTool_Handler(srv interface{}, stream grpc.ServerStream)
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ToolService_ExecuteToolServer = grpc.ServerStreamingServer[ExecuteToolResponse]
+
+func _ToolService_ExecuteBatch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ToolServiceServer).ExecuteBatch(&grpc.GenericServerStream[ExecuteBatchRequest, ExecuteBatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_ExecuteBatchServer = grpc.BidiStreamingServer[ExecuteBatchRequest, ExecuteBatchResponse]
+
+func _ToolService_WatchBatch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchBatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ToolServiceServer).WatchBatch(m, &grpc.GenericServerStream[WatchBatchRequest, WatchBatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolService_WatchBatchServer = grpc.ServerStreamingServer[WatchBatchResponse]
 
 func _ToolService_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelRequest)
@@ -539,6 +621,17 @@ var ToolService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ExecuteTool",
 			Handler:       _ToolService_ExecuteTool_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExecuteBatch",
+			Handler:       _ToolService_ExecuteBatch_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "WatchBatch",
+			Handler:       _ToolService_WatchBatch_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -1,0 +1,96 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// readBatch reads a batch from after a number to its end.
+func readBatch(t *testing.T, b *executor.Batch, after uint64) (events []executor.BatchEvent) {
+	t.Helper()
+	r, err := b.Follow(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		event, ok, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return events
+		}
+		events = append(events, event)
+	}
+}
+
+// TestBatchSheds: a batch knows the order of its newest events. Who comes late has one
+// event of each call in the place of those that are gone, and every ending.
+func TestBatchSheds(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	b, err := f.NewBatch(executor.BatchOrder{Session: f.session.Ref(), Strategy: executor.Sequential})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quick := b.Start(t.Context(), f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+		return tools.TextResult("quick"), nil
+	}), "quick", 0)
+	<-quick.Done()
+	const chunks = 100_000
+	flood := b.Start(t.Context(), f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+		for range chunks {
+			out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("x")})
+		}
+		return tools.TextResult("flooded"), nil
+	}), "flood", 0)
+	<-flood.Done()
+	b.Close()
+	events := readBatch(t, b, 0)
+
+	ends := make(map[int]executor.Outcome)
+	number, seq := uint64(0), uint64(0)
+	for _, event := range events {
+		call, ok := event.Body.(executor.CallEvent)
+		if !ok {
+			number = event.Number
+			continue
+		}
+		skipped, gone := call.Event.Body.(executor.Skipped)
+		if finished, ok := call.Event.Body.(executor.Finished); ok {
+			if ends[call.Position] != 0 {
+				t.Fatalf("call %d ended twice", call.Position)
+			}
+			ends[call.Position] = finished.Outcome
+		}
+		if call.Position == 2 {
+			if !gone && call.Event.Seq != seq+1 || gone && skipped.First != seq+1 {
+				t.Fatalf("after event %d of the call comes %+v", seq, call.Event)
+			}
+			seq = call.Event.Seq
+		}
+		if event.Number < number {
+			t.Fatalf("number %d after %d", event.Number, number)
+		}
+		number = event.Number
+	}
+	if ends[1] != executor.Succeeded || ends[2] != executor.Succeeded || seq != chunks+3 {
+		t.Errorf("ends %v, last event %d", ends, seq)
+	}
+	last, ok := events[len(events)-1].Body.(executor.BatchFinished)
+	if !ok || len(last.Calls) != 2 || len(events) > 1<<16+2 {
+		t.Errorf("%d events, the last %+v", len(events), events[len(events)-1])
+	}
+	// From where the order is known, the numbers are as they were.
+	middle := events[len(events)/2]
+	again := readBatch(t, b, middle.Number)
+	if len(again) != len(events)-len(events)/2-1 || again[0].Number != middle.Number+1 {
+		t.Errorf("%d events after %d", len(again), middle.Number)
+	}
+}
