@@ -79,21 +79,24 @@ func TestBatchSoak(t *testing.T) {
 		duration, clients = 2*time.Minute, 16
 	}
 	s := serve(t, withSteps)
-	ctx, stop := context.WithCancel(t.Context())
-	defer time.AfterFunc(duration, stop).Stop()
-	defer stop()
-	var batches atomic.Int64
-	var wg sync.WaitGroup
-	for i := range clients {
-		c := s.dial("")
-		created, err := c.CreateSession(timeout(t), &pb.CreateSessionRequest{})
+	sessions := make([]string, clients)
+	for i := range sessions {
+		created, err := s.dial("").CreateSession(timeout(t), &pb.CreateSessionRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		sessions[i] = created.GetSession().GetSessionId()
+	}
+	ctx, stop := context.WithTimeout(t.Context(), duration)
+	defer stop()
+	var batches atomic.Int64
+	var wg sync.WaitGroup
+	for i, session := range sessions {
+		c := s.dial("")
 		random := rand.New(rand.NewPCG(uint64(i), 19))
 		wg.Go(func() {
 			for again := true; again; again = ctx.Err() == nil { // once at least: a machine can stall
-				r := &randomBatch{random: random, session: created.GetSession().GetSessionId(), id: fmt.Sprintf("batch-%d-%d", i, batches.Add(1))}
+				r := &randomBatch{random: random, session: session, id: fmt.Sprintf("batch-%d-%d", i, batches.Add(1))}
 				if err := r.run(c); err != nil {
 					t.Errorf("%s, %v: %v", r.id, r.strategy, err)
 					return

@@ -74,6 +74,9 @@ func TestCodec(t *testing.T) {
 					t.Fatalf("%T has %d bytes, want %d", body, buffers.Len(), n)
 				}
 			}
+			if i >= 200 {
+				continue // what a batch puts around them is small
+			}
 			m.of = &callOfBatch{number: size(), position: int(uint32(size())), callID: text()}
 			if buffers, err = newCodec().Marshal(m); err != nil {
 				t.Fatal(err)

@@ -238,6 +238,8 @@ func requests(b belongings) map[string][][]proto.Message {
 		"ToolService/ListTools":      one(&pb.ListToolsRequest{SessionId: b.session}),
 		"ToolService/WatchTools":     one(&pb.WatchToolsRequest{SessionId: b.session}),
 		"ToolService/ExecuteTool":    one(execute(b.session, "count", `{}`), execute("", "write_file", `{"path":"`+b.file+`","content":"x"}`), execute("", "list_dir", `{"path":"`+b.workspace+`"}`), execute("", "glob", `{"pattern":"*","path":"`+b.workspace+`"}`)),
+		"ToolService/ExecuteBatch":   one(&pb.ExecuteBatchRequest{Kind: &pb.ExecuteBatchRequest_Start{Start: &pb.BatchStart{SessionId: b.session}}}),
+		"ToolService/WatchBatch":     one(&pb.WatchBatchRequest{SessionId: b.session, BatchId: "turn"}, &pb.WatchBatchRequest{SessionId: b.session, BatchId: b.call}),
 		"ToolService/GetExecution":   execution(execs[0]),
 		"ToolService/WatchExecution": execution(execs[1]),
 		"ToolService/Cancel":         execution(execs[2]),

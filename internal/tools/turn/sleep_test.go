@@ -113,3 +113,19 @@ func TestSleepIsCut(t *testing.T) {
 func TestSleepStops(t *testing.T) {
 	toolstest.StopsSoon(t, turn.Sleep(), `{"duration_ms":600000}`, tools.Env{})
 }
+
+// TestSleepHears: a message of the client ends a sleep, which tells it to the model.
+func TestSleepHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &toolstest.Recorder{Said: make(chan string, 1)}
+		time.AfterFunc(2*time.Second, func() { out.Said <- "the build is done" })
+		call, err := turn.Sleep().Decode(tools.Env{}, json.RawMessage(`{"duration_ms":60000}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := call.Run(t.Context(), tools.Rights{}, out)
+		if want := "Waited 2s of 1m0s, until this message came: the build is done"; err != nil || toolstest.Text(result) != want {
+			t.Errorf("%q, %v", toolstest.Text(result), err)
+		}
+	})
+}
