@@ -20,6 +20,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -256,11 +257,16 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		job.Refusal = refused(&job.Order, &decision)
 		return
 	}
-	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe
+	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.Tool, job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
 	}
+}
+
+// onlyReads reports whether a call leaves everything as it is.
+func onlyReads(spec *tools.Spec, effects []tools.Effect) bool {
+	return spec.Needs() == tools.ReadOnly && !slices.ContainsFunc(effects, func(e tools.Effect) bool { return e.Kind == tools.WritesPath })
 }
 
 // setTimeout gives a call the time it says it needs or, where it does not say,

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"hash/maphash"
 	"time"
 
@@ -26,6 +27,9 @@ type Request struct {
 	Timeout   time.Duration // 0: the tool's
 
 	OnDisconnect executor.OnDisconnect
+
+	// Batch is what the call is part of; nil for a call by itself.
+	Batch *executor.Batch
 
 	// CalledAs is the name by which the tool was called, where that is one of another
 	// system, and Form the form of its results.
@@ -79,6 +83,12 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, Inpu
 		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer,
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
 	}}
+	if r.Batch != nil {
+		job.Answer = r.Batch.Answer(cmp.Or(answer, tools.DefaultAnswer))
+		if a.Artifacts != nil {
+			job.Artifacts = a.Artifacts(s)
+		}
+	}
 	input := a.named(s, r.Tool, r.Input)
 	if job.CallID != "" {
 		job.AsSent = hashAsSent(job.Tool+forUser(job.OnBehalfOf), input)

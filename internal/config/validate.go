@@ -325,6 +325,7 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	x := &c.Executions
 	within(fault, "executions.max_running", x.MaxRunning, 1, 10_000_000)
 	within(fault, "executions.max_active", x.MaxActive, 0, 1_000_000)
+	within(fault, "executions.max_batch_calls", x.MaxBatchCalls, 1, 8000) // their summary is one message
 	within(fault, "executions.default_timeout", x.DefaultTimeout, time.Millisecond, 30*day)
 	within(fault, "executions.max_timeout", x.MaxTimeout, time.Millisecond, 30*day)
 	within(fault, "executions.stop_grace", x.StopGrace, time.Millisecond, 10*time.Minute)

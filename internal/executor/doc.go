@@ -18,6 +18,9 @@
 //  3. Execution.mu: where an execution stands, its timers and its input
 //  4. one of: the lock of the approvals, lanes.mu, eventLog.mu, watchers.mu, the lock
 //     of a session
+//  5. Batch.mu: the order of the events of a batch
+//
+// Batch.following, who follows the executions of a batch, comes before all of them.
 //
 // Executor.mu and Execution.emitting are never held together. The executor asks with
 // Execution.mu held, so that a question is in the log before its answer; the approvals
@@ -51,6 +54,8 @@
 // executor counts it until the end is written. A tool that does not stop keeps its
 // goroutine, and nobody waits for the tool. A call that waits for an answer or for its
 // turn has no goroutine: the answer, or the end of the call before it, starts one.
+// A batch has none: its events are noted by those who write the logs of its executions,
+// and brought by whoever calls its methods.
 // Timers (timeout, grace, progress, expiry) belong to the execution or executor that
 // set them, and are stopped at its end. Readers run on the goroutines of those who read.
 package executor

@@ -57,7 +57,9 @@ type Execution struct {
 	executor *Executor
 	session  *session.Session // nil for an execution that is no longer kept
 	permit   *limit.Permit
-	asSent   uint64 // of Job
+	batch    *Batch          // that it was started in; nil without one
+	kept     tools.Artifacts // for what the answer has no room for; nil without a batch
+	asSent   uint64          // of Job
 	number   uint64
 	log      eventLog
 	ending   chan struct{} // closed when the end is about to be written
@@ -76,6 +78,9 @@ type Execution struct {
 	asked     bool                    // the call waits for an answer to Order.Question
 	queued    bool                    // the call waits for its turn
 	placing   placing                 // guarded by the lanes
+	turning   turning                 // likewise
+	waits     bool                    // likewise: the call waits for its turn and is counted
+	said      chan string             // what the client says; nil before it does
 	comment   string                  // of the approver, for the model
 	runs      span.Span               // from when the tool begins to the end
 
@@ -272,6 +277,9 @@ func (x *Execution) returned(ctx context.Context, result *tools.Result, err erro
 
 // stopped returns how an execution ends that had to stop.
 func (x *Execution) stopped(cause error) *Finished {
+	if i, ok := errors.AsType[*interruption](cause); ok {
+		return i.finished()
+	}
 	if c, ok := errors.AsType[*Cancellation](cause); ok {
 		finished := withFailure(Cancelled, "cancelled", "The call was "+strings.TrimSuffix(c.Error(), ".")+".")
 		finished.Cancelled = c
@@ -295,8 +303,11 @@ func withFailure(outcome Outcome, code, message string) *Finished {
 // stop ends an execution for a reason. The first reason counts. A call that waits ends
 // at once. A tool that runs has its context cancelled; where it does not stop in time,
 // the execution ends all the same, and drops what the tool reports later.
-func (x *Execution) stop(cause error) {
-	question, queued := x.signalStop(cause)
+func (x *Execution) stop(cause error) { x.end(cause, false) }
+
+// end is stop; with waiting, only for a call that waits.
+func (x *Execution) end(cause error, waiting bool) {
+	question, queued := x.signalStop(cause, waiting)
 	switch {
 	case question != nil:
 		x.withdraw(question, cause)
@@ -308,10 +319,10 @@ func (x *Execution) stop(cause error) {
 // signalStop notes that the execution is to stop, and cancels the context of its tool.
 // It returns the question that the call waits for, if there is one, and whether the call
 // waits for its turn.
-func (x *Execution) signalStop(cause error) (question *approval.Question, queued bool) {
+func (x *Execution) signalStop(cause error, waiting bool) (question *approval.Question, queued bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.cancel == nil || x.stopping {
+	if x.cancel == nil || x.stopping || waiting && !x.asked && !x.queued {
 		return nil, false
 	}
 	x.stopping = true
@@ -372,6 +383,9 @@ func (x *Execution) finish(finished *Finished) {
 	x.emitting.Unlock()
 	finished.mask(x.executor.config.Mask, x.Order.Form.System != "")
 	finished.cut(int(x.executor.config.MaxResultBytes))
+	if x.batch != nil && x.batch.budget != nil {
+		x.batch.budget.fit(finished, x.Order.Tool, x.kept)
+	}
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 
 	x.mu.Lock()
@@ -381,6 +395,7 @@ func (x *Execution) finish(finished *Finished) {
 	close(x.done)
 	x.executor.watchers.changed()
 	x.executor.keep(x)
+	x.log.keepBatches()
 }
 
 // Done is closed when the execution has ended.

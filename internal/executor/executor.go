@@ -81,6 +81,7 @@ type Executor struct {
 	byCall    map[callKey]*Execution    // by the call ids that callers gave
 	past      map[sessionKey]*pastCalls // of executions that are no longer kept
 	tenants   map[string]*tenantCounts  // that have executions
+	batches   map[session.Ref][]*Batch  // in the order they came
 	running   int                       // executions whose tools have not ended
 	unended   int                       // executions without their last event
 	pastTotal int                       // of past
@@ -113,6 +114,7 @@ func New(config Config) *Executor {
 		byCall:   make(map[callKey]*Execution),
 		past:     make(map[sessionKey]*pastCalls),
 		tenants:  make(map[string]*tenantCounts),
+		batches:  make(map[session.Ref][]*Batch),
 		lanes:    lanes{places: places{most: config.MaxActive}},
 		idle:     make(chan struct{}),
 	}
@@ -149,6 +151,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 	}
 	x.accepted()
 	x.await(&waiting{ctx: ctx, call: job.Call, rights: job.Rights})
+	e.lanes.place(x)
 	switch {
 	case job.Question != nil:
 		x.ask(ctx)
@@ -163,7 +166,7 @@ func (e *Executor) Start(ctx context.Context, job *Job) (*Execution, error) {
 // newExecution returns what a job becomes once it is registered.
 func (e *Executor) newExecution(job *Job, cancel context.CancelCauseFunc) *Execution {
 	x := &Execution{
-		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, asSent: job.AsSent,
+		Order: job.Order, Created: time.Now(), executor: e, permit: job.Permit, batch: job.Batch, kept: job.Artifacts, asSent: job.AsSent,
 		log: eventLog{limits: &e.limits, events: make([]Event, 0, fewestEvents)}, state: Waiting, cancel: cancel,
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -493,6 +496,14 @@ func (e *Executor) Close() {
 	for len(e.retained) > 0 {
 		e.forgetOldest()
 	}
+	for _, list := range e.batches {
+		for _, b := range list {
+			if b.expiry != nil {
+				b.expiry.Stop()
+			}
+		}
+	}
+	clear(e.batches)
 }
 
 // Stats are counts for metrics. What waits for an answer does not run.

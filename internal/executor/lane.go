@@ -10,9 +10,10 @@ import (
 	"github.com/toolserver/toolserver/internal/session"
 )
 
-// lanes see to it that calls of sessions that want so run in order: those of
-// concurrency-safe tools beside each other, any other alone. Of calls that may run by
-// that, the places decide how many do. A call that waits for its turn has no goroutine.
+// lanes see to it that calls of batches, and of sessions that want so, run in order:
+// those that only read beside each other, any other alone. A call first needs its turn
+// in its batch, then in its session. Of calls that may run by that, the places decide
+// how many do. A call that waits for its turn has no goroutine.
 //
 // The mutex is the innermost: whoever holds that of an execution may take it, and
 // turns are called without any.
@@ -33,15 +34,16 @@ type lane struct {
 // the execution is called when it comes, without a lock and on the goroutine of whoever
 // makes room, unless the call has left before.
 func (l *lanes) enter(x *Execution) bool {
-	ordered := x.session.Settings().Ordered
-	if !ordered && l.places.most == 0 { // which never changes
+	ordered, inBatch := x.session.Settings().Ordered, x.batch != nil && x.batch.lane != nil
+	if !ordered && !inBatch && l.places.most == 0 { // which never changes
 		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if (!ordered || l.admit(x)) && l.places.take(x) {
+	if (!inBatch || x.batch.lane.admit(x)) && (!ordered || l.admit(x)) && l.places.take(x) {
 		return true
 	}
+	x.waits = true
 	x.executor.waiting.Add(1)
 	return false
 }
@@ -84,23 +86,37 @@ func (l *lanes) leave(x *Execution) {
 	}
 }
 
-// left takes a call out of its lane and its place, and returns those whose turn has come.
+// left takes a call out of its lanes and its place, and returns those whose turn has come.
 func (l *lanes) left(x *Execution) (next []*Execution) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if x.placing == waitsForPlace {
-		x.executor.waiting.Add(-1)
-	}
+	x.stopWaiting()
 	next = l.places.leave(x)
-	for _, turn := range l.leftLane(x) {
+	turns := l.leftLane(x)
+	if x.batch != nil && x.batch.lane != nil {
+		for _, turn := range x.batch.lane.leave(x) {
+			if !turn.session.Settings().Ordered || l.admit(turn) {
+				turns = append(turns, turn)
+			}
+		}
+	}
+	for _, turn := range turns {
 		if l.places.take(turn) {
 			next = append(next, turn)
 		}
 	}
 	for _, turn := range next {
-		turn.executor.waiting.Add(-1)
+		turn.stopWaiting()
 	}
 	return next
+}
+
+// stopWaiting notes that a call no longer waits for its turn. The lanes are locked.
+func (x *Execution) stopWaiting() {
+	if x.waits {
+		x.waits = false
+		x.executor.waiting.Add(-1)
+	}
 }
 
 // leftLane takes a call out of its lane and returns those whose turn has come there.
@@ -112,7 +128,6 @@ func (l *lanes) leftLane(x *Execution) (next []*Execution) {
 	delete(at.running, x)
 	if i := slices.Index(at.queue, x); i >= 0 {
 		at.queue = slices.Delete(at.queue, i, i+1)
-		x.executor.waiting.Add(-1)
 	}
 	for len(at.queue) > 0 && at.admits(at.queue[0]) {
 		first := at.queue[0]

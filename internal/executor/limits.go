@@ -15,6 +15,7 @@ import (
 type Limits struct {
 	MaxRunning       int           `yaml:"max_running"`        // unfinished executions at once; 20,000
 	MaxActive        int           `yaml:"max_active"`         // tools that run at once, while others wait for their turn; 0: no bound
+	MaxBatchCalls    int           `yaml:"max_batch_calls"`    // calls of one batch; 1,000
 	DefaultTimeout   time.Duration `yaml:"default_timeout"`    // of a tool that names none; 2 minutes
 	MaxTimeout       time.Duration `yaml:"max_timeout"`        // 1 hour
 	StopGrace        time.Duration `yaml:"stop_grace"`         // for a tool that was told to stop; 5 seconds
@@ -37,6 +38,7 @@ func (l Limits) WithDefaults() Limits {
 	return Limits{
 		MaxRunning:       cmp.Or(l.MaxRunning, 20_000),
 		MaxActive:        l.MaxActive,
+		MaxBatchCalls:    cmp.Or(l.MaxBatchCalls, 1000),
 		DefaultTimeout:   cmp.Or(l.DefaultTimeout, 2*time.Minute),
 		MaxTimeout:       cmp.Or(l.MaxTimeout, time.Hour),
 		StopGrace:        cmp.Or(l.StopGrace, 5*time.Second),

@@ -34,6 +34,7 @@ type eventLog struct {
 	waits   *reader       // what the writer waits for; nil when it does not
 	goal    uint64        // the event that the writer waits for it to take
 	moved   chan struct{} // tells the writer that it did
+	batches []batchPlace  // whose events are those of the log too
 }
 
 // logLimits is shared by all logs of an executor.
@@ -87,6 +88,9 @@ func (l *eventLog) end(body Body, now time.Time) {
 	l.add(body, now)
 	l.ended = true
 	l.trim()
+	for _, p := range l.batches {
+		p.end(l.events[len(l.events)-1])
+	}
 }
 
 // trim drops what is too much without waiting. What the reader that sets the
@@ -110,6 +114,9 @@ func (l *eventLog) add(body Body, now time.Time) {
 			r.waiting = false
 			r.wake <- struct{}{}
 		}
+	}
+	for _, p := range l.batches {
+		p.add()
 	}
 }
 
@@ -273,6 +280,26 @@ func (l *eventLog) take(r *reader, waits bool, event *Event) bool {
 	return true
 }
 
+// takeAt stores the event with a number, which is in the log or was, and moves the reader
+// there.
+func (l *eventLog) takeAt(r *reader, seq uint64, event *Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if seq < l.first {
+		*event = Event{Seq: seq, Time: time.Now(), Body: Skipped{First: r.seq + 1}}
+	} else {
+		*event = l.events[seq-l.first]
+		if o, ok := event.Body.(Output); ok {
+			o.retain()
+		}
+	}
+	r.seq = seq
+	r.stalled = false
+	if r.seq >= l.goal {
+		l.tellWriter(r)
+	}
+}
+
 // What ends the wait of a reader.
 type wakeup int
 
@@ -310,9 +337,24 @@ func (l *eventLog) giveUp(r *reader) {
 	r.waiting = false
 }
 
-// forget gives back what the log holds of the common memory.
+// forget gives back what the log holds of the common memory, and has batches no longer
+// keep it.
 func (l *eventLog) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.release(l.bytes)
+	for _, p := range l.batches {
+		p.forget()
+	}
+}
+
+// keepBatches has the executor keep those batches no longer than itself that ended with
+// the log.
+func (l *eventLog) keepBatches() {
+	l.mu.Lock()
+	batches := l.batches
+	l.mu.Unlock()
+	for _, p := range batches {
+		p.batch.keepIfEnded()
+	}
 }

@@ -37,7 +37,7 @@ type Order struct {
 
 	// Tool is the name of the tool; of an unknown tool, the name that was asked for.
 	// Input is what the tool was given, in its canonical form where the tool could
-	// decode it. ConcurrencySafe says that the call may run beside others.
+	// decode it. ConcurrencySafe says that the call only reads, and may run beside others.
 	Tool            string
 	Input           json.RawMessage
 	ConcurrencySafe bool
@@ -115,6 +115,11 @@ type Job struct {
 	// Permit is what the call holds of the limits that count it, until it ends; nil
 	// where that is nothing.
 	Permit *limit.Permit
+
+	// Batch is what the call is part of; nil for a call by itself. Artifacts keeps what
+	// the answers of the batch have no room for; nil keeps nothing.
+	Batch     *Batch
+	Artifacts tools.Artifacts
 
 	// AsSent stands for tool and input as they were sent to this process, so that a call
 	// that is sent again needs no decoding; 0 stands for nothing.

@@ -16,30 +16,43 @@ import (
 // admit asks admission about each message that wants a tool to run or files to be
 // moved, and leaves the job or the transfer for the handler.
 func (s *Server) admit(ctx context.Context, message any) error {
-	request, ok := message.(*pb.ExecuteToolRequest)
-	if !ok {
-		return s.files.admit(ctx, message)
+	switch request := message.(type) {
+	case *pb.ExecuteToolRequest:
+		rpc := rpcOf(ctx)
+		rpc.asks(request)
+		admitted, asked, err := s.admitCall(ctx, request, nil)
+		rpc.inputBytes = len(asked.Input.JSON)
+		if err != nil {
+			return err
+		}
+		if admitted.Input != nil {
+			rpc.decoded(admitted.Input)
+		}
+		rpc.job = admitted.Job
+		return nil
+	case *pb.ExecuteBatchRequest:
+		s.admitInBatch(ctx, request)
+		return nil
 	}
+	return s.files.admit(ctx, message)
+}
+
+// admitCall asks admission about a call, which may be one of a batch.
+func (s *Server) admitCall(ctx context.Context, request *pb.ExecuteToolRequest, of *batchSlot) (admitted admission.Admitted, asked admission.Request, err error) {
 	ctx, decide := span.Start(ctx, "decide")
 	defer decide.End()
 	rpc := rpcOf(ctx)
-	rpc.asks(request)
-	var asked admission.Request
 	asked.Principal, asked.Trace = rpc.principal, rpc.span.Trace()
 	if err := translate(request, &asked); err != nil {
-		return err
+		return admitted, asked, err
 	}
-	rpc.inputBytes = len(asked.Input.JSON)
-	admitted, err := s.admission.Admit(ctx, &asked)
-	if err != nil {
-		return err
+	if of != nil {
+		asked.SessionID, asked.OnDisconnect, asked.Batch = of.batch.Session.ID, of.onDisconnect, of.batch
 	}
-	if admitted.Input != nil {
-		rpc.decoded(admitted.Input)
+	if admitted, err = s.admission.Admit(ctx, &asked); err == nil {
+		describe(decide, admitted)
 	}
-	describe(decide, admitted)
-	rpc.job = admitted.Job
-	return nil
+	return admitted, asked, err
 }
 
 // translate fills in what a message asks for. What only a message can have wrong is an

@@ -21,8 +21,17 @@ import (
 // ExecuteToolResponse and WatchExecutionResponse are on the wire: a message
 // whose only field is an event.
 type eventMessage struct {
-	execution *executor.Execution
+	execution string // its id
 	event     executor.Event
+	of        *callOfBatch // nil for a call by itself
+}
+
+// callOfBatch is what a batch puts around the event of a call. With it, the message is
+// what both ExecuteBatchResponse and WatchBatchResponse are on the wire.
+type callOfBatch struct {
+	number   uint64 // of the event of the batch
+	position int
+	callID   string
 }
 
 // codec is gRPC's own, but for events: those that every call has and those that
@@ -37,6 +46,9 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if m, ok := v.(*eventMessage); ok {
 		if wire := m.wire(); wire != nil {
 			return wire, nil
+		}
+		if m.of != nil {
+			return c.CodecV2.Marshal(m.batchMessage())
 		}
 		return c.CodecV2.Marshal(m.message())
 	}
@@ -71,6 +83,12 @@ func (m *eventMessage) message() *pb.ExecuteToolResponse {
 	return &pb.ExecuteToolResponse{Event: eventToProto(m.execution, m.event)}
 }
 
+// batchMessage is message for a call of a batch.
+func (m *eventMessage) batchMessage() *pb.ExecuteBatchResponse {
+	call := &pb.BatchCallEvent{Position: uint32(m.of.position), CallId: m.of.callID, Event: eventToProto(m.execution, m.event)}
+	return &pb.ExecuteBatchResponse{Event: &pb.BatchEvent{Sequence: m.of.number, Kind: &pb.BatchEvent_Call{Call: call}}}
+}
+
 func onlyText(content []tools.Content) bool {
 	for _, c := range content {
 		if _, ok := c.(tools.Text); !ok {
@@ -84,7 +102,7 @@ func onlyText(content []tools.Content) bool {
 const frame = 160
 
 func (m *eventMessage) accepted(body *executor.Accepted) mem.BufferSlice {
-	w := newBackward(frame + 64 + len(body.SessionID) + len(body.CallID) + len(body.Tool) +
+	w := m.newBackward(frame + 64 + len(body.SessionID) + len(body.CallID) + len(body.Tool) +
 		len(body.Verdict.Rule) + len(body.Verdict.Reason) + len(body.Policy))
 	w.duration(5, body.Timeout)
 	end := w.at
@@ -100,12 +118,12 @@ func (m *eventMessage) accepted(body *executor.Accepted) mem.BufferSlice {
 }
 
 func (m *eventMessage) started() mem.BufferSlice {
-	w := newBackward(frame)
+	w := m.newBackward(frame)
 	return m.close(&w, 5)
 }
 
 func (m *eventMessage) output(body *executor.Output) mem.BufferSlice {
-	w := newBackward(frame)
+	w := m.newBackward(frame)
 	if w.behind = len(body.Data); w.behind > 0 {
 		w.messageOf(3, w.behind)
 	}
@@ -134,7 +152,7 @@ func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
 	for _, c := range content {
 		size += len(c.(tools.Text)) + 16
 	}
-	w := newBackward(size)
+	w := m.newBackward(size)
 	if w.behind = len(last); len(content) < len(body.Result.Content) {
 		w.messageOf(1, w.behind)
 		w.message(2, len(w.buf))
@@ -163,7 +181,14 @@ func (m *eventMessage) close(w *backward, kind protowire.Number) mem.BufferSlice
 	w.number(1, uint64(m.event.Time.Unix()))
 	w.messageOf(3, end-w.at)
 	w.number(2, m.event.Seq)
-	w.text(1, m.execution.ID)
+	w.text(1, m.execution)
+	if of := m.of; of != nil {
+		w.message(3, len(w.buf))
+		w.text(2, of.callID)
+		w.number(1, uint64(of.position))
+		w.message(3, len(w.buf))
+		w.number(1, of.number)
+	}
 	w.message(1, len(w.buf))
 	buffers := make(mem.BufferSlice, 1, 2) // where something is behind, it comes to it
 	buffers[0] = mem.SliceBuffer(w.buf[w.at:])
@@ -179,7 +204,14 @@ type backward struct {
 	behind int // bytes that follow buf, in every message that reaches its end
 }
 
-func newBackward(size int) backward { return backward{buf: make([]byte, size), at: size} }
+// newBackward returns what writes the event in so many bytes at most, and what a batch
+// puts around it.
+func (m *eventMessage) newBackward(size int) backward {
+	if m.of != nil {
+		size += 64 + len(m.of.callID)
+	}
+	return backward{buf: make([]byte, size), at: size}
+}
 
 func (w *backward) varint(v uint64) {
 	w.at -= protowire.SizeVarint(v)

@@ -53,7 +53,7 @@ func TestCodec(t *testing.T) {
 		}
 		for _, body := range bodies {
 			m := &eventMessage{
-				execution: &executor.Execution{ID: fmt.Sprint("x-", i)},
+				execution: fmt.Sprint("x-", i),
 				event:     executor.Event{Seq: size(), Time: time.Unix(random.Int64N(1<<33), random.Int64N(1e9)), Body: body},
 			}
 			buffers, err := newCodec().Marshal(m)
@@ -72,6 +72,24 @@ func TestCodec(t *testing.T) {
 				}
 				if n := proto.Size(message); n != buffers.Len() {
 					t.Fatalf("%T has %d bytes, want %d", body, buffers.Len(), n)
+				}
+			}
+			m.of = &callOfBatch{number: size(), position: int(uint32(size())), callID: text()}
+			if buffers, err = newCodec().Marshal(m); err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range []interface {
+				proto.Message
+				GetEvent() *pb.BatchEvent
+			}{new(pb.ExecuteBatchResponse), new(pb.WatchBatchResponse)} {
+				if err := proto.Unmarshal(buffers.Materialize(), message); err != nil {
+					t.Fatalf("%T %+v: %v", body, body, err)
+				}
+				if want := m.batchMessage().GetEvent(); !proto.Equal(message.GetEvent(), want) {
+					t.Fatalf("%T in a batch is\n%v, want\n%v", body, message.GetEvent(), want)
+				}
+				if n := proto.Size(message); n != buffers.Len() {
+					t.Fatalf("%T in a batch has %d bytes, want %d", body, buffers.Len(), n)
 				}
 			}
 		}

@@ -117,6 +117,7 @@ type rpc struct {
 	shown      auth.Credentials
 	job        *executor.Job // what admission made of the newest message
 	asked      transferSlot  // the same of a transfer
+	batch      batchSlot     // the same of a batch, for the goroutine that receives
 	session    string
 	tool       string
 	callID     string
@@ -141,8 +142,8 @@ func (r *rpc) takeJob() *executor.Job {
 
 // asks notes what the caller asks for, which may be anything.
 func (r *rpc) asks(request *pb.ExecuteToolRequest) {
-	cut := func(s string) string { return s[:min(len(s), admission.MaxCallID)] }
-	r.session, r.tool, r.callID = cut(request.GetSessionId()), cut(request.GetTool()), cut(request.GetCallId())
+	const most = admission.MaxCallID
+	r.session, r.tool, r.callID = cut(request.GetSessionId(), most), cut(request.GetTool(), most), cut(request.GetCallId(), most)
 }
 
 // decoded notes an input that its tool has accepted. Only its outline is logged.

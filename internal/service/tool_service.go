@@ -72,7 +72,7 @@ func follow(stream grpc.ServerStream, x *executor.Execution, after uint64) error
 		if outcome := outcomeOf(event.Body); outcome != 0 {
 			rpc.ended(outcome)
 		}
-		if err := stream.SendMsg(&eventMessage{x, event}); err != nil {
+		if err := stream.SendMsg(&eventMessage{execution: x.ID, event: event}); err != nil {
 			return err
 		}
 	}
@@ -465,6 +465,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 			Retention:           durationpb.New(limits.Retention),
 			MaxLogBytes:         uint64(limits.MaxLogBytes),
 			MaxRememberedCalls:  uint32(limits.MaxRemembered),
+			MaxBatchCalls:       uint32(limits.MaxBatchCalls),
 
 			DefaultAnswerCharacters: uint32(usual),
 			MinAnswerCharacters:     tools.MinAnswer,

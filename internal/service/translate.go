@@ -19,8 +19,8 @@ import (
 
 // This file translates values of the floors below into messages.
 
-func eventToProto(x *executor.Execution, event executor.Event) *pb.Event {
-	m := &pb.Event{ExecutionId: x.ID, Sequence: event.Seq, Time: timestamppb.New(event.Time)}
+func eventToProto(execution string, event executor.Event) *pb.Event {
+	m := &pb.Event{ExecutionId: execution, Sequence: event.Seq, Time: timestamppb.New(event.Time)}
 	switch body := event.Body.(type) {
 	case executor.Accepted:
 		m.Kind = &pb.Event_Accepted{Accepted: &pb.Accepted{

@@ -28,6 +28,10 @@ type Sink interface {
 	// without an error; it may wait for the program to read, as long as its ctx
 	// lasts. Its errors are read by the caller.
 	Listen(ctx context.Context, take func(ctx context.Context, in Input) (n int, err error)) (stop func())
+
+	// Messages returns what the client says to the call while it runs, in words. A tool
+	// that does not read them loses the oldest. The channel is never closed.
+	Messages() <-chan string
 }
 
 // An Input is [Data], [EndOfInput], [Signal] or [WindowSize].

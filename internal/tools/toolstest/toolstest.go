@@ -350,11 +350,17 @@ func (f sinkFunc) Listen(context.Context, func(context.Context, tools.Input) (in
 	return func() {}
 }
 
+// Messages is of no use: nobody says anything.
+func (f sinkFunc) Messages() <-chan string { return nil }
+
 // A Recorder is a sink that keeps everything. The zero value is ready, and safe
 // for concurrent use.
 type Recorder struct {
 	// Answer, if set, answers questions. Without it nobody does.
 	Answer func([]tools.Question) ([]tools.Answer, error)
+
+	// Said, if set, has what the client says.
+	Said chan string
 
 	mu      sync.Mutex
 	reports []tools.Report
@@ -379,6 +385,9 @@ func (r *Recorder) Ask(_ context.Context, questions []tools.Question) ([]tools.A
 	}
 	return r.Answer(questions)
 }
+
+// Messages returns r.Said.
+func (r *Recorder) Messages() <-chan string { return r.Said }
 
 // Listen keeps take for Send.
 func (r *Recorder) Listen(_ context.Context, take func(context.Context, tools.Input) (int, error)) (stop func()) {

@@ -55,6 +55,9 @@ func sleep(ctx context.Context, total time.Duration, out tools.Sink) (tools.Resu
 		case <-ctx.Done():
 			waited := time.Since(begin).Round(time.Millisecond)
 			return tools.TextResult(fmt.Sprintf("Waited %s of %s.", waited, total)), context.Cause(ctx)
+		case said := <-out.Messages():
+			waited := time.Since(begin).Round(time.Millisecond)
+			return tools.TextResult(fmt.Sprintf("Waited %s of %s, until this message came: %s", waited, total, said)), nil
 		}
 		waited := time.Since(begin)
 		if waited >= total {

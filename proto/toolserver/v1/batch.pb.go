@@ -31,8 +31,8 @@ type BatchStrategy int32
 const (
 	// Not set.
 	BatchStrategy_BATCH_STRATEGY_UNSPECIFIED BatchStrategy = 0
-	// In the order they came: those of concurrency_safe tools beside each other, any
-	// other alone. A read that came after a write sees what was written.
+	// In the order they came: those that only read, of concurrency_safe tools, beside
+	// each other, any other alone. A read that came after a write sees what was written.
 	BatchStrategy_BATCH_STRATEGY_AUTO BatchStrategy = 1
 	// One after the other, in the order they came.
 	BatchStrategy_BATCH_STRATEGY_SEQUENTIAL BatchStrategy = 2
@@ -330,7 +330,9 @@ func (x *BatchMessage) GetText() string {
 
 // BatchEvent is one numbered fact about a batch: 1, 2, 3 and so on without gaps in
 // what one stream has, the last one finished. After a lost stream the numbers that
-// the client has not seen come again, as far as they are kept.
+// the client has not seen come again, as far as they are kept. Where many are no
+// longer kept, skipped events of the calls stand in for all of them, and have the
+// number of the last.
 type BatchEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of this event in its batch, from 1.
@@ -453,7 +455,8 @@ type BatchEvent_Call struct {
 }
 
 type BatchEvent_Refused struct {
-	// A call that was not taken: it was malformed, and nothing of it ran.
+	// A call that was not taken: it was malformed, and nothing of it ran. Or an order
+	// that steers and was not taken.
 	Refused *BatchCallRefused `protobuf:"bytes,4,opt,name=refused,proto3,oneof"`
 }
 
@@ -601,7 +604,8 @@ func (x *BatchCallEvent) GetEvent() *Event {
 // of ExecuteTool is told here, and the batch goes on.
 type BatchCallRefused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The position of the call in the batch, from 1 in the order they came.
+	// The position of the call in the batch, from 1 in the order they came; 0 for an
+	// order, such as one to cancel a call that the batch does not have.
 	Position uint32 `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
 	// The call id of the request.
 	CallId string `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -720,7 +724,7 @@ func (x *SteeringPoint) GetCalls() uint32 {
 // BatchFinished is the summary of a batch.
 type BatchFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The calls in the order they came.
+	// The calls in the order they came, without those beyond Limits.max_batch_calls.
 	Calls []*BatchCallSummary `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
 	// How long the batch took, from its first message to its last ending.
 	Duration      *durationpb.Duration `protobuf:"bytes,2,opt,name=duration,proto3" json:"duration,omitempty"`

@@ -34,8 +34,8 @@ const (
 	CallOrder_CALL_ORDER_UNSPECIFIED CallOrder = 0
 	// Every call runs when it comes: the caller sees to the order.
 	CallOrder_CALL_ORDER_FREE CallOrder = 1
-	// Calls run in the order they came: those of concurrency_safe tools beside each
-	// other, any other alone. A call waits for its turn after it was approved, and its
+	// Calls run in the order they came: those that only read, of concurrency_safe tools,
+	// beside each other, any other alone. A call waits for its turn after it was approved, and its
 	// timeout begins with its turn.
 	CallOrder_CALL_ORDER_SAFE CallOrder = 2
 )

@@ -2515,8 +2515,10 @@ type Limits struct {
 	MaxAnswerCharacters uint32 `protobuf:"varint,12,opt,name=max_answer_characters,json=maxAnswerCharacters,proto3" json:"max_answer_characters,omitempty"`
 	// How many characters a token is taken for.
 	CharactersPerToken uint32 `protobuf:"varint,13,opt,name=characters_per_token,json=charactersPerToken,proto3" json:"characters_per_token,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How many calls a batch has at most: those beyond are refused.
+	MaxBatchCalls uint32 `protobuf:"varint,60,opt,name=max_batch_calls,json=maxBatchCalls,proto3" json:"max_batch_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -2643,6 +2645,13 @@ func (x *Limits) GetMaxAnswerCharacters() uint32 {
 func (x *Limits) GetCharactersPerToken() uint32 {
 	if x != nil {
 		return x.CharactersPerToken
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxBatchCalls() uint32 {
+	if x != nil {
+		return x.MaxBatchCalls
 	}
 	return 0
 }
@@ -2852,7 +2861,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vmax_network\x18\x04 \x01(\x0e2\x16.toolserver.v1.NetworkR\n" +
 	"maxNetwork\x12\x1a\n" +
 	"\breadable\x18\x05 \x03(\tR\breadable\x12#\n" +
-	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xbf\x05\n" +
+	"\rfailed_checks\x18\x06 \x03(\tR\ffailedChecks\"\xe7\x05\n" +
 	"\x06Limits\x12&\n" +
 	"\x0fmax_input_bytes\x18\x01 \x01(\x04R\rmaxInputBytes\x12&\n" +
 	"\x0fmax_input_depth\x18\x02 \x01(\rR\rmaxInputDepth\x12(\n" +
@@ -2870,7 +2879,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	" \x01(\rR\x17defaultAnswerCharacters\x122\n" +
 	"\x15min_answer_characters\x18\v \x01(\rR\x13minAnswerCharacters\x122\n" +
 	"\x15max_answer_characters\x18\f \x01(\rR\x13maxAnswerCharacters\x120\n" +
-	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken*N\n" +
+	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken\x12&\n" +
+	"\x0fmax_batch_calls\x18< \x01(\rR\rmaxBatchCalls*N\n" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +

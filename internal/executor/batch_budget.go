@@ -1,0 +1,73 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// textBudget is how much text the results of a batch have together. Whoever ends first
+// is served first.
+type textBudget struct {
+	whole int
+	mu    sync.Mutex
+	left  int
+}
+
+// take returns as much of a size as there is left, and keeps it.
+func (t *textBudget) take(size int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	size = min(size, t.left)
+	t.left -= size
+	return size
+}
+
+// Answer returns how much text the answer of a call of the batch has at most, which may
+// have so much by itself.
+func (b *Batch) Answer(own int) int {
+	if b.budget == nil {
+		return own
+	}
+	b.budget.mu.Lock()
+	defer b.budget.mu.Unlock()
+	return min(own, max(b.budget.left, tools.MinAnswer))
+}
+
+// fit cuts the text of a result to what is left. The whole text is kept as an artifact,
+// if there is where.
+func (t *textBudget) fit(f *Finished, tool string, artifacts tools.Artifacts) {
+	var text strings.Builder
+	var rest []tools.Content
+	for _, c := range f.Result.Content {
+		if piece, ok := c.(tools.Text); ok {
+			text.WriteString(string(piece))
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	room := t.take(text.Len())
+	if room == text.Len() {
+		return
+	}
+	env := tools.Env{Answer: room, Artifacts: artifacts}
+	var content []tools.Content
+	if room >= tools.MinAnswer {
+		content = env.Begin(text.String(), tool+".txt")
+	} else if whole, ok := env.Keep(tool+".txt", text.String()); ok {
+		content = append(content, whole) // there is no room to say more
+	}
+	shown := 0
+	for _, c := range content {
+		if piece, ok := c.(tools.Text); ok {
+			shown += len(piece)
+		}
+	}
+	t.take(shown - room) // which gives the rest back
+	f.TotalBytes, f.KeptBytes = max(f.TotalBytes, text.Len()), shown
+	f.Result.Content = append(content, rest...)
+}

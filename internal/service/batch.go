@@ -1,0 +1,354 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+	"strings"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/toolserver/toolserver/internal/admission"
+	"github.com/toolserver/toolserver/internal/executor"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// batchSlot is what is known of the batch of an RPC, and what admission made of the
+// newest call. It belongs to the goroutine that receives.
+type batchSlot struct {
+	batch        *executor.Batch // nil before it began
+	onDisconnect executor.OnDisconnect
+
+	job        *executor.Job
+	inputBytes int
+	err        error // why there is no job
+}
+
+// admitInBatch asks admission about the call of a message, if it has one. Whatever is
+// wrong with a call is for that call alone: it is left for the handler, beside the job.
+func (s *Server) admitInBatch(ctx context.Context, message *pb.ExecuteBatchRequest) {
+	slot := &rpcOf(ctx).batch
+	slot.job, slot.err = nil, nil
+	call := message.GetCall()
+	if call == nil || slot.batch == nil {
+		return
+	}
+	defer func() { // the goroutine is not that of the RPC
+		if reason := recover(); reason != nil {
+			id := strings.ToLower(rand.Text()[:10])
+			s.config.Logger.Error("panic", zap.String("id", id), zap.String("method", pb.ToolService_ExecuteBatch_FullMethodName),
+				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+			slot.err = status.Errorf(codes.Internal, "internal error %s", id)
+		}
+	}()
+	switch {
+	case call.GetSessionId() != "":
+		slot.err = invalid("session_id is set: the calls of a batch run in its session, so leave it out")
+		return
+	case call.GetOnDisconnect() != 0:
+		slot.err = invalid("on_disconnect is set: it is that of the batch, so leave it out, and set it in start")
+		return
+	}
+	admitted, asked, err := s.admitCall(ctx, call, slot)
+	if err == nil && admitted.Order.Session != slot.batch.Session {
+		admitted.Permit.Release()
+		err = status.Error(codes.NotFound, "the session of the batch was closed")
+	}
+	slot.job, slot.inputBytes, slot.err = admitted.Job, len(asked.Input.JSON), err
+}
+
+// ExecuteBatch sends, on the goroutine of the RPC. What comes is received on another,
+// which ends when the client has sent all, or as soon as the handler has returned.
+func (s *toolService) ExecuteBatch(stream grpc.BidiStreamingServer[pb.ExecuteBatchRequest, pb.ExecuteBatchResponse]) error {
+	ctx, stop := context.WithCancelCause(stream.Context())
+	defer stop(nil)
+	in := &batchInput{toolService: s, stream: stream, slot: &rpcOf(ctx).batch, begun: make(chan *executor.BatchReader)}
+	go func() {
+		if err := in.receive(ctx); err != nil {
+			stop(err)
+		}
+		in.close() // after stop: a batch that ends so has no end for this stream
+	}()
+	select {
+	case reader := <-in.begun:
+		return sendBatch(ctx, stream, reader)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.server.closing.Done():
+		return executor.ErrDraining
+	}
+}
+
+func (s *toolService) WatchBatch(request *pb.WatchBatchRequest, stream grpc.ServerStreamingServer[pb.WatchBatchResponse]) error {
+	ctx := stream.Context()
+	if request.GetBatchId() == "" {
+		return invalid("batch_id is empty: name the batch, as its first event has it")
+	}
+	session, err := s.sessions.Look(principalOf(ctx).Owner(), request.GetSessionId())
+	if err != nil {
+		return err
+	}
+	batch, err := s.executor.FindBatch(session.Ref(), request.GetBatchId())
+	if err != nil {
+		return err
+	}
+	reader, err := batch.Follow(request.GetAfterSequence())
+	if err != nil {
+		return err
+	}
+	return sendBatch(ctx, stream, reader)
+}
+
+// sendBatch sends the events that a reader has, to the last, and closes it.
+func sendBatch(ctx context.Context, stream grpc.ServerStream, reader *executor.BatchReader) error {
+	defer reader.Close()
+	for {
+		event, ok, err := reader.Next(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil || !ok {
+			return err
+		}
+		if err := stream.SendMsg(batchMessage(reader.Batch(), event)); err != nil {
+			return err
+		}
+	}
+}
+
+// batchMessage returns an event of a batch as it is sent.
+func batchMessage(b *executor.Batch, event executor.BatchEvent) any {
+	m := &pb.BatchEvent{Sequence: event.Number}
+	switch body := event.Body.(type) {
+	case executor.CallEvent:
+		return &eventMessage{body.ExecutionID, body.Event, &callOfBatch{event.Number, body.Position, body.CallID}}
+	case executor.BatchStarted:
+		m.Kind = &pb.BatchEvent_Started{Started: &pb.BatchStarted{BatchId: b.ID, SessionId: b.Session.ID}}
+	case executor.CallRefused:
+		reason := status.Convert(toStatus(body.Err))
+		m.Kind = &pb.BatchEvent_Refused{Refused: &pb.BatchCallRefused{
+			Position: uint32(body.Position), CallId: body.CallID, Code: int32(reason.Code()), Message: reason.Message(),
+		}}
+	case executor.SteeringPoint:
+		m.Kind = &pb.BatchEvent_SteeringPoint{SteeringPoint: &pb.SteeringPoint{Calls: uint32(body.Calls)}}
+	case executor.BatchFinished:
+		finished := &pb.BatchFinished{Duration: durationpb.New(body.Duration)}
+		for _, call := range body.Calls {
+			finished.Calls = append(finished.Calls, &pb.BatchCallSummary{
+				CallId: call.CallID, ExecutionId: call.ExecutionID, Tool: call.Tool, Outcome: outcomeToProto(call.Outcome),
+			})
+		}
+		m.Kind = &pb.BatchEvent_Finished{Finished: finished}
+	}
+	return &pb.ExecuteBatchResponse{Event: m} // which WatchBatchResponse is like
+}
+
+// batchInput is what a client sends to a batch.
+type batchInput struct {
+	*toolService
+	stream grpc.BidiStreamingServer[pb.ExecuteBatchRequest, pb.ExecuteBatchResponse]
+	slot   *batchSlot
+	begun  chan *executor.BatchReader
+}
+
+// receive takes what the client sends, one message after the other, until its end. A
+// client that sends more than the batch has room for waits.
+func (in *batchInput) receive(ctx context.Context) error {
+	for {
+		if batch := in.slot.batch; batch != nil {
+			if err := batch.AwaitRoom(ctx); err != nil {
+				return err
+			}
+		}
+		message, err := in.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && in.slot.batch == nil:
+			return invalid("there was no message: begin the batch with start, then send calls")
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if start := message.GetStart(); start != nil && in.slot.batch == nil {
+			if err = in.start(ctx, start); err == nil {
+				defer context.AfterFunc(in.server.closing, in.close)()
+			}
+		} else {
+			err = in.take(ctx, message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// close says that no call follows.
+func (in *batchInput) close() {
+	if in.slot.batch != nil {
+		in.slot.batch.Close()
+	}
+}
+
+// start begins the batch and has its events sent.
+func (in *batchInput) start(ctx context.Context, start *pb.BatchStart) error {
+	order, err := batchOrder(start)
+	if err != nil {
+		return err
+	}
+	onDisconnect, ok := onDisconnectFrom[start.GetOnDisconnect()]
+	if !ok {
+		return invalid("on_disconnect %d is unknown", start.GetOnDisconnect())
+	}
+	session, err := in.sessions.Get(principalOf(ctx).Owner(), start.GetSessionId())
+	if err != nil {
+		return err
+	}
+	order.Session = session.Ref()
+	batch, err := in.executor.NewBatch(order)
+	if err != nil {
+		return err
+	}
+	reader, err := batch.Follow(0)
+	if err != nil {
+		return err
+	}
+	in.slot.batch, in.slot.onDisconnect = batch, onDisconnect
+	select {
+	case in.begun <- reader:
+	case <-ctx.Done():
+		reader.Close()
+	}
+	return nil
+}
+
+// maxBatched is the most that BATCHED runs at once.
+const maxBatched = 1000
+
+// batchOrder returns what a client wants a batch to be.
+func batchOrder(start *pb.BatchStart) (order executor.BatchOrder, err error) {
+	order.ID = start.GetBatchId()
+	switch {
+	case start.BatchId != nil && order.ID == "":
+		return order, invalid("batch_id is empty: leave it out to have one given, or name the batch")
+	case len(order.ID) > admission.MaxCallID:
+		return order, invalid("batch_id has %d bytes: at most %d", len(order.ID), admission.MaxCallID)
+	}
+	switch start.GetStrategy() {
+	case pb.BatchStrategy_BATCH_STRATEGY_UNSPECIFIED, pb.BatchStrategy_BATCH_STRATEGY_AUTO:
+		order.Strategy = executor.Auto
+	case pb.BatchStrategy_BATCH_STRATEGY_SEQUENTIAL:
+		order.Strategy = executor.Sequential
+	case pb.BatchStrategy_BATCH_STRATEGY_PARALLEL:
+		order.Strategy = executor.Parallel
+	case pb.BatchStrategy_BATCH_STRATEGY_BATCHED:
+		order.Strategy, order.Parallel = executor.Batched, int(min(start.GetParallel(), math.MaxInt32))
+		if order.Parallel < 1 || order.Parallel > maxBatched {
+			return order, invalid("parallel is %d: BATCHED runs 1 to %d calls at the same time", start.GetParallel(), maxBatched)
+		}
+	default:
+		return order, invalid("strategy %d is unknown: want BATCH_STRATEGY_AUTO, SEQUENTIAL, PARALLEL or BATCHED", start.GetStrategy())
+	}
+	if order.Strategy != executor.Batched && start.GetParallel() != 0 {
+		return order, invalid("parallel is set, and is for BATCH_STRATEGY_BATCHED alone: leave it out, or set that strategy")
+	}
+	budget, err := budgetFrom(start.GetAnswer())
+	if err == nil && budget.Check(math.MaxInt32) != nil {
+		err = invalid("answer: %v", budget.Check(math.MaxInt32))
+	}
+	order.Answer = budget.Size()
+	return order, err
+}
+
+// take does what a message says. An error ends the RPC; what is wrong with a call or an
+// order does not.
+func (in *batchInput) take(ctx context.Context, message *pb.ExecuteBatchRequest) error {
+	batch := in.slot.batch
+	if batch == nil {
+		return invalid("the first message is not start: begin the batch with start, then send calls and orders")
+	}
+	switch kind := message.GetKind().(type) {
+	case *pb.ExecuteBatchRequest_Start:
+		return invalid("start came twice: it is the first message and no other. Begin another batch in another stream")
+	case *pb.ExecuteBatchRequest_Call:
+		in.call(ctx, kind.Call)
+	case *pb.ExecuteBatchRequest_Interrupt:
+		if reason := kind.Interrupt.GetReason(); in.fits("", "the reason of the interrupt", reason, admission.MaxText) {
+			batch.Interrupt(reason, principalOf(ctx).Name)
+		}
+	case *pb.ExecuteBatchRequest_Cancel:
+		in.cancel(ctx, kind.Cancel)
+	case *pb.ExecuteBatchRequest_Message:
+		if text := kind.Message.GetText(); in.fits("", "the message", text, maxBatchMessage) {
+			batch.Say(text)
+		}
+	default:
+		return invalid("the message is empty: set call, interrupt, cancel or message")
+	}
+	return nil
+}
+
+// maxBatchMessage is how many bytes a message to tools has at most.
+const maxBatchMessage = 64 << 10
+
+// fits reports whether a text of an order is not too long, and refuses the order where
+// it is.
+func (in *batchInput) fits(callID, what, text string, most int) bool {
+	if len(text) > most {
+		in.slot.batch.RefuseOrder(callID, invalid("%s has %d bytes: at most %d", what, len(text), most))
+	}
+	return len(text) <= most
+}
+
+// call starts the call that was admitted.
+func (in *batchInput) call(ctx context.Context, request *pb.ExecuteToolRequest) {
+	batch, job, err := in.slot.batch, in.slot.job, in.slot.err
+	in.slot.job = nil
+	tool := cut(request.GetTool(), admission.MaxTool)
+	if err == nil && job == nil {
+		err = status.Error(codes.Internal, "the call was not admitted")
+	}
+	if err != nil {
+		batch.Refuse(cut(request.GetCallId(), admission.MaxCallID), tool, err)
+		return
+	}
+	x := batch.Start(ctx, job, tool, in.slot.inputBytes)
+	if stopped, ok := in.server.stops.of(principalOf(ctx)); ok && x != nil { // while it was on its way
+		x.Cancel(stopped.why(), stopped.By)
+	}
+}
+
+// cancel ends one call, or all.
+func (in *batchInput) cancel(ctx context.Context, order *pb.BatchCancel) {
+	callID := cut(order.GetCallId(), admission.MaxCallID)
+	if !in.fits(callID, "the reason of the cancel", order.GetReason(), admission.MaxText) {
+		return
+	}
+	unfinished, err := in.slot.batch.Unfinished(callID)
+	if err != nil {
+		in.slot.batch.RefuseOrder(callID, err)
+		return
+	}
+	for _, x := range unfinished {
+		in.server.auditor.cancelled(ctx, x, order.GetReason())
+		x.Cancel(order.GetReason(), principalOf(ctx).Name)
+	}
+}
+
+// cut returns the beginning of a text that a client sent, which may be anything.
+func cut(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "")
+	}
+	return text
+}
