@@ -141,6 +141,29 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
+// TestDoubt fails a call, and a batch, before any event of it: it is sent again exactly
+// where that cannot run it twice.
+func TestDoubt(t *testing.T) {
+	for _, c := range sdktest.Cases {
+		t.Run(c.Variable, func(t *testing.T) {
+			finished, err := client.Result(connect(t, sdktest.Fake(t, c), client.Options{}).Execute(t.Context(), client.Call{Tool: "any"}))
+			if err != nil || finished.GetOutcome() != c.Outcome {
+				t.Errorf("a call: %v, %v", finished, err)
+			}
+			batch := connect(t, sdktest.Fake(t, c), client.Options{}).Batch(t.Context(), nil)
+			for range 2 {
+				if _, err := batch.Call(client.Call{Tool: "any"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			results, err := batch.Results()
+			if err != nil || len(results) != 2 || results[0].Finished.GetOutcome() != c.Outcome || results[1].Finished.GetOutcome() != c.Outcome {
+				t.Errorf("a batch: %v, %v", results, err)
+			}
+		})
+	}
+}
+
 // gate is a command that goes on once a file is there, and tells that it waits.
 const gate = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on"
 

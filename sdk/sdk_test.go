@@ -40,6 +40,9 @@ func drive(t *testing.T, tests *exec.Cmd, environment ...string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tests.Path, tests.Args[1:]...)
 	cmd.Env = append(os.Environ(), append(environment, "SERVER="+server.Address, "WIRE="+wire.Address)...)
+	for _, c := range sdktest.Cases {
+		cmd.Env = append(cmd.Env, c.Variable+"="+sdktest.Fake(t, c), c.Variable+"_BATCH="+sdktest.Fake(t, c))
+	}
 	var log strings.Builder
 	cmd.Stderr = &log
 	asked, err := cmd.StdoutPipe()

@@ -15,7 +15,7 @@ import unittest
 import grpc
 
 import toolserver
-from toolserver.v1 import event_pb2, session_pb2, session_service_pb2
+from toolserver.v1 import batch_pb2, event_pb2, session_pb2, session_service_pb2
 
 GATE = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on"
 
@@ -119,6 +119,63 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(execution.finished.cancellation.reason, "enough")
         self.assertEqual(event.finished.outcome, event_pb2.OUTCOME_CANCELLED)
 
+    def test_batch(self):
+        batch = self.agent().batch()
+        for call_id, tool, input in [
+            ("write", "write_file", {"path": "a", "content": "one"}),
+            ("read", "read_file", {"path": "a"}),
+            ("missing", "read_file", {"path": "b"}),
+            ("malformed", "", {}),
+        ]:
+            batch.call(tool, input, call_id=call_id)
+        with self.assertRaisesRegex(ValueError, "twice"):
+            batch.call("list_dir", call_id="read")
+        write, read, missing, malformed = batch.results()
+        self.assertEqual(write.finished.outcome, event_pb2.OUTCOME_SUCCEEDED)
+        self.assertIn("one", toolserver.text(read.finished))
+        self.assertEqual(missing.finished.outcome, event_pb2.OUTCOME_FAILED)
+        self.assertEqual(malformed.refused.code, grpc.StatusCode.INVALID_ARGUMENT.value[0])
+        with self.assertRaises(toolserver.Detached):
+            batch.interrupt("late")
+
+    def test_batch_loses_its_stream(self):
+        agent = self.agent()
+        other = self.connect(address="SERVER", session=agent.session)
+        batch = agent.batch(strategy=batch_pb2.BATCH_STRATEGY_PARALLEL)
+        batch.call("bash", {"command": GATE}, call_id="gate")
+        numbers, texts = [], {}
+        for event in batch:
+            numbers.append(event.sequence)
+            happened = event.call.event
+            if happened.output.data == b"waiting\n":
+                ask("cut")
+                batch.call("bash", {"command": "echo second"}, call_id="second")
+                toolserver.result(other.execute("write_file", {"path": "go-on", "content": ""}))
+                batch.close()
+            if happened.HasField("finished"):
+                texts[event.call.call_id] = toolserver.text(happened.finished).split()
+        self.assertEqual(texts, {"gate": ["waiting", "on"], "second": ["second"]})
+        self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+        self.assertEqual([call.call_id for call in event.finished.calls][-1], "second")
+
+    def test_batch_restart(self):
+        batch = self.connect(address="SERVER").batch()
+        batch.call("bash", {"command": "echo up; sleep 60"}, call_id="running")
+        batch.call("bash", {"command": "echo waited"}, call_id="waiting")
+        outcomes = {}
+        for event in batch:
+            happened = event.call.event
+            if happened.HasField("output"):
+                ask("kill")
+                ask("start")
+            if happened.HasField("finished"):
+                outcomes[event.call.call_id] = happened.finished.outcome
+                if event.call.call_id == "running":
+                    batch.call("list_dir", call_id="later")
+                    batch.close()
+        lost, succeeded = event_pb2.OUTCOME_LOST, event_pb2.OUTCOME_SUCCEEDED
+        self.assertEqual(outcomes, {"running": lost, "waiting": lost, "later": succeeded})
+
     def test_restart(self):
         client = self.connect(address="SERVER")
         sequences = []
@@ -134,6 +191,22 @@ class ClientTest(unittest.TestCase):
         print("ask later start", flush=True)  # nobody waits: the call is made while there is no server
         self.assertEqual(toolserver.result(client.execute("list_dir")).outcome, event_pb2.OUTCOME_SUCCEEDED)
         self.assertEqual(sys.stdin.readline(), "done\n")
+
+    def test_doubt(self):
+        for case, outcome in [
+            ("BROKEN", event_pb2.OUTCOME_SUCCEEDED),
+            ("BROKEN_AND_REPLACED", event_pb2.OUTCOME_LOST),
+            ("REFUSED", event_pb2.OUTCOME_SUCCEEDED),
+            ("REFUSED_AND_REPLACED", event_pb2.OUTCOME_SUCCEEDED),
+        ]:
+            with self.subTest(case), toolserver.Client(os.environ[case]) as client:
+                self.assertEqual(toolserver.result(client.execute("any")).outcome, outcome)
+            with self.subTest(case), toolserver.Client(os.environ[case + "_BATCH"]) as client:
+                batch = client.batch()
+                batch.call("any")
+                batch.call("any")
+                outcomes = [result.finished.outcome for result in batch.results()]
+                self.assertEqual(outcomes, [outcome, outcome])
 
     def test_no_server(self):
         with toolserver.Client("127.0.0.1:1", patience=0.3) as client:

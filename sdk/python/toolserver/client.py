@@ -32,7 +32,7 @@ _CHANNEL = [
     ("grpc.use_local_subchannel_pool", 1),  # clients share no connection
     ("grpc.max_receive_message_length", 256 << 20),  # the server decides what it sends
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # how long one attempt may take
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.keepalive_time_ms", 30_000),  # a connection that died silently is found
     ("grpc.keepalive_timeout_ms", 10_000),

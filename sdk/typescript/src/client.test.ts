@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import { allow, Client, deny, type Event, Mode, Outcome, result, text } from "./index.js";
+import { allow, BatchStrategy, Client, deny, Detached, type Event, Mode, Outcome, result, text } from "./index.js";
 
 const gate = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on";
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -149,6 +149,67 @@ test("cancel", async () => {
   assert.ok(last?.kind.case === "finished" && last.kind.value.outcome === Outcome.CANCELLED);
 });
 
+test("batch", async () => {
+  const batch = (await agent()).batch();
+  batch.call({ id: "write", tool: "write_file", input: { path: "a", content: "one" } });
+  batch.call({ id: "read", tool: "read_file", input: { path: "a" } });
+  batch.call({ id: "missing", tool: "read_file", input: { path: "b" } });
+  batch.call({ id: "malformed", tool: "" });
+  assert.throws(() => batch.call({ id: "read", tool: "list_dir" }), /twice/);
+  const [write, read, missing, malformed] = await batch.results();
+  assert.equal(write?.finished?.outcome, Outcome.SUCCEEDED);
+  assert.match(text(read!.finished!), /one/);
+  assert.equal(missing?.finished?.outcome, Outcome.FAILED);
+  assert.equal(malformed?.refused?.code, Code.InvalidArgument);
+  assert.throws(() => batch.interrupt("late"), Detached);
+});
+
+test("batch loses its stream", async () => {
+  const client = await agent();
+  const other = connect("agent", "SERVER", client.session);
+  const batch = client.batch({ strategy: BatchStrategy.PARALLEL });
+  batch.call({ id: "gate", tool: "bash", input: { command: gate } });
+  const numbers: bigint[] = [];
+  const texts: Record<string, string> = {};
+  for await (const { sequence, kind } of batch) {
+    numbers.push(sequence);
+    const happened = kind.case === "call" ? kind.value.event?.kind : undefined;
+    if (happened?.case === "output" && Buffer.from(happened.value.data).toString() === "waiting\n") {
+      await ask("cut");
+      batch.call({ id: "second", tool: "bash", input: { command: "echo second" } });
+      await result(other.execute({ tool: "write_file", input: { path: "go-on", content: "" } }));
+      batch.close();
+    }
+    if (kind.case === "call" && happened?.case === "finished") {
+      texts[kind.value.callId] = text(happened.value).trim();
+    }
+  }
+  assert.deepEqual(texts, { gate: "waiting\non", second: "second" });
+  assert.deepEqual(numbers, numbers.map((_, i) => BigInt(i + 1)));
+});
+
+test("batch and restart", async () => {
+  const batch = connect("agent", "SERVER").batch();
+  batch.call({ id: "running", tool: "bash", input: { command: "echo up; sleep 60" } });
+  batch.call({ id: "waiting", tool: "bash", input: { command: "echo waited" } });
+  const outcomes: Record<string, Outcome> = {};
+  for await (const { kind } of batch) {
+    const happened = kind.case === "call" ? kind.value.event?.kind : undefined;
+    if (happened?.case === "output") {
+      await ask("kill");
+      await ask("start");
+    }
+    if (kind.case === "call" && happened?.case === "finished") {
+      outcomes[kind.value.callId] = happened.value.outcome;
+      if (kind.value.callId === "running") {
+        batch.call({ id: "later", tool: "list_dir" });
+        batch.close();
+      }
+    }
+  }
+  assert.deepEqual(outcomes, { running: Outcome.LOST, waiting: Outcome.LOST, later: Outcome.SUCCEEDED });
+});
+
 test("restart", async () => {
   const client = connect("agent", "SERVER");
   const sequences: bigint[] = [];
@@ -168,6 +229,26 @@ test("restart", async () => {
   const back = ask("start"); // the call is made while there is no server
   assert.equal((await result(client.execute({ tool: "list_dir" }))).outcome, Outcome.SUCCEEDED);
   await back;
+});
+
+test("doubt", async () => {
+  for (const [name, outcome] of [
+    ["BROKEN", Outcome.SUCCEEDED],
+    ["BROKEN_AND_REPLACED", Outcome.LOST],
+    ["REFUSED", Outcome.SUCCEEDED],
+    ["REFUSED_AND_REPLACED", Outcome.SUCCEEDED],
+  ] as const) {
+    const client = new Client(process.env[name]!);
+    assert.equal((await result(client.execute({ tool: "any" }))).outcome, outcome, name);
+    client.close();
+    const other = new Client(process.env[`${name}_BATCH`]!);
+    const batch = other.batch();
+    batch.call({ tool: "any" });
+    batch.call({ tool: "any" });
+    const outcomes = (await batch.results()).map(({ finished }) => finished?.outcome);
+    assert.deepEqual(outcomes, [outcome, outcome], name);
+    other.close();
+  }
 });
 
 test("no server", async () => {
