@@ -6,6 +6,8 @@ package client
 import (
 	"context"
 	"io"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -53,6 +55,11 @@ func (c *Client) approve(ctx context.Context, t *tries, answers map[string]*pb.R
 		t.reset()
 		delete(answers, change.GetEnded().GetApprovalId())
 		waiting := change.GetSnapshot().GetApprovals()
+		if change.GetSnapshot() != nil { // what ended unseen is in none
+			maps.DeleteFunc(answers, func(id string, _ *pb.ResolveApprovalRequest) bool {
+				return !slices.ContainsFunc(waiting, func(a *pb.Approval) bool { return a.GetApprovalId() == id })
+			})
+		}
 		if asked := change.GetAsked(); asked != nil {
 			waiting = append(waiting, asked)
 		}

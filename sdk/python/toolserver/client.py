@@ -152,6 +152,9 @@ class Client:
                     tries.reset()
                     answers.pop(change.ended.approval_id, None)
                     waiting = list(change.snapshot.approvals)
+                    if change.HasField("snapshot"):  # what ended unseen is not in it
+                        ids = {approval.approval_id for approval in waiting}
+                        answers = {key: answers[key] for key in ids & answers.keys()}
                     if change.HasField("asked"):
                         waiting.append(change.asked)
                     for approval in waiting:

@@ -251,6 +251,16 @@ test("doubt", async () => {
   }
 });
 
+test("closed", async () => {
+  const client = connect();
+  const waiting = result(client.execute({ tool: "sleep", input: { duration_ms: 60_000 } }));
+  const approving = client.approve(() => allow());
+  await client.list("read_file");
+  client.close();
+  assert.equal(await code(waiting), Code.Canceled);
+  await approving;
+});
+
 test("no server", async () => {
   const client = new Client("127.0.0.1:1", { patienceMs: 300 });
   assert.equal(await code(result(client.execute({ tool: "list_dir" }))), Code.Unavailable);

@@ -62,6 +62,7 @@ export class Client {
   readonly session: string;
   readonly patienceMs: number;
   private readonly manager: Http2SessionManager;
+  private readonly closing = new AbortController();
 
   /** Connects to host:port or unix:/path, when that is needed. */
   constructor(address: string, options: Options = {}) {
@@ -97,7 +98,13 @@ export class Client {
 
   /** Ends the connection, and what runs over it. */
   close(): void {
-    this.manager.abort(new ConnectError("the client was closed", Code.FailedPrecondition));
+    this.closing.abort(new ConnectError("the client was closed", Code.Canceled));
+    this.manager.abort();
+  }
+
+  /** Returns a signal that says that a caller has left, or that the client was closed. */
+  until(signal?: AbortSignal): AbortSignal {
+    return signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal;
   }
 
   /** Returns the client for another session. It has the same connection. */
@@ -127,30 +134,32 @@ export class Client {
    */
   execute(call: Call, signal?: AbortSignal): AsyncGenerator<Event> {
     const request = callRequest(call, this.session);
-    return new Follower(this, request.callId, create(WatchExecutionRequestSchema), request).follow(signal);
+    const watch = create(WatchExecutionRequestSchema);
+    return new Follower(this, request.callId, watch, request).follow(this.until(signal));
   }
 
   /** Yields the events of a call after a sequence, as execute does. */
   watch(callId: string, after = 0n, signal?: AbortSignal): AsyncGenerator<Event> {
     const watch = create(WatchExecutionRequestSchema, { sessionId: this.session, callId, afterSequence: after });
-    return new Follower(this, callId, watch).follow(signal);
+    return new Follower(this, callId, watch).follow(this.until(signal));
   }
 
   /** Begins a batch of calls. Of start, the session is the client's. */
   batch(start: MessageInitShape<typeof BatchStartSchema> = {}, signal?: AbortSignal): Batch {
-    return new Batch(this, start, signal);
+    return new Batch(this, start, this.until(signal));
   }
 
   /**
    * Passes what waits for a person to decide, one after the other, and sends what it
    * answers; undefined leaves the answer to somebody else. An answer is for exactly what
-   * decide was shown, and one that comes too late is dropped. It goes on until the signal.
-   * Where the client has a session, only what waits in that one counts.
+   * decide was shown, and one that comes too late is dropped. It goes on until the signal,
+   * or until the client is closed. Where the client has a session, only what waits in that one counts.
    */
   async approve(
     decide: (approval: Approval) => Answer | undefined | Promise<Answer | undefined>,
-    signal?: AbortSignal,
+    leave?: AbortSignal,
   ): Promise<void> {
+    const signal = this.until(leave);
     const answers = new Map<string, Answer | undefined>(); // undefined once sent
     const tries = new Tries(this.patienceMs, signal);
     for (;;) {
@@ -162,6 +171,10 @@ export class Client {
           }
           const waiting =
             change.case === "snapshot" ? change.value.approvals : change.case === "asked" ? [change.value] : [];
+          if (change.case === "snapshot") {
+            const ids = new Set(waiting.map(({ approvalId }) => approvalId));
+            [...answers.keys()].filter((id) => !ids.has(id)).forEach((id) => answers.delete(id)); // ended unseen
+          }
           for (const approval of waiting) {
             const { approvalId, digest } = approval;
             if (!answers.has(approvalId)) {
@@ -176,7 +189,7 @@ export class Client {
         }
         throw endedEarly();
       } catch (error) {
-        if (signal?.aborted) {
+        if (signal.aborted) {
           return;
         }
         if (!(error instanceof ConnectError) || !lostConnection(error, signal) || !(await tries.pause())) {
@@ -207,7 +220,8 @@ export class Client {
   }
 
   /** Yields the bytes of an output that was too large for its result. */
-  async *artifact(uri: string, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+  async *artifact(uri: string, leave?: AbortSignal): AsyncGenerator<Uint8Array> {
+    const signal = this.until(leave);
     const tries = new Tries(this.patienceMs, signal);
     for (let offset = 0n; ; ) {
       try {
@@ -233,7 +247,7 @@ export class Client {
 
   /** Does what can be done twice until the connection holds. */
   private async again<T>(attempt: () => Promise<T>): Promise<T> {
-    for (const tries = new Tries(this.patienceMs); ; ) {
+    for (const tries = new Tries(this.patienceMs, this.until()); ; ) {
       try {
         return await attempt();
       } catch (error) {
