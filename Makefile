@@ -30,7 +30,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal python lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal python typescript lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 .PHONY: lint
@@ -147,14 +147,25 @@ compiler:
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev; } || \
 		{ echo "go test -race needs a C compiler and none could be installed: install gcc, or set CC"; exit 1; }
 
-# The example in Python is not tested where this cannot be installed. Debian's own
+# The client and the examples in Python are not tested where this cannot be installed. Debian's own
 # python3-grpc-tools is not used: its protoc is too old for optional fields.
 PYTHON := python3-grpcio python3-protobuf protobuf-compiler protobuf-compiler-grpc libprotobuf-dev curl
 .PHONY: python
 python: ## Install gRPC for Python, from Debian's packages.
 	@dpkg --status $(PYTHON) >/dev/null 2>&1 || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(PYTHON); } || \
-		echo "gRPC for Python could not be installed: the example in Python is not tested"
+		echo "gRPC for Python could not be installed: nothing in Python is tested"
+
+# The client and the example in TypeScript are not tested where this cannot be installed.
+.PHONY: typescript
+typescript: $(BIN)/typescript/installed ## Install what the client in TypeScript needs into .bin, with npm.
+
+$(BIN)/typescript/installed: sdk/typescript/package.json sdk/typescript/package-lock.json
+	@mkdir -p $(BIN)/typescript
+	@cp sdk/typescript/package.json sdk/typescript/package-lock.json $(BIN)/typescript/
+	@if ! command -v npm >/dev/null; then echo "there is no npm: nothing in TypeScript is tested"; \
+	elif npm ci --ignore-scripts --prefix $(BIN)/typescript --no-audit --no-fund --loglevel=error; then touch $@; \
+	else echo "npm could not install what sdk/typescript needs: nothing in TypeScript is tested"; fi
 
 # Benchmarks that compare with fd are left out where it cannot be installed.
 .PHONY: fd

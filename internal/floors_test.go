@@ -18,9 +18,9 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare"},
+	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go"},
 	{"internal/operator"},
-	{"internal/cli", "internal/server"},
+	{"client", "internal/cli", "internal/server", "sdk/sdktest"},
 	{"internal/config"},
 	{"internal/service", "bench/work"},
 	{"internal/admission"},
@@ -39,9 +39,9 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":          {"internal/cli", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	"google.golang.org/protobuf":      {"internal/cli", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	module + "proto/toolserver/v1":    {"internal/cli", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/grpc":          {"client", "examples/go", "sdk/sdktest", "internal/cli", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/protobuf":      {"client", "examples/go", "sdk/sdktest", "internal/cli", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	module + "proto/toolserver/v1":    {"client", "examples/go", "sdk/sdktest", "internal/cli", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work"},
 	"github.com/prometheus":           {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":             {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":    {"internal/server", "internal/trace"},
@@ -60,7 +60,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/turn":    {"internal/server"},
 	"github.com/modelcontextprotocol": {"bench"},
 	"github.com/santhosh-tekuri":      {"internal/persona", "internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest"},
+	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
 }
 

@@ -1,0 +1,97 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// Approve passes everything that waits for a person to decide, one after the other,
+// and sends what it answers; nil leaves the answer to somebody else. It goes on until
+// ctx ends, which is no error. Where the client has a session, only what waits in that
+// one counts.
+//
+// An answer is for exactly what decide was shown. One that comes too late is dropped.
+func (c *Client) Approve(ctx context.Context, decide func(*pb.Approval) *pb.ResolveApprovalRequest) error {
+	answers := make(map[string]*pb.ResolveApprovalRequest) // of approvals that wait; nil once sent
+	t := c.tries()
+	for {
+		err := c.approve(ctx, t, answers, decide)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !lostConnection(err) || !t.pause(ctx) {
+			return err
+		}
+	}
+}
+
+// approve is Approve for one connection.
+func (c *Client) approve(ctx context.Context, t *tries, answers map[string]*pb.ResolveApprovalRequest, decide func(*pb.Approval) *pb.ResolveApprovalRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.Approvals.WatchApprovals(ctx, &pb.WatchApprovalsRequest{SessionId: c.session})
+	if err != nil {
+		return err
+	}
+	for {
+		change, err := stream.Recv()
+		if err == io.EOF {
+			err = status.Error(codes.Unavailable, "the stream of approvals ended")
+		}
+		if err != nil {
+			return err
+		}
+		t.reset()
+		delete(answers, change.GetEnded().GetApprovalId())
+		waiting := change.GetSnapshot().GetApprovals()
+		if change.GetSnapshot() != nil { // what ended unseen is in none
+			maps.DeleteFunc(answers, func(id string, _ *pb.ResolveApprovalRequest) bool {
+				return !slices.ContainsFunc(waiting, func(a *pb.Approval) bool { return a.GetApprovalId() == id })
+			})
+		}
+		if asked := change.GetAsked(); asked != nil {
+			waiting = append(waiting, asked)
+		}
+		for _, approval := range waiting {
+			answer, decided := answers[approval.GetApprovalId()]
+			if !decided {
+				if answer = decide(approval); answer != nil {
+					answer = proto.CloneOf(answer)
+					answer.ApprovalId, answer.Digest = approval.GetApprovalId(), approval.GetDigest()
+				}
+				answers[approval.GetApprovalId()] = answer
+			}
+			if answer == nil {
+				continue
+			}
+			_, err := c.Approvals.ResolveApproval(ctx, answer)
+			switch status.Code(err) {
+			case codes.OK, codes.NotFound, codes.FailedPrecondition: // it is answered, by whomever
+				answers[approval.GetApprovalId()] = nil
+			default:
+				return err
+			}
+		}
+	}
+}
+
+// Allow lets a call run, this once.
+func Allow() *pb.ResolveApprovalRequest {
+	return &pb.ResolveApprovalRequest{Kind: pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE}
+}
+
+// Deny keeps a call from running, and tells the model why.
+func Deny(why string) *pb.ResolveApprovalRequest {
+	return &pb.ResolveApprovalRequest{Kind: pb.AnswerKind_ANSWER_KIND_DENY_ONCE, Comment: why}
+}

@@ -1,0 +1,222 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/toolserver/toolserver/client"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+	"github.com/toolserver/toolserver/sdk/sdktest"
+)
+
+func add(t *testing.T, batch *client.Batch, id, tool, input string) {
+	t.Helper()
+	if _, err := batch.Call(client.Call{ID: id, Tool: tool, Input: input}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// record is what happened in a batch.
+type record struct {
+	t         *testing.T
+	number    uint64
+	sequences map[string]uint64
+	results   map[string]*pb.Finished
+	summary   *pb.BatchFinished
+}
+
+// follow reads the events of a batch to the end, and holds that each comes once and in
+// order. It passes each to happened first.
+func follow(t *testing.T, batch *client.Batch, happened func(id string, event *pb.Event)) *record {
+	t.Helper()
+	r := &record{t: t, sequences: make(map[string]uint64), results: make(map[string]*pb.Finished)}
+	for event, err := range batch.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.summary != nil || event.GetSequence() != r.number+1 {
+			t.Errorf("event %v after %d", event, r.number)
+		}
+		r.number, r.summary = event.GetSequence(), event.GetFinished()
+		call := event.GetCall()
+		if call == nil || call.GetEvent().GetHeartbeat() != nil {
+			continue
+		}
+		id := call.GetCallId()
+		if r.results[id] != nil || call.GetEvent().GetSequence() != r.sequences[id]+1 {
+			t.Errorf("%s: event %v after %d", id, call.GetEvent(), r.sequences[id])
+		}
+		r.sequences[id] = call.GetEvent().GetSequence()
+		if finished := call.GetEvent().GetFinished(); finished != nil {
+			r.results[id] = finished
+		}
+		if happened != nil {
+			happened(id, call.GetEvent())
+		}
+	}
+	return r
+}
+
+func (r *record) want(id string, outcome pb.Outcome, text string) {
+	r.t.Helper()
+	if finished := r.results[id]; finished.GetOutcome() != outcome || !strings.Contains(client.Text(finished), text) {
+		r.t.Errorf("%s ended with %v, want %v and %q", id, finished, outcome, text)
+	}
+}
+
+// TestBatch tries batches against one server.
+func TestBatch(t *testing.T) {
+	server, wire := start(t)
+	t.Run("results", func(t *testing.T) {
+		batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(t.Context(), nil)
+		add(t, batch, "write", "write_file", `{"path": "a", "content": "one"}`)
+		add(t, batch, "read", "read_file", `{"path": "a"}`)
+		add(t, batch, "missing", "read_file", `{"path": "b"}`)
+		add(t, batch, "malformed", "", `{}`)
+		if _, err := batch.Call(client.Call{ID: "read", Tool: "read_file"}); err == nil {
+			t.Error("an id was taken twice")
+		}
+		results, err := batch.Results()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		for _, result := range results {
+			told = append(told, fmt.Sprint(result.CallID, " ", result.Finished.GetOutcome(), " ", status.Code(result.Err)))
+		}
+		const want = "write OUTCOME_SUCCEEDED OK, read OUTCOME_SUCCEEDED OK, missing OUTCOME_FAILED OK, malformed OUTCOME_UNSPECIFIED InvalidArgument"
+		if got := strings.Join(told, ", "); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if !strings.Contains(client.Text(results[1].Finished), "one") {
+			t.Errorf("what came after the write read %v", results[1].Finished)
+		}
+		if _, err := batch.Call(client.Call{Tool: "list_dir"}); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a call after the end: %v", err)
+		}
+		if err := batch.Interrupt("late"); !errors.Is(err, client.ErrDetached) {
+			t.Errorf("an order after the end: %v", err)
+		}
+	})
+	t.Run("steered", func(t *testing.T) {
+		batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(t.Context(), &pb.BatchStart{Strategy: pb.BatchStrategy_BATCH_STRATEGY_SEQUENTIAL})
+		add(t, batch, "nap", "bash", `{"command": "echo up; sleep 60"}`)
+		add(t, batch, "next", "list_dir", `{}`)
+		r := follow(t, batch, func(id string, event *pb.Event) {
+			if event.GetOutput() != nil {
+				if err := batch.Interrupt("The user spoke."); err != nil {
+					t.Error(err)
+				}
+			}
+			if id == "next" && event.GetFinished() != nil {
+				if err := batch.Cancel(t.Context(), "nap", "enough"); err != nil {
+					t.Error(err)
+				}
+				batch.Close()
+			}
+		})
+		r.want("next", pb.Outcome_OUTCOME_SKIPPED, "The user spoke.")
+		r.want("nap", pb.Outcome_OUTCOME_CANCELLED, "enough")
+	})
+	t.Run("cut", func(t *testing.T) { cutBatch(t, server, wire) })
+	t.Run("refused", func(t *testing.T) {
+		_, err := agent(t, server.Address, pb.Mode_MODE_ALLOW).In("nowhere").Batch(t.Context(), nil).Results()
+		if status.Code(err) != codes.NotFound {
+			t.Errorf("a session that is not there: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(ctx, nil)
+		cancel()
+		if _, err := batch.Results(); status.Code(err) != codes.Canceled {
+			t.Errorf("a batch that was left: %v", err)
+		}
+	})
+}
+
+// cutBatch cuts the connection under a batch, which takes calls after that, too.
+func cutBatch(t *testing.T, server *sdktest.Server, wire *sdktest.Wire) {
+	direct := agent(t, server.Address, pb.Mode_MODE_ALLOW)
+	c := connect(t, wire.Address, client.Options{Token: "the-token-of-agent", Session: sessionOf(t, direct)})
+	batch := c.Batch(t.Context(), &pb.BatchStart{Strategy: pb.BatchStrategy_BATCH_STRATEGY_PARALLEL})
+	add(t, batch, "gate", "bash", `{"command": "`+gate+`"}`)
+	add(t, batch, "first", "bash", `{"command": "echo first >>ran"}`)
+	once := false
+	r := follow(t, batch, func(id string, event *pb.Event) {
+		if id == "gate" && event.GetOutput() != nil && !once {
+			once = true
+			wire.Cut()
+			add(t, batch, "second", "bash", `{"command": "echo second >>ran"}`)
+			if _, err := client.Result(direct.Execute(t.Context(), client.Call{Tool: "write_file", Input: `{"path": "go-on", "content": ""}`})); err != nil {
+				t.Error(err)
+			}
+			batch.Close()
+		}
+	})
+	r.want("gate", pb.Outcome_OUTCOME_SUCCEEDED, "waiting\non")
+	r.want("first", pb.Outcome_OUTCOME_SUCCEEDED, "")
+	r.want("second", pb.Outcome_OUTCOME_SUCCEEDED, "")
+	if len(r.summary.GetCalls()) < 3 {
+		t.Errorf("the summary has %v", r.summary)
+	}
+	for i := range 12 { // cut at any moment, each call runs once
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			time.Sleep(time.Duration(i) * 500 * time.Microsecond)
+			wire.Cut()
+		}()
+		batch := c.Batch(t.Context(), nil)
+		for _, name := range []string{"a", "b", "c"} {
+			add(t, batch, fmt.Sprint(name, i), "bash", `{"command": "echo x >>ran"}`)
+		}
+		results, err := batch.Results()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Finished.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+				t.Errorf("batch %d: %v", i, result)
+			}
+		}
+		<-done
+	}
+	finished, err := client.Result(direct.Execute(t.Context(), client.Call{Tool: "bash", Input: `{"command": "wc -l <ran"}`}))
+	if err != nil || strings.TrimSpace(client.Text(finished)) != "38" {
+		t.Errorf("38 calls ran %q times: %v", client.Text(finished), err)
+	}
+}
+
+// TestBatchRestart kills the server under a batch: calls that it had are lost, and one
+// that comes later runs on the server in its place.
+func TestBatchRestart(t *testing.T) {
+	server, _ := start(t)
+	c := connect(t, server.Address, client.Options{Token: "the-token-of-agent"})
+	batch := c.Batch(t.Context(), nil)
+	add(t, batch, "done", "list_dir", `{}`)
+	add(t, batch, "running", "bash", `{"command": "echo up; sleep 60"}`)
+	add(t, batch, "waiting", "bash", `{"command": "echo waited"}`)
+	r := follow(t, batch, func(id string, event *pb.Event) {
+		if event.GetOutput() != nil {
+			server.Kill()
+			server.Restart()
+		}
+		if id == "running" && event.GetFinished() != nil {
+			add(t, batch, "later", "list_dir", `{}`)
+			batch.Close()
+		}
+	})
+	r.want("done", pb.Outcome_OUTCOME_SUCCEEDED, "")
+	r.want("running", pb.Outcome_OUTCOME_LOST, "may have run")
+	r.want("waiting", pb.Outcome_OUTCOME_LOST, "may have run")
+	r.want("later", pb.Outcome_OUTCOME_SUCCEEDED, "")
+}

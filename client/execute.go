@@ -1,0 +1,165 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// Execute runs a call and yields each of its events once, to the finished one. An
+// error ends them: it is about the caller or the connection, and what the model did
+// wrong is a result. Leaving early does not end the call; [Client.Cancel] does.
+//
+// A call whose server is gone ends with OUTCOME_LOST. One that no server has seen is
+// sent until one has.
+func (c *Client) Execute(ctx context.Context, call Call) iter.Seq2[*pb.Event, error] {
+	request, err := call.request(c.session)
+	if err != nil {
+		return func(yield func(*pb.Event, error) bool) { yield(nil, err) }
+	}
+	return func(yield func(*pb.Event, error) bool) {
+		f := &follower{client: c, call: request, callID: request.GetCallId(), watch: new(pb.WatchExecutionRequest)}
+		f.follow(ctx, yield)
+	}
+}
+
+// Watch yields the events of a call after a sequence, as Execute does; 0: from the
+// first.
+func (c *Client) Watch(ctx context.Context, callID string, after uint64) iter.Seq2[*pb.Event, error] {
+	return func(yield func(*pb.Event, error) bool) {
+		watch := &pb.WatchExecutionRequest{SessionId: c.session, CallId: callID, AfterSequence: after}
+		(&follower{client: c, callID: callID, watch: watch}).follow(ctx, yield)
+	}
+}
+
+// Result reads events to the end and returns the result.
+func Result(events iter.Seq2[*pb.Event, error]) (*pb.Finished, error) {
+	for event, err := range events {
+		if err != nil {
+			return nil, err
+		}
+		if finished := event.GetFinished(); finished != nil {
+			return finished, nil
+		}
+	}
+	return nil, errors.New("the events ended before the call did")
+}
+
+// A follower follows one call over as many streams as it takes.
+type follower struct {
+	client *Client
+	callID string
+	call   *pb.ExecuteToolRequest    // nil: it is only watched
+	watch  *pb.WatchExecutionRequest // names the execution once an event came
+	heard  bool                      // an event came
+
+	// sentTo is the server that was sent the call, and doubt says that it may have
+	// taken it, for all that was heard.
+	sentTo string
+	doubt  bool
+}
+
+func (f *follower) follow(ctx context.Context, yield func(*pb.Event, error) bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for t := f.client.tries(); ; {
+		receive, err := f.open(ctx)
+		for err == nil {
+			var event *pb.Event
+			if event, err = receive(); err != nil {
+				f.doubt = f.doubt || !notTaken(err)
+				break
+			}
+			t.reset()
+			f.heard = true
+			if event.GetSequence() <= f.watch.AfterSequence {
+				continue // a heartbeat, which has no number of its own
+			}
+			f.watch.ExecutionId, f.watch.AfterSequence = event.GetExecutionId(), event.GetSequence()
+			f.watch.SessionId, f.watch.CallId = "", ""
+			if !yield(event, nil) || event.GetFinished() != nil {
+				return
+			}
+		}
+		switch {
+		case errors.Is(err, errOtherServer) || f.heard && status.Code(err) == codes.NotFound:
+			yield(lost(f.watch.ExecutionId, f.watch.AfterSequence, f.callID), nil)
+			return
+		case lostConnection(err) && t.pause(ctx):
+			continue
+		case lostConnection(err) && f.call != nil && (f.heard || f.doubt):
+			err = fmt.Errorf("the connection was lost, and call %s may have run: %w", f.callID, err)
+		}
+		yield(nil, err)
+		return
+	}
+}
+
+// errOtherServer says that the server that may have taken a call is gone.
+var errOtherServer = errors.New("another server answers")
+
+// open opens the next stream. A call that a server may have taken is sent again to
+// that server alone, which knows its id.
+func (f *follower) open(ctx context.Context) (func() (*pb.Event, error), error) {
+	tools := f.client.Tools
+	if f.call == nil || f.watch.ExecutionId != "" {
+		stream, err := tools.WatchExecution(ctx, f.watch)
+		return receiver(stream, err)
+	}
+	server, err := f.client.server(ctx, f.doubt)
+	if err != nil {
+		return nil, err
+	}
+	if f.doubt && server != f.sentTo {
+		return nil, errOtherServer
+	}
+	f.sentTo = server
+	stream, err := tools.ExecuteTool(ctx, f.call)
+	if err != nil {
+		f.doubt = f.doubt || !notTaken(err)
+	}
+	return receiver(stream, err)
+}
+
+// receiver returns what receives the events of either kind of stream.
+func receiver[M any, Response interface {
+	*M
+	GetEvent() *pb.Event
+}](stream grpc.ServerStreamingClient[M], err error) (func() (*pb.Event, error), error) {
+	if err != nil {
+		return nil, err
+	}
+	return func() (*pb.Event, error) {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) { // after the finished event nobody asks
+			err = status.Error(codes.Unavailable, "the stream ended before the execution did")
+		}
+		return Response(response).GetEvent(), err
+	}, nil
+}
+
+// lost is the ending of a call whose server is gone.
+func lost(executionID string, last uint64, callID string) *pb.Event {
+	const message = "The result is not known: the server that was sent the call is gone. " +
+		"The call may have run, wholly or in part: look at what it changed before you make it again."
+	return &pb.Event{
+		ExecutionId: executionID, Sequence: last + 1, Time: timestamppb.Now(),
+		Kind: &pb.Event_Finished{Finished: &pb.Finished{
+			Outcome: pb.Outcome_OUTCOME_LOST,
+			Content: []*pb.Content{{Kind: &pb.Content_Text{Text: message}}},
+			Failure: &pb.Failure{Code: "server_gone", Message: fmt.Sprintf("call %s: the server that was sent it is gone", callID)},
+		}},
+	}
+}

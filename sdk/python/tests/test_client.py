@@ -1,0 +1,219 @@
+# Copyright 2026 The toolserver Authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tests of the client against a real server, whose address and wire are in the environment.
+
+The test in Go that runs this starts the server, and does what this asks for on standard
+output: cut the wire, kill the server, start it again. It answers on standard input.
+"""
+
+import os
+import sys
+import threading
+import unittest
+
+import grpc
+
+import toolserver
+from toolserver.v1 import batch_pb2, event_pb2, session_pb2, session_service_pb2
+
+GATE = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on"
+
+
+def ask(what):
+    """Has the test in Go do something, and waits for it."""
+    print(f"ask {what}", flush=True)
+    assert sys.stdin.readline() == "done\n"
+
+
+class ClientTest(unittest.TestCase):
+    def connect(self, who="agent", address="WIRE", **options):
+        client = toolserver.Client(os.environ[address], token=f"the-token-of-{who}", **options)
+        self.addCleanup(client.close)
+        return client
+
+    def agent(self, mode=session_pb2.MODE_ALLOW):
+        request = session_service_pb2.CreateSessionRequest(mode=mode)
+        created = self.connect(address="SERVER").sessions.CreateSession(request)
+        return self.connect(session=created.session.session_id)
+
+    def test_list(self):
+        tools = self.agent().list("read_file", "write_*")
+        self.assertEqual([tool.name for tool in tools], ["read_file", "write_file"])
+        self.assertTrue(all(tool.description and tool.input_schema for tool in tools))
+
+    def test_execute(self):
+        agent = self.agent()
+        for tool, input, outcome, text in [
+            ("write_file", {"path": "a.txt", "content": "one\n"}, "SUCCEEDED", "Created a.txt"),
+            ("read_file", '{"path": "a.txt"}', "SUCCEEDED", "one"),
+            ("read_file", None, "INVALID_INPUT", "path"),
+            ("read_fle", b"{}", "NO_SUCH_TOOL", "read_file"),
+        ]:
+            finished = toolserver.result(agent.execute(tool, input))
+            self.assertEqual(event_pb2.Outcome.Name(finished.outcome), f"OUTCOME_{outcome}")
+            self.assertIn(text, toolserver.text(finished))
+        with self.assertRaises(grpc.RpcError) as caught:
+            toolserver.result(agent.within("nowhere").execute("read_file"))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+    def test_refused(self):
+        with self.assertRaisesRegex(ValueError, "clear text") as caught:
+            toolserver.Client("example.com:1", token="secret")
+        self.assertNotIn("secret", str(caught.exception))
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.connect(who="nobody").list()
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
+
+    def test_lost_connection(self):
+        agent = self.agent()
+        other = self.connect(address="SERVER", session=agent.session)
+        sequences, output = [], b""
+        for event in agent.execute("bash", {"command": GATE}, call_id="gate"):
+            sequences.append(event.sequence)
+            output += event.output.data
+            if event.HasField("output") and output == b"waiting\n":
+                ask("cut")
+                toolserver.result(other.execute("write_file", {"path": "go-on", "content": ""}))
+        self.assertEqual(output, b"waiting\non\n")
+        self.assertEqual(sequences, list(range(1, len(sequences) + 1)))
+        again = [event.sequence for event in agent.watch("gate", after=2)]
+        self.assertEqual(again, sequences[2:])
+
+    def test_approve(self):
+        agent, person = self.agent(session_pb2.MODE_ASK), self.connect("person")
+        seen = []
+
+        def decide(approval):
+            seen.append(approval.tool)
+            bad = "no.txt" in approval.preview.text
+            return toolserver.deny("Not this one.") if bad else toolserver.allow()
+
+        thread = threading.Thread(target=person.approve, args=[decide])
+        thread.start()
+        for name, want in ("yes.txt", "Created yes.txt"), ("no.txt", "Not this one."):
+            finished = toolserver.result(agent.execute("write_file", {"path": name, "content": "x"}))
+            self.assertIn(want, toolserver.text(finished))
+            ask("cut")
+        person.close()
+        thread.join()
+        self.assertEqual(seen, ["write_file", "write_file"])
+
+    def test_artifact(self):
+        agent = self.agent()
+        finished = toolserver.result(agent.execute("bash", {"command": "seq 200000"}))
+        (link,) = [part.artifact for part in finished.content if part.HasField("artifact")]
+        data, cuts = b"", 0
+        for part in agent.artifact(link.uri):
+            data += part
+            if cuts < 2 and len(data) > cuts * 300_000:
+                cuts += 1
+                ask("cut")
+        self.assertEqual(data, b"".join(b"%d\n" % n for n in range(1, 200_001)))
+
+    def test_cancel(self):
+        agent = self.agent()
+        for event in agent.execute("sleep", {"duration_ms": 60_000}, call_id="nap"):
+            if event.HasField("started"):
+                execution = agent.cancel("nap", "enough")
+        self.assertEqual(execution.finished.cancellation.reason, "enough")
+        self.assertEqual(event.finished.outcome, event_pb2.OUTCOME_CANCELLED)
+
+    def test_batch(self):
+        batch = self.agent().batch()
+        for call_id, tool, input in [
+            ("write", "write_file", {"path": "a", "content": "one"}),
+            ("read", "read_file", {"path": "a"}),
+            ("missing", "read_file", {"path": "b"}),
+            ("malformed", "", {}),
+        ]:
+            batch.call(tool, input, call_id=call_id)
+        with self.assertRaisesRegex(ValueError, "twice"):
+            batch.call("list_dir", call_id="read")
+        write, read, missing, malformed = batch.results()
+        self.assertEqual(write.finished.outcome, event_pb2.OUTCOME_SUCCEEDED)
+        self.assertIn("one", toolserver.text(read.finished))
+        self.assertEqual(missing.finished.outcome, event_pb2.OUTCOME_FAILED)
+        self.assertEqual(malformed.refused.code, grpc.StatusCode.INVALID_ARGUMENT.value[0])
+        with self.assertRaises(toolserver.Detached):
+            batch.interrupt("late")
+
+    def test_batch_loses_its_stream(self):
+        agent = self.agent()
+        other = self.connect(address="SERVER", session=agent.session)
+        batch = agent.batch(strategy=batch_pb2.BATCH_STRATEGY_PARALLEL)
+        batch.call("bash", {"command": GATE}, call_id="gate")
+        numbers, texts = [], {}
+        for event in batch:
+            numbers.append(event.sequence)
+            happened = event.call.event
+            if happened.output.data == b"waiting\n":
+                ask("cut")
+                batch.call("bash", {"command": "echo second"}, call_id="second")
+                toolserver.result(other.execute("write_file", {"path": "go-on", "content": ""}))
+                batch.close()
+            if happened.HasField("finished"):
+                texts[event.call.call_id] = toolserver.text(happened.finished).split()
+        self.assertEqual(texts, {"gate": ["waiting", "on"], "second": ["second"]})
+        self.assertEqual(numbers, list(range(1, len(numbers) + 1)))
+        self.assertEqual([call.call_id for call in event.finished.calls][-1], "second")
+
+    def test_batch_restart(self):
+        batch = self.connect(address="SERVER").batch()
+        batch.call("bash", {"command": "echo up; sleep 60"}, call_id="running")
+        batch.call("bash", {"command": "echo waited"}, call_id="waiting")
+        outcomes = {}
+        for event in batch:
+            happened = event.call.event
+            if happened.HasField("output"):
+                ask("kill")
+                ask("start")
+            if happened.HasField("finished"):
+                outcomes[event.call.call_id] = happened.finished.outcome
+                if event.call.call_id == "running":
+                    batch.call("list_dir", call_id="later")
+                    batch.close()
+        lost, succeeded = event_pb2.OUTCOME_LOST, event_pb2.OUTCOME_SUCCEEDED
+        self.assertEqual(outcomes, {"running": lost, "waiting": lost, "later": succeeded})
+
+    def test_restart(self):
+        client = self.connect(address="SERVER")
+        sequences = []
+        for event in client.execute("bash", {"command": "echo waiting; sleep 60"}):
+            sequences.append(event.sequence)
+            if event.HasField("output"):
+                ask("kill")
+                ask("start")
+        self.assertEqual(event.finished.outcome, event_pb2.OUTCOME_LOST)
+        self.assertIn("may have run", toolserver.text(event.finished))
+        self.assertEqual(sequences, list(range(1, len(sequences) + 1)))
+        ask("kill")
+        print("ask later start", flush=True)  # nobody waits: the call is made while there is no server
+        self.assertEqual(toolserver.result(client.execute("list_dir")).outcome, event_pb2.OUTCOME_SUCCEEDED)
+        self.assertEqual(sys.stdin.readline(), "done\n")
+
+    def test_doubt(self):
+        for case, outcome in [
+            ("BROKEN", event_pb2.OUTCOME_SUCCEEDED),
+            ("BROKEN_AND_REPLACED", event_pb2.OUTCOME_LOST),
+            ("REFUSED", event_pb2.OUTCOME_SUCCEEDED),
+            ("REFUSED_AND_REPLACED", event_pb2.OUTCOME_SUCCEEDED),
+        ]:
+            with self.subTest(case), toolserver.Client(os.environ[case]) as client:
+                self.assertEqual(toolserver.result(client.execute("any")).outcome, outcome)
+            with self.subTest(case), toolserver.Client(os.environ[case + "_BATCH"]) as client:
+                batch = client.batch()
+                batch.call("any")
+                batch.call("any")
+                outcomes = [result.finished.outcome for result in batch.results()]
+                self.assertEqual(outcomes, [outcome, outcome])
+
+    def test_no_server(self):
+        with toolserver.Client("127.0.0.1:1", patience=0.3) as client:
+            with self.assertRaises(grpc.RpcError) as caught:
+                toolserver.result(client.execute("list_dir"))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Calls as they are sent, and what becomes of them when a connection is lost.
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
+import { durationFromMs, timestampNow } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError } from "@connectrpc/connect";
+
+import { type Event, EventSchema, Outcome } from "./gen/toolserver/v1/event_pb.js";
+import { type ExecuteToolRequest, ExecuteToolRequestSchema } from "./gen/toolserver/v1/tool_service_pb.js";
+
+/** A call of a tool. */
+export interface Call {
+  /** The model's id for the call: it is run once in its session. Without it one is made. */
+  id?: string;
+  /** The name of the tool or one of its aliases. */
+  tool: string;
+  /** The input: JSON text, or a value that JSON.stringify makes an object of. */
+  input?: string | object;
+  /** How long the tool may run; without it, as long as its default. */
+  timeoutMs?: number;
+  /** What the call is for, for people who watch or approve. */
+  purpose?: string;
+}
+
+/** Returns a call as it is sent. It always has an id: with it, it is run once. */
+export function callRequest(call: Call, sessionId: string): ExecuteToolRequest & { callId: string } {
+  const callId = call.id || newId("call");
+  const text = typeof call.input === "string" ? call.input : call.input === undefined ? "" : JSON.stringify(call.input);
+  const request = create(ExecuteToolRequestSchema, {
+    sessionId,
+    callId,
+    tool: call.tool,
+    inputJson: new TextEncoder().encode(text),
+    purpose: call.purpose ?? "",
+    timeout: call.timeoutMs === undefined ? undefined : durationFromMs(call.timeoutMs),
+  });
+  return Object.assign(request, { callId });
+}
+
+export function newId(kind: string): string {
+  return `${kind}-${randomUUID()}`;
+}
+
+/** Attempts at the same thing, with pauses that double from a tenth of a second to two. */
+export class Tries {
+  private failed = 0; // when the first of the failures was, since something worked
+  private next = 100;
+
+  constructor(
+    private readonly patienceMs: number,
+    private readonly signal?: AbortSignal,
+  ) {}
+
+  /** Says that something worked. */
+  reset(): void {
+    this.failed = 0;
+    this.next = 100;
+  }
+
+  /** Waits before the next try. False: there is to be none. */
+  async pause(): Promise<boolean> {
+    this.failed ||= performance.now();
+    if (performance.now() - this.failed >= this.patienceMs || this.signal?.aborted) {
+      return false;
+    }
+    try {
+      await sleep(this.next * (0.5 + Math.random()), undefined, { signal: this.signal });
+    } catch {
+      return false; // the signal
+    }
+    this.next = Math.min(2 * this.next, 2000);
+    return true;
+  }
+}
+
+/** Whether an error says that there is no server, or none that takes calls. */
+export function lostConnection(error: ConnectError, signal?: AbortSignal): boolean {
+  if (signal?.aborted) {
+    return false;
+  }
+  // What broke on this side has many codes, and no status of the server.
+  const broken = [Code.Aborted, Code.Canceled, Code.Internal, Code.Unknown];
+  return error.code === Code.Unavailable || (!error.metadata.has("grpc-status") && broken.includes(error.code));
+}
+
+/**
+ * Whether it is the server's own word that it did not take the call. The server says
+ * that with when to come back, and a broken connection does not.
+ */
+export function notTaken(error: ConnectError): boolean {
+  return error.details.length > 0;
+}
+
+/** The error of a stream that ended before what it tells of. */
+export function endedEarly(): ConnectError {
+  return new ConnectError("the stream ended too early", Code.Unavailable);
+}
+
+const lostText =
+  "The result is not known: the server that was sent the call is gone. " +
+  "The call may have run, wholly or in part: look at what it changed before you make it again.";
+
+/** Returns the ending of a call whose server is gone. */
+export function lostEvent(callId: string, executionId: string, last: bigint): Event {
+  return create(EventSchema, {
+    executionId,
+    sequence: last + 1n,
+    time: timestampNow(),
+    kind: {
+      case: "finished",
+      value: {
+        outcome: Outcome.LOST,
+        content: [{ kind: { case: "text", value: lostText } }],
+        failure: { code: "server_gone", message: `call ${callId}: the server that was sent it is gone` },
+      },
+    },
+  });
+}

@@ -1,0 +1,267 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Tests of the client against a real server, whose address and wire are in the
+// environment. The test in Go that runs this starts the server, and does what this asks
+// for on standard output: cut the wire, kill the server, start it again. It answers on
+// standard input.
+
+import assert from "node:assert/strict";
+import { createInterface } from "node:readline";
+import { after, test } from "node:test";
+import { Code, ConnectError } from "@connectrpc/connect";
+
+import { allow, BatchStrategy, Client, deny, Detached, type Event, Mode, Outcome, result, text } from "./index.js";
+
+const gate = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on";
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const clients: Client[] = [];
+after(() => {
+  clients.forEach((client) => client.close());
+  process.stdin.destroy();
+});
+
+/** Has the test in Go do something. */
+async function ask(what: string): Promise<void> {
+  process.stdout.write(`ask ${what}\n`);
+  assert.equal((await lines.next()).value, "done");
+}
+
+function connect(who = "agent", where: "WIRE" | "SERVER" = "WIRE", session = ""): Client {
+  const client = new Client(process.env[where]!, { token: `the-token-of-${who}`, session });
+  clients.push(client);
+  return client;
+}
+
+async function agent(mode = Mode.ALLOW): Promise<Client> {
+  const { session } = await connect("agent", "SERVER").sessions.createSession({ mode });
+  return connect("agent", "WIRE", session!.sessionId);
+}
+
+async function code(attempt: Promise<unknown>): Promise<Code> {
+  try {
+    await attempt;
+  } catch (error) {
+    return ConnectError.from(error).code;
+  }
+  assert.fail("there was no error");
+}
+
+test("list", async () => {
+  const tools = await (await agent()).list("read_file", "write_*");
+  assert.deepEqual(tools.map(({ name }) => name), ["read_file", "write_file"]);
+  assert.ok(tools.every(({ description, inputSchema }) => description && inputSchema));
+});
+
+test("execute", async () => {
+  const client = await agent();
+  for (const [tool, input, outcome, want] of [
+    ["write_file", { path: "a.txt", content: "one\n" }, Outcome.SUCCEEDED, "Created a.txt"],
+    ["read_file", '{"path": "a.txt"}', Outcome.SUCCEEDED, "one"],
+    ["read_file", undefined, Outcome.INVALID_INPUT, "path"],
+    ["read_fle", {}, Outcome.NO_SUCH_TOOL, "read_file"],
+  ] as const) {
+    const finished = await result(client.execute({ tool, input }));
+    assert.equal(finished.outcome, outcome);
+    assert.ok(text(finished).includes(want), text(finished));
+  }
+  assert.equal(await code(result(client.within("nowhere").execute({ tool: "read_file" }))), Code.NotFound);
+  const slow = client.execute({ tool: "sleep", input: { duration_ms: 60_000 }, timeoutMs: 1 });
+  assert.equal((await result(slow)).outcome, Outcome.TIMED_OUT);
+});
+
+test("refused", async () => {
+  assert.throws(() => new Client("example.com:1", { token: "secret" }), /clear text/);
+  assert.equal(await code(connect("nobody").list()), Code.Unauthenticated);
+});
+
+test("lost connection", async () => {
+  const client = await agent();
+  const other = connect("agent", "SERVER", client.session);
+  const sequences: bigint[] = [];
+  let output = "";
+  for await (const { kind, sequence } of client.execute({ id: "gate", tool: "bash", input: { command: gate } })) {
+    sequences.push(sequence);
+    if (kind.case === "output") {
+      output += Buffer.from(kind.value.data).toString();
+      if (output === "waiting\n") {
+        await ask("cut");
+        await result(other.execute({ tool: "write_file", input: { path: "go-on", content: "" } }));
+      }
+    }
+  }
+  assert.equal(output, "waiting\non\n");
+  assert.deepEqual(sequences, sequences.map((_, i) => BigInt(i + 1)));
+  const again: bigint[] = [];
+  for await (const { sequence } of client.watch("gate", 2n)) {
+    again.push(sequence);
+  }
+  assert.deepEqual(again, sequences.slice(2));
+});
+
+test("approve", async () => {
+  const client = await agent(Mode.ASK);
+  const leave = new AbortController();
+  let seen = 0;
+  const approving = connect("person").approve(({ preview }) => {
+    seen++;
+    return preview?.text.includes("no.txt") ? deny("Not this one.") : allow();
+  }, leave.signal);
+  for (const [path, want] of [
+    ["yes.txt", "Created yes.txt"],
+    ["no.txt", "Not this one."],
+  ] as const) {
+    const finished = await result(client.execute({ tool: "write_file", input: { path, content: "x" } }));
+    assert.ok(text(finished).includes(want), text(finished));
+    await ask("cut");
+  }
+  leave.abort();
+  await approving;
+  assert.equal(seen, 2);
+});
+
+test("artifact", async () => {
+  const client = await agent();
+  const finished = await result(client.execute({ tool: "bash", input: { command: "seq 200000" } }));
+  const links = finished.content.flatMap(({ kind }) => (kind.case === "artifact" ? [kind.value] : []));
+  assert.equal(links.length, 1);
+  const parts: Uint8Array[] = [];
+  for await (const part of client.artifact(links[0]!.uri)) {
+    parts.push(part);
+    if (parts.length === 2) {
+      await ask("cut");
+    }
+  }
+  const want = Array.from({ length: 200_000 }, (_, i) => `${i + 1}\n`).join("");
+  assert.ok(Buffer.concat(parts).toString() === want, "another text");
+});
+
+test("cancel", async () => {
+  const client = await agent();
+  let last: Event | undefined;
+  for await (const event of client.execute({ id: "nap", tool: "sleep", input: { duration_ms: 60_000 } })) {
+    last = event;
+    if (event.kind.case === "started") {
+      const execution = await client.cancel("nap", "enough");
+      assert.equal(execution?.finished?.cancellation?.reason, "enough");
+    }
+  }
+  assert.ok(last?.kind.case === "finished" && last.kind.value.outcome === Outcome.CANCELLED);
+});
+
+test("batch", async () => {
+  const batch = (await agent()).batch();
+  batch.call({ id: "write", tool: "write_file", input: { path: "a", content: "one" } });
+  batch.call({ id: "read", tool: "read_file", input: { path: "a" } });
+  batch.call({ id: "missing", tool: "read_file", input: { path: "b" } });
+  batch.call({ id: "malformed", tool: "" });
+  assert.throws(() => batch.call({ id: "read", tool: "list_dir" }), /twice/);
+  const [write, read, missing, malformed] = await batch.results();
+  assert.equal(write?.finished?.outcome, Outcome.SUCCEEDED);
+  assert.match(text(read!.finished!), /one/);
+  assert.equal(missing?.finished?.outcome, Outcome.FAILED);
+  assert.equal(malformed?.refused?.code, Code.InvalidArgument);
+  assert.throws(() => batch.interrupt("late"), Detached);
+});
+
+test("batch loses its stream", async () => {
+  const client = await agent();
+  const other = connect("agent", "SERVER", client.session);
+  const batch = client.batch({ strategy: BatchStrategy.PARALLEL });
+  batch.call({ id: "gate", tool: "bash", input: { command: gate } });
+  const numbers: bigint[] = [];
+  const texts: Record<string, string> = {};
+  for await (const { sequence, kind } of batch) {
+    numbers.push(sequence);
+    const happened = kind.case === "call" ? kind.value.event?.kind : undefined;
+    if (happened?.case === "output" && Buffer.from(happened.value.data).toString() === "waiting\n") {
+      await ask("cut");
+      batch.call({ id: "second", tool: "bash", input: { command: "echo second" } });
+      await result(other.execute({ tool: "write_file", input: { path: "go-on", content: "" } }));
+      batch.close();
+    }
+    if (kind.case === "call" && happened?.case === "finished") {
+      texts[kind.value.callId] = text(happened.value).trim();
+    }
+  }
+  assert.deepEqual(texts, { gate: "waiting\non", second: "second" });
+  assert.deepEqual(numbers, numbers.map((_, i) => BigInt(i + 1)));
+});
+
+test("batch and restart", async () => {
+  const batch = connect("agent", "SERVER").batch();
+  batch.call({ id: "running", tool: "bash", input: { command: "echo up; sleep 60" } });
+  batch.call({ id: "waiting", tool: "bash", input: { command: "echo waited" } });
+  const outcomes: Record<string, Outcome> = {};
+  for await (const { kind } of batch) {
+    const happened = kind.case === "call" ? kind.value.event?.kind : undefined;
+    if (happened?.case === "output") {
+      await ask("kill");
+      await ask("start");
+    }
+    if (kind.case === "call" && happened?.case === "finished") {
+      outcomes[kind.value.callId] = happened.value.outcome;
+      if (kind.value.callId === "running") {
+        batch.call({ id: "later", tool: "list_dir" });
+        batch.close();
+      }
+    }
+  }
+  assert.deepEqual(outcomes, { running: Outcome.LOST, waiting: Outcome.LOST, later: Outcome.SUCCEEDED });
+});
+
+test("restart", async () => {
+  const client = connect("agent", "SERVER");
+  const sequences: bigint[] = [];
+  let last: Event | undefined;
+  for await (const event of client.execute({ tool: "bash", input: { command: "echo waiting; sleep 60" } })) {
+    last = event;
+    sequences.push(event.sequence);
+    if (event.kind.case === "output") {
+      await ask("kill");
+      await ask("start");
+    }
+  }
+  assert.ok(last?.kind.case === "finished" && last.kind.value.outcome === Outcome.LOST);
+  assert.match(text(last.kind.value), /may have run/);
+  assert.deepEqual(sequences, sequences.map((_, i) => BigInt(i + 1)));
+  await ask("kill");
+  const back = ask("start"); // the call is made while there is no server
+  assert.equal((await result(client.execute({ tool: "list_dir" }))).outcome, Outcome.SUCCEEDED);
+  await back;
+});
+
+test("doubt", async () => {
+  for (const [name, outcome] of [
+    ["BROKEN", Outcome.SUCCEEDED],
+    ["BROKEN_AND_REPLACED", Outcome.LOST],
+    ["REFUSED", Outcome.SUCCEEDED],
+    ["REFUSED_AND_REPLACED", Outcome.SUCCEEDED],
+  ] as const) {
+    const client = new Client(process.env[name]!);
+    assert.equal((await result(client.execute({ tool: "any" }))).outcome, outcome, name);
+    client.close();
+    const other = new Client(process.env[`${name}_BATCH`]!);
+    const batch = other.batch();
+    batch.call({ tool: "any" });
+    batch.call({ tool: "any" });
+    const outcomes = (await batch.results()).map(({ finished }) => finished?.outcome);
+    assert.deepEqual(outcomes, [outcome, outcome], name);
+    other.close();
+  }
+});
+
+test("closed", async () => {
+  const client = connect();
+  const waiting = result(client.execute({ tool: "sleep", input: { duration_ms: 60_000 } }));
+  const approving = client.approve(() => allow());
+  await client.list("read_file");
+  client.close();
+  assert.equal(await code(waiting), Code.Canceled);
+  await approving;
+});
+
+test("no server", async () => {
+  const client = new Client("127.0.0.1:1", { patienceMs: 300 });
+  assert.equal(await code(result(client.execute({ tool: "list_dir" }))), Code.Unavailable);
+});

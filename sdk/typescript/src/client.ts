@@ -1,0 +1,367 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+import * as net from "node:net";
+import type { SecureClientSessionOptions } from "node:http2";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Client as Service, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+
+import { Batch } from "./batch.js";
+import { type Call, callRequest, endedEarly, lostConnection, lostEvent, notTaken, Tries } from "./calls.js";
+import { AnswerKind, type Approval } from "./gen/toolserver/v1/approval_pb.js";
+import { ApprovalService, type ResolveApprovalRequestSchema } from "./gen/toolserver/v1/approval_service_pb.js";
+import type { BatchStartSchema } from "./gen/toolserver/v1/batch_pb.js";
+import type { Event, Finished } from "./gen/toolserver/v1/event_pb.js";
+import type { Execution } from "./gen/toolserver/v1/execution_pb.js";
+import { PolicyService } from "./gen/toolserver/v1/policy_service_pb.js";
+import { SessionService } from "./gen/toolserver/v1/session_service_pb.js";
+import type { Tool } from "./gen/toolserver/v1/tool_pb.js";
+import {
+  type ExecuteToolRequest,
+  ToolService,
+  ToolView,
+  type WatchExecutionRequest,
+  WatchExecutionRequestSchema,
+} from "./gen/toolserver/v1/tool_service_pb.js";
+import { WorkspaceService } from "./gen/toolserver/v1/workspace_service_pb.js";
+
+/** How to connect. Without any, the server is on this machine. */
+export interface Options {
+  /** Proves who the caller is, where the server asks for tokens. */
+  token?: string;
+  /** Encrypts the connection: options of node:tls, with ca, cert and key. */
+  tls?: SecureClientSessionOptions;
+  /** Lets a token travel to another machine unencrypted. */
+  plaintext?: boolean;
+  /** The session that calls run in; without it, the caller's default session. */
+  session?: string;
+  /** How long a lost connection is made anew before an error is thrown: a minute. */
+  patienceMs?: number;
+}
+
+/** An answer to an approval: fields of ResolveApprovalRequest. */
+export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>, "approvalId" | "digest" | "$typeName">;
+
+/**
+ * A server, for one principal and one session.
+ *
+ * A call is run at most once. When the connection breaks, a client goes on after the
+ * last event that it has. When the server that ran a call is gone, the call ends with
+ * Outcome.LOST: it may have run, and the client does not run it again.
+ *
+ * What the five verbs do not do, the clients of the services do: tools, sessions,
+ * approvals, policy and workspaces.
+ */
+export class Client {
+  readonly tools: Service<typeof ToolService>;
+  readonly sessions: Service<typeof SessionService>;
+  readonly approvals: Service<typeof ApprovalService>;
+  readonly policy: Service<typeof PolicyService>;
+  readonly workspaces: Service<typeof WorkspaceService>;
+  readonly session: string;
+  readonly patienceMs: number;
+  private readonly manager: Http2SessionManager;
+  private readonly closing = new AbortController();
+
+  /** Connects to host:port or unix:/path, when that is needed. */
+  constructor(address: string, options: Options = {}) {
+    const path = /^unix:(?:\/\/)?(.*)$/.exec(address)?.[1];
+    if (options.token && !options.tls && !options.plaintext && path === undefined && !isLocal(address)) {
+      throw new Error(
+        `the token would travel to ${address} in clear text: set tls, or plaintext if that is as it should be`,
+      );
+    }
+    const url = `${options.tls ? "https" : "http"}://${path === undefined ? address : "localhost"}`;
+    this.manager = new Http2SessionManager(
+      url,
+      { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 },
+      path === undefined ? options.tls : { ...options.tls, createConnection: () => net.connect(path) },
+    );
+    const bearer: Interceptor = (next) => (request) => {
+      request.header.set("authorization", `Bearer ${options.token}`);
+      return next(request);
+    };
+    const transport = createGrpcTransport({
+      baseUrl: url,
+      sessionManager: this.manager,
+      interceptors: options.token ? [bearer] : [],
+    });
+    this.tools = createClient(ToolService, transport);
+    this.sessions = createClient(SessionService, transport);
+    this.approvals = createClient(ApprovalService, transport);
+    this.policy = createClient(PolicyService, transport);
+    this.workspaces = createClient(WorkspaceService, transport);
+    this.session = options.session ?? "";
+    this.patienceMs = options.patienceMs ?? 60_000;
+  }
+
+  /** Ends the connection, and what runs over it. */
+  close(): void {
+    this.closing.abort(new ConnectError("the client was closed", Code.Canceled));
+    this.manager.abort();
+  }
+
+  /** Returns a signal that says that a caller has left, or that the client was closed. */
+  until(signal?: AbortSignal): AbortSignal {
+    return signal ? AbortSignal.any([signal, this.closing.signal]) : this.closing.signal;
+  }
+
+  /** Returns the client for another session. It has the same connection. */
+  within(session: string): Client {
+    return Object.assign(Object.create(Client.prototype), this, { session });
+  }
+
+  /** Returns tools with everything a model is told: those named, or all. */
+  async list(...names: string[]): Promise<Tool[]> {
+    const tools: Tool[] = [];
+    for (let pageToken = ""; ; ) {
+      const page = await this.again(() =>
+        this.tools.listTools({ sessionId: this.session, view: ToolView.FULL, names, pageToken }),
+      );
+      tools.push(...page.tools);
+      pageToken = page.nextPageToken;
+      if (!pageToken) {
+        return tools;
+      }
+    }
+  }
+
+  /**
+   * Runs a call and yields each of its events once, to the finished one. What the model
+   * did wrong is a result; ConnectError is about the caller or the connection. Leaving
+   * early does not end the call.
+   */
+  execute(call: Call, signal?: AbortSignal): AsyncGenerator<Event> {
+    const request = callRequest(call, this.session);
+    const watch = create(WatchExecutionRequestSchema);
+    return new Follower(this, request.callId, watch, request).follow(this.until(signal));
+  }
+
+  /** Yields the events of a call after a sequence, as execute does. */
+  watch(callId: string, after = 0n, signal?: AbortSignal): AsyncGenerator<Event> {
+    const watch = create(WatchExecutionRequestSchema, { sessionId: this.session, callId, afterSequence: after });
+    return new Follower(this, callId, watch).follow(this.until(signal));
+  }
+
+  /** Begins a batch of calls. Of start, the session is the client's. */
+  batch(start: MessageInitShape<typeof BatchStartSchema> = {}, signal?: AbortSignal): Batch {
+    return new Batch(this, start, this.until(signal));
+  }
+
+  /**
+   * Passes what waits for a person to decide, one after the other, and sends what it
+   * answers; undefined leaves the answer to somebody else. An answer is for exactly what
+   * decide was shown, and one that comes too late is dropped. It goes on until the signal,
+   * or until the client is closed. Where the client has a session, only what waits in that one counts.
+   */
+  async approve(
+    decide: (approval: Approval) => Answer | undefined | Promise<Answer | undefined>,
+    leave?: AbortSignal,
+  ): Promise<void> {
+    const signal = this.until(leave);
+    const answers = new Map<string, Answer | undefined>(); // undefined once sent
+    const tries = new Tries(this.patienceMs, signal);
+    for (;;) {
+      try {
+        for await (const { change } of this.approvals.watchApprovals({ sessionId: this.session }, { signal })) {
+          tries.reset();
+          if (change.case === "ended") {
+            answers.delete(change.value.approvalId);
+          }
+          const waiting =
+            change.case === "snapshot" ? change.value.approvals : change.case === "asked" ? [change.value] : [];
+          if (change.case === "snapshot") {
+            const ids = new Set(waiting.map(({ approvalId }) => approvalId));
+            [...answers.keys()].filter((id) => !ids.has(id)).forEach((id) => answers.delete(id)); // ended unseen
+          }
+          for (const approval of waiting) {
+            const { approvalId, digest } = approval;
+            if (!answers.has(approvalId)) {
+              answers.set(approvalId, await decide(approval));
+            }
+            const answer = answers.get(approvalId);
+            if (answer) {
+              await this.resolve({ ...answer, approvalId, digest }, signal);
+              answers.set(approvalId, undefined);
+            }
+          }
+        }
+        throw endedEarly();
+      } catch (error) {
+        if (signal.aborted) {
+          return;
+        }
+        if (!(error instanceof ConnectError) || !lostConnection(error, signal) || !(await tries.pause())) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  private async resolve(
+    request: MessageInitShape<typeof ResolveApprovalRequestSchema>,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    try {
+      await this.approvals.resolveApproval(request, { signal });
+    } catch (error) {
+      const code = ConnectError.from(error).code;
+      if (code !== Code.NotFound && code !== Code.FailedPrecondition) {
+        throw error; // else it is answered, by whomever
+      }
+    }
+  }
+
+  /** Ends a call, and returns how it ended. */
+  async cancel(callId: string, reason = ""): Promise<Execution | undefined> {
+    const response = await this.again(() => this.tools.cancel({ sessionId: this.session, callId, reason }));
+    return response.execution;
+  }
+
+  /** Yields the bytes of an output that was too large for its result. */
+  async *artifact(uri: string, leave?: AbortSignal): AsyncGenerator<Uint8Array> {
+    const signal = this.until(leave);
+    const tries = new Tries(this.patienceMs, signal);
+    for (let offset = 0n; ; ) {
+      try {
+        for await (const { data } of this.tools.readArtifact({ uri, offset }, { signal })) {
+          tries.reset();
+          offset += BigInt(data.length);
+          yield data;
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof ConnectError) || !lostConnection(error, signal) || !(await tries.pause())) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  /** Tells which server is at the other end: another has another start. */
+  async server(signal?: AbortSignal): Promise<string> {
+    const { startTime } = await this.tools.getServerInfo({}, { signal });
+    return `${startTime?.seconds}.${startTime?.nanos}`;
+  }
+
+  /** Does what can be done twice until the connection holds. */
+  private async again<T>(attempt: () => Promise<T>): Promise<T> {
+    for (const tries = new Tries(this.patienceMs, this.until()); ; ) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (!(error instanceof ConnectError) || !lostConnection(error) || !(await tries.pause())) {
+          throw error;
+        }
+      }
+    }
+  }
+}
+
+/** Follows one call over as many streams as it takes. */
+class Follower {
+  private heard = false; // an event came
+  private sentTo = "";
+  private doubt = false; // that server may have taken the call, for all that was heard
+
+  constructor(
+    private readonly client: Client,
+    private readonly callId: string,
+    private watch: WatchExecutionRequest,
+    private readonly call?: ExecuteToolRequest, // without it, it is only watched
+  ) {}
+
+  async *follow(signal?: AbortSignal): AsyncGenerator<Event> {
+    const tries = new Tries(this.client.patienceMs, signal);
+    for (;;) {
+      let opened = false;
+      try {
+        const stream = await this.open(signal);
+        if (!stream) {
+          yield this.lost();
+          return;
+        }
+        opened = true;
+        for await (const { event } of stream) {
+          if (!event) {
+            continue;
+          }
+          tries.reset();
+          this.heard = true;
+          if (event.sequence <= this.watch.afterSequence) {
+            continue; // a heartbeat, which has no number of its own
+          }
+          const { executionId, sequence } = event;
+          this.watch = create(WatchExecutionRequestSchema, { executionId, afterSequence: sequence });
+          yield event;
+          if (event.kind.case === "finished") {
+            return;
+          }
+        }
+        throw endedEarly();
+      } catch (error) {
+        if (!(error instanceof ConnectError)) {
+          throw error;
+        }
+        this.doubt ||= opened && !notTaken(error);
+        if (this.heard && error.code === Code.NotFound) {
+          yield this.lost();
+          return;
+        }
+        if (!lostConnection(error, signal) || !(await tries.pause())) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  /** Opens the next stream; none: the server that may have taken the call is gone. */
+  private async open(signal?: AbortSignal): Promise<AsyncIterable<{ event?: Event }> | undefined> {
+    if (!this.call || this.heard) {
+      return this.client.tools.watchExecution(this.watch, { signal });
+    }
+    const server = await this.client.server(signal);
+    if (this.doubt && server !== this.sentTo) {
+      return undefined;
+    }
+    this.sentTo = server;
+    return this.client.tools.executeTool(this.call, { signal });
+  }
+
+  private lost(): Event {
+    return lostEvent(this.callId, this.watch.executionId, this.watch.afterSequence);
+  }
+}
+
+/** Reads events to the end and returns the result. */
+export async function result(events: AsyncIterable<Event>): Promise<Finished> {
+  for await (const { kind } of events) {
+    if (kind.case === "finished") {
+      return kind.value;
+    }
+  }
+  throw endedEarly();
+}
+
+/** Returns what of a result is text or JSON, as it is shown to a model. */
+export function text(finished: Finished): string {
+  return finished.content
+    .flatMap(({ kind }) => (kind.case === "text" || kind.case === "json" ? [kind.value] : []))
+    .join("\n");
+}
+
+/** Lets a call run, this once. */
+export function allow(): Answer {
+  return { kind: AnswerKind.ALLOW_ONCE };
+}
+
+/** Keeps a call from running, and tells the model why. */
+export function deny(why: string): Answer {
+  return { kind: AnswerKind.DENY_ONCE, comment: why };
+}
+
+function isLocal(address: string): boolean {
+  const host = address.replace(/:\d+$/, "");
+  return host === "localhost" || host === "[::1]" || /^127\.\d+\.\d+\.\d+$/.test(host);
+}
