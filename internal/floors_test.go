@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
+	{"internal/hook", "internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
 	{"internal/companion", "internal/persona", "internal/quota"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},

@@ -27,6 +27,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -61,6 +62,9 @@ type Config struct {
 
 	// Artifacts, if set, returns what a session keeps artifacts in.
 	Artifacts func(*session.Session) tools.Artifacts
+
+	// Hooks, if set, are the operator's own checks.
+	Hooks *hook.Hooks
 
 	// Quota, if set, counts a call that is new, or a transfer, whose tool is nil. It
 	// returns why the tenant of its owner may not have one more, or nil.
@@ -136,6 +140,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 		request = request.as(read)
 	}
 	counted := false // by the quota of the tenant
+	var said *hooked // by the hooks of the operator
 	for {
 		job, input, err := a.propose(request, found)
 		if err != nil {
@@ -175,7 +180,17 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {
 			admitted.Input = input.JSON
-			a.judge(ctx, job, current, found, decoded)
+			a.judge(ctx, job, current, &decoded, nil)
+		}
+		if job.Refusal == nil && a.Hooks.Has(hook.BeforeCall) { // denied calls never reach a hook
+			if said == nil {
+				said, err = a.hooks(ctx, job, current, found, &decoded, request.Timeout)
+			} else {
+				a.again(ctx, job, current, found, &decoded, said, request.Timeout)
+			}
+			if err != nil {
+				return Admitted{}, err
+			}
 		}
 		if job.Refusal != nil || a.count(job, current, decoded.entry) {
 			return admitted, nil
@@ -234,8 +249,9 @@ func decodeInput(entry *tools.Entry, env tools.Env, input Input) (tools.Call, er
 	return entry.Tool.Decode(env, input.JSON)
 }
 
-// judge has the policy decide about a call.
-func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Policy, s *session.Session, decoded decodedCall) {
+// judge has the policy decide about a call. What hooks said of it, if anything, makes the
+// decision stricter, never laxer.
+func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Policy, decoded *decodedCall, said *executor.Hooked) {
 	entry, call, subject := decoded.entry, decoded.call, decoded.subject
 	if job.Timeout == 0 {
 		if job.Refusal = a.setTimeout(job, entry, call); job.Refusal != nil {
@@ -248,6 +264,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		subject.Digest = callDigest(job.Tool, job.Input)
 	}
 	decision := p.Decide(subject, grants)
+	byHook := said.Tighten(&decision.Verdict)
 	job.Verdict, job.Effects = decision.Verdict, executor.KeptEffects(&decision)
 	if decision.RunsPrograms() {
 		job.Access = decision.Rights.Access()
@@ -260,6 +277,12 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.Tool, job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
+		if byHook {
+			job.Question.Tiers = nil // a grant is the policy's, and the hook would ask again
+		}
+		if said != nil {
+			job.Question.ChangedBy = said.ChangedBy
+		}
 	}
 }
 

@@ -16,6 +16,9 @@ type sink Execution
 // Emit puts a report into the log.
 func (s *sink) Emit(report tools.Report) {
 	x := (*Execution)(s)
+	if !x.executor.config.Steps.Reports(x, report) {
+		return
+	}
 	if p, ok := report.(tools.Progress); ok {
 		x.reportProgress(Progress(p).sendable())
 		return
