@@ -59,7 +59,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/shell":   {"internal/server"},
 	module + "internal/tools/turn":    {"internal/server"},
 	"github.com/modelcontextprotocol": {"bench"},
-	"github.com/santhosh-tekuri":      {"internal/persona", "internal/tools/toolstest", "bench", "bench/work"},
+	"github.com/santhosh-tekuri":      {"internal/admission", "internal/persona", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
 }

@@ -79,10 +79,11 @@ type Config struct {
 type Admission struct {
 	Config
 	supposed *tools.Offer // of [Admission.Suppose]
+	results  *resultSchemas
 }
 
 // New returns an admission.
-func New(config Config) *Admission { return &Admission{Config: config} }
+func New(config Config) *Admission { return &Admission{Config: config, results: new(resultSchemas)} }
 
 // Admitted is what was decided about a request.
 type Admitted struct {
@@ -273,7 +274,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		job.Refusal = refused(&job.Order, &decision)
 		return
 	}
-	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe
+	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(a.results.promised(entry, call)), decision.Rights, entry.Spec.ConcurrencySafe
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.Tool, job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)

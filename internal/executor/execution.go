@@ -386,6 +386,7 @@ func (x *Execution) finish(finished *Finished) {
 	}
 	x.emitting.Unlock()
 	finished.mask(x.executor.config.Mask, x.Order.Form.System != "")
+	finished.dropInvisible()
 	finished.cut(int(x.executor.config.MaxResultBytes))
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 

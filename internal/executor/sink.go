@@ -39,6 +39,7 @@ func (s *sink) Emit(report tools.Report) {
 		if mask := x.executor.config.Mask; mask != nil {
 			r.Content = maskedContent(r.Content, mask)
 		}
+		r.Content, _ = visibleContent(r.Content)
 		x.emit(Partial(r).sendable(int(x.executor.config.MaxResultBytes)))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())
