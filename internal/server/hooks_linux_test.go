@@ -47,7 +47,7 @@ func loadHooked(t *testing.T, dir, text string) (*config.Config, error) {
 	t.Helper()
 	file := filepath.Join(dir, "toolserver.yaml")
 	text = fmt.Sprintf("admin: {address: off}\nlisten: 127.0.0.1:0\nsandbox: {helper: %s}\naudit: {file: %s/audit}\n"+
-		"artifacts: {dir: %[2]s/artifacts}\nsessions: {workspace: %[2]s/ws, workspace_root: %[2]s/others, mode: allow}\n%s", sandboxtest.Helper(), dir, text)
+		"artifacts: {dir: %[2]s/artifacts}\nsessions: {workspace: %[2]s/ws, allowed_workspaces: [%[2]s/ws], workspace_root: %[2]s/others, mode: allow}\n%s", sandboxtest.Helper(), dir, text)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func TestSessionHooksRunThere(t *testing.T) {
 	s := serveHooked(t, "hooks:\n  - {on: session_start, run: echo hello > started}\n  - {on: session_end, run: 'cp started ended'}\n")
 	created, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{Workspace: s.workspace})
 	if err != nil {
-		t.Skip("no such workspace:", err)
+		t.Fatal(err)
 	}
 	if s.read("started") != "hello\n" {
 		t.Error("it did not run at the beginning")
