@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
+	{"internal/hook", "internal/policy", "internal/session", "internal/tools/files", "internal/tools/git", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child"},
 	{"internal/companion", "internal/persona", "internal/quota"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
@@ -59,7 +59,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/shell":   {"internal/server"},
 	module + "internal/tools/turn":    {"internal/server"},
 	"github.com/modelcontextprotocol": {"bench"},
-	"github.com/santhosh-tekuri":      {"internal/persona", "internal/tools/toolstest", "bench", "bench/work"},
+	"github.com/santhosh-tekuri":      {"internal/admission", "internal/persona", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -64,6 +65,9 @@ type Config struct {
 	// Artifacts, if set, returns what a session keeps artifacts in.
 	Artifacts func(*session.Session) tools.Artifacts
 
+	// Hooks, if set, are the operator's own checks.
+	Hooks *hook.Hooks
+
 	// Rate, if set, counts a call or a transfer of a tenant, before anything is made of
 	// its input. It returns why the tenant may not have one more, or nil.
 	Rate func(tenant string) error
@@ -80,10 +84,11 @@ type Config struct {
 type Admission struct {
 	Config
 	supposed *tools.Offer // of [Admission.Suppose]
+	results  *resultSchemas
 }
 
 // New returns an admission.
-func New(config Config) *Admission { return &Admission{Config: config} }
+func New(config Config) *Admission { return &Admission{Config: config, results: new(resultSchemas)} }
 
 // Admitted is what was decided about a request.
 type Admitted struct {
@@ -150,6 +155,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 	if read, ok := inPersona(found, request.Tool, request.Input); ok && request.CalledAs == "" {
 		request = request.as(read)
 	}
+	var said *hooked // by the hooks of the operator
 	for {
 		job, err := a.propose(request, found)
 		if err != nil {
@@ -184,7 +190,17 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {
 			admitted.Input = input.JSON
-			a.judge(ctx, job, current, found, decoded)
+			a.judge(ctx, job, current, &decoded, nil)
+		}
+		if job.Refusal == nil && a.Hooks.Has(hook.BeforeCall) { // denied calls never reach a hook
+			if said == nil {
+				said, err = a.hooks(ctx, job, current, found, &decoded, request.Timeout)
+			} else {
+				a.again(ctx, job, current, found, &decoded, said, request.Timeout)
+			}
+			if err != nil {
+				return Admitted{}, err
+			}
 		}
 		if job.Refusal != nil || a.count(job, current, decoded.entry) {
 			return admitted, nil
@@ -243,8 +259,9 @@ func decodeInput(entry *tools.Entry, env tools.Env, input Input) (tools.Call, er
 	return entry.Tool.Decode(env, input.JSON)
 }
 
-// judge has the policy decide about a call.
-func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Policy, s *session.Session, decoded decodedCall) {
+// judge has the policy decide about a call. What hooks said of it, if anything, makes the
+// decision stricter, never laxer.
+func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Policy, decoded *decodedCall, said *executor.Hooked) {
 	entry, call, subject := decoded.entry, decoded.call, decoded.subject
 	if job.Timeout == 0 {
 		if job.Refusal = a.setTimeout(job, entry, call); job.Refusal != nil {
@@ -257,6 +274,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		subject.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
 	}
 	decision := p.Decide(subject, grants)
+	byHook := said.Tighten(&decision.Verdict)
 	job.Verdict, job.Effects = decision.Verdict, executor.KeptEffects(&decision)
 	if decision.RunsPrograms() {
 		job.Access = decision.Rights.Access()
@@ -265,10 +283,16 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		job.Refusal = refused(&job.Order, &decision)
 		return
 	}
-	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(call), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
+	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(a.results.promised(entry, call)), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Tool, job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
+		if byHook {
+			job.Question.Tiers = nil // a grant is the policy's, and the hook would ask again
+		}
+		if said != nil {
+			job.Question.ChangedBy = said.ChangedBy
+		}
 	}
 }
 

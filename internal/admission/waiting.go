@@ -37,6 +37,7 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 	subject.Input, subject.Effects = call.Input(), call.Effects()
 	subject.Digest = callDigest(order.OnBehalfOf, order.Tool, subject.Input)
 	decision := p.Decide(subject, a.Approvals.Grants(order.Session))
+	order.Hooked.Tighten(&decision.Verdict)
 	return executor.Rejudged{Verdict: decision.Verdict, Rights: decision.Rights, Call: call}
 }
 

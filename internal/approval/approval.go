@@ -94,7 +94,8 @@ type Question struct {
 	CallID      string
 	Tool        string
 	Purpose     string
-	CalledAs    string // the name by which the tool was called, where that is another system's
+	ChangedBy   []string // the hooks that changed the input
+	CalledAs    string   // the name by which the tool was called, where that is another system's
 
 	// Digest stands for exactly this call.
 	Digest [32]byte

@@ -92,6 +92,10 @@ const (
 	// Violation is what was taken back of what a call did, as Reason.
 	Violation Step = "violation"
 
+	// Hook is what a hook of the operator, by Rule, said at a point, which is the Action:
+	// Outcome and Reason.
+	Hook Step = "hook"
+
 	// Transfer is a whole call of WorkspaceService.
 	Transfer Step = "transfer"
 

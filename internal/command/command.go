@@ -452,6 +452,12 @@ func (x *Running) Wait() (Outcome, error) {
 	return x.outcome, nil
 }
 
+// Found returns what was taken back of what the command did, once it has ended.
+func (x *Running) Found() []string {
+	<-x.done
+	return x.found
+}
+
 // Stop ends the command and everything it started, for a reason: it is asked to
 // end, and killed if it does not. The first reason counts. It returns at once.
 func (x *Running) Stop(cause error) {

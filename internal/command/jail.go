@@ -236,7 +236,7 @@ func (r *Runner) viewFor(ctx context.Context, rights *tools.Rights) (view sandbo
 		view.Fixed = append(view.Fixed, hooks)
 	}
 	view.Held = between(r.workspace.Dir(), slices.Concat(view.Empty, view.Cover))
-	defer func() { view.Version = versionOf(view.Cover, view.Fixed, view.Held) }()
+	defer func() { view.Version = versionOf(view.Cover, view.Fixed, view.Held, rights.Read) }()
 	protection := *r.protection.Load()
 	if rights.Deny == nil && protection == nil {
 		return view, nil

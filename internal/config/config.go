@@ -23,6 +23,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/search/index"
@@ -46,6 +47,7 @@ type Config struct {
 	Audit          audit.Config       `yaml:"audit"`
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
+	Hooks          hook.Config        `yaml:"hooks"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`

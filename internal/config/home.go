@@ -32,6 +32,9 @@ func (c *Config) apart() []string {
 	for _, token := range c.Authentication.Tokens {
 		list = append(list, token.TokenFile)
 	}
+	for _, spec := range c.Hooks {
+		list = append(list, spec.SecretFile)
+	}
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}

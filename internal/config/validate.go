@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/endpoint"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
@@ -46,12 +47,27 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateTenants(fault)
 	c.validateLimits(fault)
 	c.validateSandbox(fault)
+	c.validateHooks(fault)
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
 	}
 	if level := zapcore.Level(c.Log.Level); level < zapcore.DebugLevel || level > zapcore.ErrorLevel {
 		fault("log.level", "%q is too high: want debug, info, warn or error", level)
 	}
+}
+
+// validateHooks finds hooks that could not run, and those whose programs calls could
+// change.
+func (c *Config) validateHooks(fault FaultFunc) {
+	if len(c.Hooks) == 0 {
+		return
+	}
+	filled := *c
+	if err := filled.FillIn(); err != nil {
+		return // which is told elsewhere
+	}
+	writable := slices.Concat([]string{filled.Sessions.Workspace, "/tmp", "/var/tmp"}, filled.Sessions.AllowedWorkspaces, filled.OwnTrees(), filled.Sandbox.Write)
+	c.Hooks.Check(hook.Machine{Path: c.Programs().Path, Writable: WithoutLinks(writable), MaxNetwork: c.Sandbox.MaxNetwork}, fault)
 }
 
 // LoadPolicy reads a policy file; no path means the built-in policy.

@@ -55,6 +55,7 @@ func (x *Execution) ask(ctx context.Context) {
 	x.executor.waiting.Add(1)
 	x.log.append(ApprovalRequested{question}, question.Created, nil)
 	x.mu.Unlock()
+	x.executor.config.Steps.Asked(x, question)
 }
 
 // about completes a question with the call it is about.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -96,6 +97,9 @@ type Finished struct {
 	// TotalBytes is the size of the content before it was cut to KeptBytes; both
 	// are 0 when nothing was cut.
 	TotalBytes, KeptBytes int
+
+	// Hooks are the hooks that were asked about the call.
+	Hooks []hook.Run
 
 	Waited, Ran time.Duration
 	OutputBytes uint64
@@ -188,6 +192,9 @@ func (m UserMessage) weight() int {
 
 func (f Finished) weight() int {
 	n := 256 + contentBytes(f.Result.Content) + len(f.Result.Details)
+	for i := range f.Hooks {
+		n += 96 + len(f.Hooks[i].Message)
+	}
 	if f.Failure != nil {
 		n += len(f.Failure.Message)
 		for _, p := range f.Failure.Problems {

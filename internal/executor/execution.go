@@ -115,7 +115,7 @@ func (x *Execution) run(w *waiting) {
 	}
 	ctx, call := x.traced(w.ctx), w.call
 	result, err := call.Run(ctx, w.rights, (*sink)(x))
-	x.conclude(ctx, &result, err)
+	x.conclude(ctx, call, &result, err)
 }
 
 // endPanicked ends an execution whose tool panicked.
@@ -246,8 +246,20 @@ func (x *Execution) forgetOrder() {
 // conclude ends an execution whose tool returned.
 //
 //go:noinline
-func (x *Execution) conclude(ctx context.Context, result *tools.Result, err error) {
-	x.finish(x.returned(ctx, result, err))
+func (x *Execution) conclude(ctx context.Context, call tools.Call, result *tools.Result, err error) {
+	end := x.returned(ctx, result, err)
+	x.executor.config.Steps.Returned(ctx, x, call, end)
+	x.finish(end)
+}
+
+// Pause stops the time of a tool that has returned: what is done with its result has a
+// time of its own.
+func (x *Execution) Pause() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.stopping && x.cancel != nil {
+		x.timeout.Stop()
+	}
 }
 
 // returned makes the end of an execution of what its tool returned. A tool that did
@@ -375,6 +387,9 @@ func (x *Execution) finish(finished *Finished) {
 	x.mu.Unlock()
 	close(x.ending)
 
+	if x.Order.Hooked != nil {
+		finished.Hooks = slices.Concat(x.Order.Hooked.Runs, finished.Hooks)
+	}
 	finished.Waited, finished.Ran = ran.Sub(x.Created), now.Sub(ran)
 	x.emitting.Lock()
 	for _, n := range x.offsets {
@@ -382,6 +397,7 @@ func (x *Execution) finish(finished *Finished) {
 	}
 	x.emitting.Unlock()
 	finished.mask(x.executor.config.Mask, x.Order.Form.System != "")
+	finished.dropInvisible()
 	finished.cut(int(x.executor.config.MaxResultBytes))
 	if x.batch != nil && x.batch.budget != nil {
 		x.batch.budget.fit(finished, x.Order.Tool, x.kept)

@@ -4,10 +4,13 @@
 package executor
 
 import (
+	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/limit"
 	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/policy"
@@ -62,6 +65,9 @@ type Order struct {
 	// Access is what the commands of the call may touch; nil where it runs none.
 	Access *tools.Access
 
+	// Hooked is what hooks said before the call was admitted; nil where none was asked.
+	Hooked *Hooked
+
 	// Question is what a person is asked before the call runs; nil for a call that
 	// runs at once. The executor fills in what the question is about.
 	Question *approval.Question
@@ -77,6 +83,38 @@ type Order struct {
 
 	// Trace is the id of the trace that the request was part of, if there was one.
 	Trace string
+}
+
+// Hooked is what the operator's hooks said of a call before it was admitted.
+type Hooked struct {
+	Runs []hook.Run
+
+	// Ask is the verdict of the first hook that has a person asked; nil: none has.
+	Ask *policy.Verdict
+
+	// ChangedBy are the hooks that changed the input.
+	ChangedBy []string
+
+	// Context is text for the model.
+	Context []HookText
+}
+
+// HookText is what a hook says to the model.
+type HookText struct{ Hook, Text string }
+
+// Tighten makes an allowing verdict one that asks, where a hook wants that, and reports
+// whether it did. A person who is asked is told who changed the input.
+func (h *Hooked) Tighten(v *policy.Verdict) (asks bool) {
+	if h == nil {
+		return false
+	}
+	if asks = v.Action == policy.Allow && h.Ask != nil; asks {
+		*v = *h.Ask
+	}
+	if v.Action == policy.Ask && len(h.ChangedBy) > 0 {
+		v.Reason += " The input was changed by hook " + strings.Join(h.ChangedBy, ", ") + "."
+	}
+	return asks
 }
 
 // A Refusal is how a call ends that does not run.
@@ -160,6 +198,17 @@ type Steps interface {
 	// the call ends instead.
 	Starting(x *Execution) *Refusal
 
+	// Asked is called when a person was asked whether a call may run.
+	Asked(x *Execution, q *approval.Question)
+
+	// Reports is called with each report of a tool, before anybody sees it. Where it
+	// returns false, nobody does.
+	Reports(x *Execution, report tools.Report) bool
+
+	// Returned is called when a tool has returned, on the goroutine of the execution,
+	// which goes on until it returns unless it has to stop. It may change the end.
+	Returned(ctx context.Context, x *Execution, call tools.Call, end *Finished)
+
 	// Resolved is called with the end of each question, once, before anything comes of
 	// it.
 	Resolved(q *approval.Question, a approval.Answer)
@@ -180,10 +229,13 @@ type Rejudged struct {
 // without rights.
 type NoSteps struct{}
 
-func (NoSteps) Proposed(*Execution) *Refusal                 { return nil }
-func (NoSteps) Starting(*Execution) *Refusal                 { return nil }
-func (NoSteps) Resolved(*approval.Question, approval.Answer) {}
-func (NoSteps) Finished(*Execution, *Finished)               {}
+func (NoSteps) Proposed(*Execution) *Refusal                                { return nil }
+func (NoSteps) Starting(*Execution) *Refusal                                { return nil }
+func (NoSteps) Asked(*Execution, *approval.Question)                        {}
+func (NoSteps) Reports(*Execution, tools.Report) bool                       { return true }
+func (NoSteps) Resolved(*approval.Question, approval.Answer)                {}
+func (NoSteps) Returned(context.Context, *Execution, tools.Call, *Finished) {}
+func (NoSteps) Finished(*Execution, *Finished)                              {}
 
 func (NoSteps) Rejudge(x *Execution, _ tools.Call) Rejudged {
 	if x.Order.Verdict.Action == policy.Ask {

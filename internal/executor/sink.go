@@ -16,6 +16,9 @@ type sink Execution
 // Emit puts a report into the log.
 func (s *sink) Emit(report tools.Report) {
 	x := (*Execution)(s)
+	if !x.executor.config.Steps.Reports(x, report) {
+		return
+	}
 	if p, ok := report.(tools.Progress); ok {
 		x.reportProgress(Progress(p).sendable())
 		return
@@ -36,6 +39,7 @@ func (s *sink) Emit(report tools.Report) {
 		if mask := x.executor.config.Mask; mask != nil {
 			r.Content = maskedContent(r.Content, mask)
 		}
+		r.Content, _ = visibleContent(r.Content)
 		x.emit(Partial(r).sendable(int(x.executor.config.MaxResultBytes)))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())

@@ -160,6 +160,9 @@ type circumstances struct {
 	facts facts
 }
 
+// Denial returns what no command of a call may read; nil where that is nothing.
+func (p *Policy) Denial(c *Subject) tools.Denial { return p.denial(c) }
+
 // denial returns what the rules deny to read in the call, or nil.
 func (p *Policy) denial(c *Subject) tools.Denial {
 	if p == nil || !p.deniesReading {

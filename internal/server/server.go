@@ -26,6 +26,7 @@ import (
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/search"
@@ -148,6 +149,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if access.TLS != nil {
 		certificates = access.TLS.Config()
 	}
+	hooks, err := hook.New(c.Hooks, hook.Options{Runners: runners})
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() { hooks.Close() })
 	server, err := service.New(service.Config{
 		Logger:        logger,
 		Registry:      registry,
@@ -156,6 +162,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Policy:        policy,
 		Approvals:     approval.Config{SelfApproval: c.Authentication.Off()},
 		Artifacts:     kept,
+		Hooks:         hooks,
 		Audit:         records,
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: access.Authenticator,

@@ -173,13 +173,15 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		OnBehalfOf:  output.VisibleText(q.OnBehalfOf),
 		Tool:        q.Tool,
 		CalledAs:    q.CalledAs,
-		Purpose:     output.VisibleText(q.Purpose),
-		Digest:      hex.EncodeToString(q.Digest[:]),
-		Effects:     judgedToProto(q.Effects),
-		MoreEffects: uint32(q.MoreEffects),
-		Tiers:       tiersToProto(q.Tiers),
-		CreateTime:  timestamppb.New(q.Created),
-		ExpireTime:  timestamppb.New(q.Expires),
+
+		ChangedByHooks: q.ChangedBy,
+		Purpose:        output.VisibleText(q.Purpose),
+		Digest:         hex.EncodeToString(q.Digest[:]),
+		Effects:        judgedToProto(q.Effects),
+		MoreEffects:    uint32(q.MoreEffects),
+		Tiers:          tiersToProto(q.Tiers),
+		CreateTime:     timestamppb.New(q.Created),
+		ExpireTime:     timestamppb.New(q.Expires),
 	}
 	if q.Verdict.Rule != "" {
 		m.Verdict = verdictToProto(&q.Verdict, q.Policy)

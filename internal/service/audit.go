@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -251,6 +252,29 @@ func (a *auditor) finished(x *executor.Execution, end *executor.Finished) {
 			a.write(x, audit.Record{Step: audit.Violation, Reason: strings.Join(end.Result.Warnings, "; ")})
 		}
 		a.write(x, record)
+	}
+}
+
+// hooked records what a hook said about a call.
+func (a *auditor) hooked(x *executor.Execution, run hook.Run) {
+	if a.log != nil {
+		a.write(x, recordOf(run))
+	}
+}
+
+// hookedSession records what a hook said about a session.
+func (a *auditor) hookedSession(s *session.Session, run hook.Run) {
+	if a.log != nil {
+		record := recordOf(run)
+		record.Tenant, record.Principal, record.SessionID = s.Owner.Tenant(), s.Owner.Name(), s.ID
+		a.log.Append(record)
+	}
+}
+
+func recordOf(run hook.Run) audit.Record {
+	return audit.Record{
+		Step: audit.Hook, Rule: "hook " + run.Hook, Action: string(run.Point), Outcome: run.Outcome.String(), Reason: run.Message,
+		DurationMs: float64(run.Took) / 1e6,
 	}
 }
 

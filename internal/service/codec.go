@@ -68,7 +68,7 @@ func (m *eventMessage) wire() mem.BufferSlice {
 		return m.output(&body)
 	case executor.Finished:
 		if body.Outcome == executor.Succeeded && body.TotalBytes == 0 && onlyText(body.Result.Content) &&
-			body.Result.Exit == nil && body.Result.Usage == nil {
+			body.Result.Exit == nil && body.Result.Usage == nil && len(body.Result.Warnings)+len(body.Hooks) == 0 {
 			return m.succeeded(&body)
 		}
 	}

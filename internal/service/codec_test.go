@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -42,6 +43,8 @@ func TestCodec(t *testing.T) {
 				Result: tools.Result{Content: []tools.Content{tools.Text(text()), tools.Text("")}, Details: []byte(text())},
 			},
 			executor.Finished{Outcome: executor.Succeeded},
+			executor.Finished{Outcome: executor.Succeeded, Result: tools.Result{Warnings: []string{text()}}},
+			executor.Finished{Outcome: executor.Succeeded, Hooks: []hook.Run{{Hook: text(), Point: hook.AfterCall, Outcome: hook.Passed, Took: duration()}}},
 			executor.Finished{Outcome: executor.Failed, Result: tools.TextResult(text()), Failure: &executor.Failure{Code: text()}},
 			executor.Finished{Outcome: executor.Succeeded, Result: tools.JSONResult([]byte(`{"a":1}`))},
 			executor.Finished{Outcome: executor.Succeeded, Result: tools.TextResult(text()), TotalBytes: 10, KeptBytes: 2},

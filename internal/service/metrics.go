@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/span"
 )
@@ -30,6 +31,8 @@ type meters struct {
 	verdicts      *prometheus.CounterVec
 	answers       *prometheus.CounterVec
 	answerTimes   *prometheus.HistogramVec
+	hooks         *prometheus.CounterVec
+	hookTimes     *prometheus.HistogramVec
 	rules         boundedLabel
 	tenants       boundedLabel
 }
@@ -101,6 +104,10 @@ func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *met
 		answerTimes: add.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "toolserver_approval_wait_seconds", Help: "Time questions to people waited, by answer.", Buckets: answerBounds,
 		}, []string{"answer"}),
+		hooks: counter("toolserver_hooks_total", "Runs of hooks by hook, point and outcome.", "hook", "point", "outcome"),
+		hookTimes: add.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "toolserver_hook_duration_seconds", Help: "Time hooks took, waiting for their turn included.", Buckets: durationBounds,
+		}, []string{"hook", "point"}),
 		durations: add.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "toolserver_call_duration_seconds", Help: "Time tools ran.", Buckets: durationBounds,
 		}, []string{"tool"}),
@@ -174,6 +181,12 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	if x.Info().State == executor.Running { // a refused call never was
 		m.durations.WithLabelValues(tool).(prometheus.ExemplarObserver).ObserveWithExemplar(end.Ran.Seconds(), example)
 	}
+}
+
+// hooked counts a run of a hook.
+func (m *meters) hooked(run hook.Run) {
+	m.hooks.WithLabelValues(label(run.Hook), string(run.Point), run.Outcome.String()).Inc()
+	m.hookTimes.WithLabelValues(label(run.Hook), string(run.Point)).Observe(run.Took.Seconds())
 }
 
 // overLimit counts a call that is over a limit.

@@ -43,6 +43,7 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
@@ -74,6 +75,10 @@ type Config struct {
 	// with the server. AuditInputs puts the content of inputs into it.
 	Audit       *audit.Log
 	AuditInputs bool
+
+	// Hooks, if set, are the operator's own checks around calls, and are closed with the
+	// server. The server sets what it is told of their runs.
+	Hooks *hook.Hooks
 
 	// Artifacts, if set, keeps whole outputs, and is closed with the server.
 	Artifacts *artifact.Store
@@ -196,7 +201,8 @@ func New(config Config) (*Server, error) {
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 	s.meters.watch(config.Metrics, s)
-	config.Sessions.Notify(session.Notices{Default: s.auditor.madeDefault, Idle: s.auditor.idled})
+	config.Hooks.Watch(s.ranHook)
+	config.Sessions.Notify(session.Notices{Default: s.madeDefault, Ending: s.endsIdle, Idle: s.auditor.idled})
 
 	s.admission = admission.New(s.admissionConfig())
 
@@ -249,7 +255,7 @@ func (s *Server) admissionConfig() admission.Config {
 	config := admission.Config{
 		Registry: s.config.Registry, Sessions: s.config.Sessions, ActivePolicy: s.rules, Approvals: s.approvals,
 		Executor: s.executor, Logger: s.config.Logger, Offer: s.config.Offer, Monitored: s.config.Monitored, Limited: s.meters.overLimit,
-		Rate: s.rates.Take, Room: s.room,
+		Rate: s.rates.Take, Room: s.room, Hooks: s.config.Hooks,
 	}
 	if s.artifacts != nil {
 		config.Artifacts = s.artifacts.of
@@ -292,6 +298,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.files.drain(ctx)
 	s.close()
 	s.approvals.Close()
+	s.config.Hooks.Close()
 	s.stop()
 	s.executor.Close()
 	s.config.Sessions.Close()

@@ -19,6 +19,7 @@ import (
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -51,6 +52,7 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	s.auditor.created(ctx, created)
+	s.server.sessionHooks(ctx, hook.SessionStart, created, "")
 	return &pb.CreateSessionResponse{Session: sessionToProto(created)}, nil
 }
 
@@ -227,6 +229,8 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if reason != "" {
 		why += ": " + reason
 	}
+	leave := s.holdForHooks(owner, request.GetSessionId())
+	defer leave()
 	removed, err := s.sessions.RemoveFor(owner, request.GetSessionId(), why)
 	if err != nil {
 		return nil, err
@@ -241,11 +245,23 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	}
 	n, err := s.executor.CancelSession(ctx, removed.Ref(), cause, caller.Name)
 	s.auditor.closed(ctx, removed, n, reason)
+	s.server.sessionHooks(ctx, hook.SessionEnd, removed, why)
 	if err != nil {
 		return nil, err
 	}
 	s.executor.Changed()
 	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
+}
+
+// holdForHooks keeps the workspace of a session that is closed until leave is called, where
+// hooks are about its end.
+func (s *sessionService) holdForHooks(owner auth.Owner, id string) (leave func()) {
+	if s.server.config.Hooks.Has(hook.SessionEnd) {
+		if found, err := s.sessions.Peek(owner, id); err == nil && found.Enter() {
+			return found.Leave
+		}
+	}
+	return func() {}
 }
 
 // notClosed answers where there was no such session. An operator who stops what others

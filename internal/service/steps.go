@@ -21,6 +21,11 @@ func (s steps) Proposed(x *executor.Execution) *executor.Refusal {
 		action, rule = policy.Deny.String(), refusal.Outcome.String()
 	}
 	s.meters.decided(action, rule)
+	if hooked := x.Order.Hooked; hooked != nil {
+		for _, run := range hooked.Runs {
+			s.auditor.hooked(x, run)
+		}
+	}
 	return s.auditor.proposed(x)
 }
 
@@ -42,4 +47,7 @@ func (s steps) Resolved(q *approval.Question, a approval.Answer) {
 func (s steps) Finished(x *executor.Execution, end *executor.Finished) {
 	s.meters.observe(x, end)
 	s.auditor.finished(x, end)
+	if end.Outcome == executor.Denied {
+		s.denied(x, end)
+	}
 }

@@ -98,6 +98,12 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 	if lost := f.LostResult; lost != nil {
 		m.LostResult = &pb.LostResult{Outcome: outcomeToProto(lost.Outcome), EndTime: timestamppb.New(lost.Ended), Reason: lost.Reason}
 	}
+	for _, run := range f.Hooks {
+		m.Hooks = append(m.Hooks, &pb.HookRun{
+			Hook: run.Hook, Point: string(run.Point), Outcome: pb.HookOutcome(run.Outcome), Message: output.ValidText(run.Message),
+			Advisory: run.Advisory, Took: durationpb.New(run.Took),
+		})
+	}
 	if f.TotalBytes > 0 {
 		m.Truncation = &pb.Truncation{TotalBytes: uint64(f.TotalBytes), KeptBytes: uint64(f.KeptBytes)}
 	}

@@ -360,6 +360,9 @@ func (s *Session) watchIdle(closed func()) {
 	}
 	s.idle = time.AfterFunc(ttl, func() {
 		if s.closeIdle(watch, ttl) {
+			if ending := s.store.notices.Ending; ending != nil {
+				ending(s)
+			}
 			s.store.bury(s)
 			s.release()
 			closed()

@@ -143,6 +143,7 @@ type Store struct {
 // a lock. Nil ones are not called.
 type Notices struct {
 	Default func(*Session)                // one was made for who named none
+	Ending  func(*Session)                // one is about to end so, and its workspace is still there
 	Idle    func(*Session, time.Duration) // one was not used for so long, and has ended
 }
 

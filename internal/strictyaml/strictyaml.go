@@ -182,8 +182,21 @@ func suggestion(name string, fields map[string]reflect.Value) string {
 	return cmp.Or(nearest.Hint(nearest.Names(name, known)), "; want one of "+strings.Join(known, ", "))
 }
 
+// OneAlone is a list that may be written as a single value.
+type OneAlone interface {
+	// One sets the list that a single value stands for.
+	One(text string) error
+}
+
 func (r *Reader) sequence(node ast.Node, target reflect.Value, key string) {
 	list, ok := node.(*ast.SequenceNode)
+	one, alone := target.Addr().Interface().(OneAlone)
+	if text, single := textOf(node); !ok && alone && single {
+		if err := one.One(text); err != nil {
+			r.at(node.GetToken(), key, err.Error())
+		}
+		return
+	}
 	if !ok {
 		r.at(node.GetToken(), key, "want a list here")
 		return

@@ -220,6 +220,22 @@ func (e Env) Keep(name, text string) (Artifact, bool) {
 	return writer.Close(), true
 }
 
+// Share returns an Env whose answer has one of n equal parts of this one.
+func (e Env) Share(n int) Env {
+	e.Answer = max(e.answer()/n, MinAnswer)
+	return e
+}
+
+// Less returns an Env whose answer has n characters less than this one.
+func (e Env) Less(n int) Env {
+	e.Answer = max(e.answer()-n, MinAnswer/2)
+	return e
+}
+
+// Fit has the text of a result keep to the budget of the call: the rest is kept as an
+// artifact with the name of the tool.
+func (e Env) Fit(tool string, r *Result) { e.fit(tool, r) }
+
 // fit has the text of a result keep to the budget of the call, whatever its tool made
 // of it.
 func (e *Env) fit(tool string, r *Result) {

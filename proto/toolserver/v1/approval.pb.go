@@ -270,9 +270,12 @@ type Approval struct {
 	Tenant string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Whom the principal acts for, if not for itself: an end user, as the principal
 	// names it. Neither of the two can approve the call.
-	OnBehalfOf    string `protobuf:"bytes,22,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OnBehalfOf string `protobuf:"bytes,22,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// The hooks of the operator that changed the input of the call. What is shown, and
+	// approved, is the input as they left it.
+	ChangedByHooks []string `protobuf:"bytes,60,rep,name=changed_by_hooks,json=changedByHooks,proto3" json:"changed_by_hooks,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
@@ -436,6 +439,13 @@ func (x *Approval) GetOnBehalfOf() string {
 		return x.OnBehalfOf
 	}
 	return ""
+}
+
+func (x *Approval) GetChangedByHooks() []string {
+	if x != nil {
+		return x.ChangedByHooks
+	}
+	return nil
 }
 
 // Preview shows what a call would do.
@@ -999,7 +1009,7 @@ var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\xe0\x05\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\x8a\x06\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -1025,7 +1035,8 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\fmore_effects\x18\x10 \x01(\rR\vmoreEffects\x12\x16\n" +
 	"\x06tenant\x182 \x01(\tR\x06tenant\x12 \n" +
 	"\fon_behalf_of\x18\x16 \x01(\tR\n" +
-	"onBehalfOf\"p\n" +
+	"onBehalfOf\x12(\n" +
+	"\x10changed_by_hooks\x18< \x03(\tR\x0echangedByHooks\"p\n" +
 	"\aPreview\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.toolserver.v1.PreviewKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12!\n" +

@@ -136,6 +136,75 @@ func (UserMessageStatus) EnumDescriptor() ([]byte, []int) {
 	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
+// HookOutcome is what a hook said, in short.
+type HookOutcome int32
+
+const (
+	// Not set.
+	HookOutcome_HOOK_OUTCOME_UNSPECIFIED HookOutcome = 0
+	// It had nothing against it.
+	HookOutcome_HOOK_OUTCOME_PASSED HookOutcome = 1
+	// It blocked the call, or its result.
+	HookOutcome_HOOK_OUTCOME_BLOCKED HookOutcome = 2
+	// It had a person asked.
+	HookOutcome_HOOK_OUTCOME_ASKED HookOutcome = 3
+	// It changed the input.
+	HookOutcome_HOOK_OUTCOME_REWROTE HookOutcome = 4
+	// It kept an update back.
+	HookOutcome_HOOK_OUTCOME_SUPPRESSED HookOutcome = 5
+	// It failed: the call does not go on, unless the hook is advisory.
+	HookOutcome_HOOK_OUTCOME_FAILED HookOutcome = 6
+)
+
+// Enum value maps for HookOutcome.
+var (
+	HookOutcome_name = map[int32]string{
+		0: "HOOK_OUTCOME_UNSPECIFIED",
+		1: "HOOK_OUTCOME_PASSED",
+		2: "HOOK_OUTCOME_BLOCKED",
+		3: "HOOK_OUTCOME_ASKED",
+		4: "HOOK_OUTCOME_REWROTE",
+		5: "HOOK_OUTCOME_SUPPRESSED",
+		6: "HOOK_OUTCOME_FAILED",
+	}
+	HookOutcome_value = map[string]int32{
+		"HOOK_OUTCOME_UNSPECIFIED": 0,
+		"HOOK_OUTCOME_PASSED":      1,
+		"HOOK_OUTCOME_BLOCKED":     2,
+		"HOOK_OUTCOME_ASKED":       3,
+		"HOOK_OUTCOME_REWROTE":     4,
+		"HOOK_OUTCOME_SUPPRESSED":  5,
+		"HOOK_OUTCOME_FAILED":      6,
+	}
+)
+
+func (x HookOutcome) Enum() *HookOutcome {
+	p := new(HookOutcome)
+	*p = x
+	return p
+}
+
+func (x HookOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HookOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
+}
+
+func (HookOutcome) Type() protoreflect.EnumType {
+	return &file_toolserver_v1_event_proto_enumTypes[2]
+}
+
+func (x HookOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HookOutcome.Descriptor instead.
+func (HookOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
 // ExitReason is why a program ended.
 type ExitReason int32
 
@@ -211,11 +280,11 @@ func (x ExitReason) String() string {
 }
 
 func (ExitReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[2].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[3].Descriptor()
 }
 
 func (ExitReason) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[2]
+	return &file_toolserver_v1_event_proto_enumTypes[3]
 }
 
 func (x ExitReason) Number() protoreflect.EnumNumber {
@@ -224,7 +293,7 @@ func (x ExitReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExitReason.Descriptor instead.
 func (ExitReason) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 // Outcome is the reason an execution ended.
@@ -298,11 +367,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_toolserver_v1_event_proto_enumTypes[3].Descriptor()
+	return file_toolserver_v1_event_proto_enumTypes[4].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_toolserver_v1_event_proto_enumTypes[3]
+	return &file_toolserver_v1_event_proto_enumTypes[4]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -311,7 +380,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 // Event is one numbered fact about an execution.
@@ -1239,7 +1308,10 @@ type Finished struct {
 	Warnings []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// What is known of a call whose result is no longer kept. Set for LOST alone,
 	// and there only where the server that answers ran the call.
-	LostResult    *LostResult `protobuf:"bytes,20,opt,name=lost_result,json=lostResult,proto3" json:"lost_result,omitempty"`
+	LostResult *LostResult `protobuf:"bytes,20,opt,name=lost_result,json=lostResult,proto3" json:"lost_result,omitempty"`
+	// The hooks of the operator that were asked about the call, in their order. What
+	// they said to the model is in the content.
+	Hooks         []*HookRun `protobuf:"bytes,60,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,6 +1423,104 @@ func (x *Finished) GetLostResult() *LostResult {
 	return nil
 }
 
+func (x *Finished) GetHooks() []*HookRun {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+// HookRun is what came of asking a hook of the operator once.
+type HookRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the hook.
+	Hook string `protobuf:"bytes,1,opt,name=hook,proto3" json:"hook,omitempty"`
+	// When it was asked, such as "before_call".
+	Point string `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
+	// What it said.
+	Outcome HookOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=toolserver.v1.HookOutcome" json:"outcome,omitempty"`
+	// Its reason, or what went wrong with it; may be empty.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// A failure lets the call pass: the operator has marked the hook as advisory.
+	Advisory bool `protobuf:"varint,5,opt,name=advisory,proto3" json:"advisory,omitempty"`
+	// How long it took.
+	Took          *durationpb.Duration `protobuf:"bytes,6,opt,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookRun) Reset() {
+	*x = HookRun{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookRun) ProtoMessage() {}
+
+func (x *HookRun) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
+func (*HookRun) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HookRun) GetHook() string {
+	if x != nil {
+		return x.Hook
+	}
+	return ""
+}
+
+func (x *HookRun) GetPoint() string {
+	if x != nil {
+		return x.Point
+	}
+	return ""
+}
+
+func (x *HookRun) GetOutcome() HookOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return HookOutcome_HOOK_OUTCOME_UNSPECIFIED
+}
+
+func (x *HookRun) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HookRun) GetAdvisory() bool {
+	if x != nil {
+		return x.Advisory
+	}
+	return false
+}
+
+func (x *HookRun) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
 // LostResult is what is known of a call whose result is no longer kept. The call is
 // not run again: its id is known for the life of its session.
 type LostResult struct {
@@ -1367,7 +1537,7 @@ type LostResult struct {
 
 func (x *LostResult) Reset() {
 	*x = LostResult{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +1549,7 @@ func (x *LostResult) String() string {
 func (*LostResult) ProtoMessage() {}
 
 func (x *LostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +1562,7 @@ func (x *LostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostResult.ProtoReflect.Descriptor instead.
 func (*LostResult) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LostResult) GetOutcome() Outcome {
@@ -1433,7 +1603,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1615,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1628,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExitStatus) GetReason() ExitReason {
@@ -1508,7 +1678,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1690,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1703,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Failure) GetCode() string {
@@ -1584,7 +1754,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1766,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1779,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Problem) GetPointer() string {
@@ -1639,7 +1809,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1821,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1834,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Cancellation) GetReason() string {
@@ -1694,7 +1864,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1876,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1889,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Truncation) GetTotalBytes() uint64 {
@@ -1761,7 +1931,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[19]
+	mi := &file_toolserver_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1943,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[19]
+	mi := &file_toolserver_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1956,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Usage) GetWaited() *durationpb.Duration {
@@ -1897,7 +2067,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"media_type\x18\x03 \x01(\tR\tmediaType\"\v\n" +
 	"\tHeartbeat\"\x1f\n" +
 	"\aSkipped\x12\x14\n" +
-	"\x05first\x18\x01 \x01(\x04R\x05first\"\xa4\x04\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\"\xd2\x04\n" +
 	"\bFinished\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x120\n" +
 	"\acontent\x18\x02 \x03(\v2\x16.toolserver.v1.ContentR\acontent\x12!\n" +
@@ -1913,7 +2083,15 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\bwarnings\x18\n" +
 	" \x03(\tR\bwarnings\x12:\n" +
 	"\vlost_result\x18\x14 \x01(\v2\x19.toolserver.v1.LostResultR\n" +
-	"lostResult\"\x8d\x01\n" +
+	"lostResult\x12,\n" +
+	"\x05hooks\x18< \x03(\v2\x16.toolserver.v1.HookRunR\x05hooks\"\xce\x01\n" +
+	"\aHookRun\x12\x12\n" +
+	"\x04hook\x18\x01 \x01(\tR\x04hook\x12\x14\n" +
+	"\x05point\x18\x02 \x01(\tR\x05point\x124\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2\x1a.toolserver.v1.HookOutcomeR\aoutcome\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1a\n" +
+	"\badvisory\x18\x05 \x01(\bR\badvisory\x12-\n" +
+	"\x04took\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04took\"\x8d\x01\n" +
 	"\n" +
 	"LostResult\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x125\n" +
@@ -1961,7 +2139,15 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\x11UserMessageStatus\x12#\n" +
 	"\x1fUSER_MESSAGE_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aUSER_MESSAGE_STATUS_NORMAL\x10\x01\x12!\n" +
-	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xe8\x02\n" +
+	"\x1dUSER_MESSAGE_STATUS_PROACTIVE\x10\x02*\xc6\x01\n" +
+	"\vHookOutcome\x12\x1c\n" +
+	"\x18HOOK_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13HOOK_OUTCOME_PASSED\x10\x01\x12\x18\n" +
+	"\x14HOOK_OUTCOME_BLOCKED\x10\x02\x12\x16\n" +
+	"\x12HOOK_OUTCOME_ASKED\x10\x03\x12\x18\n" +
+	"\x14HOOK_OUTCOME_REWROTE\x10\x04\x12\x1b\n" +
+	"\x17HOOK_OUTCOME_SUPPRESSED\x10\x05\x12\x17\n" +
+	"\x13HOOK_OUTCOME_FAILED\x10\x06*\xe8\x02\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2003,84 +2189,89 @@ func file_toolserver_v1_event_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_event_proto_rawDescData
 }
 
-var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_toolserver_v1_event_proto_goTypes = []any{
 	(OutputStream)(0),             // 0: toolserver.v1.OutputStream
 	(UserMessageStatus)(0),        // 1: toolserver.v1.UserMessageStatus
-	(ExitReason)(0),               // 2: toolserver.v1.ExitReason
-	(Outcome)(0),                  // 3: toolserver.v1.Outcome
-	(*Event)(nil),                 // 4: toolserver.v1.Event
-	(*ApprovalRequested)(nil),     // 5: toolserver.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 6: toolserver.v1.ApprovalResolved
-	(*Accepted)(nil),              // 7: toolserver.v1.Accepted
-	(*Started)(nil),               // 8: toolserver.v1.Started
-	(*Output)(nil),                // 9: toolserver.v1.Output
-	(*Progress)(nil),              // 10: toolserver.v1.Progress
-	(*PartialResult)(nil),         // 11: toolserver.v1.PartialResult
-	(*UserMessage)(nil),           // 12: toolserver.v1.UserMessage
-	(*Attachment)(nil),            // 13: toolserver.v1.Attachment
-	(*Heartbeat)(nil),             // 14: toolserver.v1.Heartbeat
-	(*Skipped)(nil),               // 15: toolserver.v1.Skipped
-	(*Finished)(nil),              // 16: toolserver.v1.Finished
-	(*LostResult)(nil),            // 17: toolserver.v1.LostResult
-	(*ExitStatus)(nil),            // 18: toolserver.v1.ExitStatus
-	(*Failure)(nil),               // 19: toolserver.v1.Failure
-	(*Problem)(nil),               // 20: toolserver.v1.Problem
-	(*Cancellation)(nil),          // 21: toolserver.v1.Cancellation
-	(*Truncation)(nil),            // 22: toolserver.v1.Truncation
-	(*Usage)(nil),                 // 23: toolserver.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*Approval)(nil),              // 25: toolserver.v1.Approval
-	(*ApprovalAnswer)(nil),        // 26: toolserver.v1.ApprovalAnswer
-	(*Verdict)(nil),               // 27: toolserver.v1.Verdict
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*Content)(nil),               // 29: toolserver.v1.Content
+	(HookOutcome)(0),              // 2: toolserver.v1.HookOutcome
+	(ExitReason)(0),               // 3: toolserver.v1.ExitReason
+	(Outcome)(0),                  // 4: toolserver.v1.Outcome
+	(*Event)(nil),                 // 5: toolserver.v1.Event
+	(*ApprovalRequested)(nil),     // 6: toolserver.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 7: toolserver.v1.ApprovalResolved
+	(*Accepted)(nil),              // 8: toolserver.v1.Accepted
+	(*Started)(nil),               // 9: toolserver.v1.Started
+	(*Output)(nil),                // 10: toolserver.v1.Output
+	(*Progress)(nil),              // 11: toolserver.v1.Progress
+	(*PartialResult)(nil),         // 12: toolserver.v1.PartialResult
+	(*UserMessage)(nil),           // 13: toolserver.v1.UserMessage
+	(*Attachment)(nil),            // 14: toolserver.v1.Attachment
+	(*Heartbeat)(nil),             // 15: toolserver.v1.Heartbeat
+	(*Skipped)(nil),               // 16: toolserver.v1.Skipped
+	(*Finished)(nil),              // 17: toolserver.v1.Finished
+	(*HookRun)(nil),               // 18: toolserver.v1.HookRun
+	(*LostResult)(nil),            // 19: toolserver.v1.LostResult
+	(*ExitStatus)(nil),            // 20: toolserver.v1.ExitStatus
+	(*Failure)(nil),               // 21: toolserver.v1.Failure
+	(*Problem)(nil),               // 22: toolserver.v1.Problem
+	(*Cancellation)(nil),          // 23: toolserver.v1.Cancellation
+	(*Truncation)(nil),            // 24: toolserver.v1.Truncation
+	(*Usage)(nil),                 // 25: toolserver.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Approval)(nil),              // 27: toolserver.v1.Approval
+	(*ApprovalAnswer)(nil),        // 28: toolserver.v1.ApprovalAnswer
+	(*Verdict)(nil),               // 29: toolserver.v1.Verdict
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*Content)(nil),               // 31: toolserver.v1.Content
 }
 var file_toolserver_v1_event_proto_depIdxs = []int32{
-	24, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
-	7,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
-	8,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
-	9,  // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
-	10, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
-	11, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
-	12, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
-	14, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
-	15, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
-	16, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
-	5,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
-	6,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
-	25, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
-	26, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
-	27, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
-	28, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
+	26, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
+	8,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
+	9,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
+	10, // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
+	11, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
+	12, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
+	13, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
+	15, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
+	16, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
+	17, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
+	6,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
+	7,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
+	27, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
+	28, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
+	29, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
+	30, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
 	0,  // 16: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
-	29, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
+	31, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
 	1,  // 18: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
-	13, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
-	3,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
-	29, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
-	19, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
-	27, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
-	21, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
-	22, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
-	23, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
-	18, // 27: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
-	17, // 28: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
-	3,  // 29: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
-	24, // 30: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
-	2,  // 31: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
-	28, // 32: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	20, // 33: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
-	28, // 34: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
-	28, // 35: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
-	28, // 36: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
-	28, // 37: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	14, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
+	4,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
+	31, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
+	21, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
+	29, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
+	23, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
+	24, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
+	25, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
+	20, // 27: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
+	19, // 28: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
+	18, // 29: toolserver.v1.Finished.hooks:type_name -> toolserver.v1.HookRun
+	2,  // 30: toolserver.v1.HookRun.outcome:type_name -> toolserver.v1.HookOutcome
+	30, // 31: toolserver.v1.HookRun.took:type_name -> google.protobuf.Duration
+	4,  // 32: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
+	26, // 33: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
+	3,  // 34: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
+	30, // 35: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	22, // 36: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
+	30, // 37: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
+	30, // 38: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
+	30, // 39: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
+	30, // 40: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_event_proto_init() }
@@ -2109,8 +2300,8 @@ func file_toolserver_v1_event_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_event_proto_rawDesc), len(file_toolserver_v1_event_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   20,
+			NumEnums:      5,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,102 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// resultSchemas has the schemas of results, compiled when they are first needed: by
+// *tools.Entry, which a registry replaces with its tool.
+type resultSchemas struct{ compiled sync.Map }
+
+// promised returns call, whose result must keep to what its tool declares of it.
+func (r *resultSchemas) promised(entry *tools.Entry, call tools.Call) tools.Call {
+	if text := bytes.TrimSpace(entry.Spec.ResultSchema); len(text) == 0 || bytes.Equal(text, []byte("true")) {
+		return call
+	}
+	made, _ := r.compiled.LoadOrStore(entry, sync.OnceValues(func() (*jsonschema.Schema, error) { return compileSchema(entry.Spec.ResultSchema) }))
+	c := promisedCall{call, entry.Spec.Name, made.(func() (*jsonschema.Schema, error))}
+	if _, ok := call.(tools.Renewer); ok {
+		return renewedPromise{c}
+	}
+	return c
+}
+
+func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // a schema names no files, and no addresses
+	if err := compiler.AddResource("result.json", value); err != nil {
+		return nil, err
+	}
+	return compiler.Compile("result.json")
+}
+
+// promisedCall is a call whose JSON content is checked.
+type promisedCall struct {
+	tools.Call
+	tool   string
+	schema func() (*jsonschema.Schema, error)
+}
+
+// renewedPromise is one that can be judged anew.
+type renewedPromise struct{ promisedCall }
+
+func (c renewedPromise) Renew(restrictions tools.Restrictions) (tools.Call, error) {
+	next, err := c.Call.(tools.Renewer).Renew(restrictions)
+	if err != nil {
+		return nil, err
+	}
+	c.Call = next
+	return c, nil
+}
+
+// Run runs the call. Where the result is not what its tool declares, the content is kept.
+func (c promisedCall) Run(ctx context.Context, rights tools.Rights, out tools.Sink) (tools.Result, error) {
+	result, err := c.Call.Run(ctx, rights, out)
+	if err != nil {
+		return result, err
+	}
+	schema, err := c.schema()
+	if err != nil {
+		return result, tools.Failf("result_schema", "The tool %s declares a schema for its result that is none: %s. That is a mistake of the tool; what it answered is above.", c.tool, briefly(err))
+	}
+	found := false
+	for _, content := range result.Content {
+		text, ok := content.(tools.JSON)
+		if !ok {
+			continue
+		}
+		found = true
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			return result, tools.Failf("result_schema", "The tool %s did its work, and its answer is not what its result schema declares: %s. That is a mistake of the tool, not of the call; what it answered is above.", c.tool, briefly(err))
+		}
+	}
+	if !found {
+		return result, tools.Failf("result_schema", "The tool %s declares a schema for its result, and answered without JSON. That is a mistake of the tool, not of the call; what it answered is above.", c.tool)
+	}
+	return result, nil
+}
+
+func briefly(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return fmt.Sprintf("%.300s", text)
+}

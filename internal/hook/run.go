@@ -1,0 +1,149 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// A Run is what came of asking a hook once. It is data.
+type Run struct {
+	Hook     string
+	Point    Point
+	Outcome  Outcome
+	Message  string // the reason, or what went wrong
+	Advisory bool   // a failure let the call pass
+	Took     time.Duration
+}
+
+// Outcome is what a hook said, in short.
+type Outcome int
+
+const (
+	Passed Outcome = 1 + iota
+	Blocked
+	Asked
+	Rewrote
+	Suppressed
+	Failed // it could not be understood
+)
+
+var outcomeNames = [...]string{"unknown", "passed", "blocked", "asked", "rewrote", "suppressed", "failed"}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// Blocks reports whether the run keeps a call from happening.
+func (r *Run) Blocks() bool { return r.Outcome == Blocked || r.Outcome == Failed && !r.Advisory }
+
+// Where is where the command of a hook runs.
+type Where struct {
+	Env tools.Env
+
+	// Writes says that the session may write its workspace; Deny is what nobody reads
+	// there.
+	Writes bool
+	Deny   tools.Denial
+}
+
+// maxMessage bounds what a hook says for people and models, in bytes.
+const maxMessage = 4 << 10
+
+// Ask asks one hook, and waits. It does not fail: what goes wrong is in the run.
+func (h *Hooks) Ask(ctx context.Context, hook *Hook, where Where, event Event) (Answer, Run) {
+	begun := time.Now()
+	answer, err := h.ask(ctx, hook, where, event)
+	run := Run{Hook: hook.Name, Point: hook.Point, Advisory: hook.Advisory, Outcome: Passed}
+	switch {
+	case err != nil:
+		run.Outcome, run.Message = Failed, err.Error()
+	case answer.Block != nil:
+		run.Outcome, run.Message = Blocked, answer.Block.Reason
+	case answer.Rewrite != nil:
+		run.Outcome = Rewrote
+	case answer.Ask != nil:
+		run.Outcome, run.Message = Asked, answer.Ask.Reason
+	case answer.Suppress:
+		run.Outcome = Suppressed
+	}
+	run.Message = short(run.Message, maxMessage)
+	run.Took = time.Since(begun)
+	h.ran(run)
+	return answer, run
+}
+
+// errTimeout is why a hook is stopped whose time is over.
+var errTimeout = errors.New("the time of the hook is over")
+
+func (h *Hooks) ask(ctx context.Context, hook *Hook, where Where, event Event) (Answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, hook.Timeout, errTimeout)
+	defer cancel()
+	select {
+	case hook.slots <- struct{}{}:
+		defer func() { <-hook.slots }()
+	case <-ctx.Done():
+		return Answer{}, hook.late(ctx, fmt.Sprintf(" waiting for its turn: %d of it run already", hook.Concurrency))
+	}
+	event.Hook, event.Point = hook.Name, hook.Point
+	text, err := event.text()
+	if err != nil {
+		return Answer{}, err
+	}
+	if hook.URL != "" {
+		return h.post(ctx, hook, text)
+	}
+	return h.run(ctx, hook, where, text, event.Paths)
+}
+
+// late says why a hook has not answered in time.
+func (hook *Hook) late(ctx context.Context, doing string) error {
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		return fmt.Errorf("it did not answer within %s%s", hook.Timeout, doing)
+	}
+	return fmt.Errorf("it was stopped before it answered: %w", context.Cause(ctx))
+}
+
+// Notify tells all hooks about something, and waits for none. What goes wrong is in the
+// runs. done is called after the last.
+func (h *Hooks) Notify(list []*Hook, where Where, event Event, done func()) {
+	h.mu.Lock()
+	if h.closing.Err() != nil {
+		h.mu.Unlock()
+		done()
+		return
+	}
+	select {
+	case h.pending <- struct{}{}:
+	default:
+		h.mu.Unlock()
+		for _, hook := range list {
+			h.ran(Run{Hook: hook.Name, Point: hook.Point, Outcome: Failed, Advisory: true, Message: fmt.Sprintf("it was not told: %d notifications are on their way already", maxNotices)})
+		}
+		done()
+		return
+	}
+	h.notices.Add(1)
+	h.mu.Unlock()
+	go func() {
+		defer h.notices.Done()
+		defer func() { <-h.pending }()
+		defer done()
+		for _, hook := range list {
+			h.Ask(h.closing, hook, where, event)
+		}
+	}()
+}
+
+// short returns text of at most n bytes, cut between characters.
+func short(text string, n int) string {
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

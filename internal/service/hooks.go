@@ -1,0 +1,368 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/approval"
+	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
+	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/workspace"
+)
+
+// This file asks the operator's hooks after a call was admitted. Before that, admission
+// does.
+
+// Asked tells hooks that a person is asked.
+func (s steps) Asked(x *executor.Execution, q *approval.Question) {
+	s.notify(hook.ApprovalRequested, x, func(e *hook.Event) {
+		e.Verdict = &hook.Verdict{Action: q.Verdict.Action.String(), Rule: q.Verdict.Rule, Reason: q.Verdict.Reason}
+		e.Preview = q.Preview.Text
+	})
+}
+
+// Reports asks hooks about what a tool reports while it runs.
+func (s steps) Reports(x *executor.Execution, report tools.Report) bool {
+	hooks := s.config.Hooks
+	if hooks == nil || !hooks.Has(hook.BeforeUpdate) && !hooks.Has(hook.AfterUpdate) {
+		return true
+	}
+	return s.reports(x, report)
+}
+
+func (s steps) reports(x *executor.Execution, report tools.Report) bool {
+	update := updateOf(report)
+	where, event, ok := s.about(x)
+	if !ok {
+		return true
+	}
+	event.Update = update
+	for _, h := range s.hooksAbout(hook.BeforeUpdate, x) {
+		answer, run := s.config.Hooks.Ask(s.closing, h, where, event)
+		if run.Outcome == hook.Failed {
+			s.auditor.hooked(x, run)
+		}
+		if answer.Suppress || run.Blocks() {
+			return false
+		}
+	}
+	s.notify(hook.AfterUpdate, x, func(e *hook.Event) { e.Update = update })
+	return true
+}
+
+// updateOf returns what a tool reports as hooks are told it.
+func updateOf(report tools.Report) *hook.Update {
+	switch r := report.(type) {
+	case tools.Output:
+		return &hook.Update{Kind: "output", Stream: streamNames[r.Stream], Text: string(r.Data)}
+	case tools.Progress:
+		return &hook.Update{Kind: "progress", Text: r.Message, Done: r.Done, Total: r.Total}
+	case tools.Partial:
+		return &hook.Update{Kind: "partial_result", Text: textOf(r.Content)}
+	case tools.UserMessage:
+		return &hook.Update{Kind: "user_message", Text: r.Message}
+	}
+	return &hook.Update{Kind: "other"}
+}
+
+var streamNames = map[tools.Stream]string{tools.Stdout: "stdout", tools.Stderr: "stderr", tools.Terminal: "terminal"}
+
+// textOf joins the texts of content.
+func textOf(content []tools.Content) string {
+	var all []string
+	for _, c := range content {
+		switch c := c.(type) {
+		case tools.Text:
+			all = append(all, string(c))
+		case tools.JSON:
+			all = append(all, string(c))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// Returned asks hooks about what a tool has done, and adds what they and those before the
+// call have to say.
+func (s steps) Returned(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished) {
+	hooks := s.config.Hooks
+	if hooks == nil {
+		return
+	}
+	s.returned(ctx, x, call, end)
+}
+
+func (s steps) returned(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished) {
+	var said []executor.HookText
+	if before := x.Order.Hooked; before != nil {
+		if len(before.ChangedBy) > 0 {
+			said = append(said, executor.HookText{Hook: strings.Join(before.ChangedBy, ", "), Text: "(changed the input of this call before it ran)"})
+		}
+		said = append(said, before.Context...)
+	}
+	after, changed := s.hooksAbout(hook.AfterCall, x), s.hooksAbout(hook.FileChanged, x)
+	if len(after)+len(changed) > 0 {
+		x.Pause()
+		ctx, cancel := s.afterwards(ctx)
+		defer cancel()
+		said = s.afterCall(ctx, x, call, end, after, changed, said)
+	}
+	s.tell(x, end, said)
+}
+
+// afterwards returns a context for what is done after a call that has ended, or has to.
+func (s steps) afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), s.executor.Config().StopGrace)
+}
+
+// afterCall asks the hooks that are about what a call has done.
+func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished, after, changed []*hook.Hook, said []executor.HookText) []executor.HookText {
+	where, event, ok := s.about(x)
+	if !ok {
+		return said
+	}
+	event.Input = call.Input()
+	event.Result = &hook.Result{Outcome: end.Outcome.String(), Text: textOf(end.Result.Content), Details: end.Result.Details}
+	if end.Failure != nil {
+		event.Result.Failure = end.Failure.Code
+	}
+	if exit := end.Result.Exit; exit != nil && exit.Reason == tools.Exited {
+		event.Result.ExitCode = &exit.Code
+	}
+	if len(changed) > 0 {
+		event.TellPaths(changedFiles(ctx, where.Env.Workspace, x))
+	}
+	if len(event.Paths) > 0 { // what they change is what hooks after the call see
+		for _, h := range changed {
+			said = s.hear(ctx, x, h, where, event, end, said)
+		}
+	}
+	for _, h := range after {
+		var answer hook.Answer
+		answer, run := s.config.Hooks.Ask(ctx, h, where, event)
+		end.Hooks = append(end.Hooks, run)
+		s.auditor.hooked(x, run)
+		if run.Blocks() {
+			withhold(end, &run)
+			return nil
+		}
+		if run.Outcome == hook.Failed {
+			answer.Context = "(It failed: " + run.Message + ".)"
+		}
+		if answer.Context != "" {
+			said = append(said, executor.HookText{Hook: h.Name, Text: answer.Context})
+		}
+	}
+	return said
+}
+
+// hear asks a hook for what it has to say about changed files. There is nothing left to
+// block: a failure is told.
+func (s steps) hear(ctx context.Context, x *executor.Execution, h *hook.Hook, where hook.Where, event hook.Event, end *executor.Finished, said []executor.HookText) []executor.HookText {
+	answer, run := s.config.Hooks.Ask(ctx, h, where, event)
+	end.Hooks = append(end.Hooks, run)
+	s.auditor.hooked(x, run)
+	text := answer.Context
+	if run.Outcome == hook.Failed {
+		text = strings.TrimSpace(text + "\n(It failed: " + run.Message + ".)")
+	}
+	if text != "" {
+		said = append(said, executor.HookText{Hook: h.Name, Text: text})
+	}
+	return said
+}
+
+// withhold takes the result of a call away, which a hook does not let through.
+func withhold(end *executor.Finished, run *hook.Run) {
+	code, message := "hook_blocked", fmt.Sprintf("The call ran, and the hook %s of this server keeps its result back: %s", run.Hook, run.Message)
+	if run.Outcome == hook.Failed {
+		code = "hook_failed"
+		message = fmt.Sprintf("The call ran, and its result is kept back: the hook %s of this server has to pass it, and failed: %s. Its operator has to mend that.", run.Hook, strings.TrimSuffix(run.Message, "."))
+	}
+	hooks := end.Hooks
+	*end = executor.Finished{
+		Outcome: executor.Failed, Hooks: hooks, Result: tools.TextResult(message),
+		Failure: &executor.Failure{Code: code, Message: message},
+	}
+}
+
+// tell adds what hooks say to the result, within the budget of the answer: they have a
+// quarter of it, and the result what they leave.
+func (s steps) tell(x *executor.Execution, end *executor.Finished, said []executor.HookText) {
+	if len(said) == 0 {
+		return
+	}
+	var b strings.Builder
+	for _, text := range said {
+		fmt.Fprintf(&b, "\n[hook %s]\n%s\n", text.Hook, strings.TrimRight(text.Text, "\n"))
+	}
+	env := tools.Env{Answer: x.Order.Answer}
+	if found, err := s.config.Sessions.Resolve(x.Order.Session); err == nil && s.artifacts != nil {
+		env.Artifacts = s.artifacts.of(found)
+	}
+	addition := env.Share(4).Begin(b.String(), "hooks.txt")
+	content := end.Result.Content
+	var reason []tools.Content
+	if end.Failure != nil && len(content) > 0 { // the reason is its last content
+		content, reason = content[:len(content)-1], content[len(content)-1:]
+	}
+	result := tools.Result{Content: content}
+	env.Less(len(textOf(addition))+len(textOf(reason))).Fit(x.Order.Tool, &result)
+	end.Result.Content = slices.Concat(result.Content, addition, reason)
+}
+
+// about returns where hooks are asked about an execution, and what all are told of it.
+func (s steps) about(x *executor.Execution) (where hook.Where, event hook.Event, ok bool) {
+	found, err := s.config.Sessions.Resolve(x.Order.Session)
+	if err != nil {
+		return where, event, false
+	}
+	o := &x.Order
+	event = sessionEvent(found)
+	event.CallID, event.ExecutionID, event.Tool, event.CalledAs, event.Purpose, event.OnBehalfOf = o.CallID, x.ID, o.Tool, o.CalledAs, o.Purpose, o.OnBehalfOf
+	effects, _ := effectsOf(x)
+	event.Effects = hook.TellEffects(effects)
+	return s.admission.HookPlace(found, o.CallID), event, true
+}
+
+func sessionEvent(found *session.Session) hook.Event {
+	return hook.Event{SessionID: found.ID, Principal: found.Owner.Name(), Tenant: found.Owner.Tenant(), Workspace: found.Workspace.Dir(), Mode: found.Mode().String()}
+}
+
+// effectsOf returns the effects of an execution, as far as they are kept, and whether
+// there were more.
+func effectsOf(x *executor.Execution) (effects []tools.Effect, more bool) {
+	if x.Order.Effects == nil {
+		return nil, false
+	}
+	for i := range x.Order.Effects.Judged {
+		effects = append(effects, x.Order.Effects.Judged[i].Effect)
+	}
+	return effects, x.Order.Effects.More > 0
+}
+
+// hooksAbout returns the hooks at a point that are about an execution.
+func (s steps) hooksAbout(point hook.Point, x *executor.Execution) []*hook.Hook {
+	if !s.config.Hooks.Has(point) {
+		return nil
+	}
+	entry, ok := s.config.Registry.Lookup(x.Order.Tool, func(*tools.Spec) bool { return true })
+	if !ok {
+		entry = &tools.Entry{Spec: tools.Spec{Name: x.Order.Tool}}
+	}
+	effects, more := effectsOf(x)
+	if more { // what was not kept may be anything
+		effects = append(effects, tools.Effect{Kind: tools.RunsProgram, Program: tools.UnknownWord})
+	}
+	return s.config.Hooks.About(point, &entry.Spec, effects)
+}
+
+// notify tells the hooks at a point about an execution, and does not wait.
+func (s steps) notify(point hook.Point, x *executor.Execution, complete func(*hook.Event)) {
+	list := s.hooksAbout(point, x)
+	if len(list) == 0 {
+		return
+	}
+	where, event, ok := s.about(x)
+	if !ok {
+		return
+	}
+	complete(&event)
+	done := where.Env.Session.Busy()
+	s.config.Hooks.Notify(list, where, event, done)
+}
+
+// denied tells hooks of a call that was denied.
+func (s steps) denied(x *executor.Execution, end *executor.Finished) {
+	s.notify(hook.Denied, x, func(e *hook.Event) {
+		if v := end.Verdict; v != nil {
+			e.Verdict = &hook.Verdict{Action: v.Action.String(), Rule: v.Rule, Reason: v.Reason}
+		}
+	})
+}
+
+// sessionHooks asks the hooks about the beginning or the end of a session, and waits.
+func (s *Server) sessionHooks(ctx context.Context, point hook.Point, found *session.Session, reason string) {
+	if !s.config.Hooks.Has(point) {
+		return
+	}
+	event := sessionEvent(found)
+	event.Reason = reason
+	where := s.admission.HookPlace(found, "")
+	for _, h := range s.config.Hooks.At(point) {
+		_, run := s.config.Hooks.Ask(ctx, h, where, event)
+		s.auditor.hookedSession(found, run)
+	}
+}
+
+// madeDefault is told of a session that was made for who named none.
+func (s *Server) madeDefault(made *session.Session) {
+	s.auditor.madeDefault(made)
+	s.sessionHooks(s.closing, hook.SessionStart, made, "")
+}
+
+// endsIdle is told of a session that ends because nobody used it.
+func (s *Server) endsIdle(ends *session.Session) {
+	s.sessionHooks(s.closing, hook.SessionEnd, ends, "it was not used for "+ends.Settings().IdleTTL.String())
+}
+
+// ranHook counts a run of a hook, and logs what went wrong.
+func (s *Server) ranHook(run hook.Run) {
+	s.meters.hooked(run)
+	if run.Outcome == hook.Failed {
+		s.config.Logger.Warn("a hook failed", zap.String("hook", run.Hook), zap.String("point", string(run.Point)),
+			zap.String("reason", run.Message), zap.Bool("advisory", run.Advisory), zap.Duration("took", run.Took))
+	}
+}
+
+// Bounds of looking for changed files. slack is how far the clock of a file system may
+// be behind.
+const (
+	maxLooked = 100_000
+	slack     = 20 * time.Millisecond
+)
+
+// changedFiles returns the files of the workspace that a call changed: of those that its
+// effects name, the ones that are new or gone; of a call that ran a program which could
+// write, all that are younger than it.
+func changedFiles(ctx context.Context, ws *workspace.Workspace, x *executor.Execution) []string {
+	since := x.Info().Started.Add(-slack)
+	effects, _ := effectsOf(x)
+	var paths []string
+	programs := false
+	for i := range effects {
+		e := &effects[i]
+		programs = programs || e.Kind == tools.RunsProgram && !e.ReadOnly
+		if e.Kind != tools.WritesPath || strings.HasPrefix(e.Path, "/") || e.Glob {
+			continue
+		}
+		if info, err := ws.Stat(e.Path); err != nil || !info.Exists() || !info.Mode.IsDir() && info.ModTime.After(since) {
+			paths = append(paths, e.Path)
+		}
+	}
+	if access := x.Info().Access; programs && access != nil && access.Confinement != tools.Reading {
+		ws.Walk(ctx, ".", maxLooked, func(entry workspace.Entry) error {
+			switch name := entry.Path[strings.LastIndexByte(entry.Path, '/')+1:]; {
+			case entry.Mode.IsDir() && (name == ".git" || name == "node_modules"):
+				return workspace.SkipDir
+			case entry.Mode.IsRegular() && entry.ModTime.After(since):
+				paths = append(paths, entry.Path)
+			}
+			return nil
+		})
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
