@@ -27,10 +27,11 @@ func (c *Client) Approve(ctx context.Context, decide func(*pb.Approval) *pb.Reso
 	t := c.tries()
 	for {
 		err := c.approve(ctx, t, answers, decide)
-		if ctx.Err() != nil {
+		again := lostConnection(err) && t.pause(ctx)
+		if ctx.Err() != nil { // which may end the pause
 			return nil
 		}
-		if !lostConnection(err) || !t.pause(ctx) {
+		if !again {
 			return err
 		}
 	}
