@@ -23,7 +23,7 @@ var applyPatchHelp string
 
 type applyPatchInput struct {
 	Patch string `json:"patch" check:"min=1" jsonschema:"the changes, from *** Begin Patch to *** End Patch, or a unified diff"`
-	Dir   string `json:"dir,omitempty" check:"max=4096" jsonschema:"directory of its paths; default the workspace"`
+	Dir   string `json:"dir,omitempty" check:"max=4096" jsonschema:"of its paths"`
 }
 
 // files returns what the patch does to each file.

@@ -33,7 +33,7 @@ type listDirInput struct {
 	Depth   int       `json:"depth,omitempty" check:"min=1,max=20" jsonschema:"levels to show; default 1"`
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100" jsonschema:"patterns to leave out; default node_modules, .git, dist, build, out, .cache, target"`
 	Limit   int       `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"default 1000"`
-	Offset  int       `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
+	Offset  int       `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many to skip"`
 }
 
 // Check finds patterns that are none.

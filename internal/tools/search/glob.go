@@ -27,10 +27,10 @@ type globInput struct {
 	Path     string `json:"path,omitempty" check:"max=4096" jsonschema:"directory to look in; default the workspace"`
 	Sort     string `json:"sort,omitempty" check:"enum=time|name" jsonschema:"default time: changed last comes first"`
 	Limit    int    `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"default 200"`
-	Offset   int    `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
+	Offset   int    `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many to skip"`
 	Hidden   bool   `json:"hidden,omitempty" jsonschema:"also find dot files"`
 	NoIgnore bool   `json:"no_ignore,omitempty" jsonschema:"also find what .gitignore names"`
-	Follow   bool   `json:"follow,omitempty" jsonschema:"follow links inside the workspace"`
+	Follow   bool   `json:"follow,omitempty" jsonschema:"follow links"`
 	MaxDepth int    `json:"max_depth,omitempty" check:"min=1,max=1000" jsonschema:"1: path alone"`
 }
 

@@ -45,13 +45,13 @@ type grepInput struct {
 	Before     int      `json:"before,omitempty" check:"min=0,max=100"`
 	After      int      `json:"after,omitempty" check:"min=0,max=100"`
 	Limit      int      `json:"limit,omitempty" check:"min=1,max=10000" jsonschema:"matching lines or files; default 250"`
-	Offset     int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"to go on: how many to leave out"`
+	Offset     int      `json:"offset,omitempty" check:"min=0,max=100000" jsonschema:"how many to skip"`
 	MaxPerFile int      `json:"max_per_file,omitempty" check:"min=1,max=1000000" jsonschema:"default all"`
 	MaxColumns int      `json:"max_columns,omitempty" check:"min=20,max=2000" jsonschema:"bytes of a line to show; default 400"`
 	MaxDepth   int      `json:"max_depth,omitempty" check:"min=1,max=1000"`
-	Hidden     bool     `json:"hidden,omitempty" jsonschema:"also search dot files"`
-	NoIgnore   bool     `json:"no_ignore,omitempty" jsonschema:"also search what .gitignore names"`
-	Follow     bool     `json:"follow,omitempty" jsonschema:"follow links inside the workspace"`
+	Hidden     bool     `json:"hidden,omitempty" jsonschema:"dot files too"`
+	NoIgnore   bool     `json:"no_ignore,omitempty" jsonschema:"what .gitignore names too"`
+	Follow     bool     `json:"follow,omitempty" jsonschema:"follow links"`
 }
 
 // Grep returns the tool that finds lines of text.

@@ -37,8 +37,8 @@ type bashInput struct {
 	TimeoutMS      int64             `json:"timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"default 120000; in the background: the session"`
 	QuietTimeoutMS int64             `json:"quiet_timeout_ms,omitempty" check:"min=1,max=86400000" jsonschema:"end it after so long without output"`
 	Background     bool              `json:"run_in_background,omitempty" jsonschema:"return at once with an id; it goes on"`
-	AfterMS        int64             `json:"background_after_ms,omitempty" check:"min=1,max=600000" jsonschema:"after so long it goes on in the background, and the call returns"`
-	Interactive    bool              `json:"interactive,omitempty" jsonschema:"run it in a terminal that takes input"`
+	AfterMS        int64             `json:"background_after_ms,omitempty" check:"min=1,max=600000" jsonschema:"then it goes on in the background"`
+	Interactive    bool              `json:"interactive,omitempty" jsonschema:"in a terminal that takes input"`
 	Rows           uint16            `json:"rows,omitempty" check:"min=1,max=1000" jsonschema:"default 24"`
 	Columns        uint16            `json:"columns,omitempty" check:"min=1,max=1000" jsonschema:"default 80"`
 }

@@ -26,7 +26,7 @@ type processInputInput struct {
 	Text   string `json:"text,omitempty" check:"max=1048576" jsonschema:"what to write; end lines with a line feed"`
 	Offset *int64 `json:"offset,omitempty" check:"min=0" jsonschema:"bytes of input before this text, so that nothing is written twice; default: add"`
 	End    bool   `json:"end,omitempty" jsonschema:"close the input after the text"`
-	WaitMS int64  `json:"wait_ms,omitempty" check:"min=1,max=600000" jsonschema:"then wait so long, or for the end, and show what it wrote"`
+	WaitMS int64  `json:"wait_ms,omitempty" check:"min=1,max=600000" jsonschema:"then wait, and show the output"`
 }
 
 // writeTime is how long a call waits for a process that does not read.

@@ -27,11 +27,11 @@ var processOutputHelp string
 
 type processOutputInput struct {
 	ID       string `json:"id" check:"min=1,max=100" jsonschema:"such as p1"`
-	Offset   *int64 `json:"offset,omitempty" jsonschema:"bytes from the start; negative: from the end; default: where the last call stopped"`
+	Offset   *int64 `json:"offset,omitempty" jsonschema:"in bytes; negative: from the end; default: behind the last call"`
 	Until    string `json:"until,omitempty" check:"max=10000" jsonschema:"wait for a line that matches this regular expression"`
 	UntilEnd bool   `json:"until_end,omitempty" jsonschema:"wait for the end"`
 	WaitMS   int64  `json:"wait_ms,omitempty" check:"min=1,max=1800000" jsonschema:"default 30000 with until or until_end, else 0"`
-	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576" jsonschema:"default what an answer has room for"`
+	MaxBytes int    `json:"max_bytes,omitempty" check:"min=1,max=1048576"`
 }
 
 const (

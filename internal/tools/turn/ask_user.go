@@ -25,7 +25,7 @@ type askUserInput struct {
 
 type askedQuestion struct {
 	Question    string         `json:"question" check:"min=1,max=2000" jsonschema:"a full sentence"`
-	Header      string         `json:"header,omitempty" check:"max=32" jsonschema:"a word or two to tell questions apart"`
+	Header      string         `json:"header,omitempty" check:"max=32" jsonschema:"a word or two"`
 	Options     []answerOption `json:"options,omitempty" check:"min=2,max=20" jsonschema:"2 to 20; leave out for free text"`
 	MultiSelect bool           `json:"multi_select,omitempty" jsonschema:"several may be chosen"`
 	OptionsOnly bool           `json:"options_only,omitempty" jsonschema:"no answer in own words"`

@@ -189,10 +189,11 @@ export class Client {
         }
         throw endedEarly();
       } catch (error) {
+        const again = error instanceof ConnectError && lostConnection(error, signal) && (await tries.pause());
         if (signal.aborted) {
-          return;
+          return; // which may end the pause
         }
-        if (!(error instanceof ConnectError) || !lostConnection(error, signal) || !(await tries.pause())) {
+        if (!again) {
           throw error;
         }
       }
