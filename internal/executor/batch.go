@@ -74,6 +74,7 @@ type Batch struct {
 	open    int      // calls that have not ended
 	held    int      // bytes of their inputs
 	beyond  int      // calls that came when there were as many as may be
+	refused int      // calls and orders that were not taken
 	closed  bool     // no call follows
 	ended   bool     // the last event is in the order
 	readers []*BatchReader
@@ -101,6 +102,8 @@ const (
 	maxUnsent     = 1 << 13  // events that nobody has read, from where no call is taken
 	maxHeldInputs = 16 << 20 // bytes of inputs of calls that have not ended, likewise
 	keptBatches   = 32       // of a session, once they have ended
+	keptFacts     = 1 << 14  // that those have together
+	maxRefused    = 1 << 14  // calls and orders that were not taken
 )
 
 // NewBatch begins a batch. Close it.
@@ -169,11 +172,14 @@ func (e *Executor) keepBatch(b *Batch) {
 	if e.closed || b.expiry != nil {
 		return
 	}
-	list := e.batches[b.Session]
-	ended := 0
-	for i := len(list) - 1; i >= 0; i-- {
-		if old := list[i]; old == b || old.expiry != nil {
-			if ended++; ended > keptBatches {
+	list := slices.Clone(e.batches[b.Session]) // from which batches are dropped
+	ended, facts := 0, 0
+	for _, old := range slices.Backward(list) {
+		if old == b || old.expiry != nil {
+			old.mu.Lock()
+			ended, facts = ended+1, facts+len(old.facts)
+			old.mu.Unlock()
+			if old != b && (ended > keptBatches || facts > keptFacts) {
 				e.dropBatch(old)
 			}
 		}
@@ -200,19 +206,19 @@ func (e *Executor) dropBatch(b *Batch) {
 }
 
 // Start is [Executor.Start] for a call of the batch. What cannot be started is refused.
-// It returns nil where the call was refused.
-func (b *Batch) Start(ctx context.Context, job *Job, tool string, inputBytes int) *Execution {
+// The error says why it was.
+func (b *Batch) Start(ctx context.Context, job *Job, tool string, inputBytes int) (*Execution, error) {
 	position, err := b.take(job.CallID, tool, inputBytes)
 	if err != nil {
 		job.Permit.Release()
 		b.refuse(position, job.CallID, err)
-		return nil
+		return nil, err
 	}
 	job.Batch = b
 	x, err := b.executor.Start(ctx, job)
 	if err != nil {
 		b.refuse(position, job.CallID, err)
-		return nil
+		return nil, err
 	}
 	b.following.Lock()
 	defer b.following.Unlock()
@@ -225,7 +231,7 @@ func (b *Batch) Start(ctx context.Context, job *Job, tool string, inputBytes int
 		x.followed(-1)
 	}
 	b.keepIfEnded()
-	return x
+	return x, nil
 }
 
 // take gives a call its position. A call that is refused has one too.
@@ -266,6 +272,7 @@ func (b *Batch) Refuse(callID, tool string, err error) {
 func (b *Batch) RefuseOrder(callID string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.refused++
 	b.state(CallRefused{0, callID, err})
 }
 
@@ -274,6 +281,7 @@ func (b *Batch) refuse(position int, callID string, err error) {
 	defer b.keepIfEnded()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.refused++
 	b.state(CallRefused{position, callID, err})
 	if position > 0 && position < len(b.calls) {
 		call := &b.calls[position]
@@ -428,8 +436,14 @@ func (b *Batch) stir() {
 
 // AwaitRoom waits until the batch can take another call: until what it has said has been
 // read, but for a bound, and the inputs that it holds are not too large. It is called by
-// whoever brings the calls.
+// whoever brings the calls, and learns here that nothing more is taken from it.
 func (b *Batch) AwaitRoom(ctx context.Context) error {
+	b.mu.Lock()
+	refused := b.refused
+	b.mu.Unlock()
+	if refused > maxRefused {
+		return fmt.Errorf("%w: %d of its calls and orders were not taken: begin another", ErrBatchFull, refused)
+	}
 	for !b.hasRoom() {
 		select {
 		case <-b.moved:

@@ -143,10 +143,10 @@ func (r *BatchReader) take() (event BatchEvent, ok, ended bool) {
 	for len(r.taken) < len(b.calls) {
 		r.taken = append(r.taken, 0)
 	}
-	if r.number < b.dropped {
+	if before := r.number; before < b.dropped {
 		missing := r.catchUp()
 		b.mu.Unlock()
-		r.standIn(missing)
+		r.standIn(missing, before)
 		return r.take()
 	}
 	at := r.number - b.dropped
@@ -238,8 +238,10 @@ func (r *BatchReader) catchUp() (list []missing) {
 }
 
 // standIn puts one event for each call in the place of those that are missing: its end,
-// where that is among them. What was refused, the end of the batch tells.
-func (r *BatchReader) standIn(list []missing) {
+// where that is among them. What was refused, the end of the batch tells. All but the
+// last have the number of what was read before: who goes on after one of them gets all
+// of them again.
+func (r *BatchReader) standIn(list []missing, before uint64) {
 	for _, m := range list {
 		if m.position == 0 {
 			continue
@@ -248,6 +250,9 @@ func (r *BatchReader) standIn(list []missing) {
 		if m.dropped == m.noted && m.outcome != 0 {
 			event = r.eventOf(m.position, &m.batchCall, m.dropped)
 		}
-		r.stand = append(r.stand, BatchEvent{r.number, CallEvent{m.position, m.callID, m.id, event}})
+		r.stand = append(r.stand, BatchEvent{before, CallEvent{m.position, m.callID, m.id, event}})
+	}
+	if len(r.stand) > 0 {
+		r.stand[len(r.stand)-1].Number = r.number
 	}
 }

@@ -5,6 +5,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/executor"
@@ -39,12 +40,12 @@ func TestBatchSheds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick := b.Start(t.Context(), f.order(func(context.Context, tools.Sink) (tools.Result, error) {
+	quick, _ := b.Start(t.Context(), f.order(func(context.Context, tools.Sink) (tools.Result, error) {
 		return tools.TextResult("quick"), nil
 	}), "quick", 0)
 	<-quick.Done()
 	const chunks = 100_000
-	flood := b.Start(t.Context(), f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
+	flood, _ := b.Start(t.Context(), f.order(func(_ context.Context, out tools.Sink) (tools.Result, error) {
 		for range chunks {
 			out.Emit(tools.Output{Stream: tools.Stdout, Data: []byte("x")})
 		}
@@ -92,5 +93,28 @@ func TestBatchSheds(t *testing.T) {
 	again := readBatch(t, b, middle.Number)
 	if len(again) != len(events)-len(events)/2-1 || again[0].Number != middle.Number+1 {
 		t.Errorf("%d events after %d", len(again), middle.Number)
+	}
+	// Who has some of what stands in for others goes on with all of it.
+	if again := readBatch(t, b, events[0].Number); len(again) != len(events) {
+		t.Errorf("%d events after the first of %d", len(again), len(events))
+	}
+}
+
+// TestBatchRefusals proves that refusals do not fill the memory.
+func TestBatchRefusals(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	for range 3 {
+		b, err := f.NewBatch(executor.BatchOrder{Session: f.session.Ref()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := 0
+		for ; b.AwaitRoom(t.Context()) == nil; taken++ {
+			b.RefuseOrder("x", executor.ErrNotFound)
+		}
+		if err := b.AwaitRoom(t.Context()); taken != 1<<14+1 || !errors.Is(err, executor.ErrBatchFull) {
+			t.Errorf("%d orders, then %v", taken, err)
+		}
+		b.Close()
 	}
 }

@@ -5,15 +5,11 @@ package service
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"math"
-	"runtime/debug"
 	"strings"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,6 +17,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/quota"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -44,12 +41,9 @@ func (s *Server) admitInBatch(ctx context.Context, message *pb.ExecuteBatchReque
 	if call == nil || slot.batch == nil {
 		return
 	}
-	defer func() { // the goroutine is not that of the RPC
+	defer func() { // which is for this call alone
 		if reason := recover(); reason != nil {
-			id := strings.ToLower(rand.Text()[:10])
-			s.config.Logger.Error("panic", zap.String("id", id), zap.String("method", pb.ToolService_ExecuteBatch_FullMethodName),
-				zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
-			slot.err = status.Errorf(codes.Internal, "internal error %s", id)
+			slot.err = panicked(ctx, s.config.Logger, reason)
 		}
 	}()
 	switch {
@@ -75,10 +69,15 @@ func (s *toolService) ExecuteBatch(stream grpc.BidiStreamingServer[pb.ExecuteBat
 	defer stop(nil)
 	in := &batchInput{toolService: s, stream: stream, slot: &rpcOf(ctx).batch, begun: make(chan *executor.BatchReader)}
 	go func() {
+		defer in.close() // after stop: a batch that ends so has no end for this stream
+		defer func() {   // the goroutine is not that of the RPC
+			if reason := recover(); reason != nil {
+				stop(panicked(ctx, s.server.config.Logger, reason))
+			}
+		}()
 		if err := in.receive(ctx); err != nil {
 			stop(err)
 		}
-		in.close() // after stop: a batch that ends so has no end for this stream
 	}()
 	select {
 	case reader := <-in.begun:
@@ -139,6 +138,7 @@ func batchMessage(b *executor.Batch, event executor.BatchEvent) any {
 		reason := status.Convert(toStatus(body.Err))
 		m.Kind = &pb.BatchEvent_Refused{Refused: &pb.BatchCallRefused{
 			Position: uint32(body.Position), CallId: body.CallID, Code: int32(reason.Code()), Message: reason.Message(),
+			RetryDelay: retryDelay(reason),
 		}}
 	case executor.SteeringPoint:
 		m.Kind = &pb.BatchEvent_SteeringPoint{SteeringPoint: &pb.SteeringPoint{Calls: uint32(body.Calls)}}
@@ -318,11 +318,16 @@ func (in *batchInput) call(ctx context.Context, request *pb.ExecuteToolRequest) 
 	if err == nil && job == nil {
 		err = status.Error(codes.Internal, "the call was not admitted")
 	}
+	var x *executor.Execution
 	if err != nil {
 		batch.Refuse(cut(request.GetCallId(), admission.MaxCallID), tool, err)
-		return
+	} else {
+		x, err = batch.Start(ctx, job, tool, in.slot.inputBytes)
 	}
-	x := batch.Start(ctx, job, tool, in.slot.inputBytes)
+	if over, ok := errors.AsType[*quota.Error](err); ok {
+		rpc := rpcOf(ctx)
+		rpc.overQuota(rpc, over)
+	}
 	if stopped, ok := in.server.stops.of(principalOf(ctx)); ok && x != nil { // while it was on its way
 		x.Cancel(stopped.why(), stopped.By)
 	}

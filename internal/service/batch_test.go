@@ -625,8 +625,11 @@ func TestBatchDisconnect(t *testing.T) {
 		id := test.on.String()
 		b := c.batch(&pb.BatchStart{BatchId: &id, OnDisconnect: test.on, Strategy: pb.BatchStrategy_BATCH_STRATEGY_SEQUENTIAL})
 		b.call(id+"-1", "listens", `{}`)
-		b.call(id+"-2", "count", `{}`)
 		b.until(isStarted(id + "-1"))
+		b.call(id+"-2", "count", `{}`)
+		b.until(func(e *pb.BatchEvent) bool {
+			return e.GetCall().GetCallId() == id+"-2" && e.GetCall().GetEvent().GetAccepted() != nil
+		})
 		b.cancel()
 		if test.want == pb.Outcome_OUTCOME_SUCCEEDED {
 			waitFor(t, func() bool {
@@ -649,10 +652,9 @@ func TestBatchDisconnect(t *testing.T) {
 			}
 			last = response.GetEvent()
 		}
-		for _, call := range last.GetFinished().GetCalls() {
-			if call.GetOutcome() != test.want {
-				t.Errorf("%v: %v", test.on, call)
-			}
+		calls := last.GetFinished().GetCalls()
+		if len(calls) != 2 || calls[0].GetOutcome() != test.want || calls[1].GetOutcome() != test.want {
+			t.Errorf("%v: %v", test.on, calls)
 		}
 	}
 }

@@ -81,6 +81,8 @@ func (a answer) ends(c *openRPC) error {
 		return nil
 	case a.principal.Owner() != c.principal.Owner(), c.principal.AllTenants&^a.principal.AllTenants != 0:
 		return status.Error(codes.Unauthenticated, "the credentials of the call are somebody else's by now"+hint)
+	case a.principal.MaxMode != c.principal.MaxMode: // by which the calls of a batch are judged
+		return status.Error(codes.Unauthenticated, "the credentials of the call allow another mode by now"+hint)
 	case !a.principal.Roles.Has(row.roles), c.principal.Roles&^a.principal.Roles != 0:
 		return status.Errorf(codes.PermissionDenied, "%s is for callers with a role of %s, which you have no longer%s", c.method, row.roles, hint)
 	}

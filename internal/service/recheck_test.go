@@ -18,6 +18,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -118,6 +119,7 @@ func TestStreamsEndWithWhatTheyShow(t *testing.T) {
 	}{
 		"another tenant":      {func(p *auth.Principal) { p.Tenant = "beta" }, codes.Unauthenticated},
 		"one tenant alone":    {func(p *auth.Principal) { p.AllTenants = 0 }, codes.Unauthenticated},
+		"another mode":        {func(p *auth.Principal) { p.MaxMode = tools.ModePlan }, codes.Unauthenticated},
 		"no approver anymore": {func(p *auth.Principal) { p.Roles = auth.Agent }, codes.PermissionDenied},
 	} {
 		is(wide)

@@ -151,6 +151,16 @@ func withRetryInfo(s *status.Status, after time.Duration) *status.Status {
 	return detailed
 }
 
+// retryDelay returns when to try again, if a status says so.
+func retryDelay(s *status.Status) *durationpb.Duration {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return info.GetRetryDelay()
+		}
+	}
+	return nil
+}
+
 // invalid is an error about a malformed request.
 func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)

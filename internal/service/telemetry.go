@@ -39,13 +39,18 @@ import (
 // to the log under the same id, never to the client.
 func recoverPanics(logger *zap.Logger) link {
 	option := recovery.WithRecoveryHandlerContext(func(ctx context.Context, reason any) error {
-		id := strings.ToLower(rand.Text()[:10])
-		method, _ := grpc.Method(ctx)
-		logger.Error("panic", zap.String("id", id), zap.String("method", method),
-			zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
-		return status.Errorf(codes.Internal, "internal error %s", id)
+		return panicked(ctx, logger, reason)
 	})
 	return link{recovery.UnaryServerInterceptor(option), recovery.StreamServerInterceptor(option)}
+}
+
+// panicked logs a panic of a call, and returns what the client is told.
+func panicked(ctx context.Context, logger *zap.Logger, reason any) error {
+	id := strings.ToLower(rand.Text()[:10])
+	method, _ := grpc.Method(ctx)
+	logger.Error("panic", zap.String("id", id), zap.String("method", method),
+		zap.String("panic", fmt.Sprint(reason)), zap.ByteString("stack", debug.Stack()))
+	return status.Errorf(codes.Internal, "internal error %s", id)
 }
 
 // telemetry gives every call what is known of it, counts it and writes one line about

@@ -331,8 +331,9 @@ func (x *BatchMessage) GetText() string {
 // BatchEvent is one numbered fact about a batch: 1, 2, 3 and so on without gaps in
 // what one stream has, the last one finished. After a lost stream the numbers that
 // the client has not seen come again, as far as they are kept. Where many are no
-// longer kept, skipped events of the calls stand in for all of them, and have the
-// number of the last.
+// longer kept, skipped events and endings of the calls stand in for all of them: the last
+// of those has the number up to which they stand in, the others that of the event before
+// them, so that who continues after one of them gets all of them again.
 type BatchEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of this event in its batch, from 1.
@@ -612,7 +613,9 @@ type BatchCallRefused struct {
 	// The gRPC status code, such as 3 for INVALID_ARGUMENT.
 	Code int32 `protobuf:"varint,3,opt,name=code,proto3" json:"code,omitempty"`
 	// What was wrong, and what would be right.
-	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// When sending the call again may succeed; not set where nobody can say.
+	RetryDelay    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_delay,json=retryDelay,proto3" json:"retry_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,6 +676,13 @@ func (x *BatchCallRefused) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *BatchCallRefused) GetRetryDelay() *durationpb.Duration {
+	if x != nil {
+		return x.RetryDelay
+	}
+	return nil
 }
 
 // SteeringPoint says that no call of the batch waits or runs.
@@ -887,12 +897,14 @@ const file_toolserver_v1_batch_proto_rawDesc = "" +
 	"\x0eBatchCallEvent\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\rR\bposition\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12*\n" +
-	"\x05event\x18\x03 \x01(\v2\x14.toolserver.v1.EventR\x05event\"u\n" +
+	"\x05event\x18\x03 \x01(\v2\x14.toolserver.v1.EventR\x05event\"\xb1\x01\n" +
 	"\x10BatchCallRefused\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\rR\bposition\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\x05R\x04code\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"%\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12:\n" +
+	"\vretry_delay\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryDelay\"%\n" +
 	"\rSteeringPoint\x12\x14\n" +
 	"\x05calls\x18\x01 \x01(\rR\x05calls\"}\n" +
 	"\rBatchFinished\x125\n" +
@@ -953,14 +965,15 @@ var file_toolserver_v1_batch_proto_depIdxs = []int32{
 	9,  // 6: toolserver.v1.BatchEvent.steering_point:type_name -> toolserver.v1.SteeringPoint
 	10, // 7: toolserver.v1.BatchEvent.finished:type_name -> toolserver.v1.BatchFinished
 	14, // 8: toolserver.v1.BatchCallEvent.event:type_name -> toolserver.v1.Event
-	11, // 9: toolserver.v1.BatchFinished.calls:type_name -> toolserver.v1.BatchCallSummary
-	15, // 10: toolserver.v1.BatchFinished.duration:type_name -> google.protobuf.Duration
-	16, // 11: toolserver.v1.BatchCallSummary.outcome:type_name -> toolserver.v1.Outcome
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 9: toolserver.v1.BatchCallRefused.retry_delay:type_name -> google.protobuf.Duration
+	11, // 10: toolserver.v1.BatchFinished.calls:type_name -> toolserver.v1.BatchCallSummary
+	15, // 11: toolserver.v1.BatchFinished.duration:type_name -> google.protobuf.Duration
+	16, // 12: toolserver.v1.BatchCallSummary.outcome:type_name -> toolserver.v1.Outcome
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_batch_proto_init() }

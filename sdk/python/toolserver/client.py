@@ -10,6 +10,7 @@ OUTCOME_LOST: it may have run, and the client does not run it again.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import threading
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
@@ -273,6 +274,7 @@ class _Follower:
                     yield event
                     if event.HasField("finished"):
                         return
+                self.doubt = True
                 if not tries.pause():
                     raise ConnectionError(f"the stream of call {self.call_id} ended before it did")
             except grpc.RpcError as error:
@@ -325,5 +327,10 @@ def deny(why: str) -> approval_service_pb2.ResolveApprovalRequest:
 
 
 def _is_local(address: str) -> bool:
-    host = re.sub(r":\d+$", "", address)
-    return address.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
+    host = re.sub(r":\d+$", "", address).strip("[]")
+    if address.startswith("unix:") or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name, which may lead anywhere
