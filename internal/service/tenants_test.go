@@ -541,10 +541,16 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("what is no call: %v", err)
 	}
 	bob.call(asJSON("count", `{}`))
+	b := bob.batch(&pb.BatchStart{})
+	b.call("over", "count", `{}`)
+	refused := b.until(func(e *pb.BatchEvent) bool { return e.GetRefused() != nil }).GetRefused()
+	if codes.Code(refused.GetCode()) != codes.ResourceExhausted || refused.GetRetryDelay().AsDuration() <= 0 {
+		t.Errorf("in a batch: %v", refused)
+	}
 
 	// Operators see it: each refusal as a metric, and in the audit log that there were some.
 	told := metricsText(t, s.metrics)
-	for _, want := range []string{`{quota="max_running",tenant="acme"} 1`, `{quota="max_sessions",tenant="acme"} 1`, `{quota="max_storage",tenant="acme"} 1`, `{quota="calls_per_minute",tenant="beta"} 2`} {
+	for _, want := range []string{`{quota="max_running",tenant="acme"} 1`, `{quota="max_sessions",tenant="acme"} 1`, `{quota="max_storage",tenant="acme"} 1`, `{quota="calls_per_minute",tenant="beta"} 3`} {
 		if !strings.Contains(told, "\ntoolserver_over_quota_total"+want+"\n") {
 			t.Errorf("no metric is %s", want)
 		}
