@@ -161,7 +161,7 @@ func (b *Batch) Events() iter.Seq2[*pb.BatchEvent, error] {
 type BatchResult struct {
 	CallID   string
 	Finished *pb.Finished
-	Err      error // a status: the call was malformed, and nothing of it ran
+	Err      error // a status: the call was not taken, and nothing of it ran
 }
 
 // Results closes the batch, reads its events to the end, and returns the results in

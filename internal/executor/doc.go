@@ -25,7 +25,8 @@
 // Executor.mu and Execution.emitting are never held together. The executor asks with
 // Execution.mu held, so that a question is in the log before its answer; the approvals
 // call the executor with the answer without a lock. Turns of lanes and the methods of
-// [Steps] are called without a lock. Sessions are resolved without a lock.
+// [Steps] are called without a lock but Batch.following, which nothing that they call
+// takes. Sessions are resolved without a lock.
 //
 // # The event log
 //

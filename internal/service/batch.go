@@ -219,11 +219,11 @@ func (in *batchInput) start(ctx context.Context, start *pb.BatchStart) error {
 	if err != nil {
 		return err
 	}
+	in.slot.batch, in.slot.onDisconnect = batch, onDisconnect
 	reader, err := batch.Follow(0)
 	if err != nil {
 		return err
 	}
-	in.slot.batch, in.slot.onDisconnect = batch, onDisconnect
 	select {
 	case in.begun <- reader:
 	case <-ctx.Done():

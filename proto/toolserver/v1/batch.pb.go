@@ -181,7 +181,9 @@ func (x *BatchStart) GetAnswer() *AnswerBudget {
 }
 
 // BatchInterrupt lets the calls that run end by themselves and skips those that wait
-// for their turn or for a person. Calls that come later run as usual.
+// for their turn or for a person. Calls that come later run as usual. Like every message
+// it waits for those before it: the server takes the next message when the call of the
+// last has been judged, and waits while inputs of more than 16 MiB wait to run.
 type BatchInterrupt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why, in a sentence; the skipped calls tell it to the model. At most 4096 bytes.
@@ -456,7 +458,8 @@ type BatchEvent_Call struct {
 }
 
 type BatchEvent_Refused struct {
-	// A call that was not taken: it was malformed, and nothing of it ran. Or an order
+	// A call that was not taken, such as one that was malformed or over a quota: nothing
+	// of it ran. Or an order
 	// that steers and was not taken.
 	Refused *BatchCallRefused `protobuf:"bytes,4,opt,name=refused,proto3,oneof"`
 }
