@@ -636,6 +636,11 @@ func TestBatchDisconnect(t *testing.T) {
 				_, err := c.WriteInput(timeout(t), &pb.WriteInputRequest{CallId: id + "-1", Input: &pb.WriteInputRequest_End{End: &pb.EndOfInput{}}})
 				return err == nil
 			})
+		} else { // a stream that came before the end of the other would keep the calls alive
+			waitFor(t, func() bool {
+				got, err := c.GetExecution(timeout(t), &pb.GetExecutionRequest{CallId: id + "-1"})
+				return err == nil && got.GetExecution().GetFinished() != nil
+			})
 		}
 		stream, err := c.WatchBatch(timeout(t), &pb.WatchBatchRequest{BatchId: id})
 		if err != nil {
