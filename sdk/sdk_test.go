@@ -21,7 +21,7 @@ import (
 // TestPython runs the tests in sdk/python/tests.
 func TestPython(t *testing.T) {
 	python, path := sdktest.Python(t)
-	drive(t, exec.Command(python, "-m", "unittest", "discover", "-v", "-s", "python/tests"), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
+	drive(t, exec.Command(python, "-m", "unittest", "discover", "-v", "-s", "python/tests"), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "UNENDED="+sdktest.FakeUnended(t))
 }
 
 // TestTypeScript checks the types of the client in TypeScript and runs its tests.
