@@ -5,6 +5,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -47,7 +48,7 @@ func (c *Client) approve(ctx context.Context, t *tries, answers map[string]*pb.R
 	}
 	for {
 		change, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = status.Error(codes.Unavailable, "the stream of approvals ended")
 		}
 		if err != nil {

@@ -9,19 +9,23 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// ErrDetached says that a batch has lost its stream, and is only watched: calls can be
-// added and cancelled, and other orders do not reach it.
-var ErrDetached = errors.New("the batch lost its stream and is only watched")
+// ErrDetached says that no stream takes orders for a batch, and its text why: it is not
+// connected yet, was closed, or lost its stream and is only watched. Calls can be
+// cancelled all the same.
+var ErrDetached = errors.New("the order does not reach the batch")
 
 // ErrClosed says that a call came after Close.
 var ErrClosed = errors.New("the batch is closed: a call that comes later belongs in a new one")
@@ -40,7 +44,10 @@ type Batch struct {
 	mu     sync.Mutex
 	calls  []*batchCall
 	byID   map[string]*batchCall
+	came   []*batchCall              // what the batch of the server was sent, in its order
+	dead   []*batchCall              // cancelled before any server had them, and not told yet
 	closed bool                      // no call follows
+	joined bool                      // there was a stream
 	stream batchStream               // takes orders; nil where none does
 	outbox []*pb.ExecuteBatchRequest // for that stream
 	wake   chan struct{}             // has room for one; filled when there is something to send
@@ -60,7 +67,15 @@ type batchCall struct {
 	position     uint32
 	executionID  string
 	sequence     uint64
+	passed       int    // batches that ended without a word of it, though it was sent
+	reason       string // of who cancelled it before any server had it
 }
+
+// maxID is how many bytes the id of a call or a batch has at most.
+const maxID = 256
+
+// maxPassed is in how many batches a call is sent of which no word comes.
+const maxPassed = 3
 
 // Batch begins a batch in the session of the client. The start says how it runs; nil:
 // as the server decides. The batch ends with its summary after Close, or with ctx.
@@ -100,6 +115,8 @@ func (b *Batch) Call(call Call) (string, error) {
 	switch {
 	case b.closed:
 		return "", ErrClosed
+	case len(id) > maxID:
+		return "", fmt.Errorf("the call id has %d bytes: at most %d", len(id), maxID)
 	case b.byID[id] != nil:
 		return "", fmt.Errorf("call id %q is twice in the batch: use a new id for a new call", id)
 	}
@@ -119,14 +136,15 @@ func (b *Batch) Message(text string) error {
 	return b.order(&pb.ExecuteBatchRequest{Kind: &pb.ExecuteBatchRequest_Message{Message: &pb.BatchMessage{Text: text}}})
 }
 
-// Cancel ends one call; without an id, all that have been added.
+// Cancel ends one call; without an id, all that have been added. One that no server
+// has is never sent.
 func (b *Batch) Cancel(ctx context.Context, callID, reason string) error {
 	err := b.order(&pb.ExecuteBatchRequest{Kind: &pb.ExecuteBatchRequest_Cancel{Cancel: &pb.BatchCancel{CallId: callID, Reason: reason}}})
 	if !errors.Is(err, ErrDetached) {
 		return err
 	}
 	var errs []error
-	for _, id := range b.unfinished(callID) {
+	for _, id := range b.drop(callID, reason) {
 		_, err := b.client.Cancel(ctx, id, reason)
 		errs = append(errs, err)
 	}
@@ -143,7 +161,8 @@ func (b *Batch) Close() {
 
 // Events yields what happens in the batch, to its summary: what all calls do, each
 // event once. They are numbered anew where the batch lost its stream. An error ends
-// them, and is about the caller or the connection.
+// them, and is about the caller or the connection. Who leaves early can go on later;
+// until then the batch waits, and ends with the context of [Client.Batch] alone.
 func (b *Batch) Events() iter.Seq2[*pb.BatchEvent, error] {
 	return func(yield func(*pb.BatchEvent, error) bool) {
 		for event := range b.events {
@@ -195,8 +214,13 @@ func (b *Batch) Results() ([]BatchResult, error) {
 func (b *Batch) order(request *pb.ExecuteBatchRequest) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stream == nil || b.closed {
-		return ErrDetached
+	switch {
+	case b.closed:
+		return fmt.Errorf("%w: it is closed", ErrDetached)
+	case b.stream == nil && b.joined:
+		return fmt.Errorf("%w: it lost its stream and is only watched", ErrDetached)
+	case b.stream == nil:
+		return fmt.Errorf("%w: it is not connected yet", ErrDetached)
 	}
 	b.send(request)
 	return nil
@@ -217,18 +241,72 @@ func (b *Batch) stir() {
 	}
 }
 
-// unfinished returns the ids of calls that have not ended: all, or the one that is
-// named.
-func (b *Batch) unfinished(callID string) []string {
+// drop ends calls that no server has: all, or the one that is named. It returns the ids
+// of those that a server may have.
+func (b *Batch) drop(callID, reason string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var ids []string
 	for _, call := range b.calls {
-		if id := call.request.GetCallId(); !call.ended && call.sent && (callID == "" || callID == id) {
+		id := call.request.GetCallId()
+		switch {
+		case call.ended || callID != "" && callID != id:
+		case call.sent:
 			ids = append(ids, id)
+		default:
+			call.heard, call.ended, call.reason = true, true, reason
+			b.dead = append(b.dead, call)
 		}
 	}
+	b.outbox = slices.DeleteFunc(b.outbox, func(m *pb.ExecuteBatchRequest) bool {
+		return m.GetCall() != nil && b.byID[m.GetCall().GetCallId()].ended
+	})
+	b.stir()
 	return ids
+}
+
+// tellDropped gives out the endings of calls that were dropped. It reports whether there
+// is nothing left to run.
+func (b *Batch) tellDropped(ctx context.Context) (idle bool, err error) {
+	b.mu.Lock()
+	dead := b.dead
+	b.dead, idle = nil, b.closed && len(b.calls) > 0
+	for _, call := range b.calls {
+		idle = idle && call.ended
+	}
+	b.mu.Unlock()
+	for _, call := range dead {
+		if err := b.end(ctx, call, cancelled(call.reason)); err != nil {
+			return false, err
+		}
+	}
+	return idle, nil
+}
+
+// end gives out an ending that is not the server's.
+func (b *Batch) end(ctx context.Context, call *batchCall, event *pb.Event) error {
+	id := call.request.GetCallId()
+	b.finished.Calls = append(b.finished.Calls, &pb.BatchCallSummary{
+		CallId: id, ExecutionId: call.executionID, Tool: call.request.GetTool(), Outcome: event.GetFinished().GetOutcome(),
+	})
+	b.number++
+	return b.give(ctx, &pb.BatchEvent{Sequence: b.number, Kind: &pb.BatchEvent_Call{Call: &pb.BatchCallEvent{
+		Position: call.position, CallId: id, Event: event,
+	}}})
+}
+
+// cancelled is the ending of a call that was cancelled before any server had it.
+func cancelled(reason string) *pb.Event {
+	const message = "The call was cancelled before it was sent. Nothing of it ran."
+	return &pb.Event{
+		Sequence: 1, Time: timestamppb.Now(),
+		Kind: &pb.Event_Finished{Finished: &pb.Finished{
+			Outcome:      pb.Outcome_OUTCOME_CANCELLED,
+			Content:      []*pb.Content{{Kind: &pb.Content_Text{Text: message}}},
+			Failure:      &pb.Failure{Code: "cancelled", Message: message},
+			Cancellation: &pb.Cancellation{Reason: reason, By: "client"},
+		}},
+	}
 }
 
 // run runs the batch, and those that continue it, to the end of all calls.
@@ -248,22 +326,39 @@ func (b *Batch) run(ctx context.Context) error {
 			b.number++
 			return b.give(ctx, &pb.BatchEvent{Sequence: b.number, Kind: &pb.BatchEvent_Finished{Finished: b.finished}})
 		}
-		id := fmt.Sprintf("%.240s.%d", first, n)
+		id := continued(first, n)
 		b.start.BatchId = &id
 	}
+}
+
+// continued returns the id of the batch that continues another: that one's, cut to what
+// an id may have.
+func continued(first string, n int) string {
+	end := fmt.Sprint(".", n)
+	cut := min(len(first), maxID-len(end))
+	for cut < len(first) && cut > 0 && !utf8.RuneStart(first[cut]) {
+		cut--
+	}
+	return first[:cut] + end
 }
 
 // waitForMore waits until a call has to go into another batch, and reports false where
 // none will.
 func (b *Batch) waitForMore(ctx context.Context) (bool, error) {
 	for {
+		if _, err := b.tellDropped(ctx); err != nil {
+			return false, err
+		}
 		b.mu.Lock()
-		left := false
+		left, untold := false, len(b.dead) > 0
 		for _, call := range b.calls {
 			left = left || !call.ended
 		}
 		closed := b.closed
 		b.mu.Unlock()
+		if untold {
+			continue
+		}
 		if left || closed {
 			return left, nil
 		}
@@ -284,6 +379,9 @@ func (b *Batch) runOne(ctx context.Context) error {
 		doubt  bool // that server may have the batch
 	)
 	for {
+		if idle, err := b.tellDropped(ctx); err != nil || idle && !doubt {
+			return err
+		}
 		var receive func() (*pb.BatchEvent, error)
 		server, err := sentTo, error(nil)
 		if last == 0 {
@@ -307,8 +405,7 @@ func (b *Batch) runOne(ctx context.Context) error {
 			t.reset()
 			doubt, last = true, event.GetSequence()
 			if summary := event.GetFinished(); summary != nil {
-				b.summarise(summary)
-				return nil
+				return b.summarise(ctx, summary)
 			}
 			if err := b.take(ctx, event); err != nil {
 				return err
@@ -341,7 +438,7 @@ func (b *Batch) execute(ctx context.Context) (func() (*pb.BatchEvent, error), er
 		return nil, err
 	}
 	b.mu.Lock()
-	b.stream = stream
+	b.stream, b.joined, b.came = stream, true, nil
 	b.outbox = []*pb.ExecuteBatchRequest{{Kind: &pb.ExecuteBatchRequest_Start{Start: b.start}}}
 	for _, call := range b.calls {
 		if !call.heard {
@@ -367,7 +464,9 @@ func (b *Batch) sendAll(stream batchStream) {
 		b.outbox = nil
 		for _, message := range messages {
 			if call := message.GetCall(); call != nil {
-				b.byID[call.GetCallId()].sent = true
+				known := b.byID[call.GetCallId()]
+				known.sent = true
+				b.came = append(b.came, known)
 			}
 		}
 		b.mu.Unlock()
@@ -438,8 +537,16 @@ func (b *Batch) take(ctx context.Context, event *pb.BatchEvent) error {
 			call.executionID, call.sequence = happened.GetExecutionId(), happened.GetSequence()
 		}
 	case *pb.BatchEvent_Refused:
-		if call := b.byID[kind.Refused.GetCallId()]; call != nil && kind.Refused.GetPosition() > 0 {
-			kind.Refused.Position = call.position
+		call, position := b.byID[kind.Refused.GetCallId()], int(kind.Refused.GetPosition())
+		if call == nil && position > 0 && position <= len(b.came) { // the id was cut
+			call = b.came[position-1]
+		}
+		if call != nil && position > 0 {
+			if call.ended {
+				b.mu.Unlock()
+				return nil
+			}
+			kind.Refused.Position, kind.Refused.CallId = call.position, call.request.GetCallId()
 			call.heard, call.ended = true, true
 		}
 	}
@@ -458,35 +565,44 @@ func (b *Batch) give(ctx context.Context, event *pb.BatchEvent) error {
 	}
 }
 
-// summarise adds the summary of a batch to that of all.
-func (b *Batch) summarise(summary *pb.BatchFinished) {
+// summarise adds the summary of a batch to that of all. It is the last word on what the
+// batch had: a call of which more should have come is lost, and one of which nothing came
+// goes into the next batch, a few times.
+func (b *Batch) summarise(ctx context.Context, summary *pb.BatchFinished) error {
 	b.detach()
 	b.finished.Calls = append(b.finished.Calls, summary.GetCalls()...)
 	b.finished.Duration = durationpb.New(b.finished.GetDuration().AsDuration() + summary.GetDuration().AsDuration())
+	named := make(map[string]bool)
+	for _, call := range summary.GetCalls() {
+		named[call.GetCallId()] = true
+	}
+	return b.loseIf(ctx, func(call *batchCall) bool {
+		if call.heard || named[call.request.GetCallId()] {
+			return true
+		}
+		call.passed++
+		return call.passed >= maxPassed
+	})
 }
 
 // lose ends the calls that a server has which is gone.
 func (b *Batch) lose(ctx context.Context) error {
+	return b.loseIf(ctx, func(*batchCall) bool { return true })
+}
+
+// loseIf ends the calls that a server may have and of which that holds.
+func (b *Batch) loseIf(ctx context.Context, holds func(*batchCall) bool) error {
 	b.mu.Lock()
-	var events []*pb.BatchEvent
+	var gone []*batchCall
 	for _, call := range b.calls {
-		if !call.sent || call.ended {
-			continue
+		if call.sent && !call.ended && holds(call) {
+			call.heard, call.ended = true, true
+			gone = append(gone, call)
 		}
-		id := call.request.GetCallId()
-		call.heard, call.ended = true, true
-		events = append(events, &pb.BatchEvent{Kind: &pb.BatchEvent_Call{Call: &pb.BatchCallEvent{
-			Position: call.position, CallId: id, Event: lost(call.executionID, call.sequence, id),
-		}}})
-		b.finished.Calls = append(b.finished.Calls, &pb.BatchCallSummary{
-			CallId: id, ExecutionId: call.executionID, Tool: call.request.GetTool(), Outcome: pb.Outcome_OUTCOME_LOST,
-		})
 	}
 	b.mu.Unlock()
-	for _, event := range events {
-		b.number++
-		event.Sequence = b.number
-		if err := b.give(ctx, event); err != nil {
+	for _, call := range gone {
+		if err := b.end(ctx, call, lost(call.executionID, call.sequence, call.request.GetCallId())); err != nil {
 			return err
 		}
 	}

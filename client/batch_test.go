@@ -220,3 +220,52 @@ func TestBatchRestart(t *testing.T) {
 	r.want("waiting", pb.Outcome_OUTCOME_LOST, "may have run")
 	r.want("later", pb.Outcome_OUTCOME_SUCCEEDED, "")
 }
+
+// TestBatchUnended has a server end a batch before its calls: each has an ending all the
+// same, and none is sent for ever.
+func TestBatchUnended(t *testing.T) {
+	batch := connect(t, sdktest.FakeUnended(t), client.Options{}).Batch(t.Context(), nil)
+	for _, id := range []string{"refused", "heard", "unheard"} {
+		add(t, batch, id, "any", "")
+	}
+	if _, err := batch.Call(client.Call{ID: strings.Repeat("x", 257), Tool: "any"}); err == nil || !strings.Contains(err.Error(), "at most 256") {
+		t.Errorf("an id of 257 bytes: %v", err)
+	}
+	results, err := batch.Results()
+	if err != nil || len(results) != 3 {
+		t.Fatal(results, err)
+	}
+	if status.Code(results[0].Err) != codes.InvalidArgument || results[0].CallID != "refused" {
+		t.Errorf("refused under a cut id: %v", results[0])
+	}
+	for _, result := range results[1:] {
+		if result.Finished.GetOutcome() != pb.Outcome_OUTCOME_LOST {
+			t.Errorf("%v, want LOST", result)
+		}
+	}
+}
+
+// TestBatchUnsent cancels calls that no server has: they end, and are never sent.
+func TestBatchUnsent(t *testing.T) {
+	batch := connect(t, "127.0.0.1:1", client.Options{}).Batch(t.Context(), nil)
+	add(t, batch, "a", "any", "")
+	add(t, batch, "b", "any", "")
+	if err := batch.Interrupt(""); !errors.Is(err, client.ErrDetached) || !strings.Contains(err.Error(), "not connected yet") {
+		t.Errorf("an order before there is a stream: %v", err)
+	}
+	if err := batch.Cancel(t.Context(), "", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	results, err := batch.Results()
+	if err != nil || len(results) != 2 {
+		t.Fatal(results, err)
+	}
+	for _, result := range results {
+		if result.Finished.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || result.Finished.GetCancellation().GetReason() != "enough" {
+			t.Errorf("%v, want CANCELLED", result)
+		}
+	}
+	if err := batch.Interrupt(""); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("an order after Close: %v", err)
+	}
+}

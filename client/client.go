@@ -15,6 +15,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -176,7 +177,7 @@ func (c *Client) Artifact(ctx context.Context, uri string, w io.Writer) error {
 			}
 			offset += uint64(len(response.GetData()))
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if !lostConnection(err) || !t.pause(ctx) {

@@ -21,13 +21,13 @@ import (
 // TestPython runs the tests in sdk/python/tests.
 func TestPython(t *testing.T) {
 	python, path := sdktest.Python(t)
-	drive(t, exec.Command(python, "-m", "unittest", "discover", "-v", "-s", "python/tests"), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
+	drive(t, exec.Command(python, "-m", "unittest", "discover", "-v", "-s", "python/tests"), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "UNENDED="+sdktest.FakeUnended(t))
 }
 
 // TestTypeScript checks the types of the client in TypeScript and runs its tests.
 func TestTypeScript(t *testing.T) {
 	directory := sdktest.TypeScript(t)
-	drive(t, exec.Command("node", "--test-reporter=spec", directory+"/dist/client.test.js"))
+	drive(t, exec.Command("node", "--test-reporter=spec", directory+"/dist/client.test.js"), "UNENDED="+sdktest.FakeUnended(t))
 }
 
 // drive runs tests that ask on standard output for what befalls the server: cut, kill

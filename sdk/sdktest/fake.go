@@ -5,7 +5,9 @@ package sdktest
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -60,6 +62,8 @@ func Fake(t testing.TB, c Case) (address string) {
 		if c.Outcome == pb.Outcome_OUTCOME_LOST {
 			want = 1
 		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		if f.calls != want {
 			t.Errorf("%s: sent %d times, want %d", c.Variable, f.calls, want)
 		}
@@ -113,7 +117,7 @@ func (f *fake) ExecuteBatch(stream grpc.BidiStreamingServer[pb.ExecuteBatchReque
 	var ids []string
 	for {
 		request, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -146,4 +150,75 @@ func (f *fake) WatchBatch(*pb.WatchBatchRequest, grpc.ServerStreamingServer[pb.W
 
 func finishedEvent() *pb.Event {
 	return &pb.Event{ExecutionId: "fake-1", Sequence: 1, Kind: &pb.Event_Finished{Finished: &pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED}}}
+}
+
+// FakeUnended starts a server whose batches end before their calls: the first call is
+// refused under an id that was cut, the second is told of and never ends, and of the
+// third there is no word. Each is sent as often as it may be, or the test fails.
+func FakeUnended(t testing.TB) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, f := grpc.NewServer(), &unended{sent: make(map[string]int)}
+	pb.RegisterToolServiceServer(server, f)
+	go server.Serve(listener)
+	t.Cleanup(func() {
+		server.Stop()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if want := map[string]int{"refused": 1, "heard": 1, "unheard": 3}; !maps.Equal(f.sent, want) {
+			t.Errorf("calls were sent %v times, want %v", f.sent, want)
+		}
+	})
+	return listener.Addr().String()
+}
+
+type unended struct {
+	pb.UnimplementedToolServiceServer
+	mu   sync.Mutex
+	sent map[string]int
+}
+
+func (*unended) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.GetServerInfoResponse, error) {
+	return &pb.GetServerInfoResponse{StartTime: timestamppb.New(time.Unix(1, 0))}, nil
+}
+
+func (f *unended) ExecuteBatch(stream grpc.BidiStreamingServer[pb.ExecuteBatchRequest, pb.ExecuteBatchResponse]) error {
+	events := []*pb.BatchEvent{{Kind: &pb.BatchEvent_Started{Started: &pb.BatchStarted{}}}}
+	for position := uint32(0); ; {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if request.GetCall() == nil {
+			continue
+		}
+		position++
+		id := request.GetCall().GetCallId()
+		f.mu.Lock()
+		f.sent[id]++
+		f.mu.Unlock()
+		switch id {
+		case "refused":
+			events = append(events, &pb.BatchEvent{Kind: &pb.BatchEvent_Refused{Refused: &pb.BatchCallRefused{
+				Position: position, CallId: "refu", Code: int32(codes.InvalidArgument), Message: "the id is too long",
+			}}})
+		case "heard":
+			started := &pb.Event{ExecutionId: "fake-1", Sequence: 1, Kind: &pb.Event_Started{Started: &pb.Started{}}}
+			events = append(events, &pb.BatchEvent{Kind: &pb.BatchEvent_Call{Call: &pb.BatchCallEvent{Position: position, CallId: id, Event: started}}})
+		}
+	}
+	events = append(events, &pb.BatchEvent{Kind: &pb.BatchEvent_Finished{Finished: &pb.BatchFinished{}}})
+	for i, event := range events {
+		event.Sequence = uint64(i + 1)
+		if err := stream.Send(&pb.ExecuteBatchResponse{Event: event}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -208,6 +208,30 @@ class ClientTest(unittest.TestCase):
                 outcomes = [result.finished.outcome for result in batch.results()]
                 self.assertEqual(outcomes, [outcome, outcome])
 
+    def test_batch_unended(self):
+        with toolserver.Client(os.environ["UNENDED"]) as client:
+            batch = client.batch()
+            for call_id in "refused", "heard", "unheard":
+                batch.call("any", call_id=call_id)
+            with self.assertRaisesRegex(ValueError, "at most 256"):
+                batch.call("any", call_id="x" * 257)
+            refused, heard, unheard = batch.results()
+        self.assertEqual(refused.refused.code, grpc.StatusCode.INVALID_ARGUMENT.value[0])
+        self.assertEqual(heard.finished.outcome, event_pb2.OUTCOME_LOST)
+        self.assertEqual(unheard.finished.outcome, event_pb2.OUTCOME_LOST)
+
+    def test_batch_unsent(self):
+        with toolserver.Client("127.0.0.1:1") as client:
+            batch = client.batch()
+            batch.call("any")
+            with self.assertRaisesRegex(toolserver.Detached, "not connected yet"):
+                batch.interrupt()
+            batch.cancel(reason="enough")
+            (result,) = batch.results()
+            self.assertEqual(result.finished.cancellation.reason, "enough")
+            with self.assertRaisesRegex(toolserver.Detached, "closed"):
+                batch.interrupt()
+
     def test_no_server(self):
         with toolserver.Client("127.0.0.1:1", patience=0.3) as client:
             with self.assertRaises(grpc.RpcError) as caught:

@@ -21,6 +21,8 @@ _LOST = (
     "The call may have run, wholly or in part: look at what it changed before you make it again."
 )
 
+_UNSENT = "The call was cancelled before it was sent. Nothing of it ran."
+
 
 class Tries:
     """Attempts at the same thing, with pauses that double from a tenth of a second to two."""
@@ -83,6 +85,17 @@ def lost_event(call_id: str, execution_id: str, last: int) -> event_pb2.Event:
     event.finished.content.append(content_pb2.Content(text=_LOST))
     event.finished.failure.code = "server_gone"
     event.finished.failure.message = f"call {call_id}: the server that was sent it is gone"
+    return event
+
+
+def cancelled_event(reason: str) -> event_pb2.Event:
+    """Returns the ending of a call that was cancelled before any server had it."""
+    event = event_pb2.Event(sequence=1)
+    event.time.GetCurrentTime()
+    event.finished.outcome = event_pb2.OUTCOME_CANCELLED
+    event.finished.content.append(content_pb2.Content(text=_UNSENT))
+    event.finished.failure.code, event.finished.failure.message = "cancelled", _UNSENT
+    event.finished.cancellation.reason, event.finished.cancellation.by = reason, "client"
     return event
 
 

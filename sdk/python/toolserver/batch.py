@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 import grpc
 
-from toolserver._calls import Input, Tries, call_request, lost_connection, lost_event, not_taken
+from toolserver._calls import Input, Tries, call_request, cancelled_event
+from toolserver._calls import lost_connection, lost_event, not_taken
 from toolserver.v1 import batch_pb2, event_pb2, tool_service_pb2
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class Detached(Exception):
-    """The batch lost its stream, and is only watched: this order does not reach it."""
+    """The order does not reach the batch, and why. Calls can be cancelled all the same."""
+
+
+_MAX_ID = 256  # bytes of the id of a call or a batch
+_MAX_PASSED = 3  # batches that a call is sent in of which no word comes
 
 
 @dataclasses.dataclass
@@ -41,6 +46,7 @@ class _Call:
     ended: bool = False
     execution_id: str = ""
     sequence: int = 0
+    passed: int = 0  # batches that ended without a word of it, though it was sent
 
 
 class Batch:
@@ -59,6 +65,9 @@ class Batch:
         self._changed = threading.Condition()
         self._calls: Dict[str, _Call] = {}
         self._closed = False
+        self._joined = False  # there was a stream
+        self._came: List[_Call] = []  # what the batch of the server was sent, in its order
+        self._dead: List[Tuple[_Call, str]] = []  # cancelled before any server had them
         # What the stream that takes orders is to send; None where no stream does.
         self._outbox: Optional[queue.SimpleQueue] = None
         self._number = 0  # of the last event that was given out
@@ -76,6 +85,8 @@ class Batch:
         with self._changed:
             if self._closed:
                 raise ValueError("the batch is closed: a call that comes later belongs in a new one")
+            if (size := len(request.call_id.encode())) > _MAX_ID:
+                raise ValueError(f"the call id has {size} bytes: at most {_MAX_ID}")
             if request.call_id in self._calls:
                 raise ValueError(f"call id {request.call_id!r} is twice in the batch: use a new one")
             self._calls[request.call_id] = _Call(request, len(self._calls) + 1)
@@ -93,17 +104,29 @@ class Batch:
         self._order(message=batch_pb2.BatchMessage(text=text))
 
     def cancel(self, call_id: str = "", reason: str = "") -> None:
-        """Ends one call; without an id, all that have been added."""
+        """Ends one call; without an id, all that have been added.
+
+        One that no server has is never sent.
+        """
         try:
             self._order(cancel=batch_pb2.BatchCancel(call_id=call_id, reason=reason))
             return
         except Detached:
             pass
         with self._changed:
-            calls = [c.request.call_id for c in self._calls.values() if c.sent and not c.ended]
-        for one in calls:
-            if call_id in ("", one):
-                self._client.cancel(one, reason)
+            calls = [
+                call
+                for one, call in self._calls.items()
+                if not call.ended and call_id in ("", one)
+            ]
+            for call in calls:
+                if not call.sent:
+                    call.heard = call.ended = True
+                    self._dead.append((call, reason))
+            self._changed.notify_all()
+        for call in calls:
+            if call.sent:
+                self._client.cancel(call.request.call_id, reason)
 
     def close(self) -> None:
         """Says that no call follows. The batch ends once all its calls have."""
@@ -128,18 +151,24 @@ class Batch:
         number = 1
         while True:
             yield from self._run()
-            if not self._wait_for_more():
+            while (more := self._wait_for_more()) and self._dead:
+                yield from self._tell_dropped()
+            if not more:
                 self._number += 1
                 yield batch_pb2.BatchEvent(sequence=self._number, finished=self._summary)
                 return
             number += 1
-            self._start.batch_id = f"{self._first_id[:80]}.{number}"
+            self._start.batch_id = _continued(self._first_id, number)
             self._sent_to = None
 
     def _order(self, **order: Any) -> None:
         with self._changed:
-            if self._outbox is None or self._closed:
-                raise Detached("the batch lost its stream, or is closed, and is only watched")
+            if self._closed:
+                raise Detached("the order does not reach the batch: it is closed")
+            if self._outbox is None and self._joined:
+                raise Detached("the order does not reach the batch: it lost its stream and is only watched")
+            if self._outbox is None:
+                raise Detached("the order does not reach the batch: it is not connected yet")
             self._outbox.put(tool_service_pb2.ExecuteBatchRequest(**order))
 
     def _run(self) -> Iterator[batch_pb2.BatchEvent]:
@@ -147,6 +176,9 @@ class Batch:
         tries, last = Tries(self._client.patience), 0
         doubt = False  # the server that was sent the batch may have it
         while True:
+            yield from self._tell_dropped()
+            if not doubt and self._stream is None and self._idle():
+                return
             try:
                 if self._stream is None and not self._open(last, doubt):
                     yield from self._lose()
@@ -160,6 +192,8 @@ class Batch:
                             self._summary.duration.ToNanoseconds()
                             + response.event.finished.duration.ToNanoseconds()
                         )
+                        self._detach()
+                        yield from self._pass(response.event.finished)
                         return
                     if self._take(response.event):
                         yield response.event
@@ -207,7 +241,7 @@ class Batch:
                     outbox.put(tool_service_pb2.ExecuteBatchRequest(call=call.request))
             if self._closed:
                 outbox.put(None)
-            self._outbox = outbox
+            self._outbox, self._joined, self._came = outbox, True, []
         self._stream = tools.ExecuteBatch(self._messages(outbox))
         return True
 
@@ -215,7 +249,12 @@ class Batch:
         """Yields what a stream is to send, as it comes."""
         while (message := outbox.get()) is not None:
             if message.HasField("call"):
-                self._calls[message.call.call_id].sent = True
+                with self._changed:
+                    call = self._calls[message.call.call_id]
+                    if outbox is not self._outbox or call.ended:
+                        continue  # it was cancelled, or another stream took the place
+                    call.sent = True
+                    self._came.append(call)
             yield message
 
     def _detach(self) -> None:
@@ -240,10 +279,15 @@ class Batch:
             call.heard, call.ended = True, happened.HasField("finished")
             call.execution_id, call.sequence = happened.execution_id, happened.sequence
             event.call.position = call.position
-        if kind == "refused" and event.refused.position and event.refused.call_id in self._calls:
-            call = self._calls[event.refused.call_id]
-            call.heard = call.ended = True
-            event.refused.position = call.position
+        if kind == "refused" and event.refused.position:
+            call, position = self._calls.get(event.refused.call_id), event.refused.position
+            if call is None and position <= len(self._came):
+                call = self._came[position - 1]  # the id was cut
+            if call is not None:
+                if call.ended:
+                    return False
+                call.heard = call.ended = True
+                event.refused.position, event.refused.call_id = call.position, call.request.call_id
         self._number += 1
         event.sequence = self._number
         return True
@@ -252,27 +296,65 @@ class Batch:
         """Waits until a call has to go into another batch. False: none will."""
         with self._changed:
             while True:
+                if self._dead:
+                    return True  # to be told
                 if any(not call.ended for call in self._calls.values()):
                     return True
                 if self._closed:
                     return False
                 self._changed.wait()
 
-    def _lose(self) -> Iterator[batch_pb2.BatchEvent]:
-        """Ends the calls that a server has which is gone."""
+    def _idle(self) -> bool:
+        """Whether nothing is left to run."""
+        with self._changed:
+            ended = all(call.ended for call in self._calls.values())
+            return self._closed and bool(self._calls) and ended
+
+    def _tell_dropped(self) -> Iterator[batch_pb2.BatchEvent]:
+        """Tells the endings of calls that were cancelled before any server had them."""
+        while self._dead:
+            call, reason = self._dead.pop(0)
+            yield self._end(call, cancelled_event(reason))
+
+    def _pass(self, summary: batch_pb2.BatchFinished) -> Iterator[batch_pb2.BatchEvent]:
+        """Ends what a summary leaves open, which is the last word on what the batch had.
+
+        A call of which nothing came goes into the next batch, a few times.
+        """
+        named = {call.call_id for call in summary.calls}
         for call in list(self._calls.values()):
             if not call.sent or call.ended:
                 continue
-            call.heard = call.ended = True
-            call_id = call.request.call_id
-            self._summary.calls.add(
-                call_id=call_id,
-                execution_id=call.execution_id,
-                tool=call.request.tool,
-                outcome=event_pb2.OUTCOME_LOST,
-            )
-            self._number += 1
-            event = batch_pb2.BatchEvent(sequence=self._number)
-            event.call.position, event.call.call_id = call.position, call_id
-            event.call.event.CopyFrom(lost_event(call_id, call.execution_id, call.sequence))
-            yield event
+            call.passed += 1
+            if call.heard or call.request.call_id in named or call.passed >= _MAX_PASSED:
+                yield self._lost(call)
+
+    def _lose(self) -> Iterator[batch_pb2.BatchEvent]:
+        """Ends the calls that a server has which is gone."""
+        for call in list(self._calls.values()):
+            if call.sent and not call.ended:
+                yield self._lost(call)
+
+    def _lost(self, call: _Call) -> batch_pb2.BatchEvent:
+        call.heard = call.ended = True
+        return self._end(call, lost_event(call.request.call_id, call.execution_id, call.sequence))
+
+    def _end(self, call: _Call, ending: event_pb2.Event) -> batch_pb2.BatchEvent:
+        """Returns an ending that is not the server's."""
+        self._summary.calls.add(
+            call_id=call.request.call_id,
+            execution_id=call.execution_id,
+            tool=call.request.tool,
+            outcome=ending.finished.outcome,
+        )
+        self._number += 1
+        event = batch_pb2.BatchEvent(sequence=self._number)
+        event.call.position, event.call.call_id = call.position, call.request.call_id
+        event.call.event.CopyFrom(ending)
+        return event
+
+
+def _continued(first: str, number: int) -> str:
+    """Returns the id of the batch that continues another: cut to what an id may have."""
+    end = f".{number}"
+    return first.encode()[: _MAX_ID - len(end)].decode(errors="ignore") + end

@@ -5,7 +5,8 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import { type Call, callRequest, endedEarly, lostConnection, lostEvent, newId, notTaken, Tries } from "./calls.js";
+import { type Call, callRequest, cancelledEvent, endedEarly, lostConnection, lostEvent } from "./calls.js";
+import { newId, notTaken, Tries } from "./calls.js";
 import type { Client } from "./client.js";
 import {
   type BatchCallRefused,
@@ -17,17 +18,20 @@ import {
   type BatchStart,
   BatchStartSchema,
 } from "./gen/toolserver/v1/batch_pb.js";
-import { type Finished, Outcome } from "./gen/toolserver/v1/event_pb.js";
+import { type Event, type Finished } from "./gen/toolserver/v1/event_pb.js";
 import type { ExecuteBatchRequestSchema, ExecuteToolRequest } from "./gen/toolserver/v1/tool_service_pb.js";
 
 type Order = MessageInitShape<typeof ExecuteBatchRequestSchema>;
 
-/** The batch lost its stream, and is only watched: this order does not reach it. */
+/** The order does not reach the batch, and why. Calls can be cancelled all the same. */
 export class Detached extends Error {
-  constructor() {
-    super("the batch lost its stream, or is closed, and is only watched");
+  constructor(why: string) {
+    super(`the order does not reach the batch: ${why}`);
   }
 }
+
+const maxId = 256; // bytes of the id of a call or a batch
+const maxPassed = 3; // batches that a call is sent in of which no word comes
 
 /** What came of a call: finished, or refused where it was malformed and did not run. */
 export interface BatchResult {
@@ -44,6 +48,7 @@ interface Known {
   ended: boolean;
   executionId: string;
   sequence: bigint;
+  passed: number; // batches that ended without a word of it, though it was sent
 }
 
 /** What a stream is to send, as it comes. */
@@ -52,7 +57,7 @@ class Outbox implements AsyncIterable<Order> {
   private ended = false;
   private wake?: () => void;
 
-  constructor(private readonly sending: (order: Order) => void) {}
+  constructor(private readonly sending: (order: Order) => boolean) {}
 
   put(order: Order): void {
     this.orders.push(order);
@@ -67,8 +72,9 @@ class Outbox implements AsyncIterable<Order> {
   async *[Symbol.asyncIterator](): AsyncGenerator<Order> {
     for (;;) {
       for (let order = this.orders.shift(); order; order = this.orders.shift()) {
-        this.sending(order);
-        yield order;
+        if (this.sending(order)) {
+          yield order;
+        }
       }
       if (this.ended) {
         return;
@@ -91,6 +97,9 @@ export class Batch implements AsyncIterable<BatchEvent> {
   private readonly start: BatchStart;
   private readonly firstId: string;
   private readonly calls = new Map<string, Known>();
+  private came: Known[] = []; // what the batch of the server was sent, in its order
+  private dead: { call: Known; reason: string }[] = []; // cancelled before any server had them
+  private joined = false; // there was a stream
   private closed = false;
   private outbox?: Outbox; // of the stream that takes orders
   private number = 0n; // of the last event that was given out
@@ -119,11 +128,16 @@ export class Batch implements AsyncIterable<BatchEvent> {
     if (this.closed) {
       throw new Error("the batch is closed: a call that comes later belongs in a new one");
     }
+    const size = Buffer.byteLength(id);
+    if (size > maxId) {
+      throw new Error(`the call id has ${size} bytes: at most ${maxId}`);
+    }
     if (this.calls.has(id)) {
       throw new Error(`call id ${JSON.stringify(id)} is twice in the batch: use a new id for a new call`);
     }
     const position = this.calls.size + 1;
-    this.calls.set(id, { request, position, sent: false, heard: false, ended: false, executionId: "", sequence: 0n });
+    const known = { sent: false, heard: false, ended: false, executionId: "", sequence: 0n, passed: 0 };
+    this.calls.set(id, { request, position, ...known });
     this.outbox?.put({ kind: { case: "call", value: request } });
     this.changed?.();
     return id;
@@ -139,16 +153,20 @@ export class Batch implements AsyncIterable<BatchEvent> {
     this.order({ kind: { case: "message", value: { text } } });
   }
 
-  /** Ends one call; without an id, all that have been added. */
+  /** Ends one call; without an id, all that have been added. One that no server has is never sent. */
   async cancel(callId = "", reason = ""): Promise<void> {
     if (this.outbox && !this.closed) {
       this.order({ kind: { case: "cancel", value: { callId, reason } } });
       return;
     }
-    for (const [id, call] of this.calls) {
-      if (call.sent && !call.ended && (callId === "" || callId === id)) {
-        await this.client.cancel(id, reason);
-      }
+    const open = [...this.calls].filter(([id, call]) => !call.ended && (callId === "" || callId === id));
+    for (const [, call] of open.filter(([, { sent }]) => !sent)) {
+      call.heard = call.ended = true;
+      this.dead.push({ call, reason });
+    }
+    this.changed?.();
+    for (const [id] of open.filter(([, { sent }]) => sent)) {
+      await this.client.cancel(id, reason);
     }
   }
 
@@ -185,8 +203,11 @@ export class Batch implements AsyncIterable<BatchEvent> {
   }
 
   private order(order: Order): void {
-    if (!this.outbox || this.closed) {
-      throw new Detached();
+    if (this.closed) {
+      throw new Detached("it is closed");
+    }
+    if (!this.outbox) {
+      throw new Detached(this.joined ? "it lost its stream and is only watched" : "it is not connected yet");
     }
     this.outbox.put(order);
   }
@@ -194,14 +215,19 @@ export class Batch implements AsyncIterable<BatchEvent> {
   private async *run(): AsyncGenerator<BatchEvent> {
     for (let n = 2; ; n++) {
       yield* this.runOne();
-      if (!(await this.waitForMore())) {
+      let more = await this.waitForMore();
+      while (this.dead.length) {
+        yield* this.tellDropped();
+        more = await this.waitForMore();
+      }
+      if (!more) {
         yield create(BatchEventSchema, {
           sequence: ++this.number,
           kind: { case: "finished", value: this.summary },
         });
         return;
       }
-      this.start.batchId = `${this.firstId.slice(0, 80)}.${n}`;
+      this.start.batchId = continued(this.firstId, n);
     }
   }
 
@@ -213,6 +239,10 @@ export class Batch implements AsyncIterable<BatchEvent> {
     let doubt = false; // that server may have the batch
     for (;;) {
       let opened = false;
+      yield* this.tellDropped();
+      if (!doubt && this.closed && this.calls.size && [...this.calls.values()].every(({ ended }) => ended)) {
+        return; // nothing is left to run
+      }
       try {
         if (last === 0n) {
           const server = await this.client.server(this.signal);
@@ -232,7 +262,9 @@ export class Batch implements AsyncIterable<BatchEvent> {
           doubt = true;
           last = event.sequence;
           if (event.kind.case === "finished") {
+            this.detach();
             this.summarise(event.kind.value);
+            yield* this.pass(event.kind.value);
             return;
           }
           if (this.take(event)) {
@@ -267,9 +299,14 @@ export class Batch implements AsyncIterable<BatchEvent> {
   private execute(): AsyncIterable<{ event?: BatchEvent }> {
     const outbox = new Outbox(({ kind }) => {
       const call = kind?.case === "call" && this.calls.get(kind.value.callId ?? "");
+      if (call && (call.ended || this.outbox !== outbox)) {
+        return false; // it was cancelled, or another stream took the place
+      }
       if (call) {
         call.sent = true;
+        this.came.push(call);
       }
+      return true;
     });
     outbox.put({ kind: { case: "start", value: this.start } });
     for (const call of this.calls.values()) {
@@ -281,6 +318,8 @@ export class Batch implements AsyncIterable<BatchEvent> {
       outbox.end();
     }
     this.outbox = outbox;
+    this.joined = true;
+    this.came = [];
     return this.client.tools.executeBatch(outbox, { signal: this.signal });
   }
 
@@ -315,10 +354,14 @@ export class Batch implements AsyncIterable<BatchEvent> {
       }
     }
     if (kind.case === "refused" && kind.value.position) {
-      const call = this.calls.get(kind.value.callId);
+      const call = this.calls.get(kind.value.callId) ?? this.came[kind.value.position - 1]; // where the id was cut
+      if (call?.ended) {
+        return false;
+      }
       if (call) {
         call.heard = call.ended = true;
         kind.value.position = call.position;
+        kind.value.callId = call.request.callId ?? "";
       }
     }
     event.sequence = ++this.number;
@@ -328,7 +371,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
   /** Waits until a call has to go into another batch. False: none will. */
   private async waitForMore(): Promise<boolean> {
     for (;;) {
-      if ([...this.calls.values()].some((call) => !call.ended)) {
+      if (this.dead.length || [...this.calls.values()].some((call) => !call.ended)) {
         return true;
       }
       if (this.closed) {
@@ -344,21 +387,55 @@ export class Batch implements AsyncIterable<BatchEvent> {
     this.summary.duration = durationFromMs(ms.reduce((a, b) => a + b));
   }
 
-  /** Ends the calls that a server has which is gone. */
-  private *lose(): Generator<BatchEvent> {
-    for (const [callId, call] of this.calls) {
-      if (!call.sent || call.ended) {
-        continue;
-      }
-      call.heard = call.ended = true;
-      const { executionId, position } = call;
-      this.summary.calls.push(
-        create(BatchCallSummarySchema, { callId, executionId, tool: call.request.tool, outcome: Outcome.LOST }),
-      );
-      yield create(BatchEventSchema, {
-        sequence: ++this.number,
-        kind: { case: "call", value: { position, callId, event: lostEvent(callId, executionId, call.sequence) } },
-      });
+  /** Tells the endings of calls that were cancelled before any server had them. */
+  private *tellDropped(): Generator<BatchEvent> {
+    for (let one = this.dead.shift(); one; one = this.dead.shift()) {
+      yield this.end(one.call, cancelledEvent(one.reason));
     }
   }
+
+  /**
+   * Ends what a summary leaves open, which is the last word on what the batch had. A call
+   * of which nothing came goes into the next batch, a few times.
+   */
+  private *pass(summary: BatchFinished): Generator<BatchEvent> {
+    const named = new Set(summary.calls.map(({ callId }) => callId));
+    for (const [id, call] of this.calls) {
+      if (call.sent && !call.ended && (++call.passed >= maxPassed || call.heard || named.has(id))) {
+        yield this.lost(id, call);
+      }
+    }
+  }
+
+  /** Ends the calls that a server has which is gone. */
+  private *lose(): Generator<BatchEvent> {
+    for (const [id, call] of this.calls) {
+      if (call.sent && !call.ended) {
+        yield this.lost(id, call);
+      }
+    }
+  }
+
+  private lost(id: string, call: Known): BatchEvent {
+    call.heard = call.ended = true;
+    return this.end(call, lostEvent(id, call.executionId, call.sequence));
+  }
+
+  /** Returns an ending that is not the server's. */
+  private end({ request, position, executionId }: Known, event: Event): BatchEvent {
+    const callId = request.callId ?? "";
+    const outcome = event.kind.case === "finished" ? event.kind.value.outcome : undefined;
+    this.summary.calls.push(create(BatchCallSummarySchema, { callId, executionId, tool: request.tool, outcome }));
+    return create(BatchEventSchema, {
+      sequence: ++this.number,
+      kind: { case: "call", value: { position, callId, event } },
+    });
+  }
+}
+
+/** Returns the id of the batch that continues another: cut to what an id may have. */
+function continued(first: string, n: number): string {
+  const room = new Uint8Array(maxId - `.${n}`.length);
+  const { written } = new TextEncoder().encodeInto(first, room); // whole characters
+  return `${new TextDecoder().decode(room.subarray(0, written))}.${n}`;
 }

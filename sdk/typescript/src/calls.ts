@@ -100,6 +100,25 @@ export function endedEarly(): ConnectError {
   return new ConnectError("the stream ended too early", Code.Unavailable);
 }
 
+const unsentText = "The call was cancelled before it was sent. Nothing of it ran.";
+
+/** Returns the ending of a call that was cancelled before any server had it. */
+export function cancelledEvent(reason: string): Event {
+  return create(EventSchema, {
+    sequence: 1n,
+    time: timestampNow(),
+    kind: {
+      case: "finished",
+      value: {
+        outcome: Outcome.CANCELLED,
+        content: [{ kind: { case: "text", value: unsentText } }],
+        failure: { code: "cancelled", message: unsentText },
+        cancellation: { reason, by: "client" },
+      },
+    },
+  });
+}
+
 const lostText =
   "The result is not known: the server that was sent the call is gone. " +
   "The call may have run, wholly or in part: look at what it changed before you make it again.";

@@ -251,6 +251,30 @@ test("doubt", async () => {
   }
 });
 
+test("batch whose calls do not end", async () => {
+  const client = new Client(process.env.UNENDED!);
+  const batch = client.batch();
+  ["refused", "heard", "unheard"].forEach((id) => batch.call({ id, tool: "any" }));
+  assert.throws(() => batch.call({ id: "x".repeat(257), tool: "any" }), /at most 256/);
+  const [refused, heard, unheard] = await batch.results();
+  assert.equal(refused?.refused?.code, Code.InvalidArgument);
+  assert.equal(heard?.finished?.outcome, Outcome.LOST);
+  assert.equal(unheard?.finished?.outcome, Outcome.LOST);
+  client.close();
+});
+
+test("batch cancelled before it was sent", async () => {
+  const client = new Client("127.0.0.1:1");
+  const batch = client.batch();
+  batch.call({ tool: "any" });
+  assert.throws(() => batch.interrupt(), /not connected yet/);
+  await batch.cancel("", "enough");
+  const [result] = await batch.results();
+  assert.equal(result?.finished?.cancellation?.reason, "enough");
+  assert.throws(() => batch.interrupt(), /closed/);
+  client.close();
+});
+
 test("closed", async () => {
   const client = connect();
   const waiting = result(client.execute({ tool: "sleep", input: { duration_ms: 60_000 } }));
