@@ -249,6 +249,7 @@ func (s steps) ask(ctx context.Context, h *hook.Hook, a *asking) (answer hook.An
 	return answer, run, nil
 }
 
+// about returns how hooks are asked about an execution.
 func (s steps) about(x *executor.Execution) *asking {
 	found, err := s.config.Sessions.Resolve(x.Order.Session)
 	if err != nil {
