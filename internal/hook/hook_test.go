@@ -176,7 +176,7 @@ func TestTellEffects(t *testing.T) {
 	argv := []string{"rm", tools.UnknownWord}
 	event.TellEffects([]tools.Effect{{Kind: tools.RunsProgram, Program: "rm", Argv: argv}}, 0)
 	if got := event.Effects[0]; got.Kind != "runs" || !slices.Equal(got.Argv, []string{"rm", "…"}) || argv[1] != tools.UnknownWord {
-		t.Errorf("told %q of %q", got, argv)
+		t.Errorf("told %+v of %q", got, argv)
 	}
 }
 
