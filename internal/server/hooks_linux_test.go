@@ -464,17 +464,19 @@ func TestCancelledWhileHooked(t *testing.T) {
 	}{{hook.AfterCall, "echo hush", false}, {hook.BeforeUpdate, "echo hush; sleep 1000", true}} {
 		t.Run(string(test.point), func(t *testing.T) {
 			var s *hookedServer
-			release := make(chan struct{})
+			cancelled, release := make(chan error, 10), make(chan struct{})
 			e := newEndpoint(t, func(event hook.Event) (int, string) {
-				if _, err := s.Cancel(t.Context(), &pb.CancelRequest{ExecutionId: event.ExecutionID}); err != nil {
-					t.Error(err)
-				}
+				_, err := s.Cancel(t.Context(), &pb.CancelRequest{ExecutionId: event.ExecutionID})
+				cancelled <- err
 				<-release
 				return 204, ""
 			})
 			s = serveHooked(t, e.config(t, "on: "+string(test.point)+", timeout: 1h"))
 			defer close(release)
 			end := s.run("bash", fmt.Sprintf(`{"command":%q}`, test.command))
+			if err := <-cancelled; err != nil {
+				t.Error(err)
+			}
 			if end.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || strings.Contains(contentText(end), "hush") != test.kept || len(end.GetHooks()) > 0 {
 				t.Errorf("%v", end)
 			}
