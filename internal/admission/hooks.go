@@ -35,9 +35,9 @@ func (a *Admission) hooks(ctx context.Context, job *executor.Job, p *policy.Poli
 		if !h.IsAbout(&decoded.entry.Spec, decoded.call.Effects()) {
 			continue
 		}
-		answer, run := a.Hooks.Ask(ctx, h, a.hookPlace(s, p, decoded.subject, job.CallID), tell(job, s, decoded))
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		answer, run, err := a.Hooks.Ask(ctx, h, a.hookPlace(s, p, decoded.subject, job.CallID), tell(job, s, decoded))
+		if err != nil {
+			return nil, err
 		}
 		if answer.Rewrite != nil {
 			if err := a.rewrite(ctx, job, p, s, decoded, said, answer.Rewrite.Input, timeout); err != nil {
@@ -45,6 +45,10 @@ func (a *Admission) hooks(ctx context.Context, job *executor.Job, p *policy.Poli
 			} else {
 				said.ChangedBy = append(said.ChangedBy, h.Name)
 			}
+		}
+		a.Hooks.Report(run)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		said.Runs = append(said.Runs, run)
 		if run.Blocks() {
@@ -139,10 +143,12 @@ func (a *Admission) HookPlace(s *session.Session, callID string) hook.Where {
 
 // tell returns what hooks are told of a call.
 func tell(job *executor.Job, s *session.Session, decoded *decodedCall) hook.Event {
-	return hook.Event{
+	event := hook.Event{
 		SessionID: s.ID, Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), OnBehalfOf: job.OnBehalfOf,
 		Workspace: s.Workspace.Dir(), Mode: decoded.subject.Mode.String(), CallID: job.CallID, Tool: job.Tool, CalledAs: job.CalledAs, Purpose: job.Purpose,
-		Input: job.Input, Effects: hook.TellEffects(decoded.call.Effects()),
+		Input:   job.Input,
 		Verdict: &hook.Verdict{Action: job.Verdict.Action.String(), Rule: job.Verdict.Rule, Reason: job.Verdict.Reason},
 	}
+	event.TellEffects(decoded.call.Effects(), 0)
+	return event
 }

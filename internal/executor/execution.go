@@ -83,6 +83,7 @@ type Execution struct {
 	said      chan string             // what the client says; nil before it does
 	comment   string                  // of the approver, for the model
 	runs      span.Span               // from when the tool begins to the end
+	running   context.Context         // of the tool; nil before it begins and after the end
 
 	timeout  *time.Timer
 	deadline time.Time                       // when timeout is due
@@ -229,7 +230,7 @@ func (x *Execution) allow(now Rejudged) {
 func (x *Execution) begin(now time.Time) {
 	w := x.waiting
 	x.forgetOrder()
-	x.state, x.started, x.deadline = Running, now, now.Add(x.Order.Timeout)
+	x.state, x.started, x.deadline, x.running = Running, now, now.Add(x.Order.Timeout), w.ctx
 	x.timeout = time.AfterFunc(x.Order.Timeout, func() { x.stop(errTimedOut) })
 	x.log.append(Started{}, now, nil)
 	x.executor.watchers.changed()
@@ -251,6 +252,22 @@ func (x *Execution) conclude(ctx context.Context, call tools.Call, result *tools
 	x.executor.config.Steps.Returned(ctx, x, call, end)
 	x.finish(end)
 }
+
+// Context is done when the tool is to stop, or the execution does not run.
+func (x *Execution) Context() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.running == nil {
+		return notRunning
+	}
+	return x.running
+}
+
+var notRunning = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
 
 // Pause stops the time of a tool that has returned: what is done with its result has a
 // time of its own.
@@ -286,6 +303,9 @@ func (x *Execution) returned(ctx context.Context, result *tools.Result, err erro
 	finished.Result.Details, finished.Result.Exit, finished.Result.Usage = result.Details, result.Exit, result.Usage
 	return finished
 }
+
+// Stopped returns how the execution ends if it has to stop now, whatever its tool returned.
+func (x *Execution) Stopped(cause error) *Finished { return x.stopped(cause) }
 
 // stopped returns how an execution ends that had to stop.
 func (x *Execution) stopped(cause error) *Finished {
@@ -365,7 +385,7 @@ func (x *Execution) finish(finished *Finished) {
 		return
 	}
 	x.cancel(nil)
-	x.cancel = nil
+	x.cancel, x.running = nil, nil
 	x.stopAsking(approval.Withdrawn)
 	x.forgetOrder()
 	x.runs.Set("toolserver.outcome", finished.Outcome.String())

@@ -20,6 +20,16 @@ var verbs = map[string]tools.EffectKind{
 	"reads": tools.ReadsPath, "writes": tools.WritesPath, "runs": tools.RunsProgram, "reaches": tools.ReachesHost,
 }
 
+// verbOf returns the verb of a kind; "" for what no hook is told.
+func verbOf(kind tools.EffectKind) string {
+	for verb, k := range verbs {
+		if k == kind {
+			return verb
+		}
+	}
+	return ""
+}
+
 // matcher is an Effect that was compiled.
 type matcher struct {
 	kind    tools.EffectKind

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -34,8 +35,9 @@ type Event struct {
 	// Input is the input in its canonical form, of a call that has not ended.
 	Input json.RawMessage `json:"input,omitempty"`
 
-	// Effects are what the call would touch.
-	Effects []ToldEffect `json:"effects,omitempty"`
+	// Effects are what the call would touch, and MoreEffects how many are left out.
+	Effects     []ToldEffect `json:"effects,omitempty"`
+	MoreEffects int          `json:"more_effects,omitempty"`
 
 	// Verdict is what was decided, or why a call was denied.
 	Verdict *Verdict `json:"verdict,omitempty"`
@@ -62,7 +64,7 @@ type Event struct {
 type ToldEffect struct {
 	Kind    string   `json:"kind"` // reads, writes, runs, reaches
 	Path    string   `json:"path,omitempty"`
-	Argv    []string `json:"argv,omitempty"` // a word that is not known is null-like: "\u0000"
+	Argv    []string `json:"argv,omitempty"` // with unknownWord for what only running it would tell
 	Host    string   `json:"host,omitempty"`
 	Port    int      `json:"port,omitempty"`
 	Unclear string   `json:"unclear,omitempty"`
@@ -96,19 +98,33 @@ type Update struct {
 // maxTold is how many effects and paths are told.
 const maxTold = 1000
 
-// TellEffects returns effects for an event.
-func TellEffects(effects []tools.Effect) []ToldEffect {
-	var list []ToldEffect
+// unknownWord stands for words of a command that only running it would tell.
+const unknownWord = "…"
+
+// TellEffects sets the effects of an event; more are left out already.
+func (e *Event) TellEffects(effects []tools.Effect, more int) {
+	e.Effects, e.MoreEffects = nil, more
 	for i := range effects {
-		e := &effects[i]
-		told := ToldEffect{Path: e.Path, Argv: e.Argv, Host: e.Host, Port: e.Port, Unclear: e.Unclear}
-		for verb, kind := range verbs {
-			if kind == e.Kind {
-				told.Kind = verb
-			}
+		effect := &effects[i]
+		kind := verbOf(effect.Kind)
+		switch {
+		case kind == "":
+		case len(e.Effects) == maxTold:
+			e.MoreEffects++
+		default:
+			e.Effects = append(e.Effects, ToldEffect{
+				Kind: kind, Path: effect.Path, Argv: told(effect.Argv), Host: effect.Host, Port: effect.Port, Unclear: effect.Unclear,
+			})
 		}
-		if told.Kind != "" && len(list) < maxTold {
-			list = append(list, told)
+	}
+}
+
+// told returns the words of a command for an event.
+func told(argv []string) []string {
+	list := slices.Clone(argv)
+	for i, word := range list {
+		if word == tools.UnknownWord {
+			list[i] = unknownWord
 		}
 	}
 	return list

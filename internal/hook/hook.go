@@ -236,7 +236,7 @@ func New(config Config, options Options) (*Hooks, error) {
 	return h, nil
 }
 
-// Watch has ran called with each run. It comes before the first.
+// Watch has ran called with each run that is reported. It comes before the first.
 func (h *Hooks) Watch(ran func(Run)) {
 	if h != nil {
 		h.ran = ran

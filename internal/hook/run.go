@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -55,10 +56,15 @@ type Where struct {
 // maxMessage bounds what a hook says for people and models, in bytes.
 const maxMessage = 4 << 10
 
-// Ask asks one hook, and waits. It does not fail: what goes wrong is in the run.
-func (h *Hooks) Ask(ctx context.Context, hook *Hook, where Where, event Event) (Answer, Run) {
+// Ask asks one hook, and waits. What goes wrong with the hook is in the run, which is for
+// [Hooks.Report] once it is final. The error is why nobody waits for an answer any more:
+// the hook was stopped before it gave one, and has not failed.
+func (h *Hooks) Ask(ctx context.Context, hook *Hook, where Where, event Event) (Answer, Run, error) {
 	begun := time.Now()
 	answer, err := h.ask(ctx, hook, where, event)
+	if err != nil && ctx.Err() != nil {
+		return Answer{}, Run{}, context.Cause(ctx)
+	}
 	run := Run{Hook: hook.Name, Point: hook.Point, Advisory: hook.Advisory, Outcome: Passed}
 	switch {
 	case err != nil:
@@ -74,9 +80,16 @@ func (h *Hooks) Ask(ctx context.Context, hook *Hook, where Where, event Event) (
 	}
 	run.Message = short(run.Message, maxMessage)
 	run.Took = time.Since(begun)
-	h.ran(run)
-	return answer, run
+	return answer, run, nil
 }
+
+// Unasked returns the run of a hook that could not be asked.
+func (hook *Hook) Unasked(reason error) Run {
+	return Run{Hook: hook.Name, Point: hook.Point, Advisory: hook.Advisory, Outcome: Failed, Message: short("it could not be asked: "+reason.Error(), maxMessage)}
+}
+
+// Report has a run counted and logged that is final.
+func (h *Hooks) Report(run Run) { h.ran(run) }
 
 // errTimeout is why a hook is stopped whose time is over.
 var errTimeout = errors.New("the time of the hook is over")
@@ -123,7 +136,7 @@ func (h *Hooks) Notify(list []*Hook, where Where, event Event, done func()) {
 	default:
 		h.mu.Unlock()
 		for _, hook := range list {
-			h.ran(Run{Hook: hook.Name, Point: hook.Point, Outcome: Failed, Advisory: true, Message: fmt.Sprintf("it was not told: %d notifications are on their way already", maxNotices)})
+			h.Report(Run{Hook: hook.Name, Point: hook.Point, Outcome: Failed, Advisory: true, Message: fmt.Sprintf("it was not told: %d notifications are on their way already", maxNotices)})
 		}
 		done()
 		return
@@ -135,9 +148,22 @@ func (h *Hooks) Notify(list []*Hook, where Where, event Event, done func()) {
 		defer func() { <-h.pending }()
 		defer done()
 		for _, hook := range list {
-			h.Ask(h.closing, hook, where, event)
+			h.tell(hook, where, event)
 		}
 	}()
+}
+
+// tell tells one hook about something. A panic is a failure of that hook: nobody above
+// would catch it.
+func (h *Hooks) tell(hook *Hook, where Where, event Event) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			h.Report(hook.Unasked(fmt.Errorf("panic: %v\n%s", reason, debug.Stack())))
+		}
+	}()
+	if _, run, err := h.Ask(h.closing, hook, where, event); err == nil {
+		h.Report(run)
+	}
 }
 
 // short returns text of at most n bytes, cut between characters.

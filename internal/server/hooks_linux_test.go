@@ -296,11 +296,35 @@ func TestHooksBeforeCalls(t *testing.T) {
 			if test.hook != 0 {
 				s.waitForRecord(`"step":"hook"`)
 			}
+			if got, want := s.counted(), strings.ToLower(strings.TrimPrefix(test.hook.String(), "HOOK_OUTCOME_")); test.hook != 0 && !slices.Equal(got, []string{want}) {
+				t.Errorf("counted as %q, want %s", got, want)
+			}
 			if alive := withArgument("4321.5"); len(alive) > 0 {
 				t.Errorf("left behind: %q", alive)
 			}
 		})
 	}
+}
+
+// counted returns the outcomes of hooks that were counted.
+func (s *hookedServer) counted() (outcomes []string) {
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "toolserver_hooks_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "outcome" {
+					outcomes = append(outcomes, label.GetValue())
+				}
+			}
+		}
+	}
+	return outcomes
 }
 
 // withArgument returns the processes that have an argument.
@@ -430,16 +454,55 @@ func TestHooksAfterCalls(t *testing.T) {
 	}
 }
 
+// TestCancelledWhileHooked: a call that is cancelled while a hook is asked ends as that,
+// at once, and the hook has not failed.
+func TestCancelledWhileHooked(t *testing.T) {
+	for _, test := range []struct {
+		point   hook.Point
+		command string
+		kept    bool // what the tool returned is in the result
+	}{{hook.AfterCall, "echo hush", false}, {hook.BeforeUpdate, "echo hush; sleep 1000", true}} {
+		t.Run(string(test.point), func(t *testing.T) {
+			var s *hookedServer
+			cancelled, release := make(chan error, 10), make(chan struct{})
+			e := newEndpoint(t, func(event hook.Event) (int, string) {
+				_, err := s.Cancel(t.Context(), &pb.CancelRequest{ExecutionId: event.ExecutionID})
+				cancelled <- err
+				<-release
+				return 204, ""
+			})
+			s = serveHooked(t, e.config(t, "on: "+string(test.point)+", timeout: 1h"))
+			defer close(release)
+			end := s.run("bash", fmt.Sprintf(`{"command":%q}`, test.command))
+			if err := <-cancelled; err != nil {
+				t.Error(err)
+			}
+			if end.GetOutcome() != pb.Outcome_OUTCOME_CANCELLED || strings.Contains(contentText(end), "hush") != test.kept || len(end.GetHooks()) > 0 {
+				t.Errorf("%v", end)
+			}
+			if got := s.counted(); len(got) > 0 {
+				t.Errorf("counted as %q", got)
+			}
+		})
+	}
+}
+
 // TestHooksOfUpdates: what is kept back nobody sees.
 func TestHooksOfUpdates(t *testing.T) {
+	var workspace string
 	e := newEndpoint(t, func(event hook.Event) (int, string) {
 		if event.Point == hook.BeforeUpdate && strings.Contains(event.Update.Text, "hush") {
+			// What comes later is another update.
+			if err := os.WriteFile(filepath.Join(workspace, "gate"), nil, 0o600); err != nil {
+				t.Error(err)
+			}
 			return 200, `{"suppress":true}`
 		}
 		return 204, ""
 	})
 	s := serveHooked(t, e.config(t, "on: [before_update, after_update], tools: [bash]"))
-	events, _ := s.call(&pb.ExecuteToolRequest{Tool: "bash", InputJson: []byte(`{"command":"echo hush; sleep 0.2; echo loud"}`)}, nil)
+	workspace = s.workspace
+	events, _ := s.call(&pb.ExecuteToolRequest{Tool: "bash", InputJson: []byte(`{"command":"echo hush; until [ -e gate ]; do sleep 0.01; done; echo loud"}`)}, nil)
 	var seen string
 	for _, event := range events {
 		seen += string(event.GetOutput().GetData())

@@ -42,13 +42,13 @@ func (s steps) Reports(x *executor.Execution, report tools.Report) bool {
 
 func (s steps) reports(x *executor.Execution, report tools.Report) bool {
 	update := updateOf(report)
-	where, event, ok := s.about(x)
-	if !ok {
-		return true
-	}
-	event.Update = update
+	a := s.about(x)
+	a.event.Update = update
 	for _, h := range s.hooksAbout(hook.BeforeUpdate, x) {
-		answer, run := s.config.Hooks.Ask(s.closing, h, where, event)
+		answer, run, err := s.ask(x.Context(), h, a)
+		if err != nil {
+			return false // it was not passed, and the call has to stop
+		}
 		if run.Outcome == hook.Failed {
 			s.auditor.hooked(x, run)
 		}
@@ -124,15 +124,13 @@ func (s steps) afterwards(ctx context.Context) (context.Context, context.CancelF
 	if ctx.Err() == nil {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), s.executor.Config().StopGrace)
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), s.executor.Config().StopGrace, context.Cause(ctx))
 }
 
 // afterCall asks the hooks that are about what a call has done.
 func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished, after, changed []*hook.Hook, said []executor.HookText) []executor.HookText {
-	where, event, ok := s.about(x)
-	if !ok {
-		return said
-	}
+	a := s.about(x)
+	event := &a.event
 	event.Input = call.Input()
 	event.Result = &hook.Result{Outcome: end.Outcome.String(), Text: textOf(end.Result.Content), Details: end.Result.Details}
 	if end.Failure != nil {
@@ -141,17 +139,22 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 	if exit := end.Result.Exit; exit != nil && exit.Reason == tools.Exited {
 		event.Result.ExitCode = &exit.Code
 	}
-	if len(changed) > 0 {
-		event.TellPaths(changedFiles(ctx, where.Env.Workspace, x))
+	if len(changed) > 0 && a.gone == nil {
+		event.TellPaths(changedFiles(ctx, a.where.Env.Workspace, x))
 	}
 	if len(event.Paths) > 0 { // what they change is what hooks after the call see
 		for _, h := range changed {
-			said = s.hear(ctx, x, h, where, event, end, said)
+			said = s.hear(ctx, x, h, a, end, said)
 		}
 	}
 	for _, h := range after {
-		var answer hook.Answer
-		answer, run := s.config.Hooks.Ask(ctx, h, where, event)
+		answer, run, err := s.ask(ctx, h, a)
+		if err != nil { // no hook has passed the result
+			hooks := end.Hooks
+			*end = *x.Stopped(err)
+			end.Hooks = hooks
+			return nil
+		}
 		end.Hooks = append(end.Hooks, run)
 		s.auditor.hooked(x, run)
 		if run.Blocks() {
@@ -170,8 +173,11 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 
 // hear asks a hook for what it has to say about changed files. There is nothing left to
 // block: a failure is told.
-func (s steps) hear(ctx context.Context, x *executor.Execution, h *hook.Hook, where hook.Where, event hook.Event, end *executor.Finished, said []executor.HookText) []executor.HookText {
-	answer, run := s.config.Hooks.Ask(ctx, h, where, event)
+func (s steps) hear(ctx context.Context, x *executor.Execution, h *hook.Hook, a *asking, end *executor.Finished, said []executor.HookText) []executor.HookText {
+	answer, run, err := s.ask(ctx, h, a)
+	if err != nil {
+		return append(said, executor.HookText{Hook: h.Name, Text: "(It was stopped before it had ended, as the call was.)"})
+	}
 	end.Hooks = append(end.Hooks, run)
 	s.auditor.hooked(x, run)
 	text := answer.Context
@@ -223,34 +229,53 @@ func (s steps) tell(x *executor.Execution, end *executor.Finished, said []execut
 	end.Result.Content = slices.Concat(result.Content, addition, reason)
 }
 
-// about returns where hooks are asked about an execution, and what all are told of it.
-func (s steps) about(x *executor.Execution) (where hook.Where, event hook.Event, ok bool) {
+// asking is where hooks are asked about an execution, and what all are told of it; or why
+// they cannot be asked.
+type asking struct {
+	where hook.Where
+	event hook.Event
+	gone  error
+}
+
+// ask asks a hook about an execution. One that cannot be asked has failed. An error says
+// that nobody waits for the answer any more.
+func (s steps) ask(ctx context.Context, h *hook.Hook, a *asking) (answer hook.Answer, run hook.Run, err error) {
+	if a.gone != nil {
+		run = h.Unasked(a.gone)
+	} else if answer, run, err = s.config.Hooks.Ask(ctx, h, a.where, a.event); err != nil {
+		return answer, run, err
+	}
+	s.config.Hooks.Report(run)
+	return answer, run, nil
+}
+
+// about returns how hooks are asked about an execution.
+func (s steps) about(x *executor.Execution) *asking {
 	found, err := s.config.Sessions.Resolve(x.Order.Session)
 	if err != nil {
-		return where, event, false
+		return &asking{gone: err}
 	}
 	o := &x.Order
-	event = sessionEvent(found)
+	event := sessionEvent(found)
 	event.CallID, event.ExecutionID, event.Tool, event.CalledAs, event.Purpose, event.OnBehalfOf = o.CallID, x.ID, o.Tool, o.CalledAs, o.Purpose, o.OnBehalfOf
-	effects, _ := effectsOf(x)
-	event.Effects = hook.TellEffects(effects)
-	return s.admission.HookPlace(found, o.CallID), event, true
+	event.TellEffects(effectsOf(x))
+	return &asking{where: s.admission.HookPlace(found, o.CallID), event: event}
 }
 
 func sessionEvent(found *session.Session) hook.Event {
 	return hook.Event{SessionID: found.ID, Principal: found.Owner.Name(), Tenant: found.Owner.Tenant(), Workspace: found.Workspace.Dir(), Mode: found.Mode().String()}
 }
 
-// effectsOf returns the effects of an execution, as far as they are kept, and whether
-// there were more.
-func effectsOf(x *executor.Execution) (effects []tools.Effect, more bool) {
+// effectsOf returns the effects of an execution, as far as they are kept, and how many
+// more there were.
+func effectsOf(x *executor.Execution) (effects []tools.Effect, more int) {
 	if x.Order.Effects == nil {
-		return nil, false
+		return nil, 0
 	}
 	for i := range x.Order.Effects.Judged {
 		effects = append(effects, x.Order.Effects.Judged[i].Effect)
 	}
-	return effects, x.Order.Effects.More > 0
+	return effects, x.Order.Effects.More
 }
 
 // hooksAbout returns the hooks at a point that are about an execution.
@@ -263,7 +288,7 @@ func (s steps) hooksAbout(point hook.Point, x *executor.Execution) []*hook.Hook 
 		entry = &tools.Entry{Spec: tools.Spec{Name: x.Order.Tool}}
 	}
 	effects, more := effectsOf(x)
-	if more { // what was not kept may be anything
+	if more > 0 { // what was not kept may be anything
 		effects = append(effects, tools.Effect{Kind: tools.RunsProgram, Program: tools.UnknownWord})
 	}
 	return s.config.Hooks.About(point, &entry.Spec, effects)
@@ -275,13 +300,13 @@ func (s steps) notify(point hook.Point, x *executor.Execution, complete func(*ho
 	if len(list) == 0 {
 		return
 	}
-	where, event, ok := s.about(x)
-	if !ok {
+	a := s.about(x)
+	if a.gone != nil {
 		return
 	}
-	complete(&event)
-	done := where.Env.Session.Busy()
-	s.config.Hooks.Notify(list, where, event, done)
+	complete(&a.event)
+	done := a.where.Env.Session.Busy()
+	s.config.Hooks.Notify(list, a.where, a.event, done)
 }
 
 // denied tells hooks of a call that was denied.
@@ -302,7 +327,11 @@ func (s *Server) sessionHooks(ctx context.Context, point hook.Point, found *sess
 	event.Reason = reason
 	where := s.admission.HookPlace(found, "")
 	for _, h := range s.config.Hooks.At(point) {
-		_, run := s.config.Hooks.Ask(ctx, h, where, event)
+		_, run, err := s.config.Hooks.Ask(ctx, h, where, event)
+		if err != nil {
+			return // nobody waits any more
+		}
+		s.config.Hooks.Report(run)
 		s.auditor.hookedSession(found, run)
 	}
 }
