@@ -128,16 +128,16 @@ func blocked(job *executor.Job, run *hook.Run) *executor.Refusal {
 
 // hookPlace returns where the commands of hooks run that are asked about a call.
 func (a *Admission) hookPlace(s *session.Session, p *policy.Policy, subject *policy.Subject, callID string) hook.Where {
-	return hook.Where{Env: a.Env(s, p.Restrictions(subject), callID), Deny: p.Denial(subject)}
+	return hook.Where{Env: a.Env(s, p.Restrictions(subject), callID), Deny: p.HookDenial(subject)}
 }
 
 // HookPlace is where the commands of hooks run that are asked about a session, or about a
 // call that has been judged.
-func (a *Admission) HookPlace(s *session.Session, callID string) hook.Where {
+func (a *Admission) HookPlace(s *session.Session, entry *tools.Entry, most tools.Mode, onBehalfOf, callID string) hook.Where {
 	p := a.ActivePolicy.Current()
-	subject := a.Subject(s, &tools.Entry{}, 0, "")
+	subject := a.Subject(s, entry, most, onBehalfOf)
 	where := a.hookPlace(s, p, subject, callID)
-	where.Writes = subject.Level >= tools.WorkspaceWrite && subject.Mode != tools.ModePlan && subject.Mode != tools.ModeDeny
+	where.Writes = p.HookWrites(subject)
 	return where
 }
 

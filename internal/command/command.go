@@ -48,6 +48,11 @@ type Command struct {
 	// Guard judges the hosts that the command reaches; nil where nobody does.
 	Guard tools.Restrictions
 
+	// Apart keeps what calls of the session can write out of the environment: HOME is
+	// TMPDIR, which is empty where the command can only read, PATH is the server's, and no
+	// cache or setting of the session is used. It is for checks of the operator.
+	Apart bool
+
 	// SharedTemp has the command find $TMPDIR where other calls put it, also if it
 	// can only read there.
 	SharedTemp bool

@@ -48,6 +48,7 @@ type surroundings struct {
 	network     tools.Network
 	temp        string     // the temporary directory
 	terminal    bool       // there is one
+	apart       bool       // nothing that calls can write is in it
 	more        []string   // variables of the command
 	hosts       *hostProxy // nil where none can be reached
 }
@@ -60,7 +61,7 @@ func (x *Running) surroundings() surroundings {
 	}
 	return surroundings{
 		confinement: c.Rights.Confinement, network: c.Rights.Network, temp: x.runner.seen(temp),
-		terminal: c.Terminal != nil, more: c.Env, hosts: x.jail.hosts,
+		terminal: c.Terminal != nil, apart: c.Apart, more: c.Env, hosts: x.jail.hosts,
 	}
 }
 
@@ -93,10 +94,7 @@ func (r *Runner) environ(s surroundings) []string {
 	if s.terminal {
 		term = "xterm-256color"
 	}
-	local := filepath.Join(r.Home(), ".local") // where programs are put by who may write no other place
 	env := []string{
-		"PATH=" + strings.Join(r.all.config.Path, ":") + ":" + filepath.Join(local, "bin"),
-		"HOME=" + r.Home(),
 		"TMPDIR=" + s.temp,
 		"LC_CTYPE=C.UTF-8", // LANG would have each program read a dozen files more, which say the same as none
 		"TERM=" + term,
@@ -104,12 +102,20 @@ func (r *Runner) environ(s surroundings) []string {
 		// Nobody is there to turn pages or to write messages.
 		"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "GIT_EDITOR=true", "EDITOR=true", "VISUAL=true",
 		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "DEBIAN_FRONTEND=noninteractive", "PYTHONUNBUFFERED=1",
-		// Programs that are installed by go, cargo and npm are found in PATH.
-		"GOBIN=" + filepath.Join(local, "bin"), "CARGO_INSTALL_ROOT=" + local, "npm_config_prefix=" + local,
 		// What asks for news of itself waits for a network.
 		"GOTOOLCHAIN=local", "npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_audit=false", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore",
 	}
-	env = append(env, caches(r.caches, r.Home(), s)...)
+	path := strings.Join(r.all.config.Path, ":")
+	if s.apart {
+		env = append(env, "PATH="+path, "HOME="+s.temp)
+		env = append(env, apart...)
+	} else {
+		local := filepath.Join(r.Home(), ".local") // where programs are put by who may write no other place
+		env = append(env, "PATH="+path+":"+filepath.Join(local, "bin"), "HOME="+r.Home(),
+			// Programs that are installed by go, cargo and npm are found in PATH.
+			"GOBIN="+filepath.Join(local, "bin"), "CARGO_INSTALL_ROOT="+local, "npm_config_prefix="+local)
+		env = append(env, caches(r.caches, r.Home(), s)...)
+	}
 	if s.hosts != nil {
 		env = append(env, s.hosts.environ()...)
 	} else if s.network <= tools.NetworkLoopback {
@@ -125,12 +131,16 @@ func (r *Runner) environ(s surroundings) []string {
 	return env
 }
 
+// apart has programs look at nothing but what they were given: modules beside them or in
+// the working directory are none of theirs.
+var apart = []string{"PYTHONNOUSERSITE=1", "PYTHONSAFEPATH=1", "GIT_CONFIG_GLOBAL=/dev/null", "GOENV=off", "GOFLAGS="}
+
 // caches returns where programs keep what they have fetched and built: in dir,
-// which outlives the session. A command that may only read finds there what was
+// which outlives the session. A command that may not write there finds what was
 // fetched, and builds in its temporary directory. Java does not look at HOME.
 func caches(dir, home string, s surroundings) []string {
 	built := dir
-	if s.confinement == tools.Reading {
+	if s.confinement < tools.SessionWide {
 		built = filepath.Join(s.temp, "cache")
 	}
 	return []string{

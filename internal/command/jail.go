@@ -245,7 +245,9 @@ func (r *Runner) viewFor(ctx context.Context, rights *tools.Rights) (view sandbo
 		at := filepath.Join(r.workspace.Dir(), entry.Path)
 		switch {
 		case rights.Deny != nil && (rights.Deny.Denies(entry.Path) || r.wasCovered(at)):
-			r.remember(at)
+			if !rights.Aside {
+				r.remember(at)
+			}
 			view.Cover = append(view.Cover, at)
 		case protection != nil && protection.Protects(entry.Path):
 			view.Fixed = append(view.Fixed, at)

@@ -416,8 +416,8 @@ func (x *Execution) finish(finished *Finished) {
 		finished.OutputBytes += n
 	}
 	x.emitting.Unlock()
+	finished.dropInvisible() // before secrets are looked for: what is shown is what is masked
 	finished.mask(x.executor.config.Mask, x.Order.Form.System != "")
-	finished.dropInvisible()
 	finished.cut(int(x.executor.config.MaxResultBytes))
 	if x.batch != nil && x.batch.budget != nil {
 		x.batch.budget.fit(finished, x.Order.Tool, x.kept)

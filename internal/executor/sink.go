@@ -36,10 +36,10 @@ func (s *sink) Emit(report tools.Report) {
 		}
 		x.executor.outputBytes.Add(uint64(len(r.Data)))
 	case tools.Partial:
+		r.Content, _ = visibleContent(r.Content)
 		if mask := x.executor.config.Mask; mask != nil {
 			r.Content = maskedContent(r.Content, mask)
 		}
-		r.Content, _ = visibleContent(r.Content)
 		x.emit(Partial(r).sendable(int(x.executor.config.MaxResultBytes)))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
+
+	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -68,7 +72,7 @@ func (s *Spec) check(m Machine, fault func(key, format string, args ...any)) {
 	case len(s.Run) > 0 && s.URL != "":
 		fault(".url", "is beside run: want a command or an endpoint")
 	case s.URL != "":
-		s.checkEndpoint(fault)
+		s.checkEndpoint(m, fault)
 	default:
 		if err := s.Run.check(m); err != nil {
 			fault(".run", "%v", err)
@@ -91,10 +95,12 @@ func (s *Spec) check(m Machine, fault func(key, format string, args ...any)) {
 	}
 }
 
-func (s *Spec) checkEndpoint(fault func(key, format string, args ...any)) {
+func (s *Spec) checkEndpoint(m Machine, fault func(key, format string, args ...any)) {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		fault(".url", "%.80q is no address: want one such as https://checks.example.com/toolserver", s.URL)
+	} else if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		fault(".url", "http to %s sends inputs and results in the clear, and anybody on the way can answer: want https, or an endpoint on this machine", u.Hostname())
 	}
 	if s.Network != 0 {
 		fault(".network", "is for a command")
@@ -103,7 +109,37 @@ func (s *Spec) checkEndpoint(fault func(key, format string, args ...any)) {
 		fault(".secret_file", "is missing: want a file with the key that bodies are signed with, at least %d bytes", minSecret)
 	} else if _, err := s.secret(); err != nil {
 		fault(".secret_file", "%v", err)
+	} else if dir := m.holds(s.SecretFile); dir != "" && !isTemp(dir) {
+		fault(".secret_file", "%s lies in %s, where calls can read and write: put it where only the operator can", s.SecretFile, dir)
 	}
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// isTemp reports whether a directory is one of which each session has its own.
+func isTemp(dir string) bool { return dir == "/tmp" || dir == "/var/tmp" }
+
+// holds returns the directory that sessions write and that a file lies in; "" where none is.
+func (m *Machine) holds(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		real = path
+	}
+	for _, dir := range m.Writable {
+		for _, at := range []string{real, path} {
+			if at == dir || strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/") {
+				return dir
+			}
+		}
+	}
+	return ""
 }
 
 // check returns why the command would not run, or would run what calls can change.
@@ -115,14 +151,122 @@ func (c Command) check(m Machine) error {
 	case !strings.Contains(program, "/"):
 		for _, dir := range m.Path {
 			if path := filepath.Join(dir, program); checkProgram(path, m) == nil {
-				return nil
+				return checkWords(c, m)
 			}
 		}
 		return fmt.Errorf("there is no program %s in %s", program, strings.Join(m.Path, ":"))
 	case !filepath.IsAbs(program):
 		return fmt.Errorf("%s would be looked for in the workspace: want an absolute path, or a name that is in PATH", program)
 	}
-	return checkProgram(program, m)
+	if err := checkProgram(program, m); err != nil {
+		return err
+	}
+	return checkWords(c, m)
+}
+
+// interpreters run the file that is their first word, and text after some options.
+var interpreters = regexp.MustCompile(`^(sh|bash|dash|zsh|ksh|busybox|source|\.|exec|env|python[0-9.]*|node|nodejs|deno|bun|perl|ruby|php|lua[0-9.]*|Rscript)$`)
+
+// checkWords returns why the words of a command, its program the first, would have it run
+// or obey a file that calls can change. Other words may be patterns, as in go vet ./...:
+// they are refused only where they name a file.
+func checkWords(words []string, m Machine) error {
+	program := filepath.Base(words[0])
+	runs := interpreters.MatchString(program) // its next word that is no option is a program
+	for i, word := range words[1:] {
+		switch {
+		case word == "", strings.Contains(word, tools.UnknownWord):
+			runs = false
+		case runs && strings.Contains(strings.SplitN(word, "/", 2)[0], "="): // a variable
+		case strings.HasPrefix(word, "-") && runs:
+			shell, long := strings.HasSuffix(program, "sh"), strings.HasPrefix(word, "--")
+			switch last := word[len(word)-1]; {
+			case shell && !long && last == 'c' && i+2 < len(words):
+				return checkScript(words[i+2], m)
+			case word == "-", word == "--eval", word == "--print", !shell && !long && strings.IndexByte("cemp", last) >= 0:
+				runs = false // a text, a module, or what comes by the input
+			}
+		default:
+			if err := checkWord(word, runs && (strings.Contains(word, "/") || scriptFile(word)), m); err != nil {
+				return err
+			}
+			runs = runs && interpreters.MatchString(filepath.Base(word)) // as in env python3 x.py
+		}
+	}
+	return nil
+}
+
+// scriptFile reports whether a name without a directory is that of a script.
+func scriptFile(name string) bool {
+	switch filepath.Ext(name) {
+	case ".sh", ".bash", ".py", ".js", ".mjs", ".ts", ".pl", ".rb", ".php", ".lua", ".R":
+		return true
+	}
+	return false
+}
+
+func checkWord(word string, runs bool, m Machine) error {
+	switch {
+	case filepath.IsAbs(word):
+		if info, err := os.Stat(word); err == nil && info.Mode().IsRegular() {
+			if dir := m.holds(word); dir != "" {
+				return fmt.Errorf("%s lies in %s, where calls can write: put it where only the operator can", word, dir)
+			}
+		}
+	case runs:
+		return fmt.Errorf("%s would be looked for in the workspace, where calls can write: want an absolute path, where only the operator can", word)
+	case strings.Contains(word, "/"):
+		for _, dir := range m.Writable {
+			if info, err := os.Stat(filepath.Join(dir, word)); err == nil && info.Mode().IsRegular() && !isTemp(dir) {
+				return fmt.Errorf("%s is a file in %s, where calls can write: want an absolute path, where only the operator can", word, dir)
+			}
+		}
+	}
+	return nil
+}
+
+// checkScript returns why a script would run what calls can change.
+func checkScript(text string, m Machine) (err error) {
+	if strings.Contains(text, tools.UnknownWord) {
+		return nil
+	}
+	file, parseErr := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), scriptName)
+	if parseErr != nil {
+		return fmt.Errorf("is no script for %s: %w", shell, parseErr)
+	}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, ok := node.(*syntax.CallExpr)
+		if !ok || err != nil || len(call.Args) == 0 {
+			return err == nil
+		}
+		var words []string
+		for _, word := range call.Args {
+			words = append(words, literal(word))
+		}
+		if err = checkWord(words[0], strings.Contains(words[0], "/"), m); err == nil {
+			err = checkWords(words, m)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// literal returns what a word says without being expanded, or [tools.UnknownWord].
+func literal(word *syntax.Word) string {
+	var b strings.Builder
+	for _, part := range word.Parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(part.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			b.WriteString(literal(&syntax.Word{Parts: part.Parts}))
+		default:
+			return tools.UnknownWord
+		}
+	}
+	return b.String()
 }
 
 func checkProgram(path string, m Machine) error {
@@ -137,16 +281,8 @@ func checkProgram(path string, m Machine) error {
 	case info.Mode().Perm()&0o111 == 0:
 		return fmt.Errorf("%s is not executable: chmod +x it", path)
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	for _, dir := range m.Writable {
-		for _, at := range []string{real, filepath.Clean(path)} {
-			if at == dir || strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/") {
-				return fmt.Errorf("%s lies in %s, where calls can write: put it where only the operator can", path, dir)
-			}
-		}
+	if dir := m.holds(path); dir != "" {
+		return fmt.Errorf("%s lies in %s, where calls can write: put it where only the operator can", path, dir)
 	}
 	return nil
 }

@@ -24,15 +24,20 @@ const (
 	maxArgBytes = 64 << 10
 )
 
-// rights returns what the command of a hook may touch: at points where it is to change
-// files, what the session may.
+// changes reports whether the command of the hook is there to change files. All others
+// decide, or tell somebody, and nothing that a call can write may change how they run.
+func (hook *Hook) changes() bool {
+	return hook.Point == FileChanged || hook.Point == SessionStart || hook.Point == SessionEnd
+}
+
+// rights returns what the command of a hook may touch.
 func (hook *Hook) rights(where Where) tools.Rights {
-	r := tools.Rights{Confinement: tools.Reading, Network: hook.Network, Deny: where.Deny}
-	switch hook.Point {
-	case AfterCall, FileChanged, SessionStart, SessionEnd:
-		if where.Writes {
-			r.Confinement = tools.SessionWide
-		}
+	r := tools.Rights{Confinement: tools.Reading, Network: hook.Network, Deny: where.Deny, Aside: true}
+	if hook.changes() {
+		r.Confinement = where.Writes
+	}
+	if r.Confinement == tools.Named {
+		r.Write = []string{"."}
 	}
 	if filepath.IsAbs(hook.Run[0]) {
 		r.Read = []string{hook.Run[0]}
@@ -47,7 +52,7 @@ func (hook *Hook) rights(where Where) tools.Rights {
 func (h *Hooks) run(ctx context.Context, hook *Hook, where Where, text []byte, paths []string) (Answer, error) {
 	if program := hook.Run[0]; filepath.IsAbs(program) {
 		if _, err := os.Stat(program); err != nil {
-			return Answer{}, fmt.Errorf("its program is gone: %w", err)
+			return Answer{}, &detailed{"its program is gone", err.Error()}
 		}
 	}
 	runner, err := h.options.Runners.Of(where.Env)
@@ -56,8 +61,8 @@ func (h *Hooks) run(ctx context.Context, hook *Hook, where Where, text []byte, p
 	}
 	c := command.Command{
 		Path: hook.Run[0], Args: hook.Run[1:], Dir: ".", Input: true, Rights: hook.rights(where), Guard: where.Env.Restrictions,
-		MaxOutput: int64(hook.MaxOutput),
-		Env:       []string{"TOOLSERVER_HOOK=" + hook.Name, "TOOLSERVER_HOOK_POINT=" + string(hook.Point)},
+		MaxOutput: int64(hook.MaxOutput), Apart: !hook.changes(),
+		Env: []string{"TOOLSERVER_HOOK=" + hook.Name, "TOOLSERVER_HOOK_POINT=" + string(hook.Point)},
 	}
 	if hook.Run.script() {
 		c.Args = append(c.Args[:len(c.Args):len(c.Args)], arguments(paths)...)
@@ -102,7 +107,7 @@ func (h *Hooks) run(ctx context.Context, hook *Hook, where Where, text []byte, p
 	case end.Exit.Code == blockStatus:
 		return hook.blocked(strings.TrimSpace(output.Clean([]byte(stderr.String()))))
 	}
-	return hook.findings(said), fmt.Errorf("it ended with exit status %d%s", end.Exit.Code, saying(stderr.String()))
+	return hook.findings(said), &detailed{fmt.Sprintf("it ended with exit status %d", end.Exit.Code), saying(stderr.String())}
 }
 
 // findings returns what a hook wrote as an answer, at points where that is for the model.
@@ -124,14 +129,14 @@ func (hook *Hook) blocked(reason string) (Answer, error) {
 	case BeforeUpdate:
 		return Answer{Suppress: true}, nil
 	}
-	return Answer{}, fmt.Errorf("it ended with exit status %d, and there is nothing to block at %s%s", blockStatus, hook.Point, saying(reason))
+	return Answer{}, &detailed{fmt.Sprintf("it ended with exit status %d, and there is nothing to block at %s", blockStatus, hook.Point), saying(reason)}
 }
 
-// saying returns the last line of what a program wrote, for a message.
+// saying returns the last line of what a program wrote, for the log.
 func saying(text string) string {
 	lines := strings.Split(strings.TrimSpace(output.Clean([]byte(text))), "\n")
 	if last := lines[len(lines)-1]; last != "" {
-		return ": " + short(last, 200)
+		return short(last, 200)
 	}
 	return ""
 }

@@ -68,6 +68,8 @@ func (e Effect) compile() (m matcher, err error) {
 		} else {
 			m.paths, err = glob.CompileBelow(pattern)
 		}
+	case strings.ContainsAny(pattern, " \t"):
+		err = fmt.Errorf("has two words, and one is compared: want the name of a program or host, such as \"runs git\"; the hook is told the arguments, and rules of a policy have commands for them")
 	default:
 		m.program, err = glob.CompileWord(pattern)
 	}
@@ -78,19 +80,27 @@ func (e Effect) compile() (m matcher, err error) {
 }
 
 // matches reports whether an effect is what the matcher is about. What cannot be told
-// in full may be anything, and matches.
+// in full may be anything, and matches: a program whose effects are not all told reads and
+// runs others, and changes and reaches what it likes unless it is known to change nothing.
 func (m *matcher) matches(e *tools.Effect) bool {
+	if e.Kind == tools.RunsProgram && !e.Complete {
+		return !e.ReadOnly || m.kind == tools.ReadsPath || m.kind == tools.RunsProgram
+	}
 	if e.Kind != m.kind {
-		return e.Kind == tools.RunsProgram && !e.Complete && !e.ReadOnly && m.kind != tools.RunsProgram
+		return false
 	}
 	switch {
-	case m.any:
+	case m.any, e.Unclear != "":
 		return true
 	case m.kind == tools.RunsProgram:
-		return e.Program == tools.UnknownWord || m.program.Match(e.Program[strings.LastIndexByte(e.Program, '/')+1:])
+		return strings.Contains(e.Program, tools.UnknownWord) || m.program.Match(e.Program[strings.LastIndexByte(e.Program, '/')+1:])
 	case m.kind == tools.ReachesHost:
-		return m.program.Match(e.Host)
+		return e.Host == "" || strings.Contains(e.Host, tools.UnknownWord) || m.program.Match(e.Host)
 	}
-	path, absolute := strings.CutPrefix(e.Path, "/")
-	return e.Tree || e.Glob || (absolute || !m.outside) && m.paths.Match(path)
+	return e.Tree || e.Glob || m.matchesPath(e.Path) || e.Named != "" && m.matchesPath(e.Named)
+}
+
+func (m *matcher) matchesPath(name string) bool {
+	path, absolute := strings.CutPrefix(name, "/")
+	return strings.Contains(name, tools.UnknownWord) || (absolute || !m.outside) && m.paths.Match(path)
 }

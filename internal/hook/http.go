@@ -64,7 +64,7 @@ func (h *Hooks) post(ctx context.Context, hook *Hook, body []byte) (Answer, erro
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err // without the address, which may carry a key
 		}
-		return Answer{}, fmt.Errorf("its endpoint cannot be reached: %w", err)
+		return Answer{}, &detailed{"its endpoint cannot be reached", err.Error()}
 	}
 	defer response.Body.Close()
 	if response.StatusCode < 200 || response.StatusCode > 299 {
@@ -75,7 +75,7 @@ func (h *Hooks) post(ctx context.Context, hook *Hook, body []byte) (Answer, erro
 	case ctx.Err() != nil:
 		return Answer{}, hook.late(ctx, "")
 	case err != nil:
-		return Answer{}, fmt.Errorf("its endpoint broke off: %w", err)
+		return Answer{}, &detailed{"its endpoint broke off", err.Error()}
 	case len(text) > int(hook.MaxOutput):
 		return Answer{}, fmt.Errorf("it wrote more than the %s it may", hook.MaxOutput)
 	}

@@ -20,6 +20,7 @@ type Run struct {
 	Point    Point
 	Outcome  Outcome
 	Message  string // the reason, or what went wrong
+	Detail   string // of what went wrong, for the operator alone
 	Advisory bool   // a failure let the call pass
 	Took     time.Duration
 }
@@ -47,11 +48,17 @@ func (r *Run) Blocks() bool { return r.Outcome == Blocked || r.Outcome == Failed
 type Where struct {
 	Env tools.Env
 
-	// Writes says that the session may write its workspace; Deny is what nobody reads
-	// there.
-	Writes bool
+	// Writes is what a command may write that is there to change files; Deny is what
+	// none reads.
+	Writes tools.Confinement
 	Deny   tools.Denial
 }
+
+// detailed is an error with what only the operator is to know: addresses, paths, and what
+// programs write about themselves.
+type detailed struct{ message, detail string }
+
+func (d *detailed) Error() string { return d.message }
 
 // maxMessage bounds what a hook says for people and models, in bytes.
 const maxMessage = 4 << 10
@@ -69,6 +76,9 @@ func (h *Hooks) Ask(ctx context.Context, hook *Hook, where Where, event Event) (
 	switch {
 	case err != nil:
 		run.Outcome, run.Message = Failed, err.Error()
+		if d, ok := errors.AsType[*detailed](err); ok {
+			run.Detail = d.detail
+		}
 	case answer.Block != nil:
 		run.Outcome, run.Message = Blocked, answer.Block.Reason
 	case answer.Rewrite != nil:

@@ -150,6 +150,7 @@ type denial struct {
 	policy *Policy
 	place  place
 	rules  string
+	asks   bool // what rules ask about is denied too
 	about  *circumstances
 }
 
@@ -188,10 +189,64 @@ func (p *Policy) denial(c *Subject) tools.Denial {
 	return d
 }
 
+// HookDenial returns what no command of the operator's hooks may read beside a call; nil
+// where that is nothing. Such a command may run what the model wrote, and what it prints
+// the model reads. So what a rule denies to one tool it denies here, what a rule allows to
+// one tool it does not allow, and what a person would be asked about is denied unless
+// commands that nobody understands run unasked.
+func (p *Policy) HookDenial(c *Subject) tools.Denial {
+	if p == nil {
+		return nil
+	}
+	d := denial{policy: p, place: c.place(), asks: !p.runsUnclear(c)}
+	var rules []byte
+	denies := false
+	for i, r := range p.rulesFor(tools.ReadsPath) {
+		if !r.forSession(c) || r.action == Allow && len(r.tools) > 0 || r.action != Allow && !r.isAboutFiles() || r.action == Ask && !d.asks {
+			continue
+		}
+		denies = denies || r.action != Allow
+		rules = binary.BigEndian.AppendUint16(rules, uint16(i))
+		if r.when != nil && d.about == nil {
+			d.about = &circumstances{call: *c}
+		}
+	}
+	if !denies {
+		return nil
+	}
+	d.rules = string(rules)
+	return d
+}
+
+// HookWrites returns what commands of hooks may write that are there to change files:
+// what is the session's own where a command that nobody understands would run unasked,
+// and otherwise what edits may, the workspace.
+func (p *Policy) HookWrites(c *Subject) tools.Confinement {
+	switch {
+	case p == nil || c.reading() || c.Mode == tools.ModeDeny:
+		return tools.Reading
+	case p.runsUnclear(c):
+		return tools.SessionWide
+	}
+	return tools.Named
+}
+
+// runsUnclear reports whether a command of which nothing is known runs unasked.
+func (p *Policy) runsUnclear(c *Subject) bool {
+	s := subject{policy: p, call: c}
+	how, _ := s.disposition(nil)
+	return how == UnclearContained
+}
+
 // deniesReading reports whether the rule denies to read some files: one that
 // denies all denies the call.
 func (r *rule) deniesReading() bool {
-	return r.action == Deny && r.could(tools.ReadsPath) && (r.selective || r.when != nil && r.when.paths)
+	return r.action == Deny && r.isAboutFiles()
+}
+
+// isAboutFiles reports whether the rule is about reading some files and not others.
+func (r *rule) isAboutFiles() bool {
+	return r.could(tools.ReadsPath) && (r.selective || r.when != nil && r.when.paths)
 }
 
 // Denies reports whether the first rule about a path denies to read it.
@@ -213,7 +268,7 @@ func (d denial) Denies(at string) bool {
 				continue
 			}
 		}
-		return r.action == Deny
+		return r.action == Deny || r.action == Ask && d.asks
 	}
 	return false
 }

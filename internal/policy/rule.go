@@ -106,9 +106,11 @@ func anyTool(patterns []toolPattern, spec *tools.Spec) bool {
 // tenant with these labels. Names are those of a tenant: a rule that names principals
 // and no tenants is about those of the default tenant.
 func (r *rule) forCaller(tenant, principal string, labels map[string]string, spec *tools.Spec) bool {
-	if len(r.tools) > 0 && !anyTool(r.tools, spec) {
-		return false
-	}
+	return (len(r.tools) == 0 || anyTool(r.tools, spec)) && r.forOwner(tenant, principal, labels)
+}
+
+// forOwner is forCaller, whatever the tool is.
+func (r *rule) forOwner(tenant, principal string, labels map[string]string) bool {
 	if len(r.tenants) > 0 && !slices.ContainsFunc(r.tenants, func(g glob.Word) bool { return g.Match(tenantName(tenant)) }) {
 		return false
 	}
@@ -136,6 +138,11 @@ const defaultTenant = "default"
 // forCall reports whether the rule is about a call, whatever its effects are.
 func (r *rule) forCall(c *Subject) bool {
 	return r.forCaller(c.Tenant, c.Principal, c.Labels, c.Spec) && (len(r.networks) == 0 || slices.Contains(r.networks, c.network()))
+}
+
+// forSession is forCall, whatever the tool is.
+func (r *rule) forSession(c *Subject) bool {
+	return r.forOwner(c.Tenant, c.Principal, c.Labels) && (len(r.networks) == 0 || slices.Contains(r.networks, c.network()))
 }
 
 // fit is how well a rule matches an effect.

@@ -445,7 +445,7 @@ func TestHooksAfterCalls(t *testing.T) {
 		t.Errorf("%v", end)
 	}
 	end = s.run("bash", `{"command":"mkdir -p sub && echo x > sub/new.txt"}`)
-	if got := contentText(end); !strings.Contains(got, "changed: sub/new.txt") || !strings.Contains(got, "[hook secrets]\nfine") {
+	if got := contentText(end); !strings.Contains(got, "sub/new.txt\n") || !strings.Contains(got, "[hook secrets]\nfine") {
 		t.Error(got)
 	}
 	end = s.run("list_dir", `{"path":"."}`)

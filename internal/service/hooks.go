@@ -259,7 +259,7 @@ func (s steps) about(x *executor.Execution) *asking {
 	event := sessionEvent(found)
 	event.CallID, event.ExecutionID, event.Tool, event.CalledAs, event.Purpose, event.OnBehalfOf = o.CallID, x.ID, o.Tool, o.CalledAs, o.Purpose, o.OnBehalfOf
 	event.TellEffects(effectsOf(x))
-	return &asking{where: s.admission.HookPlace(found, o.CallID), event: event}
+	return &asking{where: s.admission.HookPlace(found, s.entryOf(o.Tool), o.MaxMode, o.OnBehalfOf, o.CallID), event: event}
 }
 
 func sessionEvent(found *session.Session) hook.Event {
@@ -283,15 +283,20 @@ func (s steps) hooksAbout(point hook.Point, x *executor.Execution) []*hook.Hook 
 	if !s.config.Hooks.Has(point) {
 		return nil
 	}
-	entry, ok := s.config.Registry.Lookup(x.Order.Tool, func(*tools.Spec) bool { return true })
-	if !ok {
-		entry = &tools.Entry{Spec: tools.Spec{Name: x.Order.Tool}}
-	}
+	entry := s.entryOf(x.Order.Tool)
 	effects, more := effectsOf(x)
 	if more > 0 { // what was not kept may be anything
 		effects = append(effects, tools.Effect{Kind: tools.RunsProgram, Program: tools.UnknownWord})
 	}
 	return s.config.Hooks.About(point, &entry.Spec, effects)
+}
+
+// entryOf returns a tool as it is now; of one that is gone, its name.
+func (s steps) entryOf(tool string) *tools.Entry {
+	if entry, ok := s.config.Registry.Lookup(tool, func(*tools.Spec) bool { return true }); ok {
+		return entry
+	}
+	return &tools.Entry{Spec: tools.Spec{Name: tool}}
 }
 
 // notify tells the hooks at a point about an execution, and does not wait.
@@ -325,7 +330,7 @@ func (s *Server) sessionHooks(ctx context.Context, point hook.Point, found *sess
 	}
 	event := sessionEvent(found)
 	event.Reason = reason
-	where := s.admission.HookPlace(found, "")
+	where := s.admission.HookPlace(found, &tools.Entry{}, 0, "", "")
 	for _, h := range s.config.Hooks.At(point) {
 		_, run, err := s.config.Hooks.Ask(ctx, h, where, event)
 		if err != nil {
@@ -352,7 +357,7 @@ func (s *Server) ranHook(run hook.Run) {
 	s.meters.hooked(run)
 	if run.Outcome == hook.Failed {
 		s.config.Logger.Warn("a hook failed", zap.String("hook", run.Hook), zap.String("point", string(run.Point)),
-			zap.String("reason", run.Message), zap.Bool("advisory", run.Advisory), zap.Duration("took", run.Took))
+			zap.String("reason", run.Message), zap.String("detail", run.Detail), zap.Bool("advisory", run.Advisory), zap.Duration("took", run.Took))
 	}
 }
 

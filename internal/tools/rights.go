@@ -24,6 +24,10 @@ type Rights struct {
 	// kept from the jail where the sandbox can. See [Offer.Covers].
 	Deny Denial
 
+	// Aside says that Deny is about this command alone, and not about what others of
+	// the session may read.
+	Aside bool
+
 	// Network is how far commands reach, and Hosts, as host:port, what they reach
 	// in addition, for this call alone; port 0 means any.
 	Network Network
