@@ -144,7 +144,7 @@ func (b *Batch) Cancel(ctx context.Context, callID, reason string) error {
 		return err
 	}
 	var errs []error
-	for _, id := range b.drop(callID, reason) {
+	for _, id := range slices.Backward(b.drop(callID, reason)) { // so that none begins for the end of another
 		_, err := b.client.Cancel(ctx, id, reason)
 		errs = append(errs, err)
 	}

@@ -128,6 +128,26 @@ func TestBatch(t *testing.T) {
 		r.want("next", pb.Outcome_OUTCOME_SKIPPED, "The user spoke.")
 		r.want("nap", pb.Outcome_OUTCOME_CANCELLED, "enough")
 	})
+	t.Run("cancelled once closed", func(t *testing.T) {
+		batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(t.Context(), nil)
+		add(t, batch, "nap", "bash", `{"command": "sleep 60"}`)
+		add(t, batch, "one", "write_file", `{"path": "one", "content": "x"}`)
+		add(t, batch, "two", "write_file", `{"path": "two", "content": "x"}`)
+		batch.Close()
+		there := 0
+		r := follow(t, batch, func(id string, event *pb.Event) {
+			if event.GetStarted() != nil || id != "nap" && event.GetAccepted() != nil {
+				if there++; there == 3 {
+					if err := batch.Cancel(t.Context(), "", "enough"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		for _, id := range []string{"nap", "one", "two"} {
+			r.want(id, pb.Outcome_OUTCOME_CANCELLED, "enough")
+		}
+	})
 	t.Run("cut", func(t *testing.T) { cutBatch(t, server, wire) })
 	t.Run("refused", func(t *testing.T) {
 		_, err := agent(t, server.Address, pb.Mode_MODE_ALLOW).In("nowhere").Batch(t.Context(), nil).Results()

@@ -124,7 +124,7 @@ class Batch:
                     call.heard = call.ended = True
                     self._dead.append((call, reason))
             self._changed.notify_all()
-        for call in calls:
+        for call in reversed(calls):  # so that none begins for the end of another
             if call.sent:
                 self._client.cancel(call.request.call_id, reason)
 

@@ -165,7 +165,8 @@ export class Batch implements AsyncIterable<BatchEvent> {
       this.dead.push({ call, reason });
     }
     this.changed?.();
-    for (const [id] of open.filter(([, { sent }]) => sent)) {
+    // The newest first, so that none begins for the end of another.
+    for (const [id] of open.filter(([, { sent }]) => sent).reverse()) {
       await this.client.cancel(id, reason);
     }
   }
