@@ -61,7 +61,7 @@ var reserved = map[string][]string{
 	"github.com/modelcontextprotocol": {"bench"},
 	"github.com/santhosh-tekuri":      {"internal/admission", "internal/persona", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest", "sdk/sdktest"},
-	"mvdan.cc/sh":                     {"internal/shell"},
+	"mvdan.cc/sh":                     {"internal/hook", "internal/shell"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what
