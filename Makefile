@@ -30,7 +30,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal python typescript lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal python typescript mcp providers openapi lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 .PHONY: lint
@@ -156,16 +156,48 @@ python: ## Install gRPC for Python, from Debian's packages.
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(PYTHON); } || \
 		echo "gRPC for Python could not be installed: nothing in Python is tested"
 
-# The client and the example in TypeScript are not tested where this cannot be installed.
+# The tests of the client and of the example in TypeScript fail where this cannot be installed.
 .PHONY: typescript
 typescript: $(BIN)/typescript/installed ## Install what the client in TypeScript needs into .bin, with npm.
 
 $(BIN)/typescript/installed: sdk/typescript/package.json sdk/typescript/package-lock.json
 	@mkdir -p $(BIN)/typescript
 	@cp sdk/typescript/package.json sdk/typescript/package-lock.json $(BIN)/typescript/
-	@if ! command -v npm >/dev/null; then echo "there is no npm: nothing in TypeScript is tested"; \
+	@if ! command -v npm >/dev/null; then echo "there is no npm: the tests of TypeScript will fail"; \
 	elif npm ci --ignore-scripts --prefix $(BIN)/typescript --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm could not install what sdk/typescript needs: nothing in TypeScript is tested"; fi
+	else echo "npm could not install what sdk/typescript needs: the tests of TypeScript will fail"; fi
+
+.PHONY: mcp
+mcp: $(BIN)/mcp/installed ## Install the client of MCP in TypeScript, and its conformance tests, into .bin with npm.
+
+$(BIN)/mcp/installed: build/mcp/package-lock.json
+	@mkdir -p $(BIN)/mcp
+	@cp build/mcp/package.json build/mcp/package-lock.json $(BIN)/mcp/
+	@if ! command -v npm >/dev/null; then echo "there is no npm: the tests with clients of MCP will fail"; \
+	elif npm ci --ignore-scripts --prefix $(BIN)/mcp --no-audit --no-fund --loglevel=error; then touch $@; \
+	else echo "npm could not install what build/mcp/package.json names: the tests with clients of MCP will fail"; fi
+
+.PHONY: providers
+providers: $(BIN)/providers/installed ## Install the clients of Anthropic and OpenAI into .bin, with npm; tests hold what is rendered against them.
+
+$(BIN)/providers/installed: internal/toolcall/testdata/providers/package.json internal/toolcall/testdata/providers/package-lock.json
+	@mkdir -p $(BIN)/providers
+	@cp internal/toolcall/testdata/providers/package.json internal/toolcall/testdata/providers/package-lock.json $(BIN)/providers/
+	@if ! command -v npm >/dev/null; then echo "there is no npm: the tests of providers will fail"; \
+	elif npm ci --ignore-scripts --prefix $(BIN)/providers --no-audit --no-fund --loglevel=error; then touch $@; \
+	else echo "npm could not install the clients of providers: their tests will fail"; fi
+
+# The test of a large API fails where its document cannot be fetched. Of its package, which npm
+# would unpack to half a gigabyte, one file is wanted.
+.PHONY: openapi
+openapi: $(BIN)/openapi/api.github.com.json ## Fetch a published OpenAPI document into .bin, with npm.
+
+$(BIN)/openapi/api.github.com.json: | $(BIN)
+	@mkdir -p $(BIN)/openapi
+	@cd $(BIN)/openapi && npm pack --silent @octokit/openapi@23.0.2 >/dev/null && \
+		tar -xzf octokit-openapi-23.0.2.tgz --strip-components=2 package/generated/api.github.com.json && rm octokit-openapi-23.0.2.tgz && \
+		echo "829b4bebb19a53133289f7b0bc819f4f1118115821db2ca9f25e9ee995a7da2a  api.github.com.json" | sha256sum --check --quiet && touch api.github.com.json || \
+		{ rm -f api.github.com.json; echo "npm could not fetch @octokit/openapi: the test of a large API will fail"; }
 
 # Benchmarks that compare with fd are left out where it cannot be installed.
 .PHONY: fd

@@ -18,6 +18,7 @@ import (
 // message a line, as many calls at once as there are callers.
 type leanClient struct {
 	command *exec.Cmd
+	tool    string // that reads a file
 
 	mu      sync.Mutex // held over a line that is written
 	in      io.WriteCloser
@@ -50,7 +51,7 @@ func connectLean(ctx context.Context, command *exec.Cmd) (mcpClient, error) {
 	if err := command.Start(); err != nil {
 		return nil, err
 	}
-	c := &leanClient{command: command, in: in, waiting: make(map[int]chan answer)}
+	c := &leanClient{command: command, tool: mcpRead, in: in, waiting: make(map[int]chan answer)}
 	go c.receive(out)
 	_, err = c.call(ctx, "initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "bench", "version": "1"},
@@ -127,7 +128,7 @@ func (c *leanClient) call(ctx context.Context, method string, params any) (answe
 
 // readText reads a file.
 func (c *leanClient) readText(ctx context.Context, path string) (string, error) {
-	a, err := c.call(ctx, "tools/call", map[string]any{"name": mcpRead, "arguments": map[string]string{"path": path}})
+	a, err := c.call(ctx, "tools/call", map[string]any{"name": c.tool, "arguments": map[string]string{"path": path}})
 	if err == nil && len(a.Result.Content) != 1 {
 		err = fmt.Errorf("the MCP server answers %.200v", a.Result)
 	}

@@ -25,11 +25,11 @@ import (
 // An answer is for exactly what decide was shown. One that comes too late is dropped.
 func (c *Client) Approve(ctx context.Context, decide func(*pb.Approval) *pb.ResolveApprovalRequest) error {
 	answers := make(map[string]*pb.ResolveApprovalRequest) // of approvals that wait; nil once sent
-	t := c.tries()
+	r := c.retries()
 	for {
-		err := c.approve(ctx, t, answers, decide)
-		again := lostConnection(err) && t.pause(ctx)
-		if ctx.Err() != nil { // which may end the pause
+		err := c.approve(ctx, r, answers, decide)
+		again := lostConnection(err) && r.wait(ctx)
+		if ctx.Err() != nil { // which may end the wait
 			return nil
 		}
 		if !again {
@@ -39,7 +39,7 @@ func (c *Client) Approve(ctx context.Context, decide func(*pb.Approval) *pb.Reso
 }
 
 // approve is Approve for one connection.
-func (c *Client) approve(ctx context.Context, t *tries, answers map[string]*pb.ResolveApprovalRequest, decide func(*pb.Approval) *pb.ResolveApprovalRequest) error {
+func (c *Client) approve(ctx context.Context, r *retries, answers map[string]*pb.ResolveApprovalRequest, decide func(*pb.Approval) *pb.ResolveApprovalRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.Approvals.WatchApprovals(ctx, &pb.WatchApprovalsRequest{SessionId: c.session})
@@ -54,7 +54,7 @@ func (c *Client) approve(ctx context.Context, t *tries, answers map[string]*pb.R
 		if err != nil {
 			return err
 		}
-		t.reset()
+		r.reset()
 		delete(answers, change.GetEnded().GetApprovalId())
 		waiting := change.GetSnapshot().GetApprovals()
 		if change.GetSnapshot() != nil { // what ended unseen is in none

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,6 +22,22 @@ func add(t *testing.T, batch *client.Batch, id, tool, input string) {
 	t.Helper()
 	if _, err := batch.Call(client.Call{ID: id, Tool: tool, Input: input}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func addErr(batch *client.Batch, id string) error {
+	_, err := batch.Call(client.Call{ID: id, Tool: "list_dir"})
+	return err
+}
+
+func wantResults(t *testing.T, results []client.BatchResult, want string) {
+	t.Helper()
+	var told []string
+	for _, result := range results {
+		told = append(told, fmt.Sprint(result.CallID, " ", result.Finished.GetOutcome(), " ", status.Code(result.Err)))
+	}
+	if got := strings.Join(told, ", "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
@@ -83,21 +98,15 @@ func TestBatch(t *testing.T) {
 		add(t, batch, "read", "read_file", `{"path": "a"}`)
 		add(t, batch, "missing", "read_file", `{"path": "b"}`)
 		add(t, batch, "malformed", "", `{}`)
-		if _, err := batch.Call(client.Call{ID: "read", Tool: "read_file"}); err == nil {
-			t.Error("an id was taken twice")
-		}
+		add(t, batch, "read", "read_file", `{"path": "c"}`)                   // twice
+		add(t, batch, strings.Repeat("x", 257), "read_file", `{"path": "a"}`) // too long
+		add(t, batch, "last", "read_file", `{"path": "a"}`)
 		results, err := batch.Results()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told []string
-		for _, result := range results {
-			told = append(told, fmt.Sprint(result.CallID, " ", result.Finished.GetOutcome(), " ", status.Code(result.Err)))
-		}
-		const want = "write OUTCOME_SUCCEEDED OK, read OUTCOME_SUCCEEDED OK, missing OUTCOME_FAILED OK, malformed OUTCOME_UNSPECIFIED InvalidArgument"
-		if got := strings.Join(told, ", "); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		wantResults(t, results, "write OUTCOME_SUCCEEDED OK, read OUTCOME_SUCCEEDED OK, missing OUTCOME_FAILED OK, malformed OUTCOME_UNSPECIFIED InvalidArgument, "+
+			"read OUTCOME_UNSPECIFIED AlreadyExists, "+strings.Repeat("x", 257)+" OUTCOME_UNSPECIFIED InvalidArgument, last OUTCOME_SUCCEEDED OK")
 		if !strings.Contains(client.Text(results[1].Finished), "one") {
 			t.Errorf("what came after the write read %v", results[1].Finished)
 		}
@@ -127,6 +136,90 @@ func TestBatch(t *testing.T) {
 		})
 		r.want("next", pb.Outcome_OUTCOME_SKIPPED, "The user spoke.")
 		r.want("nap", pb.Outcome_OUTCOME_CANCELLED, "enough")
+	})
+	t.Run("steered while somebody waits for the results", func(t *testing.T) {
+		c := agent(t, server.Address, pb.Mode_MODE_ALLOW)
+		batch := c.Batch(t.Context(), &pb.BatchStart{Strategy: pb.BatchStrategy_BATCH_STRATEGY_SEQUENTIAL})
+		add(t, batch, "nap", "sleep", `{"duration_ms": 60000}`)
+		add(t, batch, "next", "list_dir", `{}`)
+		for event, err := range batch.Events() { // the server has it
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.GetStarted() != nil {
+				break
+			}
+		}
+		steered := make(chan error, 1)
+		go func() {
+			for event, err := range c.WatchBatch(t.Context(), batch.ID()).Events() {
+				switch {
+				case err != nil:
+					steered <- err
+					return
+				case event.GetCall().GetEvent().GetProgress() != nil: // a while later
+					steered <- errors.Join(batch.Interrupt("The user spoke."), addErr(batch, "added"), batch.Message("wake up"))
+					return
+				}
+			}
+		}()
+		results, err := batch.Results()
+		if err := errors.Join(err, <-steered); err != nil {
+			t.Fatal(err)
+		}
+		wantResults(t, results, "nap OUTCOME_SUCCEEDED OK, next OUTCOME_SKIPPED OK, added OUTCOME_SUCCEEDED OK")
+		if err := addErr(batch, "late"); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a call after the results: %v", err)
+		}
+	})
+	t.Run("steered once closed", func(t *testing.T) {
+		batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(t.Context(), nil)
+		add(t, batch, "nap", "sleep", `{"duration_ms": 60000}`)
+		batch.Close()
+		r := follow(t, batch, func(id string, event *pb.Event) {
+			if event.GetStarted() != nil {
+				if err := batch.Message("wake up"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		r.want("nap", pb.Outcome_OUTCOME_SUCCEEDED, "")
+	})
+	t.Run("watched again", func(t *testing.T) {
+		c := agent(t, server.Address, pb.Mode_MODE_ALLOW)
+		ctx, leave := context.WithCancel(t.Context())
+		batch := c.Batch(ctx, &pb.BatchStart{OnDisconnect: pb.OnDisconnect_ON_DISCONNECT_DETACH})
+		add(t, batch, "gate", "bash", `{"command": "`+gate+`"}`)
+		add(t, batch, "twice", "list_dir", `{}`)
+		add(t, batch, "twice", "list_dir", `{}`)
+		refused := 0
+		for event, err := range batch.Events() { // as a process that ends does
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event.GetRefused() != nil || event.GetCall().GetEvent().GetOutput() != nil {
+				if refused++; refused == 2 {
+					break
+				}
+			}
+		}
+		leave()
+		again := connect(t, wire.Address, client.Options{Token: "the-token-of-agent", Session: sessionOf(t, c)}).WatchBatch(t.Context(), batch.ID())
+		if err := errors.Join(again.Interrupt(""), addErr(again, "more")); !errors.Is(err, client.ErrDetached) || !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a batch that is watched was steered: %v", err)
+		}
+		if _, err := client.Result(c.Execute(t.Context(), client.Call{Tool: "write_file", Input: `{"path": "go-on", "content": ""}`})); err != nil {
+			t.Fatal(err)
+		}
+		wire.CutAfter(200)
+		results, err := again.Results()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantResults(t, results, "gate OUTCOME_SUCCEEDED OK, twice OUTCOME_SUCCEEDED OK, twice OUTCOME_UNSPECIFIED AlreadyExists")
+		if _, err := c.WatchBatch(t.Context(), "another").Results(); status.Code(err) != codes.NotFound {
+			t.Errorf("a batch that is not there: %v", err)
+		}
 	})
 	t.Run("cancelled once closed", func(t *testing.T) {
 		batch := agent(t, server.Address, pb.Mode_MODE_ALLOW).Batch(t.Context(), nil)
@@ -188,13 +281,9 @@ func cutBatch(t *testing.T, server *sdktest.Server, wire *sdktest.Wire) {
 	if len(r.summary.GetCalls()) < 3 {
 		t.Errorf("the summary has %v", r.summary)
 	}
+	cuts := 0
+	wire.CutAfter(0)
 	for i := range 12 { // cut at any moment, each call runs once
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			time.Sleep(time.Duration(i) * 500 * time.Microsecond)
-			wire.Cut()
-		}()
 		batch := c.Batch(t.Context(), nil)
 		for _, name := range []string{"a", "b", "c"} {
 			add(t, batch, fmt.Sprint(name, i), "bash", `{"command": "echo x >>ran"}`)
@@ -208,7 +297,13 @@ func cutBatch(t *testing.T, server *sdktest.Server, wire *sdktest.Wire) {
 				t.Errorf("batch %d: %v", i, result)
 			}
 		}
-		<-done
+		if wire.CutAfter(150 * (i + 1)) {
+			cuts++
+		}
+	}
+	wire.Cut()
+	if cuts < 6 {
+		t.Errorf("%d batches were cut: the wire is cut too late", cuts)
 	}
 	finished, err := client.Result(direct.Execute(t.Context(), client.Call{Tool: "bash", Input: `{"command": "wc -l <ran"}`}))
 	if err != nil || strings.TrimSpace(client.Text(finished)) != "38" {
@@ -248,9 +343,6 @@ func TestBatchUnended(t *testing.T) {
 	for _, id := range []string{"refused", "heard", "unheard"} {
 		add(t, batch, id, "any", "")
 	}
-	if _, err := batch.Call(client.Call{ID: strings.Repeat("x", 257), Tool: "any"}); err == nil || !strings.Contains(err.Error(), "at most 256") {
-		t.Errorf("an id of 257 bytes: %v", err)
-	}
 	results, err := batch.Results()
 	if err != nil || len(results) != 3 {
 		t.Fatal(results, err)
@@ -287,5 +379,76 @@ func TestBatchUnsent(t *testing.T) {
 	}
 	if err := batch.Interrupt(""); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("an order after Close: %v", err)
+	}
+}
+
+// TestManyCalls adds calls that nobody reads of: the client neither waits nor
+// keeps anything back when it is closed. Read to the end, each call has its result.
+func TestManyCalls(t *testing.T) {
+	server, _ := start(t)
+	for _, read := range []bool{false, true} {
+		c := connect(t, server.Address, client.Options{Token: "the-token-of-agent"})
+		batch := c.Batch(t.Context(), nil)
+		for i := range 10_000 {
+			add(t, batch, fmt.Sprint(read, i), "list_dir", "")
+		}
+		if !read {
+			c.Close()
+			for _, err := range batch.Events() {
+				if err != nil && status.Code(err) != codes.Canceled {
+					t.Error(err)
+				}
+			}
+			continue
+		}
+		results, err := batch.Results()
+		if err != nil || len(results) != 10_000 {
+			t.Fatalf("%d results, %v", len(results), err)
+		}
+		refused := 0
+		for i, result := range results {
+			if result.CallID != fmt.Sprint(read, i) || result.Err == nil && result.Finished == nil {
+				t.Fatalf("result %d is %v", i, result)
+			}
+			if status.Code(result.Err) == codes.ResourceExhausted {
+				refused++
+			}
+		}
+		if refused != 9_000 { // max_batch_calls
+			t.Errorf("%d calls were beyond what a batch has", refused)
+		}
+	}
+}
+
+// TestLeftHalfWay leaves a call and a batch after an event: their streams end, and no
+// goroutine stays, which TestMain looks at.
+func TestLeftHalfWay(t *testing.T) {
+	c := connect(t, sdktest.FakeEndless(t), client.Options{})
+	for event, err := range c.Execute(t.Context(), client.Call{Tool: "any"}) {
+		if err != nil || event.GetSequence() != 1 {
+			t.Fatal(event, err)
+		}
+		break
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	batch := c.Batch(ctx, nil)
+	add(t, batch, "a", "any", "")
+	number := uint64(0)
+	for event, err := range batch.Events() {
+		if number++; err != nil || event.GetSequence() != number {
+			t.Fatal(event, err)
+		}
+		if event.GetSteeringPoint() != nil {
+			break
+		}
+	}
+	leave()
+	if _, err := c.Tools.GetExecution(t.Context(), &pb.GetExecutionRequest{}); err != nil { // when both streams have ended
+		t.Fatal(err)
+	}
+	for _, err := range batch.Events() {
+		if status.Code(err) != codes.Canceled {
+			t.Errorf("a batch that was left: %v", err)
+		}
 	}
 }

@@ -11,6 +11,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -24,7 +25,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -48,6 +48,9 @@ type Options struct {
 	// Patience is how long a lost connection is made anew before an error is
 	// returned; 0: a minute.
 	Patience time.Duration
+	// FailFast returns an error at once where there is no server when a call begins.
+	// A connection that is lost later is made anew all the same.
+	FailFast bool
 	// Dial is added to the options of gRPC.
 	Dial []grpc.DialOption
 }
@@ -60,17 +63,22 @@ type Client struct {
 	Approvals  pb.ApprovalServiceClient
 	Policy     pb.PolicyServiceClient
 	Workspaces pb.WorkspaceServiceClient
+	Dialects   pb.DialectServiceClient
 
-	conn     *grpc.ClientConn
+	link     *link
 	session  string
 	patience time.Duration
-	peer     *peer
+	failFast bool
 }
 
-// peer is the server at the other end of a connection.
-type peer struct {
-	mu      sync.Mutex
-	started string // when it began to serve, which tells it from another at its address
+// link is the connection, which clients for several sessions share.
+type link struct {
+	conn   *grpc.ClientConn
+	closed chan struct{}
+	close  sync.Once
+
+	mu     sync.Mutex
+	server string // at the other end, as far as is known; see server.go
 }
 
 // maxReceive is the largest message a client takes; the server decides what it sends.
@@ -106,19 +114,27 @@ func Connect(address string, options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	patience := options.Patience
-	if patience == 0 {
-		patience = time.Minute
-	}
-	return &Client{
-		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn),
-		conn, options.Session, patience, new(peer),
-	}, nil
+	return Over(conn, options), nil
 }
 
-// Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }
+// Over returns a client of a connection that is there already. Of the options, those
+// about sessions and patience count.
+func Over(conn *grpc.ClientConn, options Options) *Client {
+	return &Client{
+		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
+		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), pb.NewDialectServiceClient(conn),
+		&link{conn: conn, closed: make(chan struct{})}, options.Session, cmp.Or(options.Patience, time.Minute), options.FailFast,
+	}
+}
+
+// Conn returns the connection, for what the contract has and the client has not.
+func (c *Client) Conn() *grpc.ClientConn { return c.link.conn }
+
+// Close ends the connection, and what runs over it.
+func (c *Client) Close() error {
+	c.link.close.Do(func() { close(c.link.closed) })
+	return c.link.conn.Close()
+}
 
 // In returns the client for another session. It has the same connection.
 func (c *Client) In(session string) *Client {
@@ -163,7 +179,7 @@ func (c *Client) Cancel(ctx context.Context, callID, reason string) (*pb.Executi
 func (c *Client) Artifact(ctx context.Context, uri string, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := c.tries()
+	r := c.retries()
 	for offset := uint64(0); ; {
 		stream, err := c.Tools.ReadArtifact(ctx, &pb.ReadArtifactRequest{Uri: uri, Offset: offset})
 		for err == nil {
@@ -171,7 +187,7 @@ func (c *Client) Artifact(ctx context.Context, uri string, w io.Writer) error {
 			if response, err = stream.Recv(); err != nil {
 				break
 			}
-			t.reset()
+			r.reset()
 			if _, err := w.Write(response.GetData()); err != nil {
 				return err
 			}
@@ -180,7 +196,7 @@ func (c *Client) Artifact(ctx context.Context, uri string, w io.Writer) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if !lostConnection(err) || !t.pause(ctx) {
+		if !lostConnection(err) || !r.wait(ctx) {
 			return err
 		}
 	}
@@ -260,22 +276,3 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 // RequireTransportSecurity returns false: Connect has decided that already.
 func (bearer) RequireTransportSecurity() bool { return false }
-
-// server tells which server is at the other end. It is asked where the connection is
-// not there yet, so it may be another, and where afresh says so.
-func (c *Client) server(ctx context.Context, afresh bool) (string, error) {
-	c.peer.mu.Lock()
-	known := c.peer.started
-	c.peer.mu.Unlock()
-	if !afresh && known != "" && c.conn.GetState() == connectivity.Ready {
-		return known, nil
-	}
-	info, err := c.Tools.GetServerInfo(ctx, &pb.GetServerInfoRequest{})
-	if err != nil {
-		return "", err
-	}
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
-	c.peer.started = info.GetStartTime().AsTime().Format(time.RFC3339Nano)
-	return c.peer.started, nil
-}

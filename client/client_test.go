@@ -23,7 +23,7 @@ import (
 	"github.com/toolserver/toolserver/sdk/sdktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(sdktest.Remove)) }
 
 // start starts a server, and a wire to it.
 func start(t *testing.T) (*sdktest.Server, *sdktest.Wire) {
@@ -202,18 +202,20 @@ func cutAgainAndAgain(t *testing.T, server *sdktest.Server, wire *sdktest.Wire) 
 	if event, err, _ := next(); err != nil || event.GetSequence() != 3 {
 		t.Errorf("watched after 2: %v, %v", event, err)
 	}
+	cuts := 0
+	wire.CutAfter(0)
 	for i := range 20 { // cut at any moment, a call runs once
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			time.Sleep(time.Duration(i) * 300 * time.Microsecond)
-			wire.Cut()
-		}()
 		finished, err := client.Result(c.Execute(t.Context(), client.Call{ID: fmt.Sprint("add-", i), Tool: "bash", Input: `{"command": "echo x >>ran"}`}))
 		if err != nil || finished.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatalf("call %d: %v, %v", i, finished, err)
 		}
-		<-done
+		if wire.CutAfter(60 * (i + 1)) {
+			cuts++
+		}
+	}
+	wire.Cut()
+	if cuts < 10 {
+		t.Errorf("%d calls were cut: the wire is cut too late", cuts)
 	}
 	finished, err := client.Result(direct.Execute(t.Context(), client.Call{Tool: "bash", Input: `{"command": "wc -l <ran"}`}))
 	if err != nil || strings.TrimSpace(client.Text(finished)) != "20" {
@@ -325,16 +327,13 @@ func TestRestart(t *testing.T) {
 	})
 	t.Run("not sent", func(t *testing.T) { // the server is not there when the call is made
 		server.Kill()
-		for { // what is sent into a connection that looks alive may have arrived
-			if _, err := c.Tools.GetServerInfo(t.Context(), &pb.GetServerInfoRequest{}); err != nil {
-				break
-			}
-		}
 		back := make(chan struct{})
 		go func() {
 			defer close(back)
+			<-wire.Refused
 			server.Restart()
 		}()
+		c := connect(t, wire.Address, client.Options{Token: "the-token-of-agent"})
 		finished, err := client.Result(c.Execute(t.Context(), client.Call{Tool: "list_dir"}))
 		if err != nil || finished.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 			t.Errorf("%v, %v", finished, err)

@@ -4,15 +4,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -29,6 +30,11 @@ func (c *Client) Execute(ctx context.Context, call Call) iter.Seq2[*pb.Event, er
 	if err != nil {
 		return func(yield func(*pb.Event, error) bool) { yield(nil, err) }
 	}
+	return c.ExecuteRequest(ctx, request)
+}
+
+// ExecuteRequest is Execute for a call as it is sent, which has a call id.
+func (c *Client) ExecuteRequest(ctx context.Context, request *pb.ExecuteToolRequest) iter.Seq2[*pb.Event, error] {
 	return func(yield func(*pb.Event, error) bool) {
 		f := &follower{client: c, call: request, callID: request.GetCallId(), watch: new(pb.WatchExecutionRequest)}
 		f.follow(ctx, yield)
@@ -38,9 +44,13 @@ func (c *Client) Execute(ctx context.Context, call Call) iter.Seq2[*pb.Event, er
 // Watch yields the events of a call after a sequence, as Execute does; 0: from the
 // first.
 func (c *Client) Watch(ctx context.Context, callID string, after uint64) iter.Seq2[*pb.Event, error] {
+	return c.WatchRequest(ctx, &pb.WatchExecutionRequest{SessionId: c.session, CallId: callID, AfterSequence: after})
+}
+
+// WatchRequest is Watch for an execution that is named in any way.
+func (c *Client) WatchRequest(ctx context.Context, request *pb.WatchExecutionRequest) iter.Seq2[*pb.Event, error] {
 	return func(yield func(*pb.Event, error) bool) {
-		watch := &pb.WatchExecutionRequest{SessionId: c.session, CallId: callID, AfterSequence: after}
-		(&follower{client: c, callID: callID, watch: watch}).follow(ctx, yield)
+		(&follower{client: c, callID: request.GetCallId(), watch: proto.CloneOf(request)}).follow(ctx, yield)
 	}
 }
 
@@ -74,41 +84,43 @@ type follower struct {
 func (f *follower) follow(ctx context.Context, yield func(*pb.Event, error) bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for t := f.client.tries(); ; {
+	for r := f.client.retries(); ; {
 		receive, err := f.open(ctx)
 		for err == nil {
 			var event *pb.Event
 			if event, err = receive(); err != nil {
-				f.doubt = f.doubt || !notTaken(err)
 				break
 			}
-			t.reset()
+			r.reset()
 			f.heard = true
 			if event.GetSequence() <= f.watch.AfterSequence {
 				continue // a heartbeat, which has no number of its own
 			}
-			f.watch.ExecutionId, f.watch.AfterSequence = event.GetExecutionId(), event.GetSequence()
-			f.watch.SessionId, f.watch.CallId = "", ""
+			f.watch = &pb.WatchExecutionRequest{ExecutionId: event.GetExecutionId(), AfterSequence: event.GetSequence()}
 			if !yield(event, nil) || event.GetFinished() != nil {
 				return
 			}
 		}
+		other := f.client.replaced(err)
 		switch {
-		case errors.Is(err, errOtherServer) || f.heard && status.Code(err) == codes.NotFound:
+		case other && f.doubt, f.heard && status.Code(err) == codes.NotFound:
 			yield(lost(f.watch.ExecutionId, f.watch.AfterSequence, f.callID), nil)
 			return
-		case lostConnection(err) && t.pause(ctx):
-			continue
-		case lostConnection(err) && f.call != nil && (f.heard || f.doubt):
-			err = fmt.Errorf("the connection was lost, and call %s may have run: %w", f.callID, err)
+		case !other && !lostConnection(err):
+			yield(nil, err)
+			return
 		}
-		yield(nil, err)
-		return
+		f.doubt = f.doubt || f.sentTo != "" && !other && !notTaken(err)
+		absent := f.client.failFast && !f.heard && !f.doubt && !other
+		if absent || !r.wait(ctx) {
+			if f.call != nil && (f.heard || f.doubt) {
+				err = fmt.Errorf("the connection was lost, and call %s may have run: %w", f.callID, err)
+			}
+			yield(nil, err)
+			return
+		}
 	}
 }
-
-// errOtherServer says that the server that may have taken a call is gone.
-var errOtherServer = errors.New("another server answers")
 
 // open opens the next stream. A call that a server may have taken is sent again to
 // that server alone, which knows its id.
@@ -118,18 +130,13 @@ func (f *follower) open(ctx context.Context) (func() (*pb.Event, error), error) 
 		stream, err := tools.WatchExecution(ctx, f.watch)
 		return receiver(stream, err)
 	}
-	server, err := f.client.server(ctx, f.doubt)
-	if err != nil {
-		return nil, err
+	if !f.doubt {
+		var err error
+		if f.sentTo, err = f.client.server(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if f.doubt && server != f.sentTo {
-		return nil, errOtherServer
-	}
-	f.sentTo = server
-	stream, err := tools.ExecuteTool(ctx, f.call)
-	if err != nil {
-		f.doubt = f.doubt || !notTaken(err)
-	}
+	stream, err := tools.ExecuteTool(addressed(ctx, f.sentTo), f.call)
 	return receiver(stream, err)
 }
 
@@ -143,10 +150,7 @@ func receiver[M any, Response interface {
 	}
 	return func() (*pb.Event, error) {
 		response, err := stream.Recv()
-		if errors.Is(err, io.EOF) { // after the finished event nobody asks
-			err = status.Error(codes.Unavailable, "the stream ended before the execution did")
-		}
-		return Response(response).GetEvent(), err
+		return Response(response).GetEvent(), endOf(stream, err)
 	}, nil
 }
 
@@ -159,7 +163,7 @@ func lost(executionID string, last uint64, callID string) *pb.Event {
 		Kind: &pb.Event_Finished{Finished: &pb.Finished{
 			Outcome: pb.Outcome_OUTCOME_LOST,
 			Content: []*pb.Content{{Kind: &pb.Content_Text{Text: message}}},
-			Failure: &pb.Failure{Code: "server_gone", Message: fmt.Sprintf("call %s: the server that was sent it is gone", callID)},
+			Failure: &pb.Failure{Code: "server_gone", Message: fmt.Sprintf("call %s: the server that was sent it is gone", cmp.Or(callID, executionID))},
 		}},
 	}
 }

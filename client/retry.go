@@ -12,37 +12,37 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Pauses between tries, which double.
+// Waits between tries, which double.
 const (
-	firstPause = 100 * time.Millisecond
-	maxPause   = 2 * time.Second
+	firstWait = 100 * time.Millisecond
+	maxWait   = 2 * time.Second
 )
 
-// tries are attempts at the same thing.
-type tries struct {
+// retries are attempts at the same thing.
+type retries struct {
 	patience time.Duration
 	failed   time.Time // the first of the failures since something worked
 	next     time.Duration
 }
 
-func (c *Client) tries() *tries { return &tries{patience: c.patience} }
+func (c *Client) retries() *retries { return &retries{patience: c.patience} }
 
 // reset says that something worked.
-func (t *tries) reset() { t.failed, t.next = time.Time{}, 0 }
+func (r *retries) reset() { r.failed, r.next = time.Time{}, 0 }
 
-// pause waits before the next try. It reports false where there is to be none.
-func (t *tries) pause(ctx context.Context) bool {
-	if t.failed.IsZero() {
-		t.failed, t.next = time.Now(), firstPause
+// wait waits before the next try. It reports false where there is to be none.
+func (r *retries) wait(ctx context.Context) bool {
+	if r.failed.IsZero() {
+		r.failed, r.next = time.Now(), firstWait
 	}
-	if time.Since(t.failed) >= t.patience {
+	if time.Since(r.failed) >= r.patience {
 		return false
 	}
-	wait := time.NewTimer(t.next/2 + rand.N(t.next)) // clients of one server come back one by one
-	defer wait.Stop()
-	t.next = min(2*t.next, maxPause)
+	timer := time.NewTimer(r.next/2 + rand.N(r.next)) // clients of one server come back one by one
+	defer timer.Stop()
+	r.next = min(2*r.next, maxWait)
 	select {
-	case <-wait.C:
+	case <-timer.C:
 		return true
 	case <-ctx.Done():
 		return false
@@ -51,9 +51,9 @@ func (t *tries) pause(ctx context.Context) bool {
 
 // again does what can be done twice until the connection holds.
 func (c *Client) again(ctx context.Context, do func() error) error {
-	for t := c.tries(); ; {
+	for r := c.retries(); ; {
 		err := do()
-		if !lostConnection(err) || !t.pause(ctx) {
+		if !lostConnection(err) || !r.wait(ctx) {
 			return err
 		}
 	}

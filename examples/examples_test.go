@@ -17,6 +17,8 @@ import (
 	"github.com/toolserver/toolserver/sdk/sdktest"
 )
 
+func TestMain(m *testing.M) { sdktest.Remove(m.Run()) }
+
 const golden = "testdata/turn.golden"
 
 // TestTurn compares what the examples print with a golden file, which UPDATE_GOLDEN=1
@@ -64,6 +66,54 @@ func TestTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTurnPage holds the code in docs/turn.md against the examples.
+func TestTurnPage(t *testing.T) {
+	page := read(t, "../docs/turn.md")
+	for language, path := range map[string]string{"go": "go/main.go", "python": "python/turn.py", "ts": "typescript/turn.ts"} {
+		_, code, ok := strings.Cut(page, "```"+language+"\n")
+		code, _, _ = strings.Cut(code, "```")
+		if !ok || !strings.Contains(read(t, path), code) {
+			t.Errorf("%s has not what the page shows:\n%s", path, code)
+		}
+	}
+}
+
+// TestClientReadme builds the program in client/README.md as a module of its own, by the
+// lines for go.mod that are there.
+func TestClientReadme(t *testing.T) {
+	_, program, _ := strings.Cut(read(t, "../client/README.md"), "```go\n")
+	program, rest, _ := strings.Cut(program, "```")
+	_, lines, _ := strings.Cut(rest, "```\n")
+	lines, _, _ = strings.Cut(lines, "```")
+	top, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	lines = strings.Replace(lines, "=> ../toolserver", "=> "+top, 1)
+	for name, text := range map[string]string{
+		"main.go": program, "go.mod": "module agent\n\ngo 1.26.0\n\n" + lines, "go.sum": read(t, "../go.sum"),
+	} {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("go", "vet", "-mod=mod", ".")
+	cmd.Dir, cmd.Env = directory, append(os.Environ(), "GOPROXY=off", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, lines)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // typescript builds the example in TypeScript beside its client.

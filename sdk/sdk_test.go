@@ -18,16 +18,18 @@ import (
 	"github.com/toolserver/toolserver/sdk/sdktest"
 )
 
+func TestMain(m *testing.M) { sdktest.Remove(m.Run()) }
+
 // TestPython runs the tests in sdk/python/tests.
 func TestPython(t *testing.T) {
 	python, path := sdktest.Python(t)
-	drive(t, exec.Command(python, "-m", "unittest", "discover", "-v", "-s", "python/tests"), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1", "UNENDED="+sdktest.FakeUnended(t))
+	drive(t, exec.Command(python, "-m", "unittest", "discover", "-v", "-s", "python/tests"), "PYTHONPATH="+path, "PYTHONDONTWRITEBYTECODE=1")
 }
 
 // TestTypeScript checks the types of the client in TypeScript and runs its tests.
 func TestTypeScript(t *testing.T) {
 	directory := sdktest.TypeScript(t)
-	drive(t, exec.Command("node", "--test-reporter=spec", directory+"/dist/client.test.js"), "UNENDED="+sdktest.FakeUnended(t))
+	drive(t, exec.Command("node", "--test-reporter=spec", directory+"/dist/client.test.js"))
 }
 
 // drive runs tests that ask on standard output for what befalls the server: cut, kill
@@ -39,7 +41,8 @@ func drive(t *testing.T, tests *exec.Cmd, environment ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tests.Path, tests.Args[1:]...)
-	cmd.Env = append(os.Environ(), append(environment, "SERVER="+server.Address, "WIRE="+wire.Address)...)
+	cmd.Env = append(os.Environ(), append(environment,
+		"SERVER="+server.Address, "WIRE="+wire.Address, "UNENDED="+sdktest.FakeUnended(t), "ENDLESS="+sdktest.FakeEndless(t))...)
 	for _, c := range sdktest.Cases {
 		cmd.Env = append(cmd.Env, c.Variable+"="+sdktest.Fake(t, c), c.Variable+"_BATCH="+sdktest.Fake(t, c))
 	}

@@ -84,6 +84,10 @@ type deafServer struct {
 	pb.UnimplementedToolServiceServer
 }
 
+func (deafServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.GetServerInfoResponse, error) {
+	return &pb.GetServerInfoResponse{}, nil
+}
+
 func (deafServer) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
 	event := &pb.Event{ExecutionId: "x", Sequence: 1, Kind: &pb.Event_Started{Started: &pb.Started{}}}
 	if err := stream.Send(&pb.ExecuteToolResponse{Event: event}); err != nil {
@@ -251,7 +255,7 @@ func TestCallReportsALostExecution(t *testing.T) {
 	startServer(t, "--listen", server.address) // it knows nothing of the one before
 	stdout.rest()
 	stderr.rest()
-	if code := wait(t, cmd); code != cli.ExitLost || !strings.Contains(stderr.String(), "lost") {
-		t.Errorf("exit code %d, want %d: %s", code, cli.ExitLost, stderr)
+	if code := wait(t, cmd); code != cli.ExitLost || !strings.Contains(stdout.String(), "OUTCOME_LOST") {
+		t.Errorf("exit code %d, want %d: %s%s", code, cli.ExitLost, stdout, stderr)
 	}
 }

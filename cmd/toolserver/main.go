@@ -72,6 +72,9 @@ or with a server:
 	root.AddCommand(cli.Commands(in)...)
 	root.AddCommand(operator.Commands(in)...)
 	for _, cmd := range root.Commands() {
+		if cmd.Name() == "mcp" {
+			cmd.AddCommand(operator.MCP()...)
+		}
 		if cmd.HasSubCommands() { // it takes nothing else
 			cmd.Args = cli.CommandsOnly
 		}

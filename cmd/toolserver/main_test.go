@@ -55,6 +55,16 @@ func (w withHelper) Run() int {
 
 func TestScripts(t *testing.T) {
 	certificate, key := writeCertificate(t)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.MkdirAll(cache, 0o700)
+	programs, err := os.MkdirTemp(cache, "toolserver-scripts-") // not below /tmp, which sessions write
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(programs) }) // when all scripts have ended
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -63,6 +73,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("CERTIFICATE", certificate)
 			env.Setenv("KEY", key)
+			env.Setenv("PROGRAMS", programs)
 			env.Setenv("TOOLSERVER_SANDBOX_HELPER", sandboxtest.Helper())
 			return nil
 		},
@@ -115,6 +126,9 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 func scriptServe(ts *testscript.TestScript, _ bool, args []string) {
 	cmd := exec.Command("toolserver", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "off"}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
+	if state := ts.Getenv("XDG_STATE_HOME"); state != "" {
+		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+state)
+	}
 	s, err := start(cmd)
 	ts.Check(err)
 	ts.Defer(func() {
@@ -194,6 +208,7 @@ type running struct {
 	cmd     *exec.Cmd
 	address string
 	admin   string
+	http    string
 	log     *lines
 }
 
@@ -212,11 +227,11 @@ func start(cmd *exec.Cmd) (*running, error) {
 		cmd.Process.Kill()
 		return nil, fmt.Errorf("the server does not serve: %s", s.log)
 	}
-	var serving struct{ Address, Admin string }
+	var serving struct{ Address, Admin, HTTP string }
 	if err := json.Unmarshal([]byte(line), &serving); err != nil {
 		return nil, err
 	}
-	s.address, s.admin = serving.Address, serving.Admin
+	s.address, s.admin, s.http = serving.Address, serving.Admin, serving.HTTP
 	return s, nil
 }
 

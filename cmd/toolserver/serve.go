@@ -34,7 +34,7 @@ file, a flag wins over both.`,
 			return nil
 		},
 	}
-	config.AddFlags(cmd.Flags(), "listen", "admin", "workspace", "policy", "log-level")
+	config.AddFlags(cmd.Flags(), "listen", "admin", "http", "workspace", "policy", "log-level")
 	cli.Complete(cmd, "log-level", "debug", "info", "warn", "error")
 	return cmd
 }

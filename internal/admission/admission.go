@@ -179,7 +179,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 			}
 		}
 		if job.CallID != "" {
-			job.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
+			job.Digest = callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 			if existing, err := a.Executor.Existing(job); existing != nil || err != nil {
 				return Admitted{Job: job}, err // the same call in another spelling; or another call
 			}
@@ -190,6 +190,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 		admitted := Admitted{Job: job}
 		if job.Refusal == nil {
 			admitted.Input = input.JSON
+			found.Activate(&decoded.entry.Spec)
 			a.judge(ctx, job, current, &decoded, nil)
 		}
 		if job.Refusal == nil && a.Hooks.Has(hook.BeforeCall) { // denied calls never reach a hook
@@ -228,7 +229,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 		}
 		return decodedCall{}, nil
 	}
-	job.Tool, job.Policy = entry.Spec.Name, p.Version()
+	job.Tool, job.Version, job.Policy = entry.Spec.Name, entry.Spec.Version, p.Version()
 	subject := a.Subject(s, entry, job.MaxMode, job.OnBehalfOf)
 	env := a.Env(s, p.Restrictions(subject), job.CallID)
 	env.Answer, env.OnBehalfOf = job.Answer, job.OnBehalfOf
@@ -271,7 +272,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	subject.Effects = call.Effects()
 	grants := a.Approvals.Grants(job.Session)
 	if len(grants) > 0 {
-		subject.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
+		subject.Digest = callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 	}
 	decision := p.Decide(subject, grants)
 	byHook := said.Tighten(&decision.Verdict)
@@ -285,7 +286,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 	}
 	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(a.results.promised(entry, call)), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
 	if decision.Action == policy.Ask {
-		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Tool, job.Input)
+		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
 		if byHook {
 			job.Question.Tiers = nil // a grant is the policy's, and the hook would ask again
@@ -340,7 +341,7 @@ func (a *Admission) has(s *session.Session, p *policy.Policy) func(*tools.Spec) 
 // Available reports whether a session has a tool.
 func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
 	settings := s.Settings()
-	return settings.Tools.Has(spec) &&
+	return settings.Tools.Has(spec) && spec.Private.To(s.Owner.Tenant(), s.Owner.Name(), s.ID) &&
 		(!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) &&
 		!p.Hidden(s.Owner.Tenant(), s.Owner.Name(), settings.Labels, spec)
 }

@@ -105,7 +105,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 		}
 		subject.Input, subject.Effects = call.Input(), call.Effects()
 	}
-	subject.Digest = callDigest(request.Principal.OnBehalfOf, entry.Spec.Name, subject.Input)
+	subject.Digest = callDigest(request.Principal.OnBehalfOf, entry.Spec.Identity(), subject.Input)
 	decision := p.Decide(subject, a.Approvals.Grants(found.Ref()))
 	checked := Checked{
 		Decision: decision, Tool: entry.Spec.Name, Digest: bound(subject, p.Version()), Tiers: p.Tiers(subject, decision),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,27 +26,50 @@ type hooked struct {
 	refusal *executor.Refusal
 }
 
+// maxRewrites is how often hooks change the input of one call.
+const maxRewrites = 10
+
 // hooks asks the operator's hooks about a call that the policy lets pass or asks about,
 // in their order. Each sees what those before made of the call, which was decoded and
-// judged by then. An error says that the caller went away.
+// judged by then. Where one changes the input, all that are about what the call has become
+// are asked about that, from the first on. An error says that the caller went away.
 func (a *Admission) hooks(ctx context.Context, job *executor.Job, p *policy.Policy, s *session.Session, decoded *decodedCall, timeout time.Duration) (*hooked, error) {
 	said := new(hooked)
 	job.Hooked = &said.Hooked
-	for _, h := range a.Hooks.At(hook.BeforeCall) {
-		if !h.IsAbout(&decoded.entry.Spec, decoded.call.Effects()) {
-			continue
+	passed := make(map[*hook.Hook]string) // the input that each has passed
+	rewrites := 0
+	next := func() *hook.Hook {
+		for _, h := range a.Hooks.At(hook.BeforeCall) {
+			if input, asked := passed[h]; (!asked || input != string(job.Input)) && h.IsAbout(&decoded.entry.Spec, decoded.call.Effects()) {
+				return h
+			}
 		}
+		return nil
+	}
+	for h := next(); h != nil; h = next() {
 		answer, run, err := a.Hooks.Ask(ctx, h, a.hookPlace(s, p, decoded.subject, job.CallID), tell(job, s, decoded))
 		if err != nil {
 			return nil, err
 		}
+		before := string(job.Input)
 		if answer.Rewrite != nil {
-			if err := a.rewrite(ctx, job, p, s, decoded, said, answer.Rewrite.Input, timeout); err != nil {
-				run.Outcome, run.Message, answer = hook.Failed, err.Error(), hook.Answer{}
-			} else {
+			err := a.rewrite(ctx, job, p, s, decoded, said, answer.Rewrite.Input, timeout)
+			changed := err == nil && string(job.Input) != before
+			if changed {
+				rewrites++
+			}
+			switch {
+			case err != nil:
+			case rewrites > maxRewrites:
+				err = fmt.Errorf("hooks have changed the input %d times, and each time the others have to pass it again", rewrites)
+			case !slices.Contains(said.ChangedBy, h.Name):
 				said.ChangedBy = append(said.ChangedBy, h.Name)
 			}
+			if err != nil {
+				run.Outcome, run.Message, answer = hook.Failed, err.Error(), hook.Answer{}
+			}
 		}
+		passed[h] = string(job.Input) // which it made, or had passed
 		a.Hooks.Report(run)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -64,6 +88,7 @@ func (a *Admission) hooks(ctx context.Context, job *executor.Job, p *policy.Poli
 		if answer.Ask != nil && said.Ask == nil {
 			said.Ask = &policy.Verdict{Action: policy.Ask, Rule: "hook " + h.Name, Reason: fmt.Sprintf("The hook %s asks: %s", h.Name, answer.Ask.Reason)}
 		}
+		said.Context = slices.DeleteFunc(said.Context, func(t executor.HookText) bool { return t.Hook == h.Name }) // about another input
 		if answer.Context != "" {
 			said.Context = append(said.Context, executor.HookText{Hook: h.Name, Text: answer.Context})
 		}
@@ -141,14 +166,27 @@ func (a *Admission) HookPlace(s *session.Session, entry *tools.Entry, most tools
 	return where
 }
 
-// tell returns what hooks are told of a call.
+// tell returns what hooks are told of a call before it is admitted.
 func tell(job *executor.Job, s *session.Session, decoded *decodedCall) hook.Event {
-	event := hook.Event{
-		SessionID: s.ID, Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), OnBehalfOf: job.OnBehalfOf,
-		Workspace: s.Workspace.Dir(), Mode: decoded.subject.Mode.String(), CallID: job.CallID, Tool: job.Tool, CalledAs: job.CalledAs, Purpose: job.Purpose,
-		Input:   job.Input,
-		Verdict: &hook.Verdict{Action: job.Verdict.Action.String(), Rule: job.Verdict.Rule, Reason: job.Verdict.Reason},
-	}
+	event := CallEvent(s, &job.Order)
+	event.Mode, event.Input, event.Verdict = decoded.subject.Mode.String(), job.Input, ToldVerdict(&job.Verdict)
 	event.TellEffects(decoded.call.Effects(), 0)
 	return event
+}
+
+// SessionEvent returns what hooks are told of a session.
+func SessionEvent(s *session.Session) hook.Event {
+	return hook.Event{SessionID: s.ID, Principal: s.Owner.Name(), Tenant: s.Owner.Tenant(), Workspace: s.Workspace.Dir(), Mode: s.Mode().String()}
+}
+
+// CallEvent returns what hooks are told of a call at every point.
+func CallEvent(s *session.Session, o *executor.Order) hook.Event {
+	event := SessionEvent(s)
+	event.CallID, event.Tool, event.CalledAs, event.Purpose, event.OnBehalfOf = o.CallID, o.Tool, o.CalledAs, o.Purpose, o.OnBehalfOf
+	return event
+}
+
+// ToldVerdict returns a verdict as hooks are told it.
+func ToldVerdict(v *policy.Verdict) *hook.Verdict {
+	return &hook.Verdict{Action: v.Action.String(), Rule: v.Rule, Reason: v.Reason}
 }

@@ -17,7 +17,7 @@ import (
 func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entry) bool {
 	call := limit.Key{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
 	if p.LoopGuard() != (limit.LoopLimit{}) {
-		call.Digest = callDigest(job.OnBehalfOf, job.Tool, job.Input)
+		call.Digest = callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 	}
 	permit, tooMany, ok := a.ActivePolicy.Take(p, call)
 	if !ok {

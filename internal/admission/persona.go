@@ -6,6 +6,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -122,6 +123,13 @@ func notYet(tool string, ours bool) (reading, bool) {
 		"There is no tool %q in this session. It is a tool of %s for %s, which this server does not have yet.", tool, systems, needs))}, true
 }
 
+// keyLike is what can only be a key or a tool where it is part of a sentence, orKey one
+// that could be given instead.
+var (
+	keyLike = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+	orKey   = regexp.MustCompile(`, or [a-z]+(_[a-z]+)+\b`)
+)
+
 // inTheirWords tells what our tool did not accept of an input that was translated: the
 // model knows the keys that it has sent.
 func inTheirWords(order *executor.Order, wrong *tools.InputError) *tools.InputError {
@@ -129,7 +137,25 @@ func inTheirWords(order *executor.Order, wrong *tools.InputError) *tools.InputEr
 		return wrong
 	}
 	told := new(tools.InputError)
+	named := func(ours string) string {
+		if theirs, ok := order.Form.Key(ours); ok {
+			return theirs
+		}
+		if system, ok := persona.Named(order.Form.System); ok {
+			return system.Words().Tool(ours)
+		}
+		return ours
+	}
+	lacks := func(or string) string { // another way, by a key that they do not have
+		if _, ok := order.Form.Key(strings.TrimPrefix(or, ", or ")); ok {
+			return or
+		}
+		return ""
+	}
 	for _, p := range wrong.Problems {
+		if order.Form.System != "" {
+			p.Message = keyLike.ReplaceAllStringFunc(orKey.ReplaceAllStringFunc(p.Message, lacks), named)
+		}
 		key, below, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
 		if theirs, ok := order.Form.Key(key); ok {
 			told.Problems = append(told.Problems, tools.Problem{Pointer: strings.TrimSuffix("/"+theirs+"/"+below, "/"), Message: p.Message})

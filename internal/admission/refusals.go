@@ -84,6 +84,9 @@ func refused(order *executor.Order, decision *policy.Decision) *executor.Refusal
 	if rule, ok := strings.CutPrefix(order.Verdict.Rule, "rule "); ok {
 		reason = fmt.Sprintf("Denied by the rule %s of this server: %s", rule, reason)
 	}
+	if system, ok := persona.Named(order.Form.System); ok && order.Verdict.Rule == "mode plan" {
+		reason = strings.ReplaceAll(reason, "exit_plan_mode", system.Words().Tool("exit_plan_mode"))
+	}
 	if parts := deniedParts(decision); parts != "" {
 		reason += " Of the command, this was denied: " + parts + ". Nothing of it ran."
 	}

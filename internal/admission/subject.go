@@ -16,8 +16,8 @@ import (
 // Env returns where a call of a session happens.
 func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, callID string) tools.Env {
 	env := tools.Env{
-		SessionID: s.ID, CallID: callID, Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Restrictions: restrictions, Help: a.helpOf(s),
+		SessionID: s.ID, CallID: callID, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), Workspace: s.Workspace,
+		Session: s, Changes: s.Changes, Restrictions: restrictions, Help: a.helpOf(s), Catalog: catalog{a, s},
 	}
 	if system, ok := persona.Named(s.Settings().Persona); ok {
 		env.Words = system.Words()

@@ -22,6 +22,9 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 	if !ok {
 		return denies("tools", "The session no longer has the tool "+order.Tool+".")
 	}
+	if entry.Spec.Version != order.Version {
+		return denies("changed", "The tool "+order.Tool+" was changed while the call waited: call again.")
+	}
 	subject := a.Subject(found, entry, order.MaxMode, order.OnBehalfOf)
 	if p.Version() != order.Policy {
 		// What the call leaves out, and which of its paths are judged by themselves,
@@ -35,7 +38,7 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 		}
 	}
 	subject.Input, subject.Effects = call.Input(), call.Effects()
-	subject.Digest = callDigest(order.OnBehalfOf, order.Tool, subject.Input)
+	subject.Digest = callDigest(order.OnBehalfOf, order.Identity(), subject.Input)
 	decision := p.Decide(subject, a.Approvals.Grants(order.Session))
 	order.Hooked.Tighten(&decision.Verdict)
 	return executor.Rejudged{Verdict: decision.Verdict, Rights: decision.Rights, Call: call}

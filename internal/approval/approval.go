@@ -271,7 +271,7 @@ func (s *Store) mayApprove(v Viewer, owners ...auth.Owner) error {
 	switch {
 	case !v.sees(owners...):
 		return ErrNotFound
-	case slices.Contains(owners, v.Owner) && !s.config.SelfApproval && !s.selfApproval.Load():
+	case slices.Contains(owners, v.Owner) && !s.SelfApproval():
 		return ErrSelf
 	}
 	return nil

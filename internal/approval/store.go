@@ -67,6 +67,9 @@ func (nobody) Rejudge(*Question) policy.Verdict { return policy.Verdict{Action: 
 // on.
 func (s *Store) SetSelfApproval(may bool) { s.selfApproval.Store(may) }
 
+// SelfApproval reports whether principals may approve their own calls.
+func (s *Store) SelfApproval() bool { return s.config.SelfApproval || s.selfApproval.Load() }
+
 // A pending is a question that waits.
 type pending struct {
 	question *Question

@@ -36,6 +36,7 @@ type Record struct {
 	CallID      string `json:"call_id,omitempty"`
 	Trace       string `json:"trace,omitempty"`
 	Tool        string `json:"tool,omitempty"`
+	Version     string `json:"version,omitempty"` // of the tool, where it has one
 	CalledAs    string `json:"called_as,omitempty"`
 
 	// InputDigest stands for the input, InputShape tells its keys and sizes.
@@ -109,6 +110,10 @@ const (
 	// that it was lifted.
 	Stopped Step = "stopped"
 	Resumed Step = "resumed"
+
+	// ToolsApproved is that By approved Count tools of the source Tool which its server had
+	// changed; Reason has their names.
+	ToolsApproved Step = "tools_approved"
 
 	// OverQuota is that a tenant has all that it may have of the quota Rule: the last of
 	// Count calls that were refused since it was told before, at most once a minute.
@@ -194,6 +199,7 @@ func (r *Record) appendLine(line []byte) []byte {
 	line = appendText(line, `,"call_id":`, r.CallID, maxWord)
 	line = appendText(line, `,"trace":`, r.Trace, maxWord)
 	line = appendText(line, `,"tool":`, r.Tool, maxWord)
+	line = appendText(line, `,"version":`, r.Version, maxWord)
 	line = appendText(line, `,"called_as":`, r.CalledAs, maxWord)
 	if !r.InputDigest.IsZero() {
 		line = appendDigest(line, `,"input_digest":"`, r.InputDigest)
@@ -298,7 +304,7 @@ func reorders(r rune) bool {
 
 // size is about how much memory the record holds.
 func (r *Record) size() int {
-	return 512 + len(r.Tenant) + len(r.Principal) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) +
+	return 512 + len(r.Tenant) + len(r.Principal) + len(r.SessionID) + len(r.ExecutionID) + len(r.CallID) + len(r.Trace) + len(r.Tool) + len(r.Version) +
 		len(r.InputShape) + len(r.Input) + len(r.Policy) + len(r.Action) + len(r.Rule) + len(r.Reason) +
 		len(r.By) + len(r.From) + len(r.Comment) + len(r.Outcome) + len(r.Path)
 }

@@ -68,6 +68,9 @@ Where it is no terminal it prints a line for each change, with --json as JSON.`,
 	return cmd
 }
 
+// maxTries is how often a broken stream is opened again before giving up.
+const maxTries = 8
+
 // approvalChanges yields what begins and ends to wait. When the connection
 // breaks it continues on a new one, with a new snapshot.
 func (c *Client) approvalChanges(ctx context.Context, session string) iter.Seq2[*pb.WatchApprovalsResponse, error] {

@@ -141,7 +141,7 @@ func (f *callFlags) run(cmd *cobra.Command, tool string, words []string) error {
 		terminal.asker = asker
 		v = terminal
 	}
-	err = client.follow(v, asker, client.execute(request), 0, func(ctx context.Context, id string) error {
+	err = client.follow(v, asker, client.execute(request), func(ctx context.Context, id string) error {
 		_, err := client.Cancel(ctx, &pb.CancelRequest{ExecutionId: id, Reason: "interrupted by the user"})
 		return err
 	})
@@ -181,7 +181,7 @@ func (f *callFlags) request(cmd *cobra.Command, tool string) (*pb.ExecuteToolReq
 func (c *Client) detach(ctx context.Context, v view, request *pb.ExecuteToolRequest) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	for event, err := range c.events(ctx, c.execute(request), 0) {
+	for event, err := range c.execute(request)(ctx) {
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -17,11 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
+	"github.com/toolserver/toolserver/client"
 	"github.com/toolserver/toolserver/internal/endpoint"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -72,17 +68,26 @@ type Client struct {
 	pb.SessionServiceClient
 	pb.ApprovalServiceClient
 	pb.PolicyServiceClient
+	pb.DialectServiceClient
 	pb.WorkspaceServiceClient
+	pb.SourceServiceClient
+	calls     *client.Client // the same, for calls that outlive a lost connection
 	inProcess bool
 	Close     func()
 	flags     string // that other commands need to reach the same server
 }
 
-func NewClient(conn *grpc.ClientConn, inProcess bool, end func()) *Client {
-	return &Client{
-		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), inProcess, end, "",
-	}
+// reconnectFor is how long a lost connection is made anew: less than the grace that servers
+// give by default.
+const reconnectFor = 12 * time.Second
+
+// NewClient returns a client of a server in this process. end hangs up and ends it.
+func NewClient(conn *grpc.ClientConn, end func()) *Client {
+	return newClient(client.Over(conn, client.Options{Patience: reconnectFor, FailFast: true}), true, end)
+}
+
+func newClient(c *client.Client, inProcess bool, end func()) *Client {
+	return &Client{c.Tools, c.Sessions, c.Approvals, c.Policy, c.Dialects, c.Workspaces, pb.NewSourceServiceClient(c.Conn()), c, inProcess, end, ""}
 }
 
 // command spells a command of this program that talks to the same server.
@@ -127,7 +132,7 @@ func (t *Target) Connect(cmd *cobra.Command) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return NewClient(conn, true, end), nil
+		return NewClient(conn, end), nil
 	}
 	for _, name := range []string{"config", "workspace", "policy"} {
 		if cmd.Flags().Changed(name) {
@@ -146,42 +151,24 @@ func (t *Target) connectOutside(cmd *cobra.Command) (*Client, error) {
 	return t.Connect(cmd)
 }
 
-// maxReceive is the largest message a client takes; the server decides what it
-// sends.
-const maxReceive = 256 << 20
-
-// Dial connects to an address of this machine.
-func Dial(address string) (*Client, error) { return (&Target{address: address}).dial() }
-
 func (t *Target) dial() (*Client, error) {
 	if err := checkTarget(t.address); err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
-	security, err := t.security()
-	if err != nil {
-		return nil, err
-	}
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(security),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-			MinConnectTimeout: 5 * time.Second,
-		}),
-		// A connection that died silently is found while a call runs.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-	}
-	if secret := t.secret(); secret != "" {
-		if !t.encrypted() && !endpoint.IsLocal(t.address) && !t.plaintext {
-			return nil, fmt.Errorf("the token would travel to %s in clear text: use --tls, or --plaintext if that is as it should be", t.address)
+	options := client.Options{Token: t.secret(), Plaintext: true, Patience: reconnectFor, FailFast: true, Dial: t.wrapping()}
+	if t.encrypted() {
+		var err error
+		if options.TLS, err = t.tlsConfig(); err != nil {
+			return nil, err
 		}
-		options = append(options, grpc.WithPerRPCCredentials(bearer(secret)))
+	} else if options.Token != "" && !endpoint.IsLocal(t.address) && !t.plaintext {
+		return nil, fmt.Errorf("the token would travel to %s in clear text: use --tls, or --plaintext if that is as it should be", t.address)
 	}
-	conn, err := grpc.NewClient(t.address, append(options, t.wrapping()...)...)
+	conn, err := client.Connect(t.address, options)
 	if err != nil {
 		return nil, fmt.Errorf("--address: %w", err)
 	}
-	c := NewClient(conn, false, func() { conn.Close() })
+	c := newClient(conn, false, func() { conn.Close() })
 	c.flags = t.flags()
 	return c, nil
 }
@@ -193,17 +180,6 @@ func (t *Target) secret() string {
 		return t.token
 	}
 	return os.Getenv("TOOLSERVER_TOKEN")
-}
-
-func (t *Target) security() (credentials.TransportCredentials, error) {
-	if !t.encrypted() {
-		return insecure.NewCredentials(), nil
-	}
-	config, err := t.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	return credentials.NewTLS(config), nil
 }
 
 func (t *Target) tlsConfig() (*tls.Config, error) {
@@ -230,14 +206,3 @@ func (t *Target) tlsConfig() (*tls.Config, error) {
 	}
 	return config, nil
 }
-
-// bearer is a token that goes with every call.
-type bearer string
-
-// GetRequestMetadata returns the header with the token.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + string(b)}, nil
-}
-
-// RequireTransportSecurity returns false: dial has decided that already.
-func (bearer) RequireTransportSecurity() bool { return false }

@@ -5,101 +5,29 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"iter"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// An opener opens a stream of events; what it returns receives the next one.
-type opener func(ctx context.Context) (receive func() (*pb.Event, error), err error)
+// An opener yields the events of an execution, each once and in order, to the finished
+// one. When the connection breaks it goes on over a new one.
+type opener func(ctx context.Context) iter.Seq2[*pb.Event, error]
 
-// execute opens the stream of a new call.
+// execute yields the events of a new call.
 func (c *Client) execute(request *pb.ExecuteToolRequest) opener {
-	return func(ctx context.Context) (func() (*pb.Event, error), error) {
-		stream, err := c.ExecuteTool(ctx, request)
-		return receiver(stream, err)
-	}
+	return func(ctx context.Context) iter.Seq2[*pb.Event, error] { return c.calls.ExecuteRequest(ctx, request) }
 }
 
-// watch opens a stream of an execution there is.
+// watch yields the events of an execution there is.
 func (c *Client) watch(request *pb.WatchExecutionRequest) opener {
-	return func(ctx context.Context) (func() (*pb.Event, error), error) {
-		stream, err := c.WatchExecution(ctx, request)
-		return receiver(stream, err)
-	}
-}
-
-// receiver returns what receives the events of either kind of stream.
-func receiver[M any, Response interface {
-	*M
-	GetEvent() *pb.Event
-}](stream grpc.ServerStreamingClient[M], err error) (func() (*pb.Event, error), error) {
-	if err != nil {
-		return nil, err
-	}
-	return func() (*pb.Event, error) {
-		response, err := stream.Recv()
-		if errors.Is(err, io.EOF) { // after the finished event nobody asks
-			err = status.Error(codes.Unavailable, "the stream ended before the execution did")
-		}
-		return Response(response).GetEvent(), err
-	}, nil
-}
-
-// maxTries is how often a broken stream is opened again before giving up. With
-// the pauses between them it is less than the grace servers give by default.
-const maxTries = 8
-
-// events yields the events of an execution after a sequence, each once and in
-// order, to the finished one. When the connection breaks it continues on a new
-// stream.
-func (c *Client) events(ctx context.Context, open opener, after uint64) iter.Seq2[*pb.Event, error] {
-	return func(yield func(*pb.Event, error) bool) {
-		id, tries := "", 0
-		receive, err := open(ctx)
-		for {
-			var event *pb.Event
-			if err == nil {
-				event, err = receive()
-			}
-			if err == nil {
-				id, tries = event.GetExecutionId(), 0
-				if event.GetSequence() <= after {
-					continue // a heartbeat, which has no number of its own
-				}
-				after = event.GetSequence()
-				if !yield(event, nil) || event.GetFinished() != nil {
-					return
-				}
-				continue
-			}
-			if tries > 0 && status.Code(err) == codes.NotFound {
-				err = &ExitError{ExitLost, fmt.Errorf("lost: the connection broke, and the server now knows no execution %s", id)}
-			}
-			if id == "" || tries == maxTries || status.Code(err) != codes.Unavailable {
-				yield(nil, err)
-				return
-			}
-			select {
-			case <-time.After(min(100*time.Millisecond<<tries, 3*time.Second)):
-			case <-ctx.Done():
-				return
-			}
-			tries++
-			receive, err = c.watch(&pb.WatchExecutionRequest{ExecutionId: id, AfterSequence: after})(ctx)
-		}
-	}
+	return func(ctx context.Context) iter.Seq2[*pb.Event, error] { return c.calls.WatchRequest(ctx, request) }
 }
 
 // oneInterrupt is how long signals after the first are the same wish: timeout(1)
@@ -122,7 +50,7 @@ func (i *interrupts) again() bool {
 // first Ctrl-C is passed to interrupt, with the id of the execution; a later one
 // leaves at once, as does the first where interrupt is nil. Whoever leaves a
 // terminal that the execution has ends it with the reason of that.
-func (c *Client) follow(v view, asker *asker, open opener, after uint64, interrupt func(ctx context.Context, id string) error) error {
+func (c *Client) follow(v view, asker *asker, open opener, interrupt func(ctx context.Context, id string) error) error {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	signals := make(chan os.Signal, 2)
@@ -139,7 +67,7 @@ func (c *Client) follow(v view, asker *asker, open opener, after uint64, interru
 	events := make(chan received)
 	go func() {
 		defer restoring(v)
-		for event, err := range c.events(ctx, open, after) {
+		for event, err := range open(ctx) {
 			select {
 			case events <- received{event, err}:
 			case <-ctx.Done():

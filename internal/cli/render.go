@@ -83,6 +83,7 @@ type textView struct {
 	lastProgress   time.Time // shown as a line
 	waiting        int       // approvals without an answer
 	begin          []byte    // of the output that was shown
+	wrote          bool      // some of it was no standard error
 	asks           bool      // somebody else shows what waits
 }
 
@@ -103,6 +104,8 @@ func (v *textView) show(event *pb.Event) error {
 		to := v.stdout
 		if kind.Output.GetStream() == pb.OutputStream_OUTPUT_STREAM_STDERR {
 			to = v.stderr
+		} else {
+			v.wrote = true
 		}
 		return v.write(to, data)
 	case *pb.Event_ApprovalRequested:
@@ -200,7 +203,7 @@ func (v *textView) finished(f *pb.Finished) error {
 		}
 		if text := content.GetText(); text != "" && !shown {
 			shown = true
-			if f.GetExit() != nil || strings.HasPrefix(text, strings.TrimSuffix(output.Clean(v.begin), "\n")) {
+			if f.GetExit() != nil && v.wrote || strings.HasPrefix(text, strings.TrimSuffix(output.Clean(v.begin), "\n")) {
 				continue // what the program wrote, as it was shown
 			}
 		}

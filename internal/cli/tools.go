@@ -5,16 +5,20 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolserver/toolserver/internal/toolcall"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -23,6 +27,7 @@ func newTools(in Inside) *cobra.Command {
 		to             Target
 		request        pb.ListToolsRequest
 		asJSON, schema bool
+		tokens, active bool
 	)
 	cmd := &cobra.Command{
 		Use:   "tools [NAME...]",
@@ -34,8 +39,11 @@ examples.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Names = args
 			detailed := len(args) == 1 && !strings.ContainsAny(args[0], `*?[\@`)
-			if detailed || schema || asJSON {
+			if detailed || schema || asJSON || tokens || request.Dialect != "" {
 				request.View = pb.ToolView_TOOL_VIEW_FULL
+			}
+			if active {
+				request.View = pb.ToolView_TOOL_VIEW_ACTIVE
 			}
 			client, err := to.Connect(cmd)
 			if err != nil {
@@ -50,7 +58,15 @@ examples.`,
 			if len(list) == 0 && len(args) > 0 {
 				return &ExitError{ExitNoSuchTool, errors.New("no such tool: 'toolserver tools' lists them")}
 			}
-			return showTools(NewStream(os.Stdout), list, asJSON, schema, detailed)
+			out := NewStream(os.Stdout)
+			switch {
+			case request.Dialect != "":
+				_, err := fmt.Fprintln(out, response.GetDefinitions())
+				return err
+			case tokens:
+				return tokenTable(out, response)
+			}
+			return showTools(out, list, asJSON, schema, detailed)
 		},
 	}
 	flags := cmd.Flags()
@@ -60,7 +76,11 @@ examples.`,
 	flags.StringVar(&request.Category, "category", "", "only those of this family")
 	flags.BoolVar(&asJSON, "json", false, "print one tool a line, as JSON")
 	flags.BoolVar(&schema, "schema", false, "print the schemas of their input only, one a line")
-	cmd.MarkFlagsMutuallyExclusive("json", "schema")
+	flags.StringVar(&request.Dialect, "format", "", "print the definitions as a provider or a family of models has them, such as anthropic or openai")
+	flags.BoolVar(&tokens, "tokens", false, "print what the definitions cost a model, about")
+	flags.BoolVar(&active, "active", false, "only those that are active in the session, of which its model is told everything")
+	cmd.MarkFlagsMutuallyExclusive("json", "schema", "format", "tokens")
+	Complete(cmd, "format", toolcall.Names()...)
 	to.AddFlags(cmd, in)
 	return cmd
 }
@@ -99,6 +119,22 @@ func toolTable(out *Stream, list []*pb.Tool) error {
 		t.Row(tool.GetName(), tool.GetCategory(), levelText(tool.GetLevel()), OneLine(summary))
 	}
 	return t.Flush()
+}
+
+// tokenTable shows what tools cost, the dearest first.
+func tokenTable(out *Stream, response *pb.ListToolsResponse) error {
+	list := slices.Clone(response.GetTools())
+	slices.SortStableFunc(list, func(a, b *pb.Tool) int { return cmp.Compare(b.GetTokens(), a.GetTokens()) })
+	t := NewTable(out, "NAME", "TOKENS", "SUMMARY")
+	for _, tool := range list {
+		t.Row(tool.GetName(), strconv.Itoa(int(tool.GetTokens())), OneLine(tool.GetSummary()))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	total := response.GetTokens()
+	_, err := fmt.Fprintf(out, "\n%d tokens for %d definitions, give or take %d %%\n", total.GetTokens(), len(list), total.GetErrorPercent())
+	return err
 }
 
 func levelText(level pb.Level) string {

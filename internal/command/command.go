@@ -320,6 +320,7 @@ func (x *Running) attend() {
 		reading.Go(func() { x.copy(o, lives[i]) })
 	}
 	end, err := x.process.Wait()
+	x.jail.left.Store(end.Left)
 	x.refused = x.jail.close()
 	x.runner.all.disk.ends(x)
 	// All that could write is gone, so what was written is there. Only what the

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -29,7 +30,8 @@ type jailed struct {
 	temp  string
 	hosts *hostProxy // nil where none can be reached
 
-	release func() // when the command is gone
+	release func()      // when the command is gone
+	left    atomic.Bool // something of the command is not
 	closing sync.Once
 	refused []string
 }
@@ -91,8 +93,69 @@ func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, restrictions 
 	return jail, nil
 }
 
-// readingJail returns a jail with a temporary directory that goes with it.
+// readingJail returns a jail with a temporary directory of its own, which is new, or as
+// good as that.
 func (r *Runner) readingJail(rights *tools.Rights, view sandbox.View, hosts *hostProxy) (*jailed, error) {
+	if !rights.Aside || hosts != nil {
+		return r.newReadingJail(rights, view, hosts)
+	}
+	key := fmt.Sprintf("%d %q", rights.Network, view)
+	made, err := r.unusedJail(key), error(nil)
+	if made == nil {
+		if made, err = r.newReadingJail(rights, view, nil); err != nil {
+			return nil, err
+		}
+	}
+	j := &jailed{Jail: made.Jail, temp: made.temp}
+	j.release = func() {
+		if j.left.Load() || !pristine(made.temp) || !r.keepUnused(key, made) {
+			made.release()
+		}
+	}
+	return j, nil
+}
+
+// unusedJail is a jail for what runs beside calls, which nobody uses.
+type unusedJail struct {
+	key string
+	*jailed
+}
+
+// maxUnused is how many of them are kept.
+const maxUnused = 8
+
+// unusedJail returns one that is kept for a key; nil where none is.
+func (r *Runner) unusedJail(key string) *jailed {
+	r.jailing.Lock()
+	defer r.jailing.Unlock()
+	for i, unused := range slices.Backward(r.unused) {
+		if unused.key == key {
+			r.unused = slices.Delete(r.unused, i, i+1)
+			return unused.jailed
+		}
+	}
+	return nil
+}
+
+// keepUnused keeps a jail for what comes next. It is as it was made: whatever ran in it
+// is gone, and has left nothing in its temporary directory. It reports false when
+// the session ends.
+func (r *Runner) keepUnused(key string, j *jailed) bool {
+	r.jailing.Lock()
+	defer r.jailing.Unlock()
+	if r.noJails {
+		return false
+	}
+	if len(r.unused) == maxUnused {
+		defer r.unused[0].release()
+		r.unused = slices.Delete(r.unused, 0, 1)
+	}
+	r.unused = append(r.unused, unusedJail{key, j})
+	return true
+}
+
+// newReadingJail returns a jail with a temporary directory that goes with it.
+func (r *Runner) newReadingJail(rights *tools.Rights, view sandbox.View, hosts *hostProxy) (*jailed, error) {
 	temp, err := os.MkdirTemp(r.calls(), "call-")
 	if err != nil {
 		return nil, noSpace(err)
@@ -205,6 +268,10 @@ func (r *Runner) closeJails() {
 		r.forget(k)
 	}
 	r.jails = nil
+	for _, unused := range r.unused {
+		unused.release()
+	}
+	r.unused, r.noJails = nil, true
 	r.spacing.Lock()
 	defer r.spacing.Unlock()
 	r.spaced = true
@@ -238,6 +305,9 @@ func (r *Runner) viewFor(ctx context.Context, rights *tools.Rights) (view sandbo
 	view.Held = between(r.workspace.Dir(), slices.Concat(view.Empty, view.Cover))
 	defer func() { view.Version = versionOf(view.Cover, view.Fixed, view.Held, rights.Read) }()
 	protection := *r.protection.Load()
+	if rights.Aside && rights.Confinement == tools.Reading && r.all.Offer().Holds {
+		protection = nil // nothing of the workspace can be written anyway
+	}
 	if rights.Deny == nil && protection == nil {
 		return view, nil
 	}

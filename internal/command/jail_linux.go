@@ -27,3 +27,28 @@ func identity(info os.FileInfo) [2]uint64 {
 	}
 	return [2]uint64{uint64(stat.Dev), stat.Ino}
 }
+
+// pristine reports whether a directory is as it was made: empty, for its owner alone, and
+// without attributes that somebody set.
+func pristine(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil || stat.Mode&0o7777 != 0o700 {
+		return false
+	}
+	if n, err := unix.Flistxattr(fd, nil); n > 0 || err != nil && err != unix.ENOTSUP {
+		return false
+	}
+	var entries [512]byte
+	n, err := unix.Getdents(fd, entries[:])
+	return err == nil && countNames(entries[:n]) == 0
+}
+
+func countNames(entries []byte) int {
+	_, count, _ := unix.ParseDirent(entries, -1, nil)
+	return count
+}

@@ -96,6 +96,12 @@ func (t *Transcript) result(o Outcome) tools.Result {
 	if o.Exit.Reason == tools.Exited && o.Exit.Message != "" {
 		result.Content = append(result.Content, tools.Text("("+o.Exit.Message+")"))
 	}
+	result.Details = t.details(o)
+	return result
+}
+
+// details returns what a runtime is told of the command.
+func (t *Transcript) details(o Outcome) json.RawMessage {
 	d := details{
 		Signal: o.Exit.Signal, DurationMS: o.Ran.Milliseconds(),
 		StdoutBytes: t.bytes[tools.Stdout], StderrBytes: t.bytes[tools.Stderr], OutputBytes: t.bytes[tools.Terminal],
@@ -103,8 +109,8 @@ func (t *Transcript) result(o Outcome) tools.Result {
 	if o.Exit.Reason == tools.Exited {
 		d.ExitCode = &o.Exit.Code
 	}
-	result.Details, _ = json.Marshal(d)
-	return result
+	text, _ := json.Marshal(d)
+	return text
 }
 
 // failureOf returns why a command did not do what it was asked; nil if it did.

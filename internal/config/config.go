@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/edge"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/nearest"
@@ -31,6 +32,10 @@ import (
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/dynamic"
+	"github.com/toolserver/toolserver/internal/tools/mcp"
+	"github.com/toolserver/toolserver/internal/tools/openapi"
+	"github.com/toolserver/toolserver/internal/tools/script"
 )
 
 // Config is everything that can be set. Each field is a key of the YAML file;
@@ -38,6 +43,7 @@ import (
 type Config struct {
 	Listen         string             `yaml:"listen"`
 	Admin          Admin              `yaml:"admin"`
+	HTTP           HTTP               `yaml:"http"`
 	TLS            TLS                `yaml:"tls"`
 	Authentication Authentication     `yaml:"authentication"`
 	Log            Log                `yaml:"log"`
@@ -48,6 +54,10 @@ type Config struct {
 	Executions     executor.Limits    `yaml:"executions"`
 	Sandbox        Sandbox            `yaml:"sandbox"`
 	Hooks          hook.Config        `yaml:"hooks"`
+	OpenAPI        openapi.Config     `yaml:"openapi"`
+	Scripts        []script.Config    `yaml:"scripts"`
+	Dynamic        dynamic.Config     `yaml:"dynamic"`
+	MCP            mcp.Config         `yaml:"mcp"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
@@ -67,6 +77,17 @@ type Admin struct {
 
 // Off says that there is no admin port.
 func (c Admin) Off() bool { return c.Address == "" || c.Address == "off" }
+
+// HTTP is where other protocols than gRPC are served.
+type HTTP struct {
+	Listen  string      `yaml:"listen"`
+	Hosts   []string    `yaml:"hosts"`
+	Origins []string    `yaml:"origins"`
+	MCP     edge.Limits `yaml:"mcp"`
+}
+
+// Off says that nothing is served over HTTP.
+func (c HTTP) Off() bool { return c.Listen == "" || c.Listen == "off" }
 
 type TLS struct {
 	Certificate string `yaml:"certificate"`
@@ -149,6 +170,7 @@ func Default() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8665",
 		Admin:  Admin{Address: "127.0.0.1:8666"},
+		HTTP:   HTTP{Listen: "off", MCP: edge.Limits{}.WithDefaults()},
 		Log:    Log{Level: logLevel(zapcore.InfoLevel)},
 		Authentication: Authentication{
 			Roles: []auth.Roles{auth.Agent},
@@ -179,6 +201,7 @@ func Default() *Config {
 			Caches:     Caches{MaxBytes: 10 << 30},
 			Kept:       companion.Limits{}.WithDefaults(),
 		},
+		Dynamic: dynamic.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},
@@ -198,6 +221,7 @@ func Default() *Config {
 var overrides = []struct{ key, env, flag, usage string }{
 	{"listen", "TOOLSERVER_LISTEN", "listen", "address to serve on: host:port, or unix:/path for a socket"},
 	{"admin.address", "TOOLSERVER_ADMIN", "admin", `address of the admin port with metrics and probes, or "off"`},
+	{"http.listen", "TOOLSERVER_HTTP", "http", `address to serve MCP over HTTP on, or "off"`},
 	{"sessions.workspace", "TOOLSERVER_WORKSPACE", "workspace", "workspace directory (default: the current directory)"},
 	{"policy.file", "TOOLSERVER_POLICY", "policy", "policy file (default: the built-in policy)"},
 	{"log.level", "TOOLSERVER_LOG_LEVEL", "log-level", "least level to log: debug, info, warn or error"},
@@ -302,6 +326,12 @@ func (c *Config) FillIn() error {
 		c.Sandbox.Caches.Dir = filepath.Join(StateDir(), "toolserver", "caches")
 	}
 	if c.Sandbox.Caches.Dir, err = filepath.Abs(c.Sandbox.Caches.Dir); err != nil {
+		return err
+	}
+	if c.Dynamic.Dir == "" {
+		c.Dynamic.Dir = filepath.Join(StateDir(), "toolserver", "tools")
+	}
+	if c.Dynamic.Dir, err = filepath.Abs(c.Dynamic.Dir); err != nil {
 		return err
 	}
 	if c.Artifacts.Dir == "" {

@@ -35,6 +35,9 @@ func (c *Config) apart() []string {
 	for _, spec := range c.Hooks {
 		list = append(list, spec.SecretFile)
 	}
+	for _, api := range c.OpenAPI {
+		list = append(list, api.Auth.Files()...)
+	}
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
@@ -48,7 +51,7 @@ func (c *Sandbox) Readable(programs command.Programs) []string {
 
 // OwnTrees returns the directories in which the server keeps its own.
 func (c *Config) OwnTrees() []string {
-	return []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir}
+	return []string{filepath.Join(StateDir(), "toolserver"), c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir}
 }
 
 // OwnFiles returns the files in which it does, and those with secrets that it was given,
@@ -65,6 +68,10 @@ func (c *Config) OwnFiles() []string {
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
+	for _, api := range c.OpenAPI {
+		list = append(list, api.Auth.Files()...)
+	}
+	list = append(list, c.MCP.SecretFiles()...)
 	if !c.Audit.Off() && c.Audit.File != "" {
 		list = append(list, c.Audit.File+".*")
 	}
@@ -74,7 +81,7 @@ func (c *Config) OwnFiles() []string {
 // Sockets returns the files that the server is served on, which no command may reach.
 func (c *Config) Sockets() []string {
 	var list []string
-	for _, at := range []string{c.Listen, c.Admin.Address} {
+	for _, at := range []string{c.Listen, c.Admin.Address, c.HTTP.Listen} {
 		if path, ok := endpoint.SocketPath(at); ok {
 			list = append(list, path)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,9 @@ import (
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
+	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/script"
 )
 
 // A FaultFunc notes that something is wrong with the value of a key.
@@ -37,6 +40,7 @@ func (c *Config) Validate(fault FaultFunc) {
 	c.validateAddresses(fault)
 	c.validateSecrets(fault)
 	c.validateAudit(fault)
+	c.OpenAPI.Check(fault)
 	c.ValidateInside(fault)
 }
 
@@ -48,6 +52,8 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateLimits(fault)
 	c.validateSandbox(fault)
 	c.validateHooks(fault)
+	c.validateScripts(fault)
+	c.MCP.Check(fault)
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
 	}
@@ -62,12 +68,64 @@ func (c *Config) validateHooks(fault FaultFunc) {
 	if len(c.Hooks) == 0 {
 		return
 	}
+	c.Hooks.Check(hook.Machine{Path: c.Programs().Path, Writable: c.writable(), MaxNetwork: c.Sandbox.MaxNetwork}, fault)
+}
+
+// writable returns the directories that sessions write, with links resolved.
+func (c *Config) writable() []string {
 	filled := *c
-	if err := filled.FillIn(); err != nil {
-		return // which is told elsewhere
+	if filled.FillIn() != nil {
+		return nil // which is told elsewhere
 	}
-	writable := slices.Concat([]string{filled.Sessions.Workspace, "/tmp", "/var/tmp"}, filled.Sessions.AllowedWorkspaces, filled.OwnTrees(), filled.Sandbox.Write)
-	c.Hooks.Check(hook.Machine{Path: c.Programs().Path, Writable: WithoutLinks(writable), MaxNetwork: c.Sandbox.MaxNetwork}, fault)
+	return WithoutLinks(slices.Concat([]string{filled.Sessions.Workspace, "/tmp", "/var/tmp"}, filled.Sessions.AllowedWorkspaces, filled.OwnTrees(), filled.Sandbox.Write))
+}
+
+// validateScripts finds folders of tools that calls could change.
+func (c *Config) validateScripts(fault FaultFunc) {
+	d := &c.Dynamic
+	for key, n := range map[string]int{"per_session": d.PerSession, "per_principal": d.PerPrincipal, "versions": d.Versions} {
+		if n < 1 || n > 1000 {
+			fault("dynamic."+key, "%d is out of bounds: want 1 to 1000", n)
+		}
+	}
+	names := make(map[string]bool)
+	for i, s := range c.Scripts {
+		key := fmt.Sprintf("scripts[%d]", i)
+		if err := source.CheckName(s.Name); err != nil {
+			fault(key+".name", "%v", err)
+		} else if names[s.Name] {
+			fault(key+".name", "there is a folder named %s already", s.Name)
+		}
+		names[s.Name] = true
+		real, err := filepath.EvalSymlinks(s.Dir)
+		switch dir := inside(c.writable(), real); {
+		case !filepath.IsAbs(s.Dir):
+			fault(key+".dir", "%q is no absolute path of a folder", s.Dir)
+		case err != nil:
+			fault(key+".dir", "%v", err)
+		case dir != "":
+			fault(key+".dir", "%s lies in %s, where calls can write: put it where only the operator can", s.Dir, dir)
+		}
+	}
+}
+
+// Warnings tells what is wrong with what the configuration names and a server starts
+// without: manifests of scripts, which offer no tool then.
+func (c *Config) Warnings() (list []string) {
+	for _, s := range c.Scripts {
+		list = append(list, script.Check(s.Dir)...)
+	}
+	return list
+}
+
+// inside returns the first of dirs that a path is in; "" where none is.
+func inside(dirs []string, path string) string {
+	for _, dir := range dirs {
+		if path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") {
+			return dir
+		}
+	}
+	return ""
 }
 
 // LoadPolicy reads a policy file; no path means the built-in policy.
@@ -91,6 +149,7 @@ func (c *Config) validateAddresses(fault FaultFunc) {
 			"or have callers prove who they are, with one of authentication.token_file (\"toolserver token create\" makes tokens), "+
 			"authentication.tokens, authentication.certificates.ca, authentication.oidc and authentication.kubernetes.token_review in the configuration file", c.Listen)
 	}
+	c.validateHTTP(fault)
 	if c.Admin.Off() {
 		return
 	}
@@ -102,6 +161,41 @@ func (c *Config) validateAddresses(fault FaultFunc) {
 	}
 	if c.Admin.Address == c.Listen && !strings.HasSuffix(c.Listen, ":0") {
 		fault("admin.address", "is the same as listen: tools and admin need an address each")
+	}
+}
+
+func (c *Config) validateHTTP(fault FaultFunc) {
+	if c.HTTP.Off() {
+		return
+	}
+	at := c.HTTP.Listen
+	if err := endpoint.Check(at); err != nil {
+		fault("http.listen", "%v", err)
+	} else if !endpoint.IsLocal(at) && c.Authentication.Off() {
+		fault("http.listen", "%s can be reached from other machines and authentication is off, so anybody could run tools here: "+
+			"listen on a loopback address such as 127.0.0.1:8667, or have callers prove who they are (see listen)", at)
+	}
+	if (at == c.Listen || at == c.Admin.Address) && !strings.HasSuffix(at, ":0") {
+		fault("http.listen", "is the same as listen or admin.address: each needs an address of its own")
+	}
+	for i, host := range c.HTTP.Hosts {
+		if host == "" || host != strings.ToLower(host) || strings.ContainsAny(host, ":/[] ") {
+			fault(fmt.Sprintf("http.hosts[%d]", i), "%q is no name of a host: want one in small letters and without a port, such as tools.example", host)
+		}
+	}
+	for i, origin := range c.HTTP.Origins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" {
+			fault(fmt.Sprintf("http.origins[%d]", i), "%q is no origin: want one such as https://console.example", origin)
+		}
+	}
+	m := c.HTTP.MCP
+	for key, value := range map[string]int64{
+		"max_body_bytes": int64(m.MaxBody), "max_sessions": int64(m.MaxSessions), "max_sessions_per_principal": int64(m.MaxPrincipalSessions),
+		"max_streams": int64(m.MaxStreams), "idle_timeout": int64(m.IdleTimeout),
+	} {
+		if value <= 0 {
+			fault("http.mcp."+key, "must be more than 0")
+		}
 	}
 }
 

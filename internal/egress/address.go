@@ -67,20 +67,28 @@ func among(list []addresses, addr netip.Addr) string {
 	return ""
 }
 
-// check judges an address that a host stands for; own are those of the machine.
-func (j *Judge) check(ctx context.Context, addr netip.Addr, to target, own []net.Addr) error {
-	listed, what, final := false, among(never, addr), true
+// standing tells why an address is not simply dialled, and whether no rule can change
+// that; own are the addresses of the machine.
+func standing(addr netip.Addr, own []net.Addr) (what string, final bool) {
+	what = among(never, addr)
 	switch {
 	case addr.Zone() != "":
-		what = "has a zone"
-	case what == "" && slices.ContainsFunc(own, func(a net.Addr) bool { return isAddr(a, addr) }):
-		what = "is an address of the server's machine"
-	case what == "":
-		final, what = false, among(closed, addr)
-		if what == "" && addr.Is6() && !public6.Contains(addr) {
-			what = "is no public address"
-		}
+		return "has a zone", true
+	case what != "":
+		return what, true
+	case slices.ContainsFunc(own, func(a net.Addr) bool { return isAddr(a, addr) }):
+		return "is an address of the server's machine", true
 	}
+	if what = among(closed, addr); what == "" && addr.Is6() && !public6.Contains(addr) {
+		what = "is no public address"
+	}
+	return what, false
+}
+
+// check judges an address that a host stands for; own are those of the machine.
+func (j *Judge) check(ctx context.Context, addr netip.Addr, to target, own []net.Addr) error {
+	listed := false
+	what, final := standing(addr, own)
 	if !final && j.Address != nil {
 		var err error
 		if listed, err = j.Address(ctx, addr, int(to.port)); err != nil {
@@ -90,12 +98,18 @@ func (j *Judge) check(ctx context.Context, addr netip.Addr, to target, own []net
 	if what == "" || listed {
 		return nil
 	}
-	name, advice := addr.String(), fmt.Sprintf("It is reached only where a rule of the policy lists the address itself, such as hosts: [%q].", addr)
-	if !to.addr.IsValid() {
-		name += ", which " + to.host + " stands for,"
-	}
+	advice := fmt.Sprintf("It is reached only where a rule of the policy lists the address itself, such as hosts: [%q].", addr)
 	if final {
 		advice = "No command reaches that through the proxy; what the session itself serves is reached at localhost, without the proxy."
+	}
+	return prohibited(addr, to, what, advice)
+}
+
+// prohibited is why an address that a target stands for is not dialled.
+func prohibited(addr netip.Addr, to target, what, advice string) error {
+	name := addr.String()
+	if !to.addr.IsValid() {
+		name += ", which " + to.host + " stands for,"
 	}
 	return refusef(http.StatusForbidden, "destination_ip_prohibited", "%s %s. %s", name, what, advice)
 }
@@ -142,18 +156,27 @@ func (c *Client) dial(ctx context.Context, to target) (net.Conn, error) {
 		}
 		addrs = addrs[:min(len(addrs), 16)]
 	}
+	return first(ctx, addrs, func(addr netip.Addr) error { return c.judge.check(ctx, addr, to, own) },
+		func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
+			conn, err := config.Dial(ctx, netip.AddrPortFrom(addr, to.port))
+			return c.dialled(conn, err, fmt.Sprintf("%s at %s", to, addr))
+		})
+}
+
+// first connects to the first of addresses that check lets pass and that answers. ctx has
+// a deadline, of which each address has its share, as in package net.
+func first(ctx context.Context, addrs []netip.Addr, check func(netip.Addr) error, dial func(context.Context, netip.Addr) (net.Conn, error)) (conn net.Conn, err error) {
+	deadline, _ := ctx.Deadline()
 	for i, addr := range addrs {
 		addr = addr.Unmap()
-		if refused := c.judge.check(ctx, addr, to, own); refused != nil {
+		if refused := check(addr); refused != nil {
 			err = cmp.Or(err, refused)
 			continue
 		}
-		// Each address has its share of the time that is left, as in package net.
-		deadline, _ := ctx.Deadline()
 		attempt, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addrs)-i))
-		conn, failed := config.Dial(attempt, netip.AddrPortFrom(addr, to.port))
+		conn, err = dial(attempt, addr)
 		cancel()
-		if conn, err = c.dialled(conn, failed, fmt.Sprintf("%s at %s", to, addr)); err == nil {
+		if err == nil {
 			return conn, nil
 		}
 	}
@@ -165,17 +188,25 @@ func (c *Client) dialled(conn net.Conn, err error, to string) (net.Conn, error) 
 	if err == nil {
 		return &idleConn{conn, c.proxy.config.IdleTime}, nil
 	}
+	return nil, why(err, to)
+}
+
+// why is what is told of a connection that failed; nil where none did.
+func why(err error, to string) error {
+	if err == nil {
+		return nil
+	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return nil, refusef(http.StatusGatewayTimeout, "connection_timeout", "No answer in time from %s.", to)
+		return refusef(http.StatusGatewayTimeout, "connection_timeout", "No answer in time from %s.", to)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // without addresses of this machine
 	}
-	return nil, refusef(http.StatusBadGateway, "connection_refused", "No connection to %s: %v.", to, err)
+	return refusef(http.StatusBadGateway, "connection_refused", "No connection to %s: %v.", to, err)
 }
 
-// resolve looks a name up as it is: the machine's search domains do not apply.
-func resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+// lookUp looks a name up as it is: the machine's search domains do not apply.
+func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	resolver := net.Resolver{PreferGo: true} // libc reads 127.1 as an address
 	return resolver.LookupNetIP(ctx, "ip", name+".")
 }
@@ -202,4 +233,15 @@ func only(want netip.AddrPort) func(network, address string, _ syscall.RawConn) 
 		}
 		return nil
 	}
+}
+
+// Public returns nil for an address that anybody may reach, and otherwise what it is: one
+// that leads to this machine, or that is reached only where somebody has listed it.
+func Public(addr netip.Addr) error {
+	addr = addr.Unmap()
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	return (&Judge{}).check(context.Background(), addr, target{addr: addr}, own)
 }

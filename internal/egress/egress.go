@@ -1,9 +1,9 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress is the HTTP proxy through which commands reach hosts. It judges
-// each host before it resolves the name, judges what the name stands for, and
-// dials exactly the address that was judged.
+// Package egress is how hosts are reached: by commands through an HTTP proxy, by the
+// server itself with a [Dialer]. Each host is judged before its name is resolved, then
+// what the name stands for, and exactly the address that was judged is dialled.
 package egress
 
 import (
@@ -87,7 +87,7 @@ func New(config Config) *Proxy {
 	config.ConnectTime = cmp.Or(config.ConnectTime, 20*time.Second)
 	config.IdleTime = cmp.Or(config.IdleTime, 5*time.Minute)
 	if config.Resolve == nil {
-		config.Resolve = resolve
+		config.Resolve = lookUp
 	}
 	if config.Dial == nil {
 		config.Dial = dial

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/toolserver/toolserver/internal/session"
 )
@@ -80,7 +81,8 @@ type Batch struct {
 	readers []*BatchReader
 	moved   chan struct{} // has room for one; filled when a reader moved or a call ended
 
-	expiry *time.Timer // once the batch has ended; guarded by the executor
+	expiry *time.Timer // once the batch has ended; guarded by the executor, as weight is
+	weight int64       // bytes that it is counted with among those of logs
 }
 
 // batchCall is what a batch knows of a call.
@@ -172,6 +174,12 @@ func (e *Executor) keepBatch(b *Batch) {
 	if e.closed || b.expiry != nil {
 		return
 	}
+	b.weight = b.weigh()
+	e.limits.used.Add(b.weight)
+	for e.limits.used.Load() > e.limits.total && len(e.ended) > 0 {
+		e.dropBatch(e.ended[0])
+	}
+	e.ended = append(e.ended, b)
 	list := slices.Clone(e.batches[b.Session]) // from which batches are dropped
 	ended, facts := 0, 0
 	for _, old := range slices.Backward(list) {
@@ -191,10 +199,26 @@ func (e *Executor) keepBatch(b *Batch) {
 	})
 }
 
+// weigh returns about how many bytes a batch takes that has ended.
+func (b *Batch) weigh() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	const each, call, fact = 4, int(unsafe.Sizeof(batchCall{}) + unsafe.Sizeof(CallSummary{})), 128
+	weight := each*cap(b.order) + call*len(b.calls) + fact*len(b.facts)
+	for i := range b.calls {
+		weight += 2*len(b.calls[i].callID) + len(b.calls[i].tool)
+	}
+	return int64(weight)
+}
+
 // dropBatch forgets a batch. The executor is locked.
 func (e *Executor) dropBatch(b *Batch) {
 	if b.expiry != nil {
 		b.expiry.Stop()
+	}
+	if i := slices.Index(e.ended, b); i >= 0 {
+		e.ended = slices.Delete(e.ended, i, i+1)
+		e.limits.used.Add(-b.weight)
 	}
 	list := e.batches[b.Session]
 	if i := slices.Index(list, b); i >= 0 {
@@ -208,12 +232,26 @@ func (e *Executor) dropBatch(b *Batch) {
 // Start is [Executor.Start] for a call of the batch. What cannot be started is refused.
 // The error says why it was.
 func (b *Batch) Start(ctx context.Context, job *Job, tool string, inputBytes int) (*Execution, error) {
-	position, err := b.take(job.CallID, tool, inputBytes)
+	position, err := b.Reserve(job.CallID, tool, inputBytes)
 	if err != nil {
 		job.Permit.Release()
-		b.refuse(position, job.CallID, err)
 		return nil, err
 	}
+	return b.StartReserved(ctx, position, job)
+}
+
+// Reserve gives a call its position before it is known whether it can be started: follow it
+// with StartReserved or RefuseReserved. A call that the batch does not take is refused, and
+// the error says why.
+func (b *Batch) Reserve(callID, tool string, inputBytes int) (position int, err error) {
+	if position, err = b.take(callID, tool, inputBytes); err != nil {
+		b.refuse(position, callID, err)
+	}
+	return position, err
+}
+
+// StartReserved is Start for a call that has its position.
+func (b *Batch) StartReserved(ctx context.Context, position int, job *Job) (*Execution, error) {
 	job.Batch = b
 	x, err := b.executor.Start(ctx, job)
 	if err != nil {
@@ -265,6 +303,11 @@ func (b *Batch) Refuse(callID, tool string, err error) {
 	if full != nil {
 		err = full
 	}
+	b.refuse(position, callID, err)
+}
+
+// RefuseReserved is Refuse for a call that has its position.
+func (b *Batch) RefuseReserved(position int, callID string, err error) {
 	b.refuse(position, callID, err)
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// textBudget is how much text the results of a batch have together. Whoever ends first
-// is served first.
+// textBudget is how much text and JSON the results of a batch have together. The calls that
+// end first take from it first.
 type textBudget struct {
 	whole int
 	mu    sync.Mutex
@@ -38,9 +38,10 @@ func (b *Batch) Answer(own int) int {
 	return min(own, max(b.budget.left, tools.MinAnswer))
 }
 
-// fit cuts the text of a result to what is left. The whole text is kept as an artifact,
-// if there is where.
+// fit cuts the text of a result to what is left, and leaves out JSON that has no room. The
+// whole of either is kept as an artifact, if there is where.
 func (t *textBudget) fit(f *Finished, tool string, artifacts tools.Artifacts) {
+	defer t.fitJSON(f, tool, tools.Env{Artifacts: artifacts})
 	var text strings.Builder
 	var rest []tools.Content
 	for _, c := range f.Result.Content {
@@ -70,4 +71,35 @@ func (t *textBudget) fit(f *Finished, tool string, artifacts tools.Artifacts) {
 	t.take(shown - room) // which gives the rest back
 	f.TotalBytes, f.KeptBytes = max(f.TotalBytes, text.Len()), shown
 	f.Result.Content = append(content, rest...)
+}
+
+// fitJSON leaves out the JSON of a result that has no room.
+func (t *textBudget) fitJSON(f *Finished, tool string, env tools.Env) {
+	var content []tools.Content
+	left, kept := 0, 0
+	for _, c := range f.Result.Content {
+		piece, ok := c.(tools.JSON)
+		if text, isText := c.(tools.Text); isText {
+			kept += len(text)
+		}
+		if !ok {
+			content = append(content, c)
+			continue
+		}
+		room := t.take(len(piece))
+		if room == len(piece) {
+			kept += room
+			content = append(content, c)
+			continue
+		}
+		t.take(-room)
+		left += len(piece)
+		if whole, ok := env.Keep(tool+".json", string(piece)); ok {
+			content = append(content, whole)
+		}
+	}
+	if left > 0 {
+		f.TotalBytes, f.KeptBytes = kept+left+f.TotalBytes-f.KeptBytes, kept // what was cut before is missing too
+		f.Result.Content = content
+	}
 }

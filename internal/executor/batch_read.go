@@ -11,7 +11,8 @@ import (
 )
 
 // A BatchEvent is one numbered fact about a batch: [BatchStarted], [CallEvent],
-// [CallRefused], [SteeringPoint] or [BatchFinished].
+// [CallRefused], [SteeringPoint] or [BatchFinished]. A [Heartbeat] is none: it has the number
+// of the one before.
 type BatchEvent struct {
 	Number uint64
 	Body   any
@@ -89,7 +90,7 @@ func (b *Batch) Follow(after uint64) (*BatchReader, error) {
 	b.readers = append(b.readers, r)
 	b.mu.Unlock()
 	b.followers++
-	for _, x := range b.unfinished() {
+	for _, x := range b.executions() {
 		x.followed(+1)
 	}
 	return r, nil
@@ -112,20 +113,28 @@ func (r *BatchReader) Close() {
 		r.unfollow(position)
 	}
 	b.followers--
-	for _, x := range b.unfinished() {
+	for _, x := range b.executions() {
 		x.followed(-1)
 	}
 }
 
-// Next returns the next event, and reports false after the last. An error is the cause
-// of ctx.
+// Next returns the next event, and reports false after the last; a [Heartbeat] when there
+// was none for a while. An error is the cause of ctx.
 func (r *BatchReader) Next(ctx context.Context) (event BatchEvent, ok bool, err error) {
+	var quiet <-chan time.Time
 	for {
 		if event, ok, ended := r.take(); ok || ended {
 			return event, ok, nil
 		}
+		if quiet == nil {
+			timer := time.NewTimer(r.batch.executor.config.Heartbeat)
+			defer timer.Stop()
+			quiet = timer.C
+		}
 		select {
 		case <-r.wake:
+		case <-quiet:
+			return BatchEvent{r.number, Heartbeat{}}, true, nil
 		case <-ctx.Done():
 			return BatchEvent{}, false, context.Cause(ctx)
 		}

@@ -39,6 +39,18 @@ func (b *Batch) unfinished() (list []*Execution) {
 	return list
 }
 
+// executions returns all that are kept, the newest first.
+func (b *Batch) executions() (list []*Execution) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, call := range slices.Backward(b.calls) {
+		if call.execution != nil {
+			list = append(list, call.execution)
+		}
+	}
+	return list
+}
+
 // Interrupt skips the calls that wait for their turn or for a person. Those that run go
 // on, and those that come later run as usual.
 func (b *Batch) Interrupt(reason, by string) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -116,5 +117,100 @@ func TestBatchRefusals(t *testing.T) {
 			t.Errorf("%d orders, then %v", taken, err)
 		}
 		b.Close()
+	}
+}
+
+// TestBatchHeartbeat: a stream of a batch in which nothing happens tells that the server is
+// there, and its numbers go on as if it had not.
+func TestBatchHeartbeat(t *testing.T) {
+	f := newFixture(t, executor.Config{Limits: executor.Limits{Heartbeat: time.Millisecond}})
+	b, err := f.NewBatch(executor.BatchOrder{Session: f.session.Ref()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Follow(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	beats := 0
+	for want := uint64(1); ; {
+		event, ok, err := r.Next(t.Context())
+		if err != nil || !ok {
+			t.Fatalf("%+v, %t, %v", event, ok, err)
+		}
+		if _, beat := event.Body.(executor.Heartbeat); beat {
+			if event.Number != want-1 {
+				t.Fatalf("a heartbeat with number %d after event %d", event.Number, want-1)
+			}
+			if beats++; beats == 2 {
+				b.Close()
+			}
+			continue
+		}
+		if event.Number != want {
+			t.Fatalf("event %d, want %d", event.Number, want)
+		}
+		want++
+		if _, last := event.Body.(executor.BatchFinished); last {
+			break
+		}
+	}
+}
+
+// TestBatchFollowersLeave: who has read a batch follows none of its calls any more, also
+// of those that had ended before.
+func TestBatchFollowersLeave(t *testing.T) {
+	f := newFixture(t, executor.Config{})
+	b, err := f.NewBatch(executor.BatchOrder{Session: f.session.Ref()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Follow(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, _ := b.Start(t.Context(), f.order(func(context.Context, tools.Sink) (tools.Result, error) { return tools.TextResult("x"), nil }), "x", 0)
+	<-x.Done()
+	late, err := b.Follow(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := x.Info().Followers; got < 2 {
+		t.Errorf("%d followers, want both readers", got)
+	}
+	b.Close()
+	r.Close()
+	late.Close()
+	if got := x.Info().Followers; got != 0 {
+		t.Errorf("%d followers are left", got)
+	}
+}
+
+// TestKeptBatchesAreCounted: what is kept of batches is part of the memory for logs, and
+// goes when that is used up.
+func TestKeptBatchesAreCounted(t *testing.T) {
+	f := newFixture(t, executor.Config{Limits: executor.Limits{LogMemory: 64 << 10}})
+	var ids []string
+	for range 20 {
+		b, err := f.NewBatch(executor.BatchOrder{Session: f.session.Ref()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			b.RefuseOrder("x", executor.ErrNotFound)
+		}
+		b.Close()
+		ids = append(ids, b.ID)
+	}
+	used := f.Stats().LogBytes
+	if used == 0 || used > 64<<10 {
+		t.Errorf("%d bytes are in use", used)
+	}
+	if _, err := f.FindBatch(f.session.Ref(), ids[0]); !errors.Is(err, executor.ErrNotFound) {
+		t.Errorf("the oldest batch: %v", err)
+	}
+	if _, err := f.FindBatch(f.session.Ref(), ids[len(ids)-1]); err != nil {
+		t.Errorf("the newest batch: %v", err)
 	}
 }

@@ -98,6 +98,9 @@ type Finished struct {
 	// are 0 when nothing was cut.
 	TotalBytes, KeptBytes int
 
+	// Tokens is about what the text of the content costs a model.
+	Tokens int
+
 	// Hooks are the hooks that were asked about the call.
 	Hooks []hook.Run
 

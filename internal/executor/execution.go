@@ -372,6 +372,13 @@ func (x *Execution) signalStop(cause error, waiting bool) (question *approval.Qu
 	return nil, false
 }
 
+// Stopping reports whether the execution is to stop already, or has ended.
+func (x *Execution) Stopping() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stopping || x.cancel == nil
+}
+
 // Cancel stops the execution, for a reason. It does not wait for the end and
 // does nothing to an execution that ended.
 func (x *Execution) Cancel(reason, by string) { x.stop(&Cancellation{Reason: reason, By: by}) }
@@ -416,12 +423,14 @@ func (x *Execution) finish(finished *Finished) {
 		finished.OutputBytes += n
 	}
 	x.emitting.Unlock()
+	finished.Result.Restate = nil
 	finished.dropInvisible() // before secrets are looked for: what is shown is what is masked
 	finished.mask(x.executor.config.Mask, x.Order.Form.System != "")
 	finished.cut(int(x.executor.config.MaxResultBytes))
 	if x.batch != nil && x.batch.budget != nil {
 		x.batch.budget.fit(finished, x.Order.Tool, x.kept)
 	}
+	finished.count()
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 
 	x.mu.Lock()

@@ -82,6 +82,7 @@ type Executor struct {
 	past      map[sessionKey]*pastCalls // of executions that are no longer kept
 	tenants   map[string]*tenantCounts  // that have executions
 	batches   map[session.Ref][]*Batch  // in the order they came
+	ended     []*Batch                  // the oldest end first
 	running   int                       // executions whose tools have not ended
 	unended   int                       // executions without their last event
 	pastTotal int                       // of past
@@ -504,6 +505,7 @@ func (e *Executor) Close() {
 		}
 	}
 	clear(e.batches)
+	e.ended = nil
 }
 
 // Stats are counts for metrics. What waits for an answer does not run.

@@ -11,6 +11,13 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
+// Masked returns the end without secrets, as [Executor] records it.
+func (f *Finished) Masked(mask func(string) string, formed bool) *Finished {
+	masked := *f
+	masked.mask(mask, formed)
+	return &masked
+}
+
 // mask takes the secrets out of the texts. JSON content is what a caller asked to have
 // exactly, and stays, unless it is a text in the form of another system.
 func (f *Finished) mask(mask func(string) string, formed bool) {

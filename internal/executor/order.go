@@ -42,6 +42,7 @@ type Order struct {
 	// Input is what the tool was given, in its canonical form where the tool could
 	// decode it. ConcurrencySafe says that the call only reads, and may run beside others.
 	Tool            string
+	Version         string // of the tool, where it has one
 	Input           json.RawMessage
 	ConcurrencySafe bool
 
@@ -83,6 +84,12 @@ type Order struct {
 
 	// Trace is the id of the trace that the request was part of, if there was one.
 	Trace string
+}
+
+// Identity is [tools.Spec.Identity] of the tool.
+func (o *Order) Identity() string {
+	spec := tools.Spec{Name: o.Tool, Version: o.Version}
+	return spec.Identity()
 }
 
 // Hooked is what the operator's hooks said of a call before it was admitted.

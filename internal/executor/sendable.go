@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -138,4 +139,16 @@ func short(text string, n int) string {
 		n--
 	}
 	return text[:n]
+}
+
+// count estimates what the content costs a model.
+func (f *Finished) count() {
+	for _, c := range f.Result.Content {
+		switch c := c.(type) {
+		case tools.Text:
+			f.Tokens += toolcall.AnyFamily().Tokens(string(c))
+		case tools.JSON:
+			f.Tokens += toolcall.AnyFamily().Tokens(string(c))
+		}
+	}
 }

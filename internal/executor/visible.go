@@ -13,8 +13,8 @@ import (
 )
 
 // dropInvisible takes out of the texts for the model what a person would not see in them,
-// and says so: what was written is in the output events and in artifacts. JSON stays as
-// it is, for programs.
+// and says so: what was written is in the output events and in artifacts. In JSON
+// they are escaped, which means the same to programs.
 func (f *Finished) dropInvisible() {
 	content, dropped := visibleContent(f.Result.Content)
 	if f.Failure != nil {
@@ -24,6 +24,7 @@ func (f *Finished) dropInvisible() {
 			f.Failure = &failure
 		}
 	}
+	f.Result.Content = content
 	if dropped == 0 {
 		return
 	}
@@ -36,23 +37,29 @@ func (f *Finished) dropInvisible() {
 }
 
 // visibleContent returns content without what a person would not see in its texts, and how
-// many characters those were. Content without any is returned as it is.
+// many characters those were; in JSON they are escaped. Content without any is returned as
+// it is.
 func visibleContent(content []tools.Content) (visible []tools.Content, dropped int) {
 	visible = content
+	cloned := false
+	replace := func(i int, by tools.Content) {
+		if !cloned {
+			visible, cloned = slices.Clone(content), true
+		}
+		visible[i] = by
+	}
 	for i, c := range content {
-		text, ok := c.(tools.Text)
-		if !ok {
-			continue
+		switch c := c.(type) {
+		case tools.Text:
+			if without := output.WithoutInvisible(string(c)); len(without) != len(c) {
+				replace(i, tools.Text(without))
+				dropped += utf8.RuneCountInString(string(c)) - utf8.RuneCountInString(without)
+			}
+		case tools.JSON:
+			if escaped := output.EscapeInvisible(string(c)); len(escaped) != len(c) {
+				replace(i, tools.JSON(escaped))
+			}
 		}
-		without := output.WithoutInvisible(string(text))
-		if len(without) == len(text) {
-			continue
-		}
-		if dropped == 0 {
-			visible = slices.Clone(content)
-		}
-		visible[i] = tools.Text(without)
-		dropped += utf8.RuneCountInString(string(text)) - utf8.RuneCountInString(without)
 	}
 	return visible, dropped
 }

@@ -15,8 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"mvdan.cc/sh/v3/syntax"
-
+	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -179,11 +178,11 @@ func checkWords(words []string, m Machine) error {
 			runs = false
 		case runs && strings.Contains(strings.SplitN(word, "/", 2)[0], "="): // a variable
 		case strings.HasPrefix(word, "-") && runs:
-			shell, long := strings.HasSuffix(program, "sh"), strings.HasPrefix(word, "--")
+			isShell, long := strings.HasSuffix(program, "sh"), strings.HasPrefix(word, "--")
 			switch last := word[len(word)-1]; {
-			case shell && !long && last == 'c' && i+2 < len(words):
+			case isShell && !long && last == 'c' && i+2 < len(words):
 				return checkScript(words[i+2], m)
-			case word == "-", word == "--eval", word == "--print", !shell && !long && strings.IndexByte("cemp", last) >= 0:
+			case word == "-", word == "--eval", word == "--print", !isShell && !long && strings.IndexByte("cemp", last) >= 0:
 				runs = false // a text, a module, or what comes by the input
 			}
 		default:
@@ -226,47 +225,23 @@ func checkWord(word string, runs bool, m Machine) error {
 }
 
 // checkScript returns why a script would run what calls can change.
-func checkScript(text string, m Machine) (err error) {
+func checkScript(text string, m Machine) error {
 	if strings.Contains(text, tools.UnknownWord) {
 		return nil
 	}
-	file, parseErr := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), scriptName)
-	if parseErr != nil {
-		return fmt.Errorf("is no script for %s: %w", shell, parseErr)
+	commands, err := shell.LiteralCommands(text, scriptName)
+	if err != nil {
+		return fmt.Errorf("is no script for %s: %w", shellPath, err)
 	}
-	syntax.Walk(file, func(node syntax.Node) bool {
-		call, ok := node.(*syntax.CallExpr)
-		if !ok || err != nil || len(call.Args) == 0 {
-			return err == nil
+	for _, words := range commands {
+		if err := checkWord(words[0], strings.Contains(words[0], "/"), m); err != nil {
+			return err
 		}
-		var words []string
-		for _, word := range call.Args {
-			words = append(words, literal(word))
-		}
-		if err = checkWord(words[0], strings.Contains(words[0], "/"), m); err == nil {
-			err = checkWords(words, m)
-		}
-		return err == nil
-	})
-	return err
-}
-
-// literal returns what a word says without being expanded, or [tools.UnknownWord].
-func literal(word *syntax.Word) string {
-	var b strings.Builder
-	for _, part := range word.Parts {
-		switch part := part.(type) {
-		case *syntax.Lit:
-			b.WriteString(part.Value)
-		case *syntax.SglQuoted:
-			b.WriteString(part.Value)
-		case *syntax.DblQuoted:
-			b.WriteString(literal(&syntax.Word{Parts: part.Parts}))
-		default:
-			return tools.UnknownWord
+		if err := checkWords(words, m); err != nil {
+			return err
 		}
 	}
-	return b.String()
+	return nil
 }
 
 func checkProgram(path string, m Machine) error {

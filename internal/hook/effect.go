@@ -5,6 +5,7 @@ package hook
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/glob"
@@ -12,7 +13,8 @@ import (
 )
 
 // An Effect is what a call must touch for a hook to be about it: a verb, and mostly a
-// pattern, such as "writes", "writes src/**", "runs git", "reaches *.example.com".
+// pattern, such as "writes", "writes src/**", "runs git", "runs git push", "reaches
+// *.example.com".
 type Effect string
 
 // verbs are the first words of an Effect.
@@ -37,6 +39,7 @@ type matcher struct {
 	paths   *glob.Path
 	outside bool      // paths is about absolute paths
 	program glob.Word // or host
+	words   []string  // that follow the program, options between them left out
 }
 
 func compile(effects []string) ([]matcher, error) {
@@ -68,8 +71,16 @@ func (e Effect) compile() (m matcher, err error) {
 		} else {
 			m.paths, err = glob.CompileBelow(pattern)
 		}
+	case kind == tools.RunsProgram:
+		words := strings.Fields(pattern)
+		if strings.HasPrefix(words[0], "-") || slices.ContainsFunc(words[1:], func(word string) bool { return strings.HasPrefix(word, "-") }) {
+			err = fmt.Errorf(`has an option: want the first words of commands without options, such as "runs git push", and look at argv in the hook`)
+			break
+		}
+		m.words = words[1:]
+		m.program, err = glob.CompileWord(words[0])
 	case strings.ContainsAny(pattern, " \t"):
-		err = fmt.Errorf("has two words, and one is compared: want the name of a program or host, such as \"runs git\"; the hook is told the arguments, and rules of a policy have commands for them")
+		err = fmt.Errorf("has two words, and one is compared: want the name of a host")
 	default:
 		m.program, err = glob.CompileWord(pattern)
 	}
@@ -93,7 +104,7 @@ func (m *matcher) matches(e *tools.Effect) bool {
 	case m.any, e.Unclear != "":
 		return true
 	case m.kind == tools.RunsProgram:
-		return strings.Contains(e.Program, tools.UnknownWord) || m.program.Match(e.Program[strings.LastIndexByte(e.Program, '/')+1:])
+		return strings.Contains(e.Program, tools.UnknownWord) || m.program.Match(base(e.Program)) && m.matchesWords(e.Argv)
 	case m.kind == tools.ReachesHost:
 		return e.Host == "" || strings.Contains(e.Host, tools.UnknownWord) || m.program.Match(e.Host)
 	}
@@ -103,4 +114,33 @@ func (m *matcher) matches(e *tools.Effect) bool {
 func (m *matcher) matchesPath(name string) bool {
 	path, absolute := strings.CutPrefix(name, "/")
 	return strings.Contains(name, tools.UnknownWord) || (absolute || !m.outside) && m.paths.Match(path)
+}
+
+// matchesWords reports whether a command has the words of the matcher after its program,
+// as a rule of a policy that forbids them compares: with whatever options between. A word
+// that only running the command would tell may be any.
+func (m *matcher) matchesWords(argv []string) bool {
+	if len(argv) == 0 {
+		return true // they are not known
+	}
+	words := argv[1:]
+	for _, want := range m.words {
+		i := 0
+		for i < len(words) && words[i] != want && !strings.Contains(words[i], tools.UnknownWord) {
+			option := strings.HasPrefix(words[i], "-")
+			value := i > 0 && strings.HasPrefix(words[i-1], "-") && !option
+			if !option && !value {
+				return false
+			}
+			i++
+		}
+		switch {
+		case i == len(words):
+			return false
+		case strings.Contains(words[i], tools.UnknownWord):
+			return true // and so may those be that follow
+		}
+		words = words[i+1:]
+	}
+	return true
 }

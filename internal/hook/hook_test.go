@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -129,6 +130,15 @@ func TestEffects(t *testing.T) {
 		{"runs git", tools.Effect{Kind: tools.RunsProgram, Program: "/usr/bin/git", Complete: true}, true},
 		{"runs git", tools.Effect{Kind: tools.RunsProgram, Program: "gitk", Complete: true}, false},
 		{"runs git", unclear, true},
+		{"runs git push", tools.Effect{Kind: tools.RunsProgram, Program: "/usr/bin/git", Argv: []string{"git", "push", "origin"}, Complete: true}, true},
+		{"runs git push", tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git", "-C", "x", "--bare", "push"}, Complete: true}, true},
+		{"runs git push", tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git", "status"}, Complete: true}, false},
+		{"runs git push", tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git"}, Complete: true}, false},
+		{"runs git push", tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git", tools.UnknownWord}, Complete: true}, true},
+		{"runs git push", tools.Effect{Kind: tools.RunsProgram, Program: "git", Complete: true}, true},
+		{"runs git remote add", tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git", "remote", "-v", "add"}, Complete: true}, true},
+		{"runs git remote add", tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git", "remote", "rm", "add"}, Complete: true}, false},
+		{"runs git push", unclear, true},
 		{"writes a.txt", unclear, true},
 		{"reaches x", unclear, true},
 		{"writes a.txt", tools.Effect{Kind: tools.RunsProgram, Program: "make", ReadOnly: true}, false},
@@ -143,7 +153,7 @@ func TestEffects(t *testing.T) {
 			t.Errorf("%s: %+v: %t", test.pattern, test.effect, got)
 		}
 	}
-	for _, bad := range []string{"", "eats", "Writes", "writes a[", "runs {a"} {
+	for _, bad := range []string{"", "eats", "Writes", "writes a[", "runs {a", "runs git --force", "reaches a b"} {
 		if _, err := Effect(bad).compile(); err == nil {
 			t.Errorf("%q is an effect", bad)
 		}
@@ -247,6 +257,104 @@ func TestAskedNoMore(t *testing.T) {
 	})
 	if _, run, err := hooks.Ask(t.Context(), hook, Where{}, Event{}); err != nil || run.Outcome != Failed || !strings.Contains(run.Message, "within 1ns") {
 		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// TestFairTurns: a tenant whose hooks are slow leaves places to others, and has all of
+// them where it is alone.
+func TestFairTurns(t *testing.T) {
+	short := func() context.Context {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		return ctx
+	}
+	alone := newTurns(4)
+	for range 4 {
+		if !alone.take(short(), "a") {
+			t.Fatal("a tenant that is alone has not all places")
+		}
+	}
+	if alone.take(short(), "a") || alone.try("b") {
+		t.Error("there are more places than four")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(4)
+		turns.take(t.Context(), "b")
+		turns.back("b")
+		var got []string
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		ask := func(tenant string) {
+			all.Go(func() {
+				turns.take(t.Context(), tenant)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, tenant)
+			})
+			synctest.Wait()
+		}
+		for range 8 {
+			ask("a") // of which five wait
+		}
+		ask("b") // has the place that is left
+		ask("b") // waits behind them
+		if want := []string{"a", "a", "a", "b"}; !slices.Equal(got, want) {
+			t.Fatalf("%q have places, want %q", got, want)
+		}
+		turns.back("a")
+		synctest.Wait()
+		if got[4] != "b" {
+			t.Errorf("the next place is for %s, which has more", got[4])
+		}
+		for range 6 {
+			turns.back(got[0])
+			synctest.Wait()
+			mu.Lock()
+			got = got[1:]
+			mu.Unlock()
+		}
+		all.Wait()
+	})
+}
+
+// TestNotifiesAllTenants: notifications of one tenant do not keep those of others away.
+func TestNotifiesAllTenants(t *testing.T) {
+	release := make(chan struct{})
+	hooks, hook, runs := reached(t, Denied, time.Minute, func(r *http.Request) (*http.Response, error) {
+		<-release
+		return nil, errors.New("enough")
+	})
+	var told sync.WaitGroup
+	notify := func(tenant string) {
+		told.Add(1)
+		hooks.Notify([]*Hook{hook}, Where{}, Event{Tenant: tenant}, told.Done)
+	}
+	notify("b")
+	for range maxNotices {
+		notify("a")
+	}
+	before := len(runs())
+	notify("b")
+	if after := len(runs()); before == 0 || after != before {
+		t.Errorf("%d notifications of one tenant were dropped, and %d of another", before, after-before)
+	}
+	close(release)
+	told.Wait()
+}
+
+// TestNames: what a hook is called that has no name.
+func TestNames(t *testing.T) {
+	for want, command := range map[string]Command{
+		"gofmt": {"/bin/sh", "-c", "gofmt -l -w . && go vet ./...", "hook"},
+		"check": {"/etc/hooks/check", "--strict"},
+		"lint":  {"/bin/sh", "-c", "sh /etc/hooks/lint", "hook"},
+		"a.py":  {"env", "python3", "/etc/hooks/a.py"},
+		"b.sh":  {"bash", "/etc/hooks/b.sh", "x"},
+		"sh":    {"sh", "-c", "exit 1"},
+	} {
+		if got := command.name(); got != want {
+			t.Errorf("%q is called %s, want %s", command, got, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,8 +21,9 @@ import (
 )
 
 // Headers of what is posted. The signature is "v1=" and the hexadecimal HMAC-SHA256, by
-// the key of the hook, of the timestamp, a dot and the body.
+// the key of the hook, of the delivery, a dot, the timestamp, a dot and the body.
 const (
+	DeliveryHeader  = "Toolserver-Delivery"  // another for each body that is posted
 	TimestampHeader = "Toolserver-Timestamp" // seconds since 1970
 	SignatureHeader = "Toolserver-Signature"
 	HookHeader      = "Toolserver-Hook"
@@ -37,9 +39,9 @@ func newClient() *http.Client {
 }
 
 // Sign returns the signature of a body.
-func Sign(secret []byte, timestamp string, body []byte) string {
+func Sign(secret []byte, delivery, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(timestamp + "."))
+	mac.Write([]byte(delivery + "." + timestamp + "."))
 	mac.Write(body)
 	return "v1=" + hex.EncodeToString(mac.Sum(nil))
 }
@@ -50,12 +52,13 @@ func (h *Hooks) post(ctx context.Context, hook *Hook, body []byte) (Answer, erro
 	if err != nil {
 		return Answer{}, err
 	}
-	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+	delivery, timestamp := rand.Text(), strconv.FormatInt(time.Now().Unix(), 10)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "toolserver")
 	request.Header.Set(HookHeader, hook.Name)
+	request.Header.Set(DeliveryHeader, delivery)
 	request.Header.Set(TimestampHeader, timestamp)
-	request.Header.Set(SignatureHeader, Sign(hook.secret, timestamp, body))
+	request.Header.Set(SignatureHeader, Sign(hook.secret, delivery, timestamp, body))
 	response, err := h.options.Client.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {

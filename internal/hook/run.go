@@ -107,12 +107,10 @@ var errTimeout = errors.New("the time of the hook is over")
 func (h *Hooks) ask(ctx context.Context, hook *Hook, where Where, event Event) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hook.Timeout, errTimeout)
 	defer cancel()
-	select {
-	case hook.slots <- struct{}{}:
-		defer func() { <-hook.slots }()
-	case <-ctx.Done():
-		return Answer{}, hook.late(ctx, fmt.Sprintf(" waiting for its turn: %d of it run already", hook.Concurrency))
+	if !hook.turns.take(ctx, event.Tenant) {
+		return Answer{}, hook.late(ctx, fmt.Sprintf(" waiting for its turn: of it run %d at once, and those before it take long", hook.Concurrency))
 	}
+	defer hook.turns.back(event.Tenant)
 	event.Hook, event.Point = hook.Name, hook.Point
 	text, err := event.text()
 	if err != nil {
@@ -141,12 +139,10 @@ func (h *Hooks) Notify(list []*Hook, where Where, event Event, done func()) {
 		done()
 		return
 	}
-	select {
-	case h.pending <- struct{}{}:
-	default:
+	if !h.pending.try(event.Tenant) {
 		h.mu.Unlock()
 		for _, hook := range list {
-			h.Report(Run{Hook: hook.Name, Point: hook.Point, Outcome: Failed, Advisory: true, Message: fmt.Sprintf("it was not told: %d notifications are on their way already", maxNotices)})
+			h.Report(Run{Hook: hook.Name, Point: hook.Point, Outcome: Failed, Advisory: true, Message: "it was not told: too many notifications are on their way already"})
 		}
 		done()
 		return
@@ -155,7 +151,7 @@ func (h *Hooks) Notify(list []*Hook, where Where, event Event, done func()) {
 	h.mu.Unlock()
 	go func() {
 		defer h.notices.Done()
-		defer func() { <-h.pending }()
+		defer h.pending.back(event.Tenant)
 		defer done()
 		for _, hook := range list {
 			h.tell(hook, where, event)

@@ -210,7 +210,7 @@ func (t *policyTester) connect(by tested) (*cli.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cli.NewClient(conn, true, end), nil
+	return cli.NewClient(conn, end), nil
 }
 
 func (t *policyTester) close() {

@@ -166,7 +166,7 @@ func (f *explainFlags) connect(cmd *cobra.Command) (*cli.Client, *policy.Policy,
 	if err != nil {
 		return nil, nil, err
 	}
-	client := cli.NewClient(conn, true, end)
+	client := cli.NewClient(conn, end)
 	if err := suppose(cmd.Context(), client, wanted); err != nil {
 		client.Close()
 		return nil, nil, err

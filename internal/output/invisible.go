@@ -4,8 +4,10 @@
 package output
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -33,6 +35,33 @@ func WithoutInvisible(text string) string {
 		i += n
 	}
 	return b.String()
+}
+
+// EscapeInvisible returns JSON whose strings have such characters as escapes, which every
+// reader takes for the same. JSON without any is returned as it is.
+func EscapeInvisible(text string) string {
+	at := firstInvisible(text)
+	if at < 0 {
+		return text
+	}
+	b := []byte(text[:at])
+	before, _ := utf8.DecodeLastRuneInString(text[:at])
+	for i := at; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		after, _ := utf8.DecodeRuneInString(text[i+n:])
+		switch {
+		case r == utf8.RuneError && n == 1 || !invisible(r) || drawn(before, r, after):
+			b = append(b, text[i:i+n]...)
+			before = r
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+		i += n
+	}
+	return string(b)
 }
 
 // firstInvisible returns where the first such character is, or -1. It looks at single

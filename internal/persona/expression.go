@@ -33,7 +33,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 			cel.BinaryBinding(feeds))),
 		cel.Variable("input", cel.DynType), cel.Variable("text", cel.StringType), cel.Variable("details", cel.DynType),
 		cel.Variable("stdout", cel.StringType), cel.Variable("stderr", cel.StringType),
-		cel.Variable("exit", cel.DynType),
+		cel.Variable("exit", cel.DynType), cel.Variable("ran_ms", cel.IntType), // how long this call ran
 	)
 })
 

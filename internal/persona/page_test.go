@@ -45,6 +45,7 @@ func TestPage(t *testing.T) {
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", names, strings.Join(ours, ", "), strings.Join(keysOf(t, tool), ", "))
 		}
+		b.WriteString(longCommands(s))
 		if len(s.Later) > 0 {
 			b.WriteString("\nNot here yet:")
 			for _, what := range slices.Sorted(maps.Keys(s.Later)) {
@@ -66,6 +67,41 @@ func TestPage(t *testing.T) {
 	if string(have) != b.String() {
 		t.Errorf("docs/personas.md is not what the data says: UPDATE_GOLDEN=1 go test -run TestPage ./internal/persona")
 	}
+}
+
+// longCommands tells how a command is used that takes longer than a call.
+func longCommands(s *System) string {
+	w := words{s}
+	starts := ""
+	started := w.meanings("bash", func(theirs *Tool, m *Meaning) bool {
+		for _, key := range []string{"run_in_background", "background_after_ms"} {
+			if name, ok := m.keys[key]; ok {
+				starts = theirs.Name + " with " + name
+				return true
+			}
+		}
+		starts = theirs.Name + m.chosen()
+		return m.constants["run_in_background"] == true
+	})
+	if !started {
+		return "\nA long command cannot be let run on: it has the time that a call may take.\n"
+	}
+	text, ours := "\nA long command is started by `"+starts+"`", false
+	for _, step := range []struct{ does, tool string }{{"read", "process_output"}, {"fed", "process_input"}, {"ended", "process_signal"}} {
+		name, ok := w.Tool(step.tool)
+		if !ok {
+			name, ours = step.tool, true
+		}
+		text += fmt.Sprintf(", %s by `%s`", step.does, name)
+		if !ok {
+			text += " of ours"
+		}
+	}
+	text += ".\n"
+	if ours {
+		text += "The system has no tool for what is ours there: it can be called, and a session that names it in `tools.include` shows it.\n"
+	}
+	return text
 }
 
 // keysOf returns the keys of a tool's input, those that it must have with a star.

@@ -162,13 +162,34 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// BenchmarkTranslate is what a call of another system's tool costs more.
+// BenchmarkTranslate is what a call of another system's tool costs more, beside what
+// decoding its text costs alone.
 func BenchmarkTranslate(b *testing.B) {
-	system, _ := Named("agent-code")
-	for b.Loop() {
-		if _, err := system.Tool("FileRead").Translate([]byte(`{"file_path":"main.go"}`)); err != nil {
-			b.Fatal(err)
-		}
+	for _, call := range []struct{ system, tool, input string }{
+		{"agent-code", "FileRead", `{"file_path":"src/main.go"}`},
+		{"agent-code", "FileWrite", `{"file_path":"src/main.go","content":"` + strings.Repeat(`\tif err != nil {\n`, 256) + `"}`},
+		{"claude-code", "Grep", `{"pattern":"x","path":"src","-i":true}`},
+		{"kiro", "write", `{"command":"strReplace","path":"a","oldStr":"x","newStr":"y"}`},
+		{"y-agent", "ShellExec", `{"command":"ls"}`},
+	} {
+		system, _ := Named(call.system)
+		tool, input := system.Tool(call.tool), []byte(call.input)
+		b.Run(call.system+" "+call.tool, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tool.Translate(input); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(call.system+" "+call.tool+" decoded", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tools.DecodeJSON(input); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -185,6 +206,7 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(seed, "")
 	}
 	f.Add(uint64(1), `{"operations":[{"mode":"Line","path":1e999}]}`)
+	f.Add(uint64(159), "\v ") // space, but none of JSON
 	f.Add(uint64(2), strings.Repeat(`{"a":`, 100))
 	f.Fuzz(func(t *testing.T, seed uint64, text string) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -199,6 +221,7 @@ func FuzzTranslate(f *testing.F) {
 			text = string(made)
 		}
 		call, err := tool.Translate([]byte(text))
+		samePlain(t, tool, text)
 		if err == nil {
 			if !json.Valid(call.Input) || !slices.ContainsFunc(tool.Means, func(m Meaning) bool { return m.Tool == call.Tool }) {
 				t.Fatalf("%s %s became %s %s", tool.Name, text, call.Tool, call.Input)
@@ -213,6 +236,42 @@ func FuzzTranslate(f *testing.F) {
 			t.Errorf("%s of %s, %s: %v names no key", tool.Name, tool.System.Name, text, wrong)
 		}
 	})
+}
+
+// samePlain holds what is evaluated without CEL, or found to fit without a validator,
+// against what they say.
+func samePlain(t *testing.T, tool *Tool, text string) {
+	t.Helper()
+	tool.mustCompile()
+	value, err := tool.decode([]byte(text))
+	if err != nil {
+		return
+	}
+	value = settle(tool.shape, value)
+	wrong := tool.schema.Validate(value)
+	if wrong != nil && tool.check.fits(value) {
+		t.Fatalf("%s of %s, %s seems to fit: %v", tool.Name, tool.System.Name, text, wrong)
+	}
+	input, ok := value.(map[string]any)
+	if !ok || wrong != nil {
+		return
+	}
+	for i := range tool.Means {
+		quick, slow := &tool.Means[i], tool.Means[i]
+		slow.plainWhen, slow.plainInput = nil, nil
+		applies, _ := quick.applies(input)
+		if want, _ := slow.applies(input); applies != want {
+			t.Fatalf("%s of %s, %s: is it meaning %d? plainly %t, by CEL %t", tool.Name, tool.System.Name, text, i, applies, want)
+		}
+		if !applies {
+			continue
+		}
+		got, err := quick.translate(input)
+		want, wantErr := slow.translate(input)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || string(tools.Canonical(got)) != string(tools.Canonical(want)) {
+			t.Fatalf("%s of %s, %s, meaning %d: plainly %s %v, by CEL %s %v", tool.Name, tool.System.Name, text, i, got, err, want, wantErr)
+		}
+	}
 }
 
 // namesKey reports whether a message has a key of the schema in it.

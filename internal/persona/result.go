@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"cel.dev/cel-go/common/types"
 
@@ -87,12 +88,12 @@ func (c formed) Run(ctx context.Context, rights tools.Rights, out tools.Sink) (t
 		result.Content = append(result.Content, tools.Text("\n("+c.note+")"))
 		return result, err
 	}
-	streams := &streams{Sink: out}
+	streams, began := &streams{Sink: out}, time.Now()
 	result, err := c.Call.Run(ctx, rights, streams)
 	if len(result.Content) == 0 {
 		return result, err
 	}
-	formed, wrong := c.form(result, streams)
+	formed, wrong := c.form(result, streams, time.Since(began))
 	if wrong != nil { // the result counts, not its form
 		result.Content = append(result.Content, tools.Text(fmt.Sprintf("(This is not in the form of the other system: %v.)", wrong)))
 		return result, err
@@ -102,7 +103,7 @@ func (c formed) Run(ctx context.Context, rights tools.Rights, out tools.Sink) (t
 
 // form returns a result with the content that the system would have. Pictures and
 // artifacts stay. Where the system's result is JSON, the details have the text.
-func (c formed) form(result tools.Result, s *streams) (tools.Result, error) {
+func (c formed) form(result tools.Result, s *streams, ran time.Duration) (tools.Result, error) {
 	var text strings.Builder
 	var rest []tools.Content
 	for _, content := range result.Content {
@@ -128,7 +129,7 @@ func (c formed) form(result tools.Result, s *streams) (tools.Result, error) {
 	}
 	value, _, err := c.meaning.result.Eval(map[string]any{
 		"input": whole(input), "text": text.String(), "details": whole(details), "exit": exit,
-		"stdout": s.text(tools.Stdout), "stderr": s.text(tools.Stderr),
+		"stdout": s.text(tools.Stdout), "stderr": s.text(tools.Stderr), "ran_ms": ran.Milliseconds(),
 	})
 	if err != nil {
 		return result, err

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
@@ -46,13 +48,22 @@ func (w words) meanings(tool string, f func(*Tool, *Meaning) bool) bool {
 
 func (w words) Tool(tool string) (name string, ok bool) {
 	ok = w.meanings(tool, func(theirs *Tool, m *Meaning) bool {
-		name = theirs.Name
-		for _, key := range slices.Sorted(maps.Keys(m.chosenBy)) {
-			name += fmt.Sprintf(" with %s %v", key, m.chosenBy[key])
-		}
+		name = theirs.Name + m.chosen()
 		return true
 	})
 	return name, ok
+}
+
+// chosen tells which constants choose a meaning.
+func (m *Meaning) chosen() (text string) {
+	for _, key := range slices.Sorted(maps.Keys(m.chosenBy)) {
+		value := fmt.Sprint(m.chosenBy[key])
+		if strings.ContainsFunc(value, unicode.IsControl) {
+			value = string(tools.AppendJSON(nil, value))
+		}
+		text += " with " + key + " " + value
+	}
+	return text
 }
 
 func (w words) Key(tool, key string) (name string, ok bool) {
@@ -139,6 +150,11 @@ func (t *Tool) inverse(m *Meaning, ours map[string]any) (map[string]any, bool) {
 func (m *Meaning) read(when, input *ast.AST, properties map[string]any) {
 	m.keys, m.constants, m.chosenBy = map[string]string{}, map[string]any{}, map[string]any{}
 	if when != nil {
+		if e := when.Expr(); e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" { // whether a flag is set
+			if key := keyOf(e.AsCall().Target(), properties); key != "" {
+				m.chosenBy[key] = true
+			}
+		}
 		ast.PreOrderVisit(when.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 			if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "_==_" || len(e.AsCall().Args()) != 2 {
 				return

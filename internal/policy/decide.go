@@ -363,8 +363,12 @@ func (s *subject) sharpen(v, touched *verdict) {
 			*v = *doubt
 		}
 	}
-	if s.leavesPlan() && v.Action == Allow {
+	switch {
+	case v.Action == Deny:
+	case s.leavesPlan() && v.Action == Allow:
 		*v = leavePlan
+	case s.effect.Lasting:
+		*v = lasting
 	}
 	*v = s.contain(*v)
 }

@@ -139,3 +139,38 @@ func TestDenyingNeverLoosens(t *testing.T) {
 		}
 	}
 }
+
+// TestHookDenial: what commands of hooks do not read. What is denied to one tool is denied to
+// them, what is allowed to one is not, and what a person would be asked about is kept from
+// them unless unclear commands run unasked.
+func TestHookDenial(t *testing.T) {
+	p := must(`version: 1
+rules:
+- {name: fine, action: allow, reads: [keys/public/]}
+- {name: one, action: allow, tools: [read_file], reads: [keys/one/]}
+- {name: asks, action: ask, reads: [.env]}
+- {name: keys, action: deny, reads: [keys/]}
+- {name: tool, action: deny, tools: [read_file], reads: [tool/]}
+- {name: bob, action: deny, principals: [bob], reads: [mine/]}
+- {name: writes, action: deny, writes: [locked/]}
+`)
+	for _, test := range []struct {
+		mode  tools.Mode
+		path  string
+		wants bool
+	}{
+		{tools.ModeAllow, "keys/a", true}, {tools.ModeAllow, "keys/public/x", false}, {tools.ModeAllow, "keys/one/x", true},
+		{tools.ModeAllow, "tool/x", true}, {tools.ModeAllow, "mine/x", false}, {tools.ModeAllow, "locked/x", false}, {tools.ModeAllow, "src/x", false},
+		{tools.ModeAllow, ".env", false}, {tools.ModeAsk, ".env", true}, {tools.ModeAsk, "keys/a", true}, {tools.ModeAsk, "src/x", false},
+	} {
+		c := contained(t, test.mode, "runs make")
+		denial := p.HookDenial(c)
+		if got := denial != nil && denial.Denies(test.path); got != test.wants {
+			t.Errorf("mode %s: %s is denied: %t", test.mode, test.path, got)
+		}
+	}
+	c := contained(t, tools.ModeAllow, "runs make")
+	if must("version: 1\n").HookDenial(c) != nil || (*policy.Policy)(nil).HookDenial(c) != nil {
+		t.Error("something is denied where no rule says so")
+	}
+}

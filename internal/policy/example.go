@@ -116,8 +116,10 @@ func (f *exampleFile) call() (*Subject, error) {
 		spec.Kind = tools.OpenAPI
 	case tools.Dynamic.String():
 		spec.Kind = tools.Dynamic
+	case tools.Script.String():
+		spec.Kind = tools.Script
 	default:
-		return nil, fmt.Errorf("%q is no kind: want builtin, mcp, openapi or dynamic", f.Kind)
+		return nil, fmt.Errorf("%q is no kind: want builtin, mcp, openapi, dynamic or script", f.Kind)
 	}
 	call := &Subject{
 		Principal: f.Principal, Tenant: f.tenant(), Labels: f.Labels, Spec: spec,

@@ -89,7 +89,7 @@ func (s *subject) matchedBy(g *Grant) bool {
 	case TierCall:
 		return isDigest(tier.Pattern, &s.call.Digest)
 	case TierTool:
-		return true
+		return g.Action == Deny || s.call.Spec.Version == "" || tier.Pattern == s.call.Spec.Identity()
 	case TierFile, TierDirectory:
 		if e.Kind != tools.ReadsPath && e.Kind != tools.WritesPath {
 			return false
@@ -191,7 +191,7 @@ func (p *Policy) Tiers(call *Subject, d Decision) []Tier {
 	candidates = append(candidates, fileTiers(asked)...)
 	candidates = append(candidates, commandTiers(asked)...)
 	if call.Spec.RunsCode || len(asked) == 1 && asked[0].own && asked[0].alone() {
-		candidates = append(candidates, Tier{Kind: TierTool, Pattern: call.Spec.Name, Label: "every call of " + call.Spec.Name})
+		candidates = append(candidates, Tier{Kind: TierTool, Pattern: call.Spec.Identity(), Label: "every call of " + call.Spec.Name})
 	}
 	return slices.DeleteFunc(candidates, func(tier Tier) bool {
 		grant := []Grant{{Action: Allow, Tool: call.Spec.Name, Tier: tier}}

@@ -16,6 +16,10 @@ var (
 	leavePlan   = verdict{Verdict: Verdict{Ask, "mode plan", "A person has to approve the plan before the session leaves mode plan."}, weight: byLaw}
 )
 
+// lasting is the verdict on what is there for others than the session, where nothing
+// refuses it.
+var lasting = verdict{Verdict: Verdict{Ask, "lasting", "It stays when the session has ended, and other sessions have it, so a person has to approve it."}, weight: byLaw}
+
 // leavesPlan reports whether the effect would end plan mode.
 func (s *subject) leavesPlan() bool {
 	return s.effect.Kind == tools.ChangesMode && s.call.Mode == tools.ModePlan && s.effect.Mode != tools.ModePlan

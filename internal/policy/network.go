@@ -93,6 +93,12 @@ func (s *subject) unreachable() (v Verdict, refused bool) {
 // byNetwork judges an effect that reaches a host, as where no rule says anything.
 func (s *subject) byNetwork() verdict {
 	e := s.effect
+	if e.Configured {
+		if s.call.Spec.Needs() == tools.ReadOnly {
+			return verdict{Verdict: Verdict{Allow, "configured", "The operator configured " + e.Host + " for this tool, which changes nothing."}}
+		}
+		return changing(s.call.Mode, false)
+	}
 	if known := e.Host != "" && e.Unclear == ""; known && !isLoopback(e.Host) {
 		if v := changing(s.call.Mode, false); v.Action != Allow {
 			return v

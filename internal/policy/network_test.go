@@ -72,3 +72,38 @@ rules:
 	decided(t, builtin, contained(t, tools.ModeAllow, "runs git push -u origin HEAD"), "allow | session loopback")
 	decided(t, builtin, contained(t, tools.ModeAllow, "runs curl; reaches localhost 80"), "allow | session loopback")
 }
+
+// TestConfiguredHost: what the operator configured for a tool is reached without a
+// question where the call changes nothing; rules have their say all the same.
+func TestConfiguredHost(t *testing.T) {
+	deny := must("version: 1\nrules: [{name: not-there, action: deny, hosts: [api.example.com]}]")
+	ask := must("version: 1\nrules: [{name: first, action: ask, hosts: ['*.example.com']}]")
+	allow := must("version: 1\nrules: [{name: orders, action: allow, tools: ['@shop/create_*']}]")
+	for _, test := range []struct {
+		policy *policy.Policy
+		level  tools.Level
+		mode   tools.Mode
+		want   string
+	}{
+		{policy.Builtin(), tools.ReadOnly, tools.ModeAsk, "allow: configured"},
+		{policy.Builtin(), tools.ReadOnly, tools.ModePlan, "allow: configured"},
+		{policy.Builtin(), tools.ReadOnly, tools.ModeDeny, "deny: mode deny"},
+		{policy.Builtin(), tools.WorkspaceWrite, tools.ModeAsk, "ask: mode ask"},
+		{policy.Builtin(), tools.WorkspaceWrite, tools.ModeAcceptEdits, "ask: mode accept_edits"},
+		{policy.Builtin(), tools.WorkspaceWrite, tools.ModePlan, "deny: mode plan"},
+		{policy.Builtin(), tools.WorkspaceWrite, tools.ModeAllow, "allow: mode allow"},
+		{deny, tools.ReadOnly, tools.ModeAllow, "deny: rule not-there"},
+		{ask, tools.ReadOnly, tools.ModeAsk, "ask: rule first"},
+		{allow, tools.WorkspaceWrite, tools.ModeAsk, "allow: rule orders"},
+	} {
+		spec := &tools.Spec{Name: "shop__create_order", Server: "shop", Kind: tools.OpenAPI, Level: test.level}
+		effects := []tools.Effect{{Kind: tools.ReachesHost, Host: "api.example.com", Port: 443, Configured: true}}
+		if test.level > tools.ReadOnly {
+			effects = append(effects, tools.Effect{Kind: tools.UsesTool, Tool: spec.Name})
+		}
+		got := test.policy.Decide(&policy.Subject{Spec: spec, Level: tools.WorkspaceWrite, Mode: test.mode, Effects: effects, Workspace: "/work"}, nil)
+		if text := fmt.Sprintf("%s: %s", got.Action, got.Rule); text != test.want {
+			t.Errorf("level %s, mode %s: %s, want %s", test.level, test.mode, text, test.want)
+		}
+	}
+}

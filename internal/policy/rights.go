@@ -169,20 +169,28 @@ func (p *Policy) denial(c *Subject) tools.Denial {
 	if p == nil || !p.deniesReading {
 		return nil
 	}
-	d := denial{policy: p, place: c.place()}
+	return p.denialOf(c, false, func(r *rule) (counts, denies bool) { return r.forCall(c), r.deniesReading() })
+}
+
+// denialOf returns the denial that is made of the rules about reads that count in the
+// call; nil where none of them denies. With asks, what a person would be asked about is
+// denied as well.
+func (p *Policy) denialOf(c *Subject, asks bool, see func(*rule) (counts, denies bool)) tools.Denial {
+	d := denial{policy: p, place: c.place(), asks: asks}
 	var rules []byte
-	denies := false
+	any := false
 	for i, r := range p.rulesFor(tools.ReadsPath) {
-		if !r.forCall(c) {
+		counts, denies := see(r)
+		if !counts {
 			continue
 		}
-		denies = denies || r.deniesReading()
+		any = any || denies
 		rules = binary.BigEndian.AppendUint16(rules, uint16(i))
 		if r.when != nil && d.about == nil {
 			d.about = &circumstances{call: *c}
 		}
 	}
-	if !denies {
+	if !any {
 		return nil
 	}
 	d.rules = string(rules)
@@ -198,24 +206,17 @@ func (p *Policy) HookDenial(c *Subject) tools.Denial {
 	if p == nil {
 		return nil
 	}
-	d := denial{policy: p, place: c.place(), asks: !p.runsUnclear(c)}
-	var rules []byte
-	denies := false
-	for i, r := range p.rulesFor(tools.ReadsPath) {
-		if !r.forSession(c) || r.action == Allow && len(r.tools) > 0 || r.action != Allow && !r.isAboutFiles() || r.action == Ask && !d.asks {
-			continue
+	asks := !p.runsUnclear(c)
+	return p.denialOf(c, asks, func(r *rule) (counts, denies bool) {
+		switch {
+		case !r.forSession(c):
+		case r.action == Allow:
+			return len(r.tools) == 0, false
+		case r.isAboutFiles():
+			return r.action != Ask || asks, true
 		}
-		denies = denies || r.action != Allow
-		rules = binary.BigEndian.AppendUint16(rules, uint16(i))
-		if r.when != nil && d.about == nil {
-			d.about = &circumstances{call: *c}
-		}
-	}
-	if !denies {
-		return nil
-	}
-	d.rules = string(rules)
-	return d
+		return false, false
+	})
 }
 
 // HookWrites returns what commands of hooks may write that are there to change files:

@@ -60,13 +60,13 @@ func (c *Subject) inRepository() bool {
 // a command that may be anything can do no more than its rights.
 func (s *subject) holds() bool {
 	c := s.call
-	return c.Offer != nil && c.Offer.Holds && !s.effect.Rooted && c.Spec.Kind == tools.Builtin && (c.Level < tools.DangerFullAccess || c.reading())
+	return c.Offer != nil && c.Offer.Holds && !s.effect.Rooted && c.Spec.Kind.Confined() && (c.Level < tools.DangerFullAccess || c.reading())
 }
 
 // unconfined reports whether the command is not to be confined at all.
 func (s *subject) unconfined() bool {
 	c := s.call
-	return c.Level >= tools.DangerFullAccess && !c.reading() && c.Offer != nil && c.Offer.Holds && !s.effect.Rooted && c.Spec.Kind == tools.Builtin
+	return c.Level >= tools.DangerFullAccess && !c.reading() && c.Offer != nil && c.Offer.Holds && !s.effect.Rooted && c.Spec.Kind.Confined()
 }
 
 // leaks reports whether there is a file that a rule denies to read and that cannot

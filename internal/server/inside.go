@@ -4,10 +4,12 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/user"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -36,6 +38,7 @@ func (Inside) Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), 
 	if err != nil {
 		return nil, nil, err
 	}
+	setGC()
 	return ConnectSupposed(c, auth.Local.Name, nil)
 }
 
@@ -50,6 +53,7 @@ func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (co
 	})
 	if offer != nil {
 		c.Hooks = nil // nothing runs here, and their keys may be another user's
+		c.MCP = nil
 	}
 	logger, flush := newLogger(max(zapcore.Level(c.Log.Level), zapcore.WarnLevel))
 	server, err := newWith(&config.Access{Authenticator: auth.None{}}, principal, c, logger, prometheus.NewRegistry(), nil)
@@ -62,6 +66,12 @@ func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (co
 		flush()
 	}
 	server.Suppose(offer)
+	if len(c.MCP) > 0 {
+		// Who calls a tool once wants those of servers, too; one that is slow is left out.
+		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+		server.SettleSources(ctx)
+		cancel()
+	}
 	conn, err = server.Connect(auth.Principal{Name: principal, OnBehalfOf: userName()})
 	if err != nil {
 		stop()
@@ -72,6 +82,9 @@ func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (co
 		stop()
 	}, nil
 }
+
+// settleTime is how long a command that needs a server in this process waits for others.
+const settleTime = 15 * time.Second
 
 // userName returns who runs this program, for whom its server works.
 func userName() string {

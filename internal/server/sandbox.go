@@ -75,7 +75,7 @@ func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Program
 		Files:    config.WithoutLinks(all.OwnFiles()),
 		Sockets:  config.WithoutLinks(all.Sockets()),
 		Path:     programs.Path,
-		Env:      append(programs.Env, environOf(c)...),
+		Env:      append(programs.Env, environOf(c.Env)...),
 		Trace:    c.Trace,
 		Limits:   c.Limits,
 		Violation: func(sessionID, what string) {
@@ -97,10 +97,11 @@ func languagesOf(c *config.Sandbox) []companion.Language {
 	return list
 }
 
-// environOf returns what commands have in their environment by the operator.
-func environOf(c *config.Sandbox) []string {
+// environOf returns what commands have in their environment by the operator: NAME=value, or
+// NAME for what this process has.
+func environOf(pairs []string) []string {
 	var env []string
-	for _, pair := range c.Env {
+	for _, pair := range pairs {
 		name, _, given := strings.Cut(pair, "=")
 		if !given {
 			value, ok := os.LookupEnv(name)

@@ -96,6 +96,12 @@ func Serve(c *config.Config) error {
 		return err
 	}
 	defer admin.Close() // after the shutdown: probes see that it drains
+	web, err := serveHTTP(c.HTTP, access, server, logger)
+	if err != nil {
+		ShutDown(server, 0)
+		return err
+	}
+	defer web.Close()
 
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -104,10 +110,10 @@ func Serve(c *config.Config) error {
 		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, &c.Sandbox, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
-	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address),
+	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", web.address),
 		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
-	if !endpoint.IsLocal(c.Listen) && c.TLS.Off() {
+	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
 		logger.Warn("tokens and results travel in clear text: set tls.certificate and tls.key, or encrypt in front of this server")
 	}
 	logger.Sync()
@@ -127,6 +133,7 @@ func Serve(c *config.Config) error {
 		flush()
 		os.Exit(1)
 	}()
+	web.Drain()
 	ShutDown(server, c.ShutdownGrace)
 	logger.Info("stopped")
 	return err

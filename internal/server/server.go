@@ -34,6 +34,8 @@ import (
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/catalog"
+	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/files"
 	"github.com/toolserver/toolserver/internal/tools/git"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
@@ -43,7 +45,7 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool) []tools.Tool {
+func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -56,6 +58,8 @@ func builtin(runners *command.Runners, companions *companion.Set, documents file
 		git.Tools(runners),
 		searchtools.Tools(engines),
 		turn.Tools(),
+		made.Tools(),
+		catalog.Tools(),
 	)
 	return append(list, benchTools(len(list))...)
 }
@@ -120,7 +124,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
 	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, runners)}
 	companions := companion.New(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)})
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search)), c.Executions.MaxTimeout)...); err != nil {
+	made, err := dynamic.New(c.Dynamic, registry, runners)
+	if err != nil {
+		logger.Error("some tools that agents made are left out", zap.Error(err))
+	}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -141,7 +149,12 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	}
 	sessions := session.NewStore(SessionsOf(c, owner))
 	opened = append(opened, sessions.Close)
-	closers := []io.Closer{jails, stderr}
+	sources, err := openSources(c, runners, registry, masker, logger)
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() { sources.Close() })
+	closers := []io.Closer{sources, jails, stderr}
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -163,6 +176,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Approvals:     approval.Config{SelfApproval: c.Authentication.Off()},
 		Artifacts:     kept,
 		Hooks:         hooks,
+		Sources:       sources,
 		Audit:         records,
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: access.Authenticator,
@@ -248,7 +262,8 @@ func enginesOf(c index.Config) *search.Pool {
 func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
 	runners := command.New(command.Config{})
-	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil)) {
+	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
+	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

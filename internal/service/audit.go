@@ -71,7 +71,7 @@ func (a *auditor) write(x *executor.Execution, record audit.Record) error {
 	owner := x.Order.Session.Owner
 	record.Tenant, record.Principal, record.OnBehalfOf = owner.Tenant(), owner.Name(), x.Order.OnBehalfOf
 	record.SessionID, record.ExecutionID = x.Order.Session.ID, x.ID
-	record.CallID, record.Tool, record.CalledAs = x.Order.CallID, x.Order.Tool, x.Order.CalledAs
+	record.CallID, record.Tool, record.Version, record.CalledAs = x.Order.CallID, x.Order.Tool, x.Order.Version, x.Order.CalledAs
 	return a.log.Append(record)
 }
 

@@ -76,6 +76,9 @@ func credentialsOf(ctx context.Context) auth.Credentials {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			c.TLS = &info.State
 		}
+		if from, ok := p.Addr.(*forwardedAddr); ok {
+			c.TLS = from.tls
+		}
 	}
 	return c
 }

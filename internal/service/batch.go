@@ -8,58 +8,86 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/executor"
+	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/quota"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// batchSlot is what is known of the batch of an RPC, and what admission made of the
-// newest call. It belongs to the goroutine that receives.
+// batchSlot is what is known of the batch of an RPC, and its newest call. It belongs to the
+// goroutine that receives.
 type batchSlot struct {
 	batch        *executor.Batch // nil before it began
 	onDisconnect executor.OnDisconnect
+	call         *batchCall // nil where the message has none
+}
+
+// batchCall is a call of a batch that has come. It runs only with the job that admission
+// makes of it.
+type batchCall struct {
+	request *pb.ExecuteToolRequest
+	decide  func(context.Context, *batchCall) // asks admission
 
 	job        *executor.Job
 	inputBytes int
 	err        error // why there is no job
+
+	// Of one that waits to be decided.
+	position int
+	ctx      context.Context //nolint:containedctx // which an order ends
+	stop     context.CancelCauseFunc
 }
 
-// admitInBatch asks admission about the call of a message, if it has one. Whatever is
-// wrong with a call is for that call alone: it is left for the handler, beside the job.
+// admitInBatch asks admission about the call of a message, if it has one. Where hooks are
+// asked, which takes its time, that is left for the handler to do, so that orders which follow need
+// not wait. Whatever is wrong with a call is for that call alone.
 func (s *Server) admitInBatch(ctx context.Context, message *pb.ExecuteBatchRequest) {
 	slot := &rpcOf(ctx).batch
-	slot.job, slot.err = nil, nil
-	call := message.GetCall()
-	if call == nil || slot.batch == nil {
+	slot.call = nil
+	request := message.GetCall()
+	if request == nil || slot.batch == nil {
 		return
 	}
+	slot.call = &batchCall{request: request, decide: s.decideInBatch}
+	if !s.config.Hooks.Has(hook.BeforeCall) {
+		s.decideInBatch(ctx, slot.call)
+	}
+}
+
+// decideInBatch asks admission about a call.
+func (s *Server) decideInBatch(ctx context.Context, c *batchCall) {
+	slot := &rpcOf(ctx).batch
+	c.decide = nil
 	defer func() { // which is for this call alone
 		if reason := recover(); reason != nil {
-			slot.err = panicked(ctx, s.config.Logger, reason)
+			c.err = panicked(ctx, s.config.Logger, reason)
 		}
 	}()
 	switch {
-	case call.GetSessionId() != "":
-		slot.err = invalid("session_id is set: the calls of a batch run in its session, so leave it out")
+	case c.request.GetSessionId() != "":
+		c.err = invalid("session_id is set: the calls of a batch run in its session, so leave it out")
 		return
-	case call.GetOnDisconnect() != 0:
-		slot.err = invalid("on_disconnect is set: it is that of the batch, so leave it out, and set it in start")
+	case c.request.GetOnDisconnect() != 0:
+		c.err = invalid("on_disconnect is set: it is that of the batch, so leave it out, and set it in start")
 		return
 	}
-	admitted, asked, err := s.admitCall(ctx, call, slot)
+	admitted, asked, err := s.admitCall(ctx, c.request, slot)
 	if err == nil && admitted.Order.Session != slot.batch.Session {
 		admitted.Permit.Release()
 		err = status.Error(codes.NotFound, "the session of the batch was closed")
 	}
-	slot.job, slot.inputBytes, slot.err = admitted.Job, len(asked.Input.JSON), err
+	c.job, c.inputBytes, c.err = admitted.Job, len(asked.Input.JSON), err
 }
 
 // ExecuteBatch sends, on the goroutine of the RPC. What comes is received on another,
@@ -75,9 +103,11 @@ func (s *toolService) ExecuteBatch(stream grpc.BidiStreamingServer[pb.ExecuteBat
 				stop(panicked(ctx, s.server.config.Logger, reason))
 			}
 		}()
-		if err := in.receive(ctx); err != nil {
+		err := in.receive(ctx)
+		if err != nil {
 			stop(err)
 		}
+		in.waiting.drain()
 	}()
 	select {
 	case reader := <-in.begun:
@@ -140,6 +170,8 @@ func batchMessage(b *executor.Batch, event executor.BatchEvent) any {
 			Position: uint32(body.Position), CallId: body.CallID, Code: int32(reason.Code()), Message: reason.Message(),
 			RetryDelay: retryDelay(reason),
 		}}
+	case executor.Heartbeat:
+		m.Kind = &pb.BatchEvent_Heartbeat{Heartbeat: &pb.Heartbeat{}}
 	case executor.SteeringPoint:
 		m.Kind = &pb.BatchEvent_SteeringPoint{SteeringPoint: &pb.SteeringPoint{Calls: uint32(body.Calls)}}
 	case executor.BatchFinished:
@@ -160,6 +192,8 @@ type batchInput struct {
 	stream grpc.BidiStreamingServer[pb.ExecuteBatchRequest, pb.ExecuteBatchResponse]
 	slot   *batchSlot
 	begun  chan *executor.BatchReader
+
+	waiting waitingCalls
 }
 
 // receive takes what the client sends, one message after the other, until its end. A
@@ -284,6 +318,7 @@ func (in *batchInput) take(ctx context.Context, message *pb.ExecuteBatchRequest)
 		in.call(ctx, kind.Call)
 	case *pb.ExecuteBatchRequest_Interrupt:
 		if reason := kind.Interrupt.GetReason(); in.fits("", "the reason of the interrupt", reason, admission.MaxText) {
+			in.waiting.stop("", status.Error(codes.Canceled, "the call was skipped, and nothing of it ran: before it was admitted the batch was interrupted"+because(reason)))
 			batch.Interrupt(reason, principalOf(ctx).Name)
 		}
 	case *pb.ExecuteBatchRequest_Cancel:
@@ -310,20 +345,54 @@ func (in *batchInput) fits(callID, what, text string, most int) bool {
 	return len(text) <= most
 }
 
-// call starts the call that was admitted.
+// call starts the call that was admitted, or has it admitted.
 func (in *batchInput) call(ctx context.Context, request *pb.ExecuteToolRequest) {
-	batch, job, err := in.slot.batch, in.slot.job, in.slot.err
-	in.slot.job = nil
-	tool := cut(request.GetTool(), admission.MaxTool)
-	if err == nil && job == nil {
-		err = status.Error(codes.Internal, "the call was not admitted")
+	batch, c := in.slot.batch, in.slot.call
+	if in.slot.call = nil; c == nil || c.request != request {
+		c = &batchCall{request: request}
 	}
-	var x *executor.Execution
-	if err != nil {
-		batch.Refuse(cut(request.GetCallId(), admission.MaxCallID), tool, err)
-	} else {
-		x, err = batch.Start(ctx, job, tool, in.slot.inputBytes)
+	id, tool := cut(request.GetCallId(), admission.MaxCallID), cut(request.GetTool(), admission.MaxTool)
+	if c.decide != nil {
+		var err error
+		if c.position, err = batch.Reserve(id, tool, len(request.GetInputJson())+proto.Size(request.GetInput())); err == nil {
+			in.waiting.add(ctx, c, in.decide)
+		}
+		return
 	}
+	if c.err == nil && c.job == nil {
+		c.err = status.Error(codes.Internal, "the call was not admitted")
+	}
+	if c.err != nil {
+		batch.Refuse(id, tool, c.err)
+		in.started(ctx, nil, c.err)
+		return
+	}
+	x, err := batch.Start(ctx, c.job, tool, c.inputBytes)
+	in.started(ctx, x, err)
+}
+
+// decide has a call that waits admitted, and starts it.
+func (in *batchInput) decide(ctx context.Context, c *batchCall) {
+	c.decide(c.ctx, c)
+	in.waiting.leave(c, func() {
+		if cause := context.Cause(c.ctx); cause != nil {
+			if c.job != nil {
+				c.job.Permit.Release()
+			}
+			c.job, c.err = nil, cause
+		}
+		if c.err != nil {
+			in.slot.batch.RefuseReserved(c.position, cut(c.request.GetCallId(), admission.MaxCallID), c.err)
+			in.started(ctx, nil, c.err)
+			return
+		}
+		x, err := in.slot.batch.StartReserved(ctx, c.position, c.job)
+		in.started(ctx, x, err)
+	})
+}
+
+// started does what follows from starting a call, or from not doing that.
+func (in *batchInput) started(ctx context.Context, x *executor.Execution, err error) {
 	if over, ok := errors.AsType[*quota.Error](err); ok {
 		rpc := rpcOf(ctx)
 		rpc.overQuota(rpc, over)
@@ -339,16 +408,90 @@ func (in *batchInput) cancel(ctx context.Context, order *pb.BatchCancel) {
 	if !in.fits(callID, "the reason of the cancel", order.GetReason(), admission.MaxText) {
 		return
 	}
+	in.waiting.stop(callID, status.Error(codes.Canceled, "the call was cancelled before it was admitted, and nothing of it ran"+because(order.GetReason())))
 	unfinished, err := in.slot.batch.Unfinished(callID)
 	if err != nil {
 		in.slot.batch.RefuseOrder(callID, err)
 		return
 	}
 	for _, x := range unfinished {
+		if x.Stopping() {
+			continue // as it was told before
+		}
 		in.server.auditor.cancelled(ctx, x, order.GetReason())
 		x.Cancel(order.GetReason(), principalOf(ctx).Name)
 	}
 }
+
+// because returns the reason of an order, as the end of a sentence.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// waitingCalls are calls of a batch that hooks have to pass first, in the order they came.
+// They are decided one after the other: each has its place in the batch already. The zero
+// value has none.
+type waitingCalls struct {
+	mu      sync.Mutex
+	calls   []*batchCall // the first is being decided
+	busy    bool         // somebody decides
+	working sync.WaitGroup
+}
+
+// add has a call decided when those before it are.
+func (w *waitingCalls) add(ctx context.Context, c *batchCall, decide func(context.Context, *batchCall)) {
+	c.ctx, c.stop = context.WithCancelCause(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, c)
+	if w.busy {
+		return
+	}
+	w.busy = true
+	w.working.Go(func() {
+		for next := w.first(); next != nil; next = w.first() {
+			decide(ctx, next)
+		}
+	})
+}
+
+// first returns the call that is to be decided next; nil where there is none.
+func (w *waitingCalls) first() *batchCall {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.calls) == 0 {
+		w.busy = false
+		return nil
+	}
+	return w.calls[0]
+}
+
+// leave takes out the call that was decided, once f was called, in which no order can come
+// between. It is the first.
+func (w *waitingCalls) leave(c *batchCall, f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	c.stop(nil)
+	w.calls = slices.Delete(w.calls, 0, 1)
+}
+
+// stop ends the waiting of a call with an id, or of all.
+func (w *waitingCalls) stop(callID string, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.calls {
+		if callID == "" || c.request.GetCallId() == callID {
+			c.stop(cause)
+		}
+	}
+}
+
+// drain waits until all calls are decided. None is added any more.
+func (w *waitingCalls) drain() { w.working.Wait() }
 
 // cut returns the beginning of a text that a client sent, which may be anything.
 func cut(text string, most int) string {

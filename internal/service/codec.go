@@ -157,6 +157,7 @@ func (m *eventMessage) succeeded(body *executor.Finished) mem.BufferSlice {
 		w.messageOf(1, w.behind)
 		w.message(2, len(w.buf))
 	}
+	w.number(70, uint64(body.Tokens))
 	end := w.at
 	w.number(3, body.OutputBytes)
 	w.duration(2, body.Ran)

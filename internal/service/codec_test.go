@@ -39,7 +39,7 @@ func TestCodec(t *testing.T) {
 			executor.Output{},
 			executor.Output{Stream: tools.Stdout, Data: make([]byte, executor.MaxChunk)},
 			executor.Finished{
-				Outcome: executor.Succeeded, Waited: duration(), Ran: duration(), OutputBytes: size(),
+				Outcome: executor.Succeeded, Waited: duration(), Ran: duration(), OutputBytes: size(), Tokens: random.IntN(1e6),
 				Result: tools.Result{Content: []tools.Content{tools.Text(text()), tools.Text("")}, Details: []byte(text())},
 			},
 			executor.Finished{Outcome: executor.Succeeded},

@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/approval"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
-	"github.com/toolserver/toolserver/internal/workspace"
 )
 
 // This file asks the operator's hooks after a call was admitted. Before that, admission
@@ -26,7 +25,7 @@ import (
 // Asked tells hooks that a person is asked.
 func (s steps) Asked(x *executor.Execution, q *approval.Question) {
 	s.notify(hook.ApprovalRequested, x, func(e *hook.Event) {
-		e.Verdict = &hook.Verdict{Action: q.Verdict.Action.String(), Rule: q.Verdict.Rule, Reason: q.Verdict.Reason}
+		e.Verdict = admission.ToldVerdict(&q.Verdict)
 		e.Preview = q.Preview.Text
 	})
 }
@@ -42,6 +41,9 @@ func (s steps) Reports(x *executor.Execution, report tools.Report) bool {
 
 func (s steps) reports(x *executor.Execution, report tools.Report) bool {
 	update := updateOf(report)
+	if _, output := report.(tools.Output); !output { // which is masked as it is read
+		update.Text = s.masked(update.Text)
+	}
 	a := s.about(x)
 	a.event.Update = update
 	for _, h := range s.hooksAbout(hook.BeforeUpdate, x) {
@@ -91,8 +93,8 @@ func textOf(content []tools.Content) string {
 	return strings.Join(all, "\n")
 }
 
-// Returned asks hooks about what a tool has done, and adds what they and those before the
-// call have to say.
+// Returned asks hooks about the result of a tool, and adds their texts and those of the
+// hooks before the call to it.
 func (s steps) Returned(ctx context.Context, x *executor.Execution, call tools.Call, end *executor.Finished) {
 	hooks := s.config.Hooks
 	if hooks == nil {
@@ -116,6 +118,12 @@ func (s steps) returned(ctx context.Context, x *executor.Execution, call tools.C
 		defer cancel()
 		said = s.afterCall(ctx, x, call, end, after, changed, said)
 	}
+	for i, c := range end.Result.Content {
+		if text, ok := c.(tools.Text); ok && strings.Contains(string(text), hookMark) {
+			end.Result.Content = slices.Clone(end.Result.Content)
+			end.Result.Content[i] = tools.Text(ownWords(string(text)))
+		}
+	}
 	s.tell(x, end, said)
 }
 
@@ -132,19 +140,18 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 	a := s.about(x)
 	event := &a.event
 	event.Input = call.Input()
-	event.Result = &hook.Result{Outcome: end.Outcome.String(), Text: textOf(end.Result.Content), Details: end.Result.Details}
-	if end.Failure != nil {
-		event.Result.Failure = end.Failure.Code
-	}
-	if exit := end.Result.Exit; exit != nil && exit.Reason == tools.Exited {
-		event.Result.ExitCode = &exit.Code
-	}
+	event.Result = s.toldResult(x, end)
 	if len(changed) > 0 && a.gone == nil {
-		event.TellPaths(changedFiles(ctx, a.where.Env.Workspace, x))
+		effects, _ := effectsOf(x)
+		info := x.Info()
+		event.TellPaths(hook.ChangedFiles(ctx, a.where.Env.Workspace, effects, info.Access, info.Started))
 	}
 	if len(event.Paths) > 0 { // what they change is what hooks after the call see
 		for _, h := range changed {
-			said = s.hear(ctx, x, h, a, end, said)
+			said = s.askChanged(ctx, x, h, a, end, said)
+		}
+		if restate(end) {
+			event.Result = s.toldResult(x, end)
 		}
 	}
 	for _, h := range after {
@@ -171,9 +178,66 @@ func (s steps) afterCall(ctx context.Context, x *executor.Execution, call tools.
 	return said
 }
 
-// hear asks a hook for what it has to say about changed files. There is nothing left to
-// block: a failure is told.
-func (s steps) hear(ctx context.Context, x *executor.Execution, h *hook.Hook, a *asking, end *executor.Finished, said []executor.HookText) []executor.HookText {
+// toldResult returns the end of a call as hooks are told it: without secrets, as everybody
+// else is.
+func (s steps) toldResult(x *executor.Execution, end *executor.Finished) *hook.Result {
+	told := end.Masked(s.executor.Config().Mask, x.Order.Form.System != "")
+	result := &hook.Result{Outcome: told.Outcome.String(), Text: textOf(told.Result.Content), Details: told.Result.Details}
+	if told.Failure != nil {
+		result.Failure = told.Failure.Code
+	}
+	if exit := told.Result.Exit; exit != nil && exit.Reason == tools.Exited {
+		result.ExitCode = &exit.Code
+	}
+	return result
+}
+
+// masked returns a text without secrets.
+func (s steps) masked(text string) string {
+	if mask := s.executor.Config().Mask; mask != nil {
+		return mask(text)
+	}
+	return text
+}
+
+// restate has the result of a call tell what is in its files after hooks have changed
+// them, and reports whether they have.
+func restate(end *executor.Finished) bool {
+	if end.Result.Restate == nil {
+		return false
+	}
+	now, changed := end.Result.Restate()
+	if !changed {
+		return false
+	}
+	first := max(0, len(end.Result.Content)-len(now.Content)) // what was said of the call before
+	end.Result.Content = slices.Concat(end.Result.Content[:first], now.Content)
+	end.Result.Details = now.Details
+	return true
+}
+
+// ownWords escapes lines of a text that look as if a hook had said what follows.
+func ownWords(text string) string {
+	if !strings.Contains(text, hookMark) {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if rest := strings.TrimLeft(line, " \t"); strings.HasPrefix(rest, hookMark) {
+			b.WriteString(line[:len(line)-len(rest)] + `\`)
+			line = rest
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// hookMark begins the line before what a hook says.
+const hookMark = "[hook "
+
+// askChanged asks a hook about changed files and adds its text. There is nothing left to
+// block: a failure is part of the text.
+func (s steps) askChanged(ctx context.Context, x *executor.Execution, h *hook.Hook, a *asking, end *executor.Finished, said []executor.HookText) []executor.HookText {
 	answer, run, err := s.ask(ctx, h, a)
 	if err != nil {
 		return append(said, executor.HookText{Hook: h.Name, Text: "(It was stopped before it had ended, as the call was.)"})
@@ -212,7 +276,7 @@ func (s steps) tell(x *executor.Execution, end *executor.Finished, said []execut
 	}
 	var b strings.Builder
 	for _, text := range said {
-		fmt.Fprintf(&b, "\n[hook %s]\n%s\n", text.Hook, strings.TrimRight(text.Text, "\n"))
+		fmt.Fprintf(&b, "\n"+hookMark+"%s]\n%s\n", text.Hook, strings.TrimRight(ownWords(text.Text), "\n"))
 	}
 	env := tools.Env{Answer: x.Order.Answer}
 	if found, err := s.config.Sessions.Resolve(x.Order.Session); err == nil && s.artifacts != nil {
@@ -238,7 +302,7 @@ type asking struct {
 }
 
 // ask asks a hook about an execution. One that cannot be asked has failed. An error says
-// that nobody waits for the answer any more.
+// that ctx ended before the answer came.
 func (s steps) ask(ctx context.Context, h *hook.Hook, a *asking) (answer hook.Answer, run hook.Run, err error) {
 	if a.gone != nil {
 		run = h.Unasked(a.gone)
@@ -256,14 +320,10 @@ func (s steps) about(x *executor.Execution) *asking {
 		return &asking{gone: err}
 	}
 	o := &x.Order
-	event := sessionEvent(found)
-	event.CallID, event.ExecutionID, event.Tool, event.CalledAs, event.Purpose, event.OnBehalfOf = o.CallID, x.ID, o.Tool, o.CalledAs, o.Purpose, o.OnBehalfOf
+	event := admission.CallEvent(found, o)
+	event.ExecutionID = x.ID
 	event.TellEffects(effectsOf(x))
 	return &asking{where: s.admission.HookPlace(found, s.entryOf(o.Tool), o.MaxMode, o.OnBehalfOf, o.CallID), event: event}
-}
-
-func sessionEvent(found *session.Session) hook.Event {
-	return hook.Event{SessionID: found.ID, Principal: found.Owner.Name(), Tenant: found.Owner.Tenant(), Workspace: found.Workspace.Dir(), Mode: found.Mode().String()}
 }
 
 // effectsOf returns the effects of an execution, as far as they are kept, and how many
@@ -318,7 +378,7 @@ func (s steps) notify(point hook.Point, x *executor.Execution, complete func(*ho
 func (s steps) denied(x *executor.Execution, end *executor.Finished) {
 	s.notify(hook.Denied, x, func(e *hook.Event) {
 		if v := end.Verdict; v != nil {
-			e.Verdict = &hook.Verdict{Action: v.Action.String(), Rule: v.Rule, Reason: v.Reason}
+			e.Verdict = admission.ToldVerdict(v)
 		}
 	})
 }
@@ -328,13 +388,13 @@ func (s *Server) sessionHooks(ctx context.Context, point hook.Point, found *sess
 	if !s.config.Hooks.Has(point) {
 		return
 	}
-	event := sessionEvent(found)
+	event := admission.SessionEvent(found)
 	event.Reason = reason
 	where := s.admission.HookPlace(found, &tools.Entry{}, 0, "", "")
 	for _, h := range s.config.Hooks.At(point) {
 		_, run, err := s.config.Hooks.Ask(ctx, h, where, event)
 		if err != nil {
-			return // nobody waits any more
+			return // ctx has ended
 		}
 		s.config.Hooks.Report(run)
 		s.auditor.hookedSession(found, run)
@@ -359,44 +419,4 @@ func (s *Server) ranHook(run hook.Run) {
 		s.config.Logger.Warn("a hook failed", zap.String("hook", run.Hook), zap.String("point", string(run.Point)),
 			zap.String("reason", run.Message), zap.String("detail", run.Detail), zap.Bool("advisory", run.Advisory), zap.Duration("took", run.Took))
 	}
-}
-
-// Bounds of looking for changed files. slack is how far the clock of a file system may
-// be behind.
-const (
-	maxLooked = 100_000
-	slack     = 20 * time.Millisecond
-)
-
-// changedFiles returns the files of the workspace that a call changed: of those that its
-// effects name, the ones that are new or gone; of a call that ran a program which could
-// write, all that are younger than it.
-func changedFiles(ctx context.Context, ws *workspace.Workspace, x *executor.Execution) []string {
-	since := x.Info().Started.Add(-slack)
-	effects, _ := effectsOf(x)
-	var paths []string
-	programs := false
-	for i := range effects {
-		e := &effects[i]
-		programs = programs || e.Kind == tools.RunsProgram && !e.ReadOnly
-		if e.Kind != tools.WritesPath || strings.HasPrefix(e.Path, "/") || e.Glob {
-			continue
-		}
-		if info, err := ws.Stat(e.Path); err != nil || !info.Exists() || !info.Mode.IsDir() && info.ModTime.After(since) {
-			paths = append(paths, e.Path)
-		}
-	}
-	if access := x.Info().Access; programs && access != nil && access.Confinement != tools.Reading {
-		ws.Walk(ctx, ".", maxLooked, func(entry workspace.Entry) error {
-			switch name := entry.Path[strings.LastIndexByte(entry.Path, '/')+1:]; {
-			case entry.Mode.IsDir() && (name == ".git" || name == "node_modules"):
-				return workspace.SkipDir
-			case entry.Mode.IsRegular() && entry.ModTime.After(since):
-				paths = append(paths, entry.Path)
-			}
-			return nil
-		})
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
 }

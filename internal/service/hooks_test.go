@@ -32,7 +32,7 @@ func TestHooksWithoutSession(t *testing.T) {
 		defer hooks.Close()
 		var outcomes []hook.Outcome
 		hooks.Watch(func(run hook.Run) { outcomes = append(outcomes, run.Outcome) })
-		s := steps{&Server{config: Config{Hooks: hooks, Sessions: new(session.Store), Registry: new(tools.Registry)}, auditor: new(auditor)}}
+		s := steps{&Server{executor: executor.New(executor.Config{}), config: Config{Hooks: hooks, Sessions: new(session.Store), Registry: new(tools.Registry)}, auditor: new(auditor)}}
 		x := &executor.Execution{Order: executor.Order{Answer: tools.DefaultAnswer}}
 		if got := s.Reports(x, tools.Progress{Message: "half"}); got != advisory {
 			t.Errorf("advisory %t: the update passes: %t", advisory, got)

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"sync"
 
@@ -36,13 +37,26 @@ func (s *Server) Connect(as auth.Principal) (*grpc.ClientConn, error) {
 	}
 	as.Roles = auth.Agent
 	options := []grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inside.dial(ctx, as) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inside.dial(ctx, insideAddr(as)) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 	}
 	if s.config.Tracer != nil {
 		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(tracing(s.config.Tracer)...)))
 	}
 	return grpc.NewClient("passthrough:inside", options...)
+}
+
+// Forward returns a connection for a face of the server that speaks another protocol. The
+// face passes on what its callers ask for: each RPC is authenticated like one from
+// outside, by the headers that the caller sent and by the TLS connection, if any, over
+// which it came from the remote address. Close the connection after use.
+func (s *Server) Forward(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error) {
+	from := &forwardedAddr{remote, state}
+	return grpc.NewClient("passthrough:forwarded",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inside.dial(ctx, from) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), // the server bounds what it sends
+	)
 }
 
 // inside is the listener of callers inside the process. Each of its connections
@@ -58,13 +72,13 @@ func newInside() *inside {
 }
 
 // dial returns the end of a new connection that is the caller's.
-func (l *inside) dial(ctx context.Context, as auth.Principal) (net.Conn, error) {
+func (l *inside) dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	pair := bufconn.Listen(1 << 20)
 	defer pair.Close()
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		if conn, err := pair.Accept(); err == nil {
-			accepted <- &insideConn{conn, insideAddr(as)}
+			accepted <- &insideConn{conn, from}
 		}
 		close(accepted)
 	}()
@@ -105,10 +119,21 @@ type insideAddr auth.Principal
 func (insideAddr) Network() string  { return "inside" }
 func (a insideAddr) String() string { return a.Name }
 
-// insideConn is a connection of a caller inside the process.
+// forwardedAddr is where a caller comes from whose calls are passed on: its address, and
+// what its TLS handshake found out.
+type forwardedAddr struct {
+	remote string
+	tls    *tls.ConnectionState
+}
+
+func (*forwardedAddr) Network() string  { return "forwarded" }
+func (a *forwardedAddr) String() string { return a.remote }
+
+// insideConn is a connection of a caller inside the process, or of one whose calls are
+// passed on.
 type insideConn struct {
 	net.Conn
-	from insideAddr
+	from net.Addr
 }
 
 func (c *insideConn) RemoteAddr() net.Addr { return c.from }

@@ -21,6 +21,7 @@ import (
 var keptOpen = map[string]bool{
 	healthpb.Health_Watch_FullMethodName:                                   true,
 	pb.ToolService_WatchTools_FullMethodName:                               true,
+	pb.DialectService_ParseCalls_FullMethodName:                            true,
 	pb.SessionService_WatchSession_FullMethodName:                          true,
 	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      true,
 	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: true,

@@ -57,6 +57,10 @@ var methods = map[string]access{
 	pb.ToolService_WatchTools_FullMethodName:     everyRole,
 	pb.ToolService_GetServerInfo_FullMethodName:  everyRole,
 
+	pb.DialectService_RenderTools_FullMethodName:   everyRole,
+	pb.DialectService_RenderResults_FullMethodName: everyRole,
+	pb.DialectService_ParseCalls_FullMethodName:    agents,
+
 	pb.SessionService_CreateSession_FullMethodName: agents,
 	pb.SessionService_GetSession_FullMethodName:    watchers,
 	pb.SessionService_ListSessions_FullMethodName:  watchers,
@@ -76,6 +80,13 @@ var methods = map[string]access{
 	pb.ApprovalService_RevokeGrant_FullMethodName:     revokers,
 
 	pb.PolicyService_CheckCall_FullMethodName: agents,
+
+	// Sources are those of the whole server; what agents see of them is little.
+	pb.SourceService_ListSources_FullMethodName:    everyRole,
+	pb.SourceService_ReadSourceLog_FullMethodName:  {roles: mayLook, whole: true},
+	pb.SourceService_RetrySource_FullMethodName:    overAll,
+	pb.SourceService_ApproveTools_FullMethodName:   overAll,
+	pb.SourceService_CompleteSignIn_FullMethodName: overAll,
 
 	pb.WorkspaceService_StatFile_FullMethodName:     agents,
 	pb.WorkspaceService_ListFiles_FullMethodName:    agents,

@@ -118,7 +118,7 @@ func TestEnumerations(t *testing.T) {
 	for n := tools.NetworkNone; n <= tools.NetworkOpen; n++ {
 		same("network", n.String(), pb.Network(n).String(), "NETWORK_")
 	}
-	for k := tools.Builtin; k <= tools.Dynamic; k++ {
+	for k := tools.Builtin; k <= tools.Script; k++ {
 		same("kind", k.String(), pb.ToolKind(k+1).String(), "TOOL_KIND_")
 	}
 	for state, want := range map[executor.State]pb.ExecutionState{

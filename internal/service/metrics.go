@@ -17,6 +17,7 @@ import (
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/span"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // meters are what Prometheus sees of a server.
@@ -175,7 +176,7 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	if end.Outcome == executor.NoSuchTool {
 		tool = unknownTool
 	}
-	tool = label(tool)
+	tool = toolLabel(tool)
 	example := exemplarOf(x.Trace)
 	m.calls.WithLabelValues(tool, end.Outcome.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, example)
 	if x.Info().State == executor.Running { // a refused call never was
@@ -195,7 +196,16 @@ func (m *meters) overLimit(limit, tool string, shadow bool) {
 	if shadow {
 		counter = m.shadowLimited
 	}
-	counter.WithLabelValues(label(limit), label(tool)).Inc()
+	counter.WithLabelValues(label(limit), toolLabel(tool)).Inc()
+}
+
+// toolLabel returns the name of a tool as a label. Agents make tools without end: theirs
+// are one.
+func toolLabel(name string) string {
+	if kind := tools.Dynamic.String(); strings.HasPrefix(name, kind+tools.NamespaceMark) {
+		return kind
+	}
+	return label(name)
 }
 
 // label returns a name that others gave as the value of a label: the library

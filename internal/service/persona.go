@@ -35,31 +35,39 @@ func personaOf(asked string, of *session.Session) (_ *persona.System, chosen too
 }
 
 // inPersona returns the tools of a system that a session can call, by name, and those of
-// ours that it has chosen by their names.
-func (s *toolService) inPersona(system *persona.System, chosen tools.Selection, has func(*tools.Spec) bool, view pb.ToolView) *pb.ListToolsResponse {
+// ours that it has chosen by their names, and those from elsewhere; of all these, those that mean something that is
+// wanted, which nil says of everything.
+func (s *toolService) inPersona(system *persona.System, chosen tools.Selection, has, wanted func(*tools.Spec) bool, view pb.ToolView) *pb.ListToolsResponse {
 	list := new(pb.ListToolsResponse)
 	for i := range system.Tools {
 		theirs := &system.Tools[i]
 		var ours *tools.Entry // the one that needs most
+		isWanted := wanted == nil
 		for _, meaning := range theirs.Means {
-			if entry, ok := s.registry.Lookup(meaning.Tool, has); ok && (ours == nil || entry.Spec.Level > ours.Spec.Level) {
+			entry, ok := s.registry.Lookup(meaning.Tool, has)
+			if !ok {
+				continue
+			}
+			isWanted = isWanted || wanted(&entry.Spec)
+			if ours == nil || entry.Spec.Level > ours.Spec.Level {
 				ours = entry
 			}
 		}
-		if ours == nil {
+		if ours == nil || !isWanted {
 			continue
 		}
 		tool := toolToProto(ours, pb.ToolView_TOOL_VIEW_INDEX)
 		tool.Name, tool.Aliases, tool.Label, tool.Summary = theirs.Name, theirs.Aliases, theirs.Name, theirs.Description
 		if view == pb.ToolView_TOOL_VIEW_FULL {
 			tool.Description, tool.InputSchema = theirs.Description, string(theirs.Schema())
+			tool.Tokens = uint32(tokensOf(tool))
 		}
 		list.Tools = append(list.Tools, tool)
 	}
 	entries, _ := s.registry.All()
 	for _, entry := range entries {
 		taken := func(t *pb.Tool) bool { return t.Name == entry.Spec.Name }
-		if has(&entry.Spec) && chosen.Names(&entry.Spec) && !slices.ContainsFunc(list.Tools, taken) {
+		if has(&entry.Spec) && (wanted == nil || wanted(&entry.Spec)) && (entry.Spec.Kind != tools.Builtin || chosen.Names(&entry.Spec)) && !slices.ContainsFunc(list.Tools, taken) {
 			list.Tools = append(list.Tools, toolToProto(entry, view))
 		}
 	}

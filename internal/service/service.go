@@ -47,6 +47,7 @@ import (
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -79,6 +80,10 @@ type Config struct {
 	// Hooks, if set, are the operator's own checks around calls, and are closed with the
 	// server. The server sets what it is told of their runs.
 	Hooks *hook.Hooks
+
+	// Sources, if set, keeps what offers tools that are not built in. It is not closed with
+	// the server unless it is among Closers.
+	Sources *source.Keeper
 
 	// Artifacts, if set, keeps whole outputs, and is closed with the server.
 	Artifacts *artifact.Store
@@ -201,6 +206,9 @@ func New(config Config) (*Server, error) {
 	s.executor = executor.New(config.Executor)
 	s.meters = newMeters(config.Metrics, s.executor.Stats)
 	s.meters.watch(config.Metrics, s)
+	if config.Sources != nil {
+		config.Metrics.MustRegister(sourceMeter{config.Sources})
+	}
 	config.Hooks.Watch(s.ranHook)
 	config.Sessions.Notify(session.Notices{Default: s.madeDefault, Ending: s.endsIdle, Idle: s.auditor.idled})
 
@@ -214,15 +222,16 @@ func New(config Config) (*Server, error) {
 	}
 	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
 
-	pb.RegisterToolServiceServer(s.grpc, &toolService{
-		server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor,
-	})
+	tools := &toolService{server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor}
+	pb.RegisterToolServiceServer(s.grpc, tools)
+	pb.RegisterDialectServiceServer(s.grpc, &dialectService{tools: tools})
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: s.space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
 	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor, storage: s.storage})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals, auditor: s.auditor})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
+	pb.RegisterSourceServiceServer(s.grpc, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if config.Reflection {
 		registerReflection(s.grpc)
@@ -270,9 +279,10 @@ func (s *Server) links() []link {
 		s.meters.link(),                // around all that makes a status
 		telemetry(s.config.Logger, s.meters, &s.underWay, s.overQuota), // what is known of the call; refusals are counted
 		onEntry(authenticate(s.config.Authenticator), permit),          // who, and may they call this method at all
-		s.calls.link(s.refuseStopped),                                  // unless they were stopped, now or later
-		endKeptOpen(s.closing),                                         // what only waits ends with the server
-		onMessage(s.admit),                                             // may this call run
+		onEntry(s.addressee),          // is it for this server
+		s.calls.link(s.refuseStopped), // unless they were stopped, now or later
+		endKeptOpen(s.closing),        // what only waits ends with the server
+		onMessage(s.admit),            // may this call run
 	}
 }
 

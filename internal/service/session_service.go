@@ -67,6 +67,7 @@ func settingsFrom(message interface {
 	GetCallOrder() pb.CallOrder
 	GetAnswer() *pb.AnswerBudget
 	GetPersona() string
+	GetActivation() *pb.ToolActivation
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -75,7 +76,9 @@ func settingsFrom(message interface {
 		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
 		Labels:  message.GetLabels(),
 		Persona: message.GetPersona(),
-		Ordered: message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
+
+		Activation: session.Activation{Limit: int(min(message.GetActivation().GetLimit(), math.MaxInt32)), Pinned: message.GetActivation().GetPinned()},
+		Ordered:    message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
 	}
 	if _, known := pb.CallOrder_name[int32(message.GetCallOrder())]; !known {
 		return settings, invalid("call_order %d is unknown", message.GetCallOrder())
@@ -201,19 +204,20 @@ func (s *sessionService) toProto(found *session.Session) *pb.Session {
 
 // changes are the fields of a session that can be changed.
 var changes = map[string]func(settings *session.Settings, wanted session.Settings){
-	"level":    func(s *session.Settings, wanted session.Settings) { s.Level = wanted.Level },
-	"mode":     func(s *session.Settings, wanted session.Settings) { s.Mode = wanted.Mode },
-	"network":  func(s *session.Settings, wanted session.Settings) { s.Network = wanted.Network },
-	"tools":    func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
-	"labels":   func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
-	"answer":   func(s *session.Settings, wanted session.Settings) { s.Answer = wanted.Answer },
-	"persona":  func(s *session.Settings, wanted session.Settings) { s.Persona = wanted.Persona },
-	"idle_ttl": func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
+	"level":      func(s *session.Settings, wanted session.Settings) { s.Level = wanted.Level },
+	"mode":       func(s *session.Settings, wanted session.Settings) { s.Mode = wanted.Mode },
+	"network":    func(s *session.Settings, wanted session.Settings) { s.Network = wanted.Network },
+	"tools":      func(s *session.Settings, wanted session.Settings) { s.Tools = wanted.Tools },
+	"labels":     func(s *session.Settings, wanted session.Settings) { s.Labels = wanted.Labels },
+	"answer":     func(s *session.Settings, wanted session.Settings) { s.Answer = wanted.Answer },
+	"persona":    func(s *session.Settings, wanted session.Settings) { s.Persona = wanted.Persona },
+	"activation": func(s *session.Settings, wanted session.Settings) { s.Activation = wanted.Activation },
+	"idle_ttl":   func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
 
 	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona", "activation"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	reason := request.GetReason()

@@ -108,3 +108,39 @@ func TestResultSchema(t *testing.T) {
 		}
 	}
 }
+
+// TestInvisibleCharactersOfJSON: in JSON they are escaped, which means the same and is seen.
+func TestInvisibleCharactersOfJSON(t *testing.T) {
+	c := serve(t, withAnswering("")).dial("")
+	events, err := c.call(asJSON("answering", `{"data":{"a":"safe`+"\u200b text\U000e0049 👩\u200d👧"+`"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(events[len(events)-1].GetFinished().GetContent()[0].GetJson())
+	if want := `{"a":"safe\u200b text\udb40\udc49 👩` + "\u200d" + `👧"}`; got != want {
+		t.Errorf("%+q, want %+q", got, want)
+	}
+}
+
+// TestBatchBudgetOfJSON: JSON counts for the budget of a batch, and what has no room is left
+// out.
+func TestBatchBudgetOfJSON(t *testing.T) {
+	c := serve(t, withAnswering("")).dial("")
+	long := `{"data":{"a":"` + strings.Repeat("x", 3000) + `"}}`
+	b := c.batch(&pb.BatchStart{
+		Strategy: pb.BatchStrategy_BATCH_STRATEGY_SEQUENTIAL, Answer: &pb.AnswerBudget{Size: &pb.AnswerBudget_Characters{Characters: 4000}},
+	})
+	b.call("", "answering", long)
+	b.call("", "answering", long)
+	b.end()
+	total, cut := 0, 0
+	for _, end := range b.results() {
+		for _, content := range end.GetContent() {
+			total += len(content.GetJson())
+		}
+		cut += int(end.GetTruncation().GetTotalBytes() - end.GetTruncation().GetKeptBytes())
+	}
+	if total == 0 || total > 4000 || cut < 3000 {
+		t.Errorf("%d bytes of JSON, and %d left out", total, cut)
+	}
+}

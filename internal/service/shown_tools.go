@@ -6,6 +6,7 @@ package service
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,7 @@ type shownTools struct{ current atomic.Pointer[shown] }
 type shown struct {
 	revision    uint64
 	entries     []*tools.Entry
+	private     bool // some are not everybody's
 	index, full atomic.Pointer[pb.ListToolsResponse]
 
 	digesting sync.Once
@@ -35,6 +37,7 @@ func (s *shownTools) of(registry *tools.Registry) *shown {
 	now := s.current.Load()
 	if now == nil || now.revision != revision {
 		now = &shown{revision: revision, entries: entries}
+		now.private = slices.ContainsFunc(entries, func(e *tools.Entry) bool { return e.Spec.Private != tools.Private{} })
 		s.current.Store(now)
 	}
 	return now
@@ -77,5 +80,6 @@ func (now *shown) newView(view pb.ToolView) *pb.ListToolsResponse {
 	for _, entry := range now.entries {
 		list.Tools = append(list.Tools, toolToProto(entry, view))
 	}
+	list.Tokens = costOf(list.Tools, view)
 	return list
 }

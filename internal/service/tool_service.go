@@ -276,21 +276,30 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	if err != nil {
 		return nil, err
 	}
+	view, active := request.GetView(), func(*tools.Spec) bool { return true }
+	switch {
+	case view == pb.ToolView_TOOL_VIEW_ACTIVE && session == nil:
+		return nil, invalid("view ACTIVE is of a session: name one in session_id")
+	case view == pb.ToolView_TOOL_VIEW_ACTIVE:
+		view, active = pb.ToolView_TOOL_VIEW_FULL, session.IsActive()
+	case request.GetDialect() != "" && view != pb.ToolView_TOOL_VIEW_FULL:
+		return nil, invalid("dialect is set, and definitions need view FULL or ACTIVE")
+	}
 	if system != nil {
-		return pageOf(s.inPersona(system, chosen, has, request.GetView()), request, size), nil
+		return s.inDialect(pageOf(s.inPersona(system, chosen, has, active, view), request, size), request)
 	}
 	shown := s.server.shown.of(s.registry)
-	all := shown.view(request.GetView())
-	everything := (session == nil || session.Settings().Tools.All()) && !p.Hides()
+	all := shown.view(view)
+	everything := (session == nil || session.Settings().Tools.All()) && !p.Hides() && !shown.private && request.GetView() != pb.ToolView_TOOL_VIEW_ACTIVE
 	first := request.GetPageToken() == "" && len(all.Tools) <= size
 	if everything && first && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
-		return all, nil
+		return s.inDialect(all, request)
 	}
 	some := &pb.ListToolsResponse{Version: shown.version(has)}
 	for i, entry := range shown.entries {
 		tool := all.Tools[i]
 		// A token is the name of the last tool of the page before it.
-		if tool.Name <= request.GetPageToken() || !has(&entry.Spec) || !wanted.Has(&entry.Spec) || !matches(tool, request) {
+		if tool.Name <= request.GetPageToken() || !has(&entry.Spec) || !active(&entry.Spec) || !wanted.Has(&entry.Spec) || !matches(tool, request) {
 			continue
 		}
 		if len(some.Tools) == size {
@@ -299,7 +308,7 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 		}
 		some.Tools = append(some.Tools, tool)
 	}
-	return some, nil
+	return s.inDialect(some, request)
 }
 
 // pageOf returns the page of a list that a request asks for.
@@ -338,7 +347,9 @@ func (s *toolService) listed(ctx context.Context, id string) (*session.Session, 
 func availableTo(ctx context.Context, of *session.Session, p *policy.Policy) func(*tools.Spec) bool {
 	if of == nil {
 		caller := principalOf(ctx)
-		return func(spec *tools.Spec) bool { return !p.Hidden(caller.Tenant, caller.Name, nil, spec) }
+		return func(spec *tools.Spec) bool {
+			return spec.Private.To(caller.Tenant, caller.Name, "") && !p.Hidden(caller.Tenant, caller.Name, nil, spec)
+		}
 	}
 	return func(spec *tools.Spec) bool { return admission.Available(of, p, spec) }
 }
@@ -390,7 +401,7 @@ func (s *toolService) listOf(ctx context.Context, session *session.Session) *too
 	has := availableTo(ctx, session, p)
 	list := &toolList{version: shown.version(has), digests: make(map[string][32]byte)}
 	if system, chosen, _ := personaOf("", session); system != nil {
-		all := s.inPersona(system, chosen, has, pb.ToolView_TOOL_VIEW_FULL)
+		all := s.inPersona(system, chosen, has, nil, pb.ToolView_TOOL_VIEW_FULL)
 		list.version = all.Version
 		for _, tool := range all.Tools {
 			list.names = append(list.names, tool.Name)
@@ -483,6 +494,7 @@ func (s *toolService) GetServerInfo(ctx context.Context, _ *pb.GetServerInfoRequ
 		Tenant:         principalOf(ctx).Tenant,
 		AllTenants:     principalOf(ctx).Everywhere(auth.AllRoles),
 		OnBehalfOf:     output.ValidText(principalOf(ctx).OnBehalfOf),
+		SelfApproval:   s.server.approvals.SelfApproval(),
 		Sandbox:        s.server.sandbox(),
 		Sessions:       sessionOffer(s.sessions.Config(), s.sessions.Modes(principalOf(ctx).MaxMode), s.sessions.AllowedWorkspaces(principalOf(ctx).Tenant)),
 		Files:          fileLimits(config.Files.WithDefaults()),

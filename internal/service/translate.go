@@ -76,6 +76,8 @@ func finishedToProto(f *executor.Finished) *pb.Finished {
 		DetailsJson: string(f.Result.Details),
 		Verdict:     verdictToProto(f.Verdict, f.Policy),
 		Warnings:    f.Result.Warnings,
+
+		ContentTokens: uint32(f.Tokens),
 		Usage: &pb.Usage{
 			Waited: durationpb.New(f.Waited), Ran: durationpb.New(f.Ran), OutputBytes: f.OutputBytes,
 		},
@@ -231,6 +233,7 @@ func toolToProto(entry *tools.Entry, view pb.ToolView) *pb.Tool {
 	}
 	m.Description, m.Help = spec.Description, spec.Help
 	m.InputSchema, m.ResultSchema = string(entry.Tool.InputSchema()), string(spec.ResultSchema)
+	m.Tokens = uint32(tokensOf(m))
 	for _, e := range spec.Examples {
 		m.Examples = append(m.Examples, &pb.ToolExample{Summary: e.Summary, InputJson: string(e.Input)})
 	}
@@ -257,20 +260,22 @@ func sessionToProto(s *session.Session) *pb.Session {
 	m.SessionId, m.Principal, m.Tenant, m.Workspace = s.ID, s.Owner.Name(), s.Owner.Tenant(), s.Workspace.Dir()
 	m.CreateTime, m.LastUsedTime = timestamppb.New(s.Created), timestamppb.New(s.LastUsed())
 	m.IsDefault = s.ID == session.DefaultID
+	m.Activation.Active = s.Active()
 	return m
 }
 
 func settingsToProto(settings *session.Settings) *pb.Session {
 	m := &pb.Session{
-		Level:     pb.Level(settings.Level),
-		Mode:      pb.Mode(settings.Mode),
-		Network:   pb.Network(settings.Network),
-		Tools:     &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
-		Labels:    settings.Labels,
-		Persona:   settings.Persona,
-		IdleTtl:   idleToProto(settings.IdleTTL),
-		Answer:    budgetToProto(settings.Answer),
-		CallOrder: pb.CallOrder_CALL_ORDER_FREE,
+		Level:      pb.Level(settings.Level),
+		Mode:       pb.Mode(settings.Mode),
+		Network:    pb.Network(settings.Network),
+		Tools:      &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
+		Labels:     settings.Labels,
+		Persona:    settings.Persona,
+		Activation: &pb.ToolActivation{Limit: uint32(settings.Activation.Settled().Limit), Pinned: settings.Activation.Settled().Pinned},
+		IdleTtl:    idleToProto(settings.IdleTTL),
+		Answer:     budgetToProto(settings.Answer),
+		CallOrder:  pb.CallOrder_CALL_ORDER_FREE,
 	}
 	if settings.Ordered {
 		m.CallOrder = pb.CallOrder_CALL_ORDER_SAFE

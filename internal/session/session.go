@@ -65,6 +65,7 @@ type Session struct {
 	private  string          // its directory outside of the workspace; empty before it is needed
 	cache    *principalCache // nil before it is needed
 	said     map[string]bool // by Once
+	active   []string        // tools beside those that are pinned, the one used last first
 }
 
 // A Ref names a session without holding it, so that what belongs to the session can be
@@ -89,6 +90,9 @@ type Settings struct {
 	Labels  map[string]string
 	IdleTTL time.Duration // how long the session is kept unused, or Forever
 	Answer  tools.Budget  // of the text of an answer
+
+	// Activation is which tools are active.
+	Activation Activation
 
 	// Persona is the agent system whose tools the session shows, by its name; empty:
 	// our own.
@@ -117,6 +121,7 @@ func (s Settings) clone() Settings {
 	s.Labels = maps.Clone(s.Labels)
 	s.Tools.Include = slices.Clone(s.Tools.Include)
 	s.Tools.Exclude = slices.Clone(s.Tools.Exclude)
+	s.Activation.Pinned = slices.Clone(s.Activation.Pinned)
 	return s
 }
 

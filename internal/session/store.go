@@ -329,6 +329,9 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	if _, ok := persona.Named(settings.Persona); !ok && settings.Persona != "" {
 		return settings, fmt.Errorf("%w: persona %.64q: want one of %s", ErrInvalid, settings.Persona, strings.Join(persona.Names(), ", "))
 	}
+	if err := settings.Activation.Check(); err != nil {
+		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	if err := settings.Tools.Check(); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -511,8 +514,8 @@ func (s *Store) countOf(owner auth.Owner) int {
 // workspaceFor returns the directory a new session works in, and whether it
 // was made for it. root is where the workspaces of its tenant are.
 func (s *Store) workspaceFor(owner auth.Owner, root string, request Request) (dir string, scratch bool, err error) {
-	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && request.ID == DefaultID && request.Workspace == "" {
-		return dir, false, nil
+	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && (request.ID == DefaultID && request.Workspace == "" || request.Workspace == dir) {
+		return dir, false, nil // which it has anyway
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", false, err

@@ -147,10 +147,3 @@ func appendJSONString(b []byte, text string) []byte {
 	}
 	return append(append(b, text[copied:]...), '"')
 }
-
-// CheckJSON returns what is wrong with a JSON text as such, as an [*InputError]: its
-// syntax, its size, its depth, keys that come twice.
-func CheckJSON(text []byte) error {
-	var raw json.RawMessage
-	return (&shape{kind: rawKind}).decode(text, &raw)
-}

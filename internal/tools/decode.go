@@ -41,9 +41,8 @@ const (
 // An object or array may come as a string that holds its JSON, for models tend to
 // quote once too often; and one string or object in place of a list of such.
 func (s *shape) decode(input []byte, into any) error {
-	if len(input) > MaxInputBytes {
-		message := fmt.Sprintf("the input has %d bytes: the maximum is %d", len(input), MaxInputBytes)
-		return &InputError{Problems: []Problem{{Message: message}}}
+	if err := tooLarge(input); err != nil {
+		return err
 	}
 	d := newDecoder(string(input))
 	d.peek()
@@ -53,6 +52,19 @@ func (s *shape) decode(input []byte, into any) error {
 	if d.value(s, reflect.ValueOf(into).Elem()) {
 		d.end()
 	}
+	return d.wrong()
+}
+
+func tooLarge(input []byte) error {
+	if len(input) <= MaxInputBytes {
+		return nil
+	}
+	message := fmt.Sprintf("the input has %d bytes: the maximum is %d", len(input), MaxInputBytes)
+	return &InputError{Problems: []Problem{{Message: message}}}
+}
+
+// wrong returns what was found wrong, once all was read.
+func (d *decoder) wrong() error {
 	if len(d.problems) == 0 {
 		return nil
 	}

@@ -61,8 +61,14 @@ type Effect struct {
 	Host string
 	Port int
 
-	// Tool is what is used.
-	Tool string
+	// Configured says that the operator's configuration names the host for this tool,
+	// and no input can change it: to reach it is no question by itself.
+	Configured bool
+
+	// Tool is what is used. Lasting says that it outlives the session, and is there for
+	// others: a person decides that, whatever the mode and the rules allow.
+	Tool    string
+	Lasting bool
 
 	// Mode is what the session is changed to.
 	Mode Mode

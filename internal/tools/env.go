@@ -18,8 +18,9 @@ type Env struct {
 	// SessionID and CallID name the call.
 	SessionID, CallID string
 
-	// OnBehalfOf is the user whom the call is for; empty: the principal itself.
-	OnBehalfOf string
+	// Tenant and Principal are whose the session is. OnBehalfOf is the user whom the
+	// call is for; empty: the principal itself.
+	Tenant, Principal, OnBehalfOf string
 
 	// Workspace holds the files of the session.
 	Workspace *workspace.Workspace
@@ -47,6 +48,9 @@ type Env struct {
 
 	// Help tells more of a tool that the session has; nil where nobody does.
 	Help func(tool string) (page string, err error)
+
+	// Catalog knows the tools that the session has; nil where nobody does.
+	Catalog Catalog
 
 	// Readable are trees and files beside the workspace that every command may
 	// read, absolute, and so may calls by [Env.View]. Temporary are directories that
@@ -292,6 +296,19 @@ type ArtifactWriter interface {
 
 	// Close returns what is kept.
 	Close() Artifact
+}
+
+// A Catalog is the tools of a session, as its calls may know them.
+type Catalog interface {
+	// All returns every tool of the server, sorted by name, and a number that changes
+	// whenever the set does. The slice must not be changed.
+	All() (entries []*Entry, revision uint64)
+
+	// Has reports whether the session can call a tool.
+	Has(*Entry) bool
+
+	// Activate makes tools active: the model is given their definitions.
+	Activate(names ...string)
 }
 
 // A Session is what a call may know and change of the session it runs in.

@@ -40,8 +40,9 @@ type Entry struct {
 // catalog is one immutable set of tools.
 type catalog struct {
 	revision uint64
-	byName   map[string]*Entry   // by the full name
+	byName   map[string][]*Entry // by the full name: of everybody, or each of somebody else
 	byOther  map[string][]*Entry // by what else a tool answers to: strongest first
+	byFolded map[string]*Entry   // by the full name as it looks; tools of everybody
 	sorted   []*Entry
 	replaced chan struct{} // closed when another follows
 }
@@ -53,53 +54,120 @@ const NamespaceMark = "__"
 // Replace makes tools the whole of what source offers. A tool that is not built in is
 // known by a name in the namespace of its source, such as github__search, and answers
 // to its own name where that is nobody else's. The error joins the reasons why some
-// tools were refused: their specs are wrong, or their names are taken. The others are
-// offered.
+// tools were refused: their specs are wrong, or their names are taken or look like
+// those of others. The others are offered.
 func (r *Registry) Replace(source string, tools ...Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	next := r.current.Load().without(source)
+	var errs []error
+	for _, tool := range tools {
+		if err := next.take(source, tool, r.missing(tool.Spec())); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	r.publish(next)
+	return errors.Join(errs...)
+}
 
+// Suspend says why no tool of source can be called for now. They stay in the list.
+func (r *Registry) Suspend(source, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.current.Load()
+	next := old.without(source)
+	if old == nil || len(next.sorted) == len(old.sorted) {
+		return
+	}
+	for _, entry := range old.sorted {
+		if entry.source == source {
+			suspended := *entry
+			suspended.Unavailable = reason
+			next.add(&suspended)
+		}
+	}
+	r.publish(next)
+}
+
+// publish makes next the catalog of the registry.
+func (r *Registry) publish(next *catalog) {
+	slices.SortStableFunc(next.sorted, func(a, b *Entry) int { return cmp.Compare(a.Spec.Name, b.Spec.Name) })
+	next.nameOthers()
+	if old := r.current.Swap(next); old != nil {
+		close(old.replaced)
+	}
+}
+
+// without returns the catalog that follows c, with everything but what source offers.
+func (c *catalog) without(source string) *catalog {
 	next := newCatalog()
 	next.revision = 1
-	old := r.current.Load()
-	if old != nil {
-		next.revision = old.revision + 1
-		for _, entry := range old.sorted {
+	if c != nil {
+		next.revision = c.revision + 1
+		for _, entry := range c.sorted {
 			if entry.source != source {
 				next.add(entry)
 			}
 		}
 	}
-	var errs []error
-	for _, tool := range tools {
-		spec := tool.Spec()
-		entry := &Entry{Tool: tool, Spec: spec, own: spec.Name, source: source, Unavailable: r.missing(spec)}
-		if spec.Kind != Builtin {
-			entry.Spec.Name = source + NamespaceMark + spec.Name
-			entry.Spec.Server = cmp.Or(spec.Server, source)
-		}
-		err := checkSpec(entry.Spec)
-		if other, taken := next.byName[entry.Spec.Name]; err == nil && taken {
-			err = fmt.Errorf("tool %s of %s is refused: %s has a tool of that name", entry.Spec.Name, source, other.source)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		next.add(entry)
+	return next
+}
+
+// take adds a tool of source, or returns why it is refused.
+func (c *catalog) take(source string, tool Tool, unavailable string) error {
+	spec := tool.Spec()
+	entry := &Entry{Tool: tool, Spec: spec, own: spec.Name, source: source, Unavailable: unavailable}
+	if f, ok := tool.(*foreign); ok && f.unavailable != "" {
+		entry.Unavailable = f.unavailable
 	}
-	slices.SortFunc(next.sorted, func(a, b *Entry) int { return cmp.Compare(a.Spec.Name, b.Spec.Name) })
-	next.nameOthers()
-	r.current.Store(next)
-	if old != nil {
-		close(old.replaced)
+	if spec.Kind != Builtin {
+		entry.Spec.Name = source + NamespaceMark + spec.Name
+		entry.Spec.Server = cmp.Or(spec.Server, source)
 	}
-	return errors.Join(errs...)
+	if err := checkSpec(entry.Spec); err != nil {
+		return err
+	}
+	if other, taken := c.byFolded[folded(entry.Spec.Name)]; taken && spec.Private == (Private{}) {
+		if other.Spec.Name == entry.Spec.Name {
+			return fmt.Errorf("tool %s of %s is refused: %s has a tool of that name", entry.Spec.Name, source, other.source)
+		}
+		return fmt.Errorf("tool %s of %s is refused: it looks like %s of %s", entry.Spec.Name, source, other.Spec.Name, other.source)
+	}
+	if slices.ContainsFunc(c.byName[entry.Spec.Name], func(other *Entry) bool { return other.Spec.Private == spec.Private }) {
+		return fmt.Errorf("tool %s of %s is refused: it is there twice", entry.Spec.Name, source)
+	}
+	c.add(entry)
+	return nil
 }
 
 func (c *catalog) add(entry *Entry) {
-	c.byName[entry.Spec.Name] = entry
+	c.byName[entry.Spec.Name] = append(c.byName[entry.Spec.Name], entry)
 	c.sorted = append(c.sorted, entry)
+	if entry.Spec.Private == (Private{}) {
+		c.byFolded[folded(entry.Spec.Name)] = entry
+	}
+}
+
+// folded returns a name as it looks at a glance: without case, and with one sign between
+// words.
+func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
+
+// Resembles returns the tool of everybody that a name means, or looks like: by its name
+// with its namespace or without, or by an alias.
+func (r *Registry) Resembles(name string) (tool string, ok bool) {
+	entries, _ := r.All()
+	looks := folded(name)
+	for _, entry := range entries {
+		if entry.Spec.Private != (Private{}) {
+			continue
+		}
+		for _, other := range append([]string{entry.Spec.Name, entry.own}, entry.Spec.Aliases...) {
+			if folded(other) == looks {
+				return entry.Spec.Name, true
+			}
+		}
+	}
+	return "", false
 }
 
 // nameOthers notes what else tools answer to, in the order of strength: aliases of
@@ -122,13 +190,19 @@ func (c *catalog) nameOthers() {
 	}
 	aliases(true)
 	for _, entry := range c.sorted {
-		note(entry.own, entry)
+		// What only looks like another tool is called by its full name.
+		if other, taken := c.byFolded[folded(entry.own)]; !taken || other.Spec.Name == entry.own {
+			note(entry.own, entry)
+		}
 	}
 	aliases(false)
 }
 
 func newCatalog() *catalog {
-	return &catalog{byName: make(map[string]*Entry), byOther: make(map[string][]*Entry), replaced: make(chan struct{})}
+	return &catalog{
+		byName: make(map[string][]*Entry), byOther: make(map[string][]*Entry), byFolded: make(map[string]*Entry),
+		replaced: make(chan struct{}),
+	}
 }
 
 // Changed returns what is closed when the registry has another set of tools than
@@ -144,8 +218,10 @@ func (r *Registry) Changed() <-chan struct{} {
 
 func checkSpec(spec Spec) error {
 	switch {
-	case !isToolName(spec.Name):
+	case spec.Kind == Builtin && !isToolName(spec.Name):
 		return fmt.Errorf("tool name %q: want a-z, 0-9 and _, beginning with a letter, at most 64", spec.Name)
+	case spec.Kind != Builtin && !isForeignName(spec.Name):
+		return fmt.Errorf("tool name %q: want letters, digits, _ and -, beginning with a letter, at most 64", spec.Name)
 	case spec.Level < ReadOnly || spec.Level > DangerFullAccess:
 		return fmt.Errorf("tool %s has no level", spec.Name)
 	case spec.LeastLevel > spec.Level:
@@ -159,6 +235,17 @@ func checkSpec(spec Spec) error {
 func isToolName(name string) bool {
 	for i, c := range name {
 		if letter := c >= 'a' && c <= 'z'; !letter && (i == 0 || c != '_' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
+}
+
+// isForeignName reports whether every model provider takes a name.
+func isForeignName(name string) bool {
+	for i, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || c != '_' && c != '-' && (c < '0' || c > '9')) {
 			return false
 		}
 	}
@@ -183,12 +270,11 @@ func (r *Registry) Lookup(name string, has func(*Spec) bool) (*Entry, bool) {
 	if catalog == nil {
 		return nil, false
 	}
-	if entry, ok := catalog.byName[name]; ok && (has == nil || has(&entry.Spec)) {
-		return entry, true
-	}
-	for _, entry := range catalog.byOther[name] {
-		if has == nil || has(&entry.Spec) {
-			return entry, true
+	for _, entries := range [...][]*Entry{catalog.byName[name], catalog.byOther[name]} {
+		for _, entry := range entries {
+			if has == nil || has(&entry.Spec) {
+				return entry, true
+			}
 		}
 	}
 	return nil, false

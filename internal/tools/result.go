@@ -26,6 +26,11 @@ type Result struct {
 
 	// Usage is what the programs of a call used; nil where that is not known.
 	Usage *Usage
+
+	// Restate, if set, returns the result as it is when something else has changed the
+	// files of the call since, and whether that is so. It is called once, soon after the
+	// call.
+	Restate func() (Result, bool)
 }
 
 // Exit is the true end of a program.

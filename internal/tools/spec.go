@@ -47,6 +47,13 @@ type Spec struct {
 	// server, so that patterns may say @server and @server/tool.
 	Server string
 
+	// Private says whose the tool is; the zero value: everybody's.
+	Private Private
+
+	// Version tells a tool from others that have had its name: what was granted to
+	// one is not granted to the next. Empty for a tool that changes with the server.
+	Version string
+
 	// Level is the highest level that a call of the tool can need. The zero value
 	// is none of the three levels, and a registry refuses it.
 	Level Level
@@ -80,6 +87,14 @@ type Spec struct {
 	Examples []Example
 }
 
+// Identity returns the name of the tool, with its version where it has one.
+func (s *Spec) Identity() string {
+	if s.Version == "" {
+		return s.Name
+	}
+	return s.Name + "@" + s.Version
+}
+
 // Needs returns the level that every call of the tool needs.
 func (s *Spec) Needs() Level { return cmp.Or(s.LeastLevel, s.Level) }
 
@@ -97,9 +112,27 @@ const (
 	MCP
 	OpenAPI
 	Dynamic
+	Script
 )
 
-var kindNames = [...]string{"builtin", "mcp", "openapi", "dynamic"}
+var kindNames = [...]string{"builtin", "mcp", "openapi", "dynamic", "script"}
+
+// Confined reports whether tools of the kind run their programs in the sandbox of the
+// session, so that a verdict makes the jail of what nobody understands.
+func (k Kind) Confined() bool { return k == Builtin || k == Dynamic || k == Script }
 
 // String returns the word that patterns use after an @.
 func (k Kind) String() string { return kindNames[k] }
+
+// Private names the one whose a tool is: a session, or all sessions of a principal. Two
+// may have different tools of the same name.
+type Private struct {
+	Tenant, Principal string
+	Session           string // its id; empty: all sessions of the principal
+}
+
+// To reports whether a session of a principal has the tool; without the id of a session,
+// whether all of the principal's have.
+func (p Private) To(tenant, principal, session string) bool {
+	return p == Private{} || p.Tenant == tenant && p.Principal == principal && (p.Session == "" || p.Session == session)
+}

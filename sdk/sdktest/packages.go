@@ -30,7 +30,7 @@ func root(t testing.TB) string {
 
 // Python makes the package in sdk/python, with the code that is generated for it, as
 // its README tells. It returns a Python that has gRPC, and where the package is. The test
-// is skipped where Python has no gRPC.
+// fails where Python has no gRPC.
 func Python(t testing.TB) (python, path string) {
 	t.Helper()
 	for _, name := range []string{"python3", "/usr/bin/python3"} { // Debian's packages are for the second
@@ -40,7 +40,7 @@ func Python(t testing.TB) (python, path string) {
 	}
 	plugin, err := exec.LookPath("grpc_python_plugin")
 	if python == "" || err != nil {
-		t.Skip("Python has no gRPC here: make python installs it, where Debian's packages can be")
+		t.Fatal("Python has no gRPC here: make python installs it")
 	}
 	top, path := root(t), t.TempDir()
 	copyTree(t, filepath.Join(top, "sdk/python/toolserver"), filepath.Join(path, "toolserver"), "v1")
@@ -56,13 +56,13 @@ func Python(t testing.TB) (python, path string) {
 
 // TypeScript makes the package in sdk/typescript, with the code that is generated for
 // it, as its README tells, and checks its types. It returns where the package is. The
-// test is skipped where the packages that it needs are not installed.
+// test fails where the packages that it needs are not installed.
 func TypeScript(t testing.TB) string {
 	t.Helper()
 	top := root(t)
 	packages := filepath.Join(top, ".bin/typescript/node_modules")
 	if _, err := os.Stat(filepath.Join(packages, ".bin/tsc")); err != nil {
-		t.Skip("packages for TypeScript are missing: make typescript installs them, where there is npm")
+		t.Fatal("packages for TypeScript are missing: make typescript installs them, with npm")
 	}
 	directory := t.TempDir()
 	copyTree(t, filepath.Join(top, "sdk/typescript"), directory, "node_modules", "dist", "gen")

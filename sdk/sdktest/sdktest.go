@@ -8,6 +8,7 @@ package sdktest
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -19,20 +20,39 @@ import (
 	"testing"
 )
 
-// Build builds the server and returns its path. One that is built already is named by
-// SDKTEST_SERVER.
+var built struct {
+	once      sync.Once
+	directory string
+	err       error
+}
+
+// Build builds the server, once for all tests of a package, and returns its path. One
+// that is built already is named by SDKTEST_SERVER. [Remove] removes it.
 func Build(t testing.TB) string {
 	t.Helper()
 	if program := os.Getenv("SDKTEST_SERVER"); program != "" {
 		return program
 	}
-	program := filepath.Join(t.TempDir(), "toolserver")
-	cmd := exec.Command("go", "build", "-o", program, "github.com/toolserver/toolserver/cmd/toolserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	built.once.Do(func() {
+		if built.directory, built.err = os.MkdirTemp("", "sdktest"); built.err != nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-o", built.directory, "github.com/toolserver/toolserver/cmd/toolserver")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
 	}
-	return program
+	return filepath.Join(built.directory, "toolserver")
+}
+
+// Remove removes what Build made, and ends the tests with a code.
+func Remove(code int) {
+	os.RemoveAll(built.directory)
+	os.Exit(code)
 }
 
 // A Server is a server as a process of its own.
@@ -112,10 +132,13 @@ func (s *Server) Restart() {
 type Wire struct {
 	// Address is what clients connect to.
 	Address string
+	// Refused has a value for connections that ended because there was no server.
+	Refused chan struct{}
 
 	server string
 	mu     sync.Mutex
 	ends   []net.Conn
+	left   int // bytes until the wire is cut; negative: it is not
 }
 
 // NewWire returns a wire to a server.
@@ -125,7 +148,7 @@ func NewWire(t testing.TB, server string) *Wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Wire{Address: listener.Addr().String(), server: server}
+	w := &Wire{Address: listener.Addr().String(), Refused: make(chan struct{}, 1), server: server, left: -1}
 	t.Cleanup(func() {
 		listener.Close()
 		w.Cut()
@@ -139,21 +162,57 @@ func NewWire(t testing.TB, server string) *Wire {
 			far, err := net.Dial("tcp", w.server)
 			if err != nil {
 				near.Close() // the server is not there, as clients see now
+				select {
+				case w.Refused <- struct{}{}:
+				default:
+				}
 				continue
 			}
 			w.mu.Lock()
 			w.ends = append(w.ends, near, far)
 			w.mu.Unlock()
-			go carry(near, far)
-			go carry(far, near)
+			go w.carry(near, far)
+			go w.carry(far, near)
 		}
 	}()
 	return w
 }
 
-func carry(from, to net.Conn) {
-	io.Copy(to, from)
-	to.Close()
+func (w *Wire) carry(from, to net.Conn) {
+	defer to.Close()
+	for buffer := make([]byte, 4096); ; {
+		n, err := from.Read(buffer)
+		whole := w.pass(n)
+		if _, failed := to.Write(buffer[:whole]); failed != nil || err != nil {
+			return
+		}
+		if whole < n {
+			w.Cut()
+		}
+	}
+}
+
+// pass returns how many of so many bytes go through before the wire is cut.
+func (w *Wire) pass(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.left < 0:
+	case w.left < n:
+		n, w.left = w.left, -1
+	default:
+		w.left -= n
+	}
+	return n
+}
+
+// CutAfter cuts the wire once so many bytes have passed, whichever way. It reports
+// whether the cut that was asked for before has come.
+func (w *Wire) CutAfter(bytes int) (came bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	came, w.left = w.left < 0, bytes
+	return came
 }
 
 // Cut ends every connection there is. New ones can be made.
@@ -163,5 +222,5 @@ func (w *Wire) Cut() {
 	for _, end := range w.ends {
 		end.Close()
 	}
-	w.ends = nil
+	w.ends, w.left = nil, -1
 }

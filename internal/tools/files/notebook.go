@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -23,6 +24,8 @@ type notebook struct {
 	start, end int // of the list of cells, with its brackets
 	cells      []cell
 	minor      int // of the format, of which 4 is the major
+
+	words tools.Words
 }
 
 // A cell is one cell of a notebook.
@@ -44,15 +47,19 @@ type cellOutput struct {
 	Ename, Evalue string
 }
 
-func notANotebook(name string, err error) error {
-	return tools.Failf("not_a_notebook", "%s is no Jupyter notebook: %v. To see or change it as text, use read_file with mode lines, or edit_file.", name, err)
+func notANotebook(words tools.Words, name string, err error) error {
+	read := ""
+	if key, ok := words.HasKey("read_file", "mode"); ok {
+		read = fmt.Sprintf("%s with %s lines, or ", words.Tool("read_file"), key)
+	}
+	return tools.Failf("not_a_notebook", "%s is no Jupyter notebook: %v. To see or change it as text, use %s%s.", name, err, read, words.Tool("edit_file"))
 }
 
 // parseNotebook finds the cells of a notebook.
-func parseNotebook(name, text string) (*notebook, error) {
-	n := &notebook{text: text}
+func parseNotebook(words tools.Words, name, text string) (*notebook, error) {
+	n := &notebook{text: text, words: words}
 	if err := n.parse(); err != nil {
-		return nil, notANotebook(name, err)
+		return nil, notANotebook(words, name, err)
 	}
 	return n, nil
 }
@@ -189,7 +196,10 @@ func (n *notebook) find(id string, index *int) (int, error) {
 	isIt := func(c cell) bool { return c.ID == id }
 	i := slices.IndexFunc(n.cells, isIt)
 	if i >= 0 && slices.ContainsFunc(n.cells[i+1:], isIt) {
-		return 0, tools.Failf("no_such_cell", "The id %q is that of more than one cell, the first of which is cell %d. Use cell_index.", id, i)
+		return 0, tools.Failf("no_such_cell", "The id %q is that of more than one cell, the first of which is cell %d. %s.", id, i, n.byIndex(i))
+	}
+	if at, ok := indexOf(id); ok && i < 0 && at < len(n.cells) {
+		return at, nil
 	}
 	if i < 0 {
 		var ids []string
@@ -199,11 +209,27 @@ func (n *notebook) find(id string, index *int) (int, error) {
 			}
 		}
 		if len(ids) == 0 {
-			return 0, tools.Failf("no_such_cell", "There is no cell with the id %q: the cells of this notebook have no ids. Use cell_index.", id)
+			return 0, tools.Failf("no_such_cell", "There is no cell with the id %q: the cells of this notebook have no ids. %s.", id, n.byIndex(0))
 		}
 		return 0, tools.Failf("no_such_cell", "There is no cell with the id %q. The ids are %s.", id, strings.Join(ids, ", "))
 	}
 	return i, nil
+}
+
+// indexOf returns the index that an id such as cell-3 stands for, as some name cells that
+// have none.
+func indexOf(id string) (int, bool) {
+	digits, ok := strings.CutPrefix(id, "cell-")
+	index, err := strconv.Atoi(digits)
+	return index, ok && err == nil && index >= 0
+}
+
+// byIndex tells how a cell is named without its id.
+func (n *notebook) byIndex(index int) string {
+	if key, ok := n.words.HasKey("notebook_edit", "cell_index"); ok {
+		return "Use " + key
+	}
+	return fmt.Sprintf("Use its place, counted from 0: %s cell-%d", n.words.Key("notebook_edit", "cell_id"), index)
 }
 
 // indentation is how the JSON of a notebook is laid out.

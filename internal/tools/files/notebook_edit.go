@@ -73,7 +73,7 @@ func planNotebook(_ context.Context, env tools.Env, in notebookEditInput) (*plan
 	if err != nil {
 		return nil, err
 	}
-	n, err := parseNotebook(in.Path, c.before)
+	n, err := parseNotebook(env.Words, in.Path, c.before)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // FuzzNotebook changes any notebook: other cells stay byte for byte, and what
@@ -17,7 +19,7 @@ func FuzzNotebook(f *testing.F) {
 	f.Add(`{"nbformat":4,"cells":[]}`, "é\u2028<", 3)
 	f.Add("{\n\t\"nbformat\": 4,\n\t\"cells\": [ ]\n}", "a", 0)
 	f.Fuzz(func(t *testing.T, text, source string, at int) {
-		n, err := parseNotebook("f", text)
+		n, err := parseNotebook(tools.Words{}, "f", text)
 		if err != nil {
 			return
 		}
@@ -66,7 +68,7 @@ func again(t *testing.T, text string) *notebook {
 	if !json.Valid([]byte(text)) {
 		t.Fatalf("no JSON:\n%s", text)
 	}
-	n, err := parseNotebook("f", text)
+	n, err := parseNotebook(tools.Words{}, "f", text)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}

@@ -29,6 +29,7 @@ const maxEdited = 64 << 20
 type plan struct {
 	changes []fileChange
 	notes   []string // for the model
+	again   string   // what was changed of new files since
 }
 
 // fileChange is what happens to one file.
@@ -280,6 +281,47 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 	return p.result(env, details, record)
 }
 
+// restate returns the result of the plan with what its files have now, where that is
+// something else than what the plan wrote.
+func (p *plan) restate(env tools.Env, before *tools.Result) (tools.Result, bool) {
+	var details changeDetails
+	if json.Unmarshal(before.Details, &details) != nil || len(details.Files) != len(p.changes) {
+		return tools.Result{}, false
+	}
+	changed := false
+	for i := range p.changes {
+		c, file := &p.changes[i], &details.Files[i]
+		if c.gone {
+			continue
+		}
+		now, err := env.Workspace.ReadFile(c.path, maxEdited)
+		if err != nil || bytes.Equal(now.Data, c.data) {
+			continue
+		}
+		text, _, err := decodeText(c.name, now.Data)
+		if err != nil || c.binary {
+			continue
+		}
+		changed = true
+		if !c.old.Exists() || c.unchanged() { // else the difference to what was there before tells it
+			from, to := diffNames(c.path, true, true)
+			p.again += diffOf(from, to, c.after, text, nil).hunks
+		}
+		p.notes = append(p.notes, plain(c.path)+" was changed once more after this call wrote it, by a hook of the server: this is what it has now")
+		c.data, c.after, c.edits = now.Data, text, nil
+		file.Size, file.Hash, file.Mode = int64(len(now.Data)), now.Hash().Short(), now.Mode.String()
+	}
+	if !changed {
+		return tools.Result{}, false
+	}
+	record := history.Record{ID: details.Change}
+	if !details.Undoable {
+		record.Lost = "what was there before is not kept"
+	}
+	result, err := p.result(env, details, &record)
+	return result, err == nil
+}
+
 // unchanged reports whether a file stays as it is.
 func (c *fileChange) unchanged() bool {
 	return c.old.Exists() && !c.gone && c.mode == 0 && bytes.Equal(c.data, c.old.Data)
@@ -313,6 +355,7 @@ func (p *plan) result(env tools.Env, details changeDetails, record *history.Reco
 	if record.Lost != "" {
 		head.WriteString("(this cannot be undone: " + record.Lost + ")\n")
 	}
+	diffs.WriteString(p.again)
 	if diffs.Len() > 0 {
 		head.WriteString("\n" + shorten(diffs.String(), max(0, env.Shown()-head.Len())))
 	}
@@ -385,7 +428,11 @@ func planned[In any](
 			if err != nil {
 				return tools.Result{}, explainOf(env, err, names(in)...)
 			}
-			return p.apply(env, spec.Name)
+			result, err := p.apply(env, spec.Name)
+			if err == nil {
+				result.Restate = func() (tools.Result, bool) { return p.restate(env, &result) }
+			}
+			return result, err
 		})
 	return tools.WithPreview(tool, func(ctx context.Context, env tools.Env, in In) tools.Preview {
 		p, err := make(ctx, env, in)

@@ -57,6 +57,9 @@ type readOperation struct {
 	Exclude *[]string `json:"exclude,omitempty" check:"max=100"`
 }
 
+// auto reports whether what there is decides how it is shown.
+func (op readOp) auto() bool { return op.Mode == "" || op.Mode == "auto" }
+
 // Check finds the one thing, or the several, that are to be read.
 func (in readInput) Check() []tools.Problem {
 	single := in.readOp
@@ -113,15 +116,16 @@ func Read(documents Documents) tools.Tool {
 			},
 		},
 		func(env tools.Env, in readInput) []tools.Effect {
-			if len(in.Operations) == 0 && in.Mode != "directory" {
+			if len(in.Operations) == 0 && in.Mode != "directory" && in.Depth == 0 {
 				return env.Views(in.Path)
 			}
 			var effects []tools.Effect
 			for _, op := range in.all() {
-				if op.Mode == "directory" {
-					effects = append(effects, env.ViewsTree(op.Path)...)
-				} else {
+				if op.Mode != "directory" {
 					effects = append(effects, env.Views(op.Path)...)
+				}
+				if op.Mode == "directory" || op.Depth > 0 && op.auto() {
+					effects = append(effects, env.ViewsTree(op.Path)...)
 				}
 			}
 			return effects

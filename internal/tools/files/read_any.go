@@ -121,7 +121,10 @@ func (r reader) read(ctx context.Context, env tools.Env, op readOp, hashed bool,
 	file, err := view.Workspace.OpenFile(view.Path)
 	if err != nil {
 		err = named(view, op.Path, err)
-		if isDirectory(view) {
+		if isDirectory(view) && op.Depth > 0 && op.auto() { // whoever says how deep means a directory, too
+			op.Mode = "directory"
+			return r.read(ctx, env, op, hashed, room)
+		} else if isDirectory(view) {
 			err = tools.Failf("not_a_file", "%v. List it with %s.", err, lister(env.Words))
 		}
 		return nil, nil, err
@@ -313,7 +316,7 @@ func readNotebook(view *tools.View, op readOp, room int) ([]tools.Content, any, 
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := parseNotebook(op.Path, text)
+	n, err := parseNotebook(view.Words(), op.Path, text)
 	if err != nil {
 		return nil, nil, err
 	}

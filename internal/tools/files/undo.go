@@ -87,7 +87,7 @@ func (in undoInput) records(env tools.Env) ([]*history.Record, error) {
 	calls := slices.DeleteFunc(slices.Clone(all), (*history.Record).Transfer)
 	id := in.Call + in.BackTo
 	if len(calls) == 0 && id == "" || len(all) == 0 {
-		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: git_diff shows it, and git takes it back.")
+		return nil, tools.Failf("nothing_to_undo", "No call of this session has changed a file that could be taken back. What commands changed is not known here: %s shows it, and git takes it back.", env.Words.Tool("git_diff"))
 	}
 	if id == "" {
 		return calls[len(calls)-1:], nil

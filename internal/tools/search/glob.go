@@ -192,5 +192,19 @@ func (g *glob) hint(ctx context.Context) string {
 	if err != nil || len(files) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s hidden or ignored: set hidden and no_ignore to see them", count(len(files), "file that matches is", "files that match are"))
+	return fmt.Sprintf("; %s hidden or ignored%s", count(len(files), "file that matches is", "files that match are"), unhide(g.env.Words, "glob", ": set %s to see them"))
+}
+
+// unhide tells of the keys with which a tool shows what is hidden or ignored; nothing
+// where the model has none for both.
+func unhide(words tools.Words, tool, how string) string {
+	hidden, ok := words.HasKey(tool, "hidden")
+	ignored, also := words.HasKey(tool, "no_ignore")
+	if !ok || !also {
+		return ""
+	}
+	if hidden != ignored {
+		hidden += " and " + ignored
+	}
+	return fmt.Sprintf(how, hidden)
 }

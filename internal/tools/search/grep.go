@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -355,7 +356,21 @@ func (p *page) hint(ctx context.Context, e *engine.Engine, sum engine.Summary) s
 	scope.Hidden, scope.NoIgnore = true, true
 	files, _, err := e.Glob(ctx, scope, engine.ByName)
 	if err != nil || len(files) == 0 {
-		return ": check path, glob and type"
+		return ": check " + keysThere(p.env.Words, "grep", "path", "glob", "type")
 	}
-	return fmt.Sprintf(": %s hidden or ignored; set hidden and no_ignore to search them", count(len(files), "file is", "files are"))
+	return fmt.Sprintf(": %s hidden or ignored%s", count(len(files), "file is", "files are"), unhide(p.env.Words, "grep", "; set %s to search them"))
+}
+
+// keysThere names those keys of a tool that the model has; path where it has none.
+func keysThere(words tools.Words, tool string, keys ...string) string {
+	var there []string
+	for _, key := range keys {
+		if name, ok := words.HasKey(tool, key); ok && !slices.Contains(there, name) {
+			there = append(there, name)
+		}
+	}
+	if last := len(there) - 1; last > 0 {
+		return strings.Join(there[:last], ", ") + " and " + there[last]
+	}
+	return cmp.Or(strings.Join(there, ""), "path")
 }

@@ -38,6 +38,6 @@ func EnterPlanMode() tools.Tool {
 				return tools.Result{}, err
 			}
 			return modeResult(tools.ModePlan,
-				"The session is in plan mode now: look around, change nothing. When the plan is ready, call exit_plan_mode with it."), nil
+				"The session is in plan mode now: look around, change nothing. When the plan is ready, call "+env.Words.Tool("exit_plan_mode")+" with it."), nil
 		})}
 }

@@ -349,6 +349,7 @@ type BatchEvent struct {
 	//	*BatchEvent_Refused
 	//	*BatchEvent_SteeringPoint
 	//	*BatchEvent_Finished
+	//	*BatchEvent_Heartbeat
 	Kind          isBatchEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -443,6 +444,15 @@ func (x *BatchEvent) GetFinished() *BatchFinished {
 	return nil
 }
 
+func (x *BatchEvent) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Kind.(*BatchEvent_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
 type isBatchEvent_Kind interface {
 	isBatchEvent_Kind()
 }
@@ -475,6 +485,12 @@ type BatchEvent_Finished struct {
 	Finished *BatchFinished `protobuf:"bytes,6,opt,name=finished,proto3,oneof"`
 }
 
+type BatchEvent_Heartbeat struct {
+	// Nothing happened for a while, and the server is there. It is made for one stream
+	// and has the number of the event before it: continue as if it had not come.
+	Heartbeat *Heartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"`
+}
+
 func (*BatchEvent_Started) isBatchEvent_Kind() {}
 
 func (*BatchEvent_Call) isBatchEvent_Kind() {}
@@ -484,6 +500,8 @@ func (*BatchEvent_Refused) isBatchEvent_Kind() {}
 func (*BatchEvent_SteeringPoint) isBatchEvent_Kind() {}
 
 func (*BatchEvent_Finished) isBatchEvent_Kind() {}
+
+func (*BatchEvent_Heartbeat) isBatchEvent_Kind() {}
 
 // BatchStarted says that a batch began.
 type BatchStarted struct {
@@ -883,7 +901,7 @@ const file_toolserver_v1_batch_proto_rawDesc = "" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\"\n" +
 	"\fBatchMessage\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xde\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\x98\x03\n" +
 	"\n" +
 	"BatchEvent\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x127\n" +
@@ -891,7 +909,8 @@ const file_toolserver_v1_batch_proto_rawDesc = "" +
 	"\x04call\x18\x03 \x01(\v2\x1d.toolserver.v1.BatchCallEventH\x00R\x04call\x12;\n" +
 	"\arefused\x18\x04 \x01(\v2\x1f.toolserver.v1.BatchCallRefusedH\x00R\arefused\x12E\n" +
 	"\x0esteering_point\x18\x05 \x01(\v2\x1c.toolserver.v1.SteeringPointH\x00R\rsteeringPoint\x12:\n" +
-	"\bfinished\x18\x06 \x01(\v2\x1c.toolserver.v1.BatchFinishedH\x00R\bfinishedB\x06\n" +
+	"\bfinished\x18\x06 \x01(\v2\x1c.toolserver.v1.BatchFinishedH\x00R\bfinished\x128\n" +
+	"\theartbeat\x18\a \x01(\v2\x18.toolserver.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
 	"\x04kind\"H\n" +
 	"\fBatchStarted\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\tR\abatchId\x12\x1d\n" +
@@ -954,9 +973,10 @@ var file_toolserver_v1_batch_proto_goTypes = []any{
 	(*BatchCallSummary)(nil),    // 11: toolserver.v1.BatchCallSummary
 	(OnDisconnect)(0),           // 12: toolserver.v1.OnDisconnect
 	(*AnswerBudget)(nil),        // 13: toolserver.v1.AnswerBudget
-	(*Event)(nil),               // 14: toolserver.v1.Event
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
-	(Outcome)(0),                // 16: toolserver.v1.Outcome
+	(*Heartbeat)(nil),           // 14: toolserver.v1.Heartbeat
+	(*Event)(nil),               // 15: toolserver.v1.Event
+	(*durationpb.Duration)(nil), // 16: google.protobuf.Duration
+	(Outcome)(0),                // 17: toolserver.v1.Outcome
 }
 var file_toolserver_v1_batch_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.BatchStart.strategy:type_name -> toolserver.v1.BatchStrategy
@@ -967,16 +987,17 @@ var file_toolserver_v1_batch_proto_depIdxs = []int32{
 	8,  // 5: toolserver.v1.BatchEvent.refused:type_name -> toolserver.v1.BatchCallRefused
 	9,  // 6: toolserver.v1.BatchEvent.steering_point:type_name -> toolserver.v1.SteeringPoint
 	10, // 7: toolserver.v1.BatchEvent.finished:type_name -> toolserver.v1.BatchFinished
-	14, // 8: toolserver.v1.BatchCallEvent.event:type_name -> toolserver.v1.Event
-	15, // 9: toolserver.v1.BatchCallRefused.retry_delay:type_name -> google.protobuf.Duration
-	11, // 10: toolserver.v1.BatchFinished.calls:type_name -> toolserver.v1.BatchCallSummary
-	15, // 11: toolserver.v1.BatchFinished.duration:type_name -> google.protobuf.Duration
-	16, // 12: toolserver.v1.BatchCallSummary.outcome:type_name -> toolserver.v1.Outcome
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 8: toolserver.v1.BatchEvent.heartbeat:type_name -> toolserver.v1.Heartbeat
+	15, // 9: toolserver.v1.BatchCallEvent.event:type_name -> toolserver.v1.Event
+	16, // 10: toolserver.v1.BatchCallRefused.retry_delay:type_name -> google.protobuf.Duration
+	11, // 11: toolserver.v1.BatchFinished.calls:type_name -> toolserver.v1.BatchCallSummary
+	16, // 12: toolserver.v1.BatchFinished.duration:type_name -> google.protobuf.Duration
+	17, // 13: toolserver.v1.BatchCallSummary.outcome:type_name -> toolserver.v1.Outcome
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_batch_proto_init() }
@@ -994,6 +1015,7 @@ func file_toolserver_v1_batch_proto_init() {
 		(*BatchEvent_Refused)(nil),
 		(*BatchEvent_SteeringPoint)(nil),
 		(*BatchEvent_Finished)(nil),
+		(*BatchEvent_Heartbeat)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

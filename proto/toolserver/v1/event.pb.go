@@ -1311,7 +1311,10 @@ type Finished struct {
 	LostResult *LostResult `protobuf:"bytes,20,opt,name=lost_result,json=lostResult,proto3" json:"lost_result,omitempty"`
 	// The hooks of the operator that were asked about the call, in their order. What
 	// they said to the model is in the content.
-	Hooks         []*HookRun `protobuf:"bytes,60,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	Hooks []*HookRun `protobuf:"bytes,60,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	// What the text of content costs a model in tokens, about: see TokenEstimate, for any
+	// family. Pictures do not count.
+	ContentTokens uint32 `protobuf:"varint,70,opt,name=content_tokens,json=contentTokens,proto3" json:"content_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1428,6 +1431,13 @@ func (x *Finished) GetHooks() []*HookRun {
 		return x.Hooks
 	}
 	return nil
+}
+
+func (x *Finished) GetContentTokens() uint32 {
+	if x != nil {
+		return x.ContentTokens
+	}
+	return 0
 }
 
 // HookRun is what came of asking a hook of the operator once.
@@ -2067,7 +2077,7 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"media_type\x18\x03 \x01(\tR\tmediaType\"\v\n" +
 	"\tHeartbeat\"\x1f\n" +
 	"\aSkipped\x12\x14\n" +
-	"\x05first\x18\x01 \x01(\x04R\x05first\"\xd2\x04\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\"\xf9\x04\n" +
 	"\bFinished\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.toolserver.v1.OutcomeR\aoutcome\x120\n" +
 	"\acontent\x18\x02 \x03(\v2\x16.toolserver.v1.ContentR\acontent\x12!\n" +
@@ -2084,7 +2094,8 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	" \x03(\tR\bwarnings\x12:\n" +
 	"\vlost_result\x18\x14 \x01(\v2\x19.toolserver.v1.LostResultR\n" +
 	"lostResult\x12,\n" +
-	"\x05hooks\x18< \x03(\v2\x16.toolserver.v1.HookRunR\x05hooks\"\xce\x01\n" +
+	"\x05hooks\x18< \x03(\v2\x16.toolserver.v1.HookRunR\x05hooks\x12%\n" +
+	"\x0econtent_tokens\x18F \x01(\rR\rcontentTokens\"\xce\x01\n" +
 	"\aHookRun\x12\x12\n" +
 	"\x04hook\x18\x01 \x01(\tR\x04hook\x12\x14\n" +
 	"\x05point\x18\x02 \x01(\tR\x05point\x124\n" +

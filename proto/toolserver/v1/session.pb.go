@@ -254,6 +254,8 @@ type Session struct {
 	// as "claude-code"; empty: those of this server. Names of all systems can be called
 	// in any case.
 	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	// Which tools are active: those whose definitions the model is given.
+	Activation *ToolActivation `protobuf:"bytes,60,opt,name=activation,proto3" json:"activation,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
 	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -423,11 +425,87 @@ func (x *Session) GetPersona() string {
 	return ""
 }
 
+func (x *Session) GetActivation() *ToolActivation {
+	if x != nil {
+		return x.Activation
+	}
+	return nil
+}
+
 func (x *Session) GetTenant() string {
 	if x != nil {
 		return x.Tenant
 	}
 	return ""
+}
+
+// ToolActivation is which tools of a session are active. A tool that is not can be called
+// all the same, and is active then.
+type ToolActivation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many tools are active beside those that are pinned: 1 to 1000; 0: the server's
+	// default. Where one more is activated, the one that was not used for longest is not
+	// active any more.
+	Limit uint32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The tools that are always active: names, aliases or globs over names; none: the
+	// server's default.
+	Pinned []string `protobuf:"bytes,2,rep,name=pinned,proto3" json:"pinned,omitempty"`
+	// The tools that are active by now beside those, the one that was used last first.
+	// Output only.
+	Active        []string `protobuf:"bytes,3,rep,name=active,proto3" json:"active,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolActivation) Reset() {
+	*x = ToolActivation{}
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolActivation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolActivation) ProtoMessage() {}
+
+func (x *ToolActivation) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolActivation.ProtoReflect.Descriptor instead.
+func (*ToolActivation) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ToolActivation) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ToolActivation) GetPinned() []string {
+	if x != nil {
+		return x.Pinned
+	}
+	return nil
+}
+
+func (x *ToolActivation) GetActive() []string {
+	if x != nil {
+		return x.Active
+	}
+	return nil
 }
 
 // AnswerBudget is how much text the result of a call has at most for its model,
@@ -448,7 +526,7 @@ type AnswerBudget struct {
 
 func (x *AnswerBudget) Reset() {
 	*x = AnswerBudget{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +538,7 @@ func (x *AnswerBudget) String() string {
 func (*AnswerBudget) ProtoMessage() {}
 
 func (x *AnswerBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +551,7 @@ func (x *AnswerBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerBudget.ProtoReflect.Descriptor instead.
 func (*AnswerBudget) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *AnswerBudget) GetSize() isAnswerBudget_Size {
@@ -535,7 +613,7 @@ type ToolSelection struct {
 
 func (x *ToolSelection) Reset() {
 	*x = ToolSelection{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[2]
+	mi := &file_toolserver_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +625,7 @@ func (x *ToolSelection) String() string {
 func (*ToolSelection) ProtoMessage() {}
 
 func (x *ToolSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[2]
+	mi := &file_toolserver_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +638,7 @@ func (x *ToolSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSelection.ProtoReflect.Descriptor instead.
 func (*ToolSelection) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ToolSelection) GetInclude() []string {
@@ -581,7 +659,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xd9\a\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\x98\b\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -607,11 +685,18 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\x15workspace_expire_time\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x13workspaceExpireTime\x12'\n" +
 	"\x0fforgotten_calls\x18\x18 \x01(\x04R\x0eforgottenCalls\x123\n" +
 	"\x06answer\x18\r \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x12\x18\n" +
-	"\apersona\x18( \x01(\tR\apersona\x12\x16\n" +
+	"\apersona\x18( \x01(\tR\apersona\x12=\n" +
+	"\n" +
+	"activation\x18< \x01(\v2\x1d.toolserver.v1.ToolActivationR\n" +
+	"activation\x12\x16\n" +
 	"\x06tenant\x182 \x01(\tR\x06tenant\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
+	"\x0eToolActivation\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06pinned\x18\x02 \x03(\tR\x06pinned\x12\x16\n" +
+	"\x06active\x18\x03 \x03(\tR\x06active\"R\n" +
 	"\fAnswerBudget\x12 \n" +
 	"\n" +
 	"characters\x18\x01 \x01(\rH\x00R\n" +
@@ -653,37 +738,39 @@ func file_toolserver_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_toolserver_v1_session_proto_goTypes = []any{
 	(CallOrder)(0),                // 0: toolserver.v1.CallOrder
 	(Network)(0),                  // 1: toolserver.v1.Network
 	(Mode)(0),                     // 2: toolserver.v1.Mode
 	(*Session)(nil),               // 3: toolserver.v1.Session
-	(*AnswerBudget)(nil),          // 4: toolserver.v1.AnswerBudget
-	(*ToolSelection)(nil),         // 5: toolserver.v1.ToolSelection
-	nil,                           // 6: toolserver.v1.Session.LabelsEntry
-	(Level)(0),                    // 7: toolserver.v1.Level
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*ToolActivation)(nil),        // 4: toolserver.v1.ToolActivation
+	(*AnswerBudget)(nil),          // 5: toolserver.v1.AnswerBudget
+	(*ToolSelection)(nil),         // 6: toolserver.v1.ToolSelection
+	nil,                           // 7: toolserver.v1.Session.LabelsEntry
+	(Level)(0),                    // 8: toolserver.v1.Level
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_toolserver_v1_session_proto_depIdxs = []int32{
-	7,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
+	8,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
 	2,  // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
-	5,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
-	6,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
-	8,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
-	9,  // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	9,  // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
+	6,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
+	7,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
+	9,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
+	10, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	10, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
 	0,  // 8: toolserver.v1.Session.call_order:type_name -> toolserver.v1.CallOrder
-	9,  // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
-	9,  // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
+	10, // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
+	5,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
+	4,  // 12: toolserver.v1.Session.activation:type_name -> toolserver.v1.ToolActivation
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_proto_init() }
@@ -692,7 +779,7 @@ func file_toolserver_v1_session_proto_init() {
 		return
 	}
 	file_toolserver_v1_tool_proto_init()
-	file_toolserver_v1_session_proto_msgTypes[1].OneofWrappers = []any{
+	file_toolserver_v1_session_proto_msgTypes[2].OneofWrappers = []any{
 		(*AnswerBudget_Characters)(nil),
 		(*AnswerBudget_Tokens)(nil),
 	}
@@ -702,7 +789,7 @@ func file_toolserver_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_proto_rawDesc), len(file_toolserver_v1_session_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

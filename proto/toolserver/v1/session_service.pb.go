@@ -505,7 +505,10 @@ type CreateSessionRequest struct {
 	Answer *AnswerBudget `protobuf:"bytes,9,opt,name=answer,proto3" json:"answer,omitempty"`
 	// The agent system whose tools the session shows and whose results it gives, such
 	// as "claude-code"; empty: those of this server.
-	Persona       string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	// Which tools are active: those whose definitions the model is given; not set: the
+	// server's default.
+	Activation    *ToolActivation `protobuf:"bytes,60,opt,name=activation,proto3" json:"activation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +625,13 @@ func (x *CreateSessionRequest) GetPersona() string {
 		return x.Persona
 	}
 	return ""
+}
+
+func (x *CreateSessionRequest) GetActivation() *ToolActivation {
+	if x != nil {
+		return x.Activation
+	}
+	return nil
 }
 
 // CreateSessionResponse has the new session.
@@ -1292,7 +1302,7 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\tremaining\x18\x02 \x03(\v2\x13.toolserver.v1.StopR\tremaining\"\x12\n" +
 	"\x10ListStopsRequest\">\n" +
 	"\x11ListStopsResponse\x12)\n" +
-	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xea\x04\n" +
+	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xa9\x05\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1307,7 +1317,10 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"call_order\x18\x14 \x01(\x0e2\x18.toolserver.v1.CallOrderR\tcallOrder\x12\x18\n" +
 	"\arestore\x18\x15 \x01(\bR\arestore\x123\n" +
 	"\x06answer\x18\t \x01(\v2\x1b.toolserver.v1.AnswerBudgetR\x06answer\x12\x18\n" +
-	"\apersona\x18( \x01(\tR\apersona\x1a9\n" +
+	"\apersona\x18( \x01(\tR\apersona\x12=\n" +
+	"\n" +
+	"activation\x18< \x01(\v2\x1d.toolserver.v1.ToolActivationR\n" +
+	"activation\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
@@ -1405,9 +1418,10 @@ var file_toolserver_v1_session_service_proto_goTypes = []any{
 	(Network)(0),                    // 25: toolserver.v1.Network
 	(CallOrder)(0),                  // 26: toolserver.v1.CallOrder
 	(*AnswerBudget)(nil),            // 27: toolserver.v1.AnswerBudget
-	(*Session)(nil),                 // 28: toolserver.v1.Session
-	(*fieldmaskpb.FieldMask)(nil),   // 29: google.protobuf.FieldMask
-	(*Execution)(nil),               // 30: toolserver.v1.Execution
+	(*ToolActivation)(nil),          // 28: toolserver.v1.ToolActivation
+	(*Session)(nil),                 // 29: toolserver.v1.Session
+	(*fieldmaskpb.FieldMask)(nil),   // 30: google.protobuf.FieldMask
+	(*Execution)(nil),               // 31: toolserver.v1.Execution
 }
 var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	20, // 0: toolserver.v1.Stop.create_time:type_name -> google.protobuf.Timestamp
@@ -1423,36 +1437,37 @@ var file_toolserver_v1_session_service_proto_depIdxs = []int32{
 	25, // 10: toolserver.v1.CreateSessionRequest.network:type_name -> toolserver.v1.Network
 	26, // 11: toolserver.v1.CreateSessionRequest.call_order:type_name -> toolserver.v1.CallOrder
 	27, // 12: toolserver.v1.CreateSessionRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	28, // 13: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
-	28, // 14: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
-	28, // 15: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
-	28, // 16: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
-	29, // 17: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
-	28, // 18: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
-	30, // 19: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
-	7,  // 20: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
-	9,  // 21: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
-	11, // 22: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
-	13, // 23: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
-	15, // 24: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
-	17, // 25: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
-	1,  // 26: toolserver.v1.SessionService.StopPrincipal:input_type -> toolserver.v1.StopPrincipalRequest
-	3,  // 27: toolserver.v1.SessionService.ResumePrincipal:input_type -> toolserver.v1.ResumePrincipalRequest
-	5,  // 28: toolserver.v1.SessionService.ListStops:input_type -> toolserver.v1.ListStopsRequest
-	8,  // 29: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
-	10, // 30: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
-	12, // 31: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
-	14, // 32: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
-	16, // 33: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
-	18, // 34: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
-	2,  // 35: toolserver.v1.SessionService.StopPrincipal:output_type -> toolserver.v1.StopPrincipalResponse
-	4,  // 36: toolserver.v1.SessionService.ResumePrincipal:output_type -> toolserver.v1.ResumePrincipalResponse
-	6,  // 37: toolserver.v1.SessionService.ListStops:output_type -> toolserver.v1.ListStopsResponse
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	28, // 13: toolserver.v1.CreateSessionRequest.activation:type_name -> toolserver.v1.ToolActivation
+	29, // 14: toolserver.v1.CreateSessionResponse.session:type_name -> toolserver.v1.Session
+	29, // 15: toolserver.v1.GetSessionResponse.session:type_name -> toolserver.v1.Session
+	29, // 16: toolserver.v1.ListSessionsResponse.sessions:type_name -> toolserver.v1.Session
+	29, // 17: toolserver.v1.UpdateSessionRequest.session:type_name -> toolserver.v1.Session
+	30, // 18: toolserver.v1.UpdateSessionRequest.update_mask:type_name -> google.protobuf.FieldMask
+	29, // 19: toolserver.v1.UpdateSessionResponse.session:type_name -> toolserver.v1.Session
+	31, // 20: toolserver.v1.WatchSessionResponse.execution:type_name -> toolserver.v1.Execution
+	7,  // 21: toolserver.v1.SessionService.CreateSession:input_type -> toolserver.v1.CreateSessionRequest
+	9,  // 22: toolserver.v1.SessionService.GetSession:input_type -> toolserver.v1.GetSessionRequest
+	11, // 23: toolserver.v1.SessionService.ListSessions:input_type -> toolserver.v1.ListSessionsRequest
+	13, // 24: toolserver.v1.SessionService.UpdateSession:input_type -> toolserver.v1.UpdateSessionRequest
+	15, // 25: toolserver.v1.SessionService.CloseSession:input_type -> toolserver.v1.CloseSessionRequest
+	17, // 26: toolserver.v1.SessionService.WatchSession:input_type -> toolserver.v1.WatchSessionRequest
+	1,  // 27: toolserver.v1.SessionService.StopPrincipal:input_type -> toolserver.v1.StopPrincipalRequest
+	3,  // 28: toolserver.v1.SessionService.ResumePrincipal:input_type -> toolserver.v1.ResumePrincipalRequest
+	5,  // 29: toolserver.v1.SessionService.ListStops:input_type -> toolserver.v1.ListStopsRequest
+	8,  // 30: toolserver.v1.SessionService.CreateSession:output_type -> toolserver.v1.CreateSessionResponse
+	10, // 31: toolserver.v1.SessionService.GetSession:output_type -> toolserver.v1.GetSessionResponse
+	12, // 32: toolserver.v1.SessionService.ListSessions:output_type -> toolserver.v1.ListSessionsResponse
+	14, // 33: toolserver.v1.SessionService.UpdateSession:output_type -> toolserver.v1.UpdateSessionResponse
+	16, // 34: toolserver.v1.SessionService.CloseSession:output_type -> toolserver.v1.CloseSessionResponse
+	18, // 35: toolserver.v1.SessionService.WatchSession:output_type -> toolserver.v1.WatchSessionResponse
+	2,  // 36: toolserver.v1.SessionService.StopPrincipal:output_type -> toolserver.v1.StopPrincipalResponse
+	4,  // 37: toolserver.v1.SessionService.ResumePrincipal:output_type -> toolserver.v1.ResumePrincipalResponse
+	6,  // 38: toolserver.v1.SessionService.ListStops:output_type -> toolserver.v1.ListStopsResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_session_service_proto_init() }

@@ -39,6 +39,8 @@ const (
 	ToolKind_TOOL_KIND_OPENAPI ToolKind = 3
 	// Defined while the server runs.
 	ToolKind_TOOL_KIND_DYNAMIC ToolKind = 4
+	// A program of the operator.
+	ToolKind_TOOL_KIND_SCRIPT ToolKind = 5
 )
 
 // Enum value maps for ToolKind.
@@ -49,6 +51,7 @@ var (
 		2: "TOOL_KIND_MCP",
 		3: "TOOL_KIND_OPENAPI",
 		4: "TOOL_KIND_DYNAMIC",
+		5: "TOOL_KIND_SCRIPT",
 	}
 	ToolKind_value = map[string]int32{
 		"TOOL_KIND_UNSPECIFIED": 0,
@@ -56,6 +59,7 @@ var (
 		"TOOL_KIND_MCP":         2,
 		"TOOL_KIND_OPENAPI":     3,
 		"TOOL_KIND_DYNAMIC":     4,
+		"TOOL_KIND_SCRIPT":      5,
 	}
 )
 
@@ -183,8 +187,11 @@ type Tool struct {
 	Examples []*ToolExample `protobuf:"bytes,16,rep,name=examples,proto3" json:"examples,omitempty"`
 	// Why the tool cannot be called now; empty when it can.
 	UnavailableReason string `protobuf:"bytes,17,opt,name=unavailable_reason,json=unavailableReason,proto3" json:"unavailable_reason,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// What the definition of the tool costs a model, in tokens: see TokenEstimate. Full and
+	// active view only.
+	Tokens        uint32 `protobuf:"varint,60,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tool) Reset() {
@@ -336,6 +343,80 @@ func (x *Tool) GetUnavailableReason() string {
 	return ""
 }
 
+func (x *Tool) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+// TokenEstimate is how many tokens a text costs a model.
+type TokenEstimate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The estimate.
+	Tokens uint32 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	// The family of tokenizers it is for: openai, anthropic, gemini, llama, mistral or, where it is
+	// not known whose model it is, any.
+	Family string `protobuf:"bytes,2,opt,name=family,proto3" json:"family,omitempty"`
+	// How far the true number may be from it, in percent, for nineteen of twenty texts in
+	// English, code or data. In other languages it may be half of it or, in family any,
+	// nearly all.
+	ErrorPercent  uint32 `protobuf:"varint,3,opt,name=error_percent,json=errorPercent,proto3" json:"error_percent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenEstimate) Reset() {
+	*x = TokenEstimate{}
+	mi := &file_toolserver_v1_tool_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenEstimate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenEstimate) ProtoMessage() {}
+
+func (x *TokenEstimate) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_tool_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenEstimate.ProtoReflect.Descriptor instead.
+func (*TokenEstimate) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_tool_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TokenEstimate) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *TokenEstimate) GetFamily() string {
+	if x != nil {
+		return x.Family
+	}
+	return ""
+}
+
+func (x *TokenEstimate) GetErrorPercent() uint32 {
+	if x != nil {
+		return x.ErrorPercent
+	}
+	return 0
+}
+
 // ToolExample is an input that works.
 type ToolExample struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -349,7 +430,7 @@ type ToolExample struct {
 
 func (x *ToolExample) Reset() {
 	*x = ToolExample{}
-	mi := &file_toolserver_v1_tool_proto_msgTypes[1]
+	mi := &file_toolserver_v1_tool_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +442,7 @@ func (x *ToolExample) String() string {
 func (*ToolExample) ProtoMessage() {}
 
 func (x *ToolExample) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_tool_proto_msgTypes[1]
+	mi := &file_toolserver_v1_tool_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +455,7 @@ func (x *ToolExample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolExample.ProtoReflect.Descriptor instead.
 func (*ToolExample) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_tool_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_tool_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ToolExample) GetSummary() string {
@@ -395,7 +476,7 @@ var File_toolserver_v1_tool_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_proto_rawDesc = "" +
 	"\n" +
-	"\x18toolserver/v1/tool.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\"\x80\x05\n" +
+	"\x18toolserver/v1/tool.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\"\x98\x05\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaliases\x18\x02 \x03(\tR\aaliases\x12\x14\n" +
@@ -414,17 +495,23 @@ const file_toolserver_v1_tool_proto_rawDesc = "" +
 	"\x15required_capabilities\x18\x0e \x03(\tR\x14requiredCapabilities\x12B\n" +
 	"\x0fdefault_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0edefaultTimeout\x126\n" +
 	"\bexamples\x18\x10 \x03(\v2\x1a.toolserver.v1.ToolExampleR\bexamples\x12-\n" +
-	"\x12unavailable_reason\x18\x11 \x01(\tR\x11unavailableReason\"F\n" +
+	"\x12unavailable_reason\x18\x11 \x01(\tR\x11unavailableReason\x12\x16\n" +
+	"\x06tokens\x18< \x01(\rR\x06tokens\"d\n" +
+	"\rTokenEstimate\x12\x16\n" +
+	"\x06tokens\x18\x01 \x01(\rR\x06tokens\x12\x16\n" +
+	"\x06family\x18\x02 \x01(\tR\x06family\x12#\n" +
+	"\rerror_percent\x18\x03 \x01(\rR\ferrorPercent\"F\n" +
 	"\vToolExample\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x1d\n" +
 	"\n" +
-	"input_json\x18\x02 \x01(\tR\tinputJson*}\n" +
+	"input_json\x18\x02 \x01(\tR\tinputJson*\x93\x01\n" +
 	"\bToolKind\x12\x19\n" +
 	"\x15TOOL_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TOOL_KIND_BUILTIN\x10\x01\x12\x11\n" +
 	"\rTOOL_KIND_MCP\x10\x02\x12\x15\n" +
 	"\x11TOOL_KIND_OPENAPI\x10\x03\x12\x15\n" +
-	"\x11TOOL_KIND_DYNAMIC\x10\x04*l\n" +
+	"\x11TOOL_KIND_DYNAMIC\x10\x04\x12\x14\n" +
+	"\x10TOOL_KIND_SCRIPT\x10\x05*l\n" +
 	"\x05Level\x12\x15\n" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fLEVEL_READ_ONLY\x10\x01\x12\x19\n" +
@@ -444,19 +531,20 @@ func file_toolserver_v1_tool_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_tool_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_toolserver_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_toolserver_v1_tool_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_toolserver_v1_tool_proto_goTypes = []any{
 	(ToolKind)(0),               // 0: toolserver.v1.ToolKind
 	(Level)(0),                  // 1: toolserver.v1.Level
 	(*Tool)(nil),                // 2: toolserver.v1.Tool
-	(*ToolExample)(nil),         // 3: toolserver.v1.ToolExample
-	(*durationpb.Duration)(nil), // 4: google.protobuf.Duration
+	(*TokenEstimate)(nil),       // 3: toolserver.v1.TokenEstimate
+	(*ToolExample)(nil),         // 4: toolserver.v1.ToolExample
+	(*durationpb.Duration)(nil), // 5: google.protobuf.Duration
 }
 var file_toolserver_v1_tool_proto_depIdxs = []int32{
 	0, // 0: toolserver.v1.Tool.kind:type_name -> toolserver.v1.ToolKind
 	1, // 1: toolserver.v1.Tool.level:type_name -> toolserver.v1.Level
-	4, // 2: toolserver.v1.Tool.default_timeout:type_name -> google.protobuf.Duration
-	3, // 3: toolserver.v1.Tool.examples:type_name -> toolserver.v1.ToolExample
+	5, // 2: toolserver.v1.Tool.default_timeout:type_name -> google.protobuf.Duration
+	4, // 3: toolserver.v1.Tool.examples:type_name -> toolserver.v1.ToolExample
 	4, // [4:4] is the sub-list for method output_type
 	4, // [4:4] is the sub-list for method input_type
 	4, // [4:4] is the sub-list for extension type_name
@@ -475,7 +563,7 @@ func file_toolserver_v1_tool_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_tool_proto_rawDesc), len(file_toolserver_v1_tool_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

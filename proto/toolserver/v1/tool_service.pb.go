@@ -37,6 +37,9 @@ const (
 	ToolView_TOOL_VIEW_INDEX ToolView = 1
 	// Everything, with descriptions, schemas and examples.
 	ToolView_TOOL_VIEW_FULL ToolView = 2
+	// Everything about the tools that are active in the session, and nothing of others:
+	// those that are pinned, were found by tool_search or were called.
+	ToolView_TOOL_VIEW_ACTIVE ToolView = 3
 )
 
 // Enum value maps for ToolView.
@@ -45,11 +48,13 @@ var (
 		0: "TOOL_VIEW_UNSPECIFIED",
 		1: "TOOL_VIEW_INDEX",
 		2: "TOOL_VIEW_FULL",
+		3: "TOOL_VIEW_ACTIVE",
 	}
 	ToolView_value = map[string]int32{
 		"TOOL_VIEW_UNSPECIFIED": 0,
 		"TOOL_VIEW_INDEX":       1,
 		"TOOL_VIEW_FULL":        2,
+		"TOOL_VIEW_ACTIVE":      3,
 	}
 )
 
@@ -101,7 +106,10 @@ type ListToolsRequest struct {
 	// version are of one list.
 	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The agent system whose tools to list; empty: that of the session.
-	Persona       string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
+	// A dialect of DialectService, in which the response has the definitions of the tools as
+	// well; empty: in none.
+	Dialect       string `protobuf:"bytes,60,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -199,6 +207,13 @@ func (x *ListToolsRequest) GetPersona() string {
 	return ""
 }
 
+func (x *ListToolsRequest) GetDialect() string {
+	if x != nil {
+		return x.Dialect
+	}
+	return ""
+}
+
 // ListToolsResponse has the tools.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -209,7 +224,13 @@ type ListToolsResponse struct {
 	// The version of the list of all tools that the session has, whatever the filters
 	// and the view of the request: lists with the same version are the same, on every
 	// server.
-	Version       string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
+	// The definitions of the tools of this page in the dialect of the request: JSON, or a
+	// part of a system prompt.
+	Definitions string `protobuf:"bytes,60,opt,name=definitions,proto3" json:"definitions,omitempty"`
+	// What the tools of this page cost a model in their view: an index a line each, others
+	// their definitions.
+	Tokens        *TokenEstimate `protobuf:"bytes,61,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,6 +284,20 @@ func (x *ListToolsResponse) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *ListToolsResponse) GetDefinitions() string {
+	if x != nil {
+		return x.Definitions
+	}
+	return ""
+}
+
+func (x *ListToolsResponse) GetTokens() *TokenEstimate {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
 }
 
 // WatchToolsRequest names a session.
@@ -2020,7 +2055,9 @@ type GetServerInfoResponse struct {
 	// Whether the roles approver, operator and viewer of the caller count in every tenant.
 	AllTenants bool `protobuf:"varint,50,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
 	// Whom the caller acts for, if not for itself.
-	OnBehalfOf    string `protobuf:"bytes,47,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	OnBehalfOf string `protobuf:"bytes,47,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// Whether a principal may approve calls of its own here.
+	SelfApproval  bool `protobuf:"varint,120,opt,name=self_approval,json=selfApproval,proto3" json:"self_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2158,6 +2195,13 @@ func (x *GetServerInfoResponse) GetOnBehalfOf() string {
 		return x.OnBehalfOf
 	}
 	return ""
+}
+
+func (x *GetServerInfoResponse) GetSelfApproval() bool {
+	if x != nil {
+		return x.SelfApproval
+	}
+	return false
 }
 
 // FileLimits bound what WorkspaceService takes.
@@ -2660,7 +2704,7 @@ var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/batch.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xa9\x02\n" +
+	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/batch.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xc3\x02\n" +
 	"\x10ListToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12+\n" +
@@ -2672,11 +2716,14 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\b \x01(\tR\tpageToken\x12\x18\n" +
-	"\apersona\x18( \x01(\tR\apersona\"\x80\x01\n" +
+	"\apersona\x18( \x01(\tR\apersona\x12\x18\n" +
+	"\adialect\x18< \x01(\tR\adialect\"\xd8\x01\n" +
 	"\x11ListToolsResponse\x12)\n" +
 	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
-	"\aversion\x18\x14 \x01(\tR\aversion\"2\n" +
+	"\aversion\x18\x14 \x01(\tR\aversion\x12 \n" +
+	"\vdefinitions\x18< \x01(\tR\vdefinitions\x124\n" +
+	"\x06tokens\x18= \x01(\v2\x1c.toolserver.v1.TokenEstimateR\x06tokens\"2\n" +
 	"\x11WatchToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"x\n" +
@@ -2803,7 +2850,7 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xbe\x05\n" +
+	"\x14GetServerInfoRequest\"\xe3\x05\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
@@ -2823,7 +2870,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\vall_tenants\x182 \x01(\bR\n" +
 	"allTenants\x12 \n" +
 	"\fon_behalf_of\x18/ \x01(\tR\n" +
-	"onBehalfOf\x1a;\n" +
+	"onBehalfOf\x12#\n" +
+	"\rself_approval\x18x \x01(\bR\fselfApproval\x1a;\n" +
 	"\rFeaturesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\bR\x05value:\x028\x01\"\xc3\x02\n" +
@@ -2880,11 +2928,12 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\x15min_answer_characters\x18\v \x01(\rR\x13minAnswerCharacters\x122\n" +
 	"\x15max_answer_characters\x18\f \x01(\rR\x13maxAnswerCharacters\x120\n" +
 	"\x14characters_per_token\x18\r \x01(\rR\x12charactersPerToken\x12&\n" +
-	"\x0fmax_batch_calls\x18< \x01(\rR\rmaxBatchCalls*N\n" +
+	"\x0fmax_batch_calls\x18< \x01(\rR\rmaxBatchCalls*d\n" +
 	"\bToolView\x12\x19\n" +
 	"\x15TOOL_VIEW_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOOL_VIEW_INDEX\x10\x01\x12\x12\n" +
-	"\x0eTOOL_VIEW_FULL\x10\x022\xa6\b\n" +
+	"\x0eTOOL_VIEW_FULL\x10\x02\x12\x14\n" +
+	"\x10TOOL_VIEW_ACTIVE\x10\x032\xa6\b\n" +
 	"\vToolService\x12N\n" +
 	"\tListTools\x12\x1f.toolserver.v1.ListToolsRequest\x1a .toolserver.v1.ListToolsResponse\x12V\n" +
 	"\vExecuteTool\x12!.toolserver.v1.ExecuteToolRequest\x1a\".toolserver.v1.ExecuteToolResponse0\x01\x12[\n" +
@@ -2952,97 +3001,99 @@ var file_toolserver_v1_tool_service_proto_goTypes = []any{
 	nil,                            // 32: toolserver.v1.GetServerInfoResponse.FeaturesEntry
 	(ToolKind)(0),                  // 33: toolserver.v1.ToolKind
 	(*Tool)(nil),                   // 34: toolserver.v1.Tool
-	(*structpb.Struct)(nil),        // 35: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
-	(OnDisconnect)(0),              // 37: toolserver.v1.OnDisconnect
-	(*AnswerBudget)(nil),           // 38: toolserver.v1.AnswerBudget
-	(*Event)(nil),                  // 39: toolserver.v1.Event
-	(*BatchStart)(nil),             // 40: toolserver.v1.BatchStart
-	(*BatchInterrupt)(nil),         // 41: toolserver.v1.BatchInterrupt
-	(*BatchCancel)(nil),            // 42: toolserver.v1.BatchCancel
-	(*BatchMessage)(nil),           // 43: toolserver.v1.BatchMessage
-	(*BatchEvent)(nil),             // 44: toolserver.v1.BatchEvent
-	(*Execution)(nil),              // 45: toolserver.v1.Execution
-	(ExecutionState)(0),            // 46: toolserver.v1.ExecutionState
-	(*timestamppb.Timestamp)(nil),  // 47: google.protobuf.Timestamp
-	(Mode)(0),                      // 48: toolserver.v1.Mode
-	(Level)(0),                     // 49: toolserver.v1.Level
-	(Network)(0),                   // 50: toolserver.v1.Network
+	(*TokenEstimate)(nil),          // 35: toolserver.v1.TokenEstimate
+	(*structpb.Struct)(nil),        // 36: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
+	(OnDisconnect)(0),              // 38: toolserver.v1.OnDisconnect
+	(*AnswerBudget)(nil),           // 39: toolserver.v1.AnswerBudget
+	(*Event)(nil),                  // 40: toolserver.v1.Event
+	(*BatchStart)(nil),             // 41: toolserver.v1.BatchStart
+	(*BatchInterrupt)(nil),         // 42: toolserver.v1.BatchInterrupt
+	(*BatchCancel)(nil),            // 43: toolserver.v1.BatchCancel
+	(*BatchMessage)(nil),           // 44: toolserver.v1.BatchMessage
+	(*BatchEvent)(nil),             // 45: toolserver.v1.BatchEvent
+	(*Execution)(nil),              // 46: toolserver.v1.Execution
+	(ExecutionState)(0),            // 47: toolserver.v1.ExecutionState
+	(*timestamppb.Timestamp)(nil),  // 48: google.protobuf.Timestamp
+	(Mode)(0),                      // 49: toolserver.v1.Mode
+	(Level)(0),                     // 50: toolserver.v1.Level
+	(Network)(0),                   // 51: toolserver.v1.Network
 }
 var file_toolserver_v1_tool_service_proto_depIdxs = []int32{
 	0,  // 0: toolserver.v1.ListToolsRequest.view:type_name -> toolserver.v1.ToolView
 	33, // 1: toolserver.v1.ListToolsRequest.kind:type_name -> toolserver.v1.ToolKind
 	34, // 2: toolserver.v1.ListToolsResponse.tools:type_name -> toolserver.v1.Tool
-	35, // 3: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
-	36, // 4: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
-	37, // 5: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
-	38, // 6: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
-	39, // 7: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
-	40, // 8: toolserver.v1.ExecuteBatchRequest.start:type_name -> toolserver.v1.BatchStart
-	5,  // 9: toolserver.v1.ExecuteBatchRequest.call:type_name -> toolserver.v1.ExecuteToolRequest
-	41, // 10: toolserver.v1.ExecuteBatchRequest.interrupt:type_name -> toolserver.v1.BatchInterrupt
-	42, // 11: toolserver.v1.ExecuteBatchRequest.cancel:type_name -> toolserver.v1.BatchCancel
-	43, // 12: toolserver.v1.ExecuteBatchRequest.message:type_name -> toolserver.v1.BatchMessage
-	44, // 13: toolserver.v1.ExecuteBatchResponse.event:type_name -> toolserver.v1.BatchEvent
-	44, // 14: toolserver.v1.WatchBatchResponse.event:type_name -> toolserver.v1.BatchEvent
-	45, // 15: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
-	39, // 16: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
-	45, // 17: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
-	46, // 18: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
-	45, // 19: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
-	20, // 20: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
-	21, // 21: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
-	25, // 22: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
-	47, // 23: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
-	47, // 24: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 25: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
-	32, // 26: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
-	30, // 27: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
-	29, // 28: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
-	28, // 29: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
-	36, // 30: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
-	36, // 31: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
-	48, // 32: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
-	48, // 33: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
-	49, // 34: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
-	49, // 35: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
-	50, // 36: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
-	50, // 37: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
-	36, // 38: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
-	36, // 39: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
-	50, // 40: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
-	36, // 41: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
-	36, // 42: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
-	36, // 43: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
-	1,  // 44: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
-	5,  // 45: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
-	7,  // 46: toolserver.v1.ToolService.ExecuteBatch:input_type -> toolserver.v1.ExecuteBatchRequest
-	9,  // 47: toolserver.v1.ToolService.WatchBatch:input_type -> toolserver.v1.WatchBatchRequest
-	11, // 48: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
-	13, // 49: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
-	15, // 50: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
-	17, // 51: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
-	19, // 52: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
-	23, // 53: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
-	3,  // 54: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
-	26, // 55: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
-	2,  // 56: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
-	6,  // 57: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
-	8,  // 58: toolserver.v1.ToolService.ExecuteBatch:output_type -> toolserver.v1.ExecuteBatchResponse
-	10, // 59: toolserver.v1.ToolService.WatchBatch:output_type -> toolserver.v1.WatchBatchResponse
-	12, // 60: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
-	14, // 61: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
-	16, // 62: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
-	18, // 63: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
-	22, // 64: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
-	24, // 65: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
-	4,  // 66: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
-	27, // 67: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
-	56, // [56:68] is the sub-list for method output_type
-	44, // [44:56] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	35, // 3: toolserver.v1.ListToolsResponse.tokens:type_name -> toolserver.v1.TokenEstimate
+	36, // 4: toolserver.v1.ExecuteToolRequest.input:type_name -> google.protobuf.Struct
+	37, // 5: toolserver.v1.ExecuteToolRequest.timeout:type_name -> google.protobuf.Duration
+	38, // 6: toolserver.v1.ExecuteToolRequest.on_disconnect:type_name -> toolserver.v1.OnDisconnect
+	39, // 7: toolserver.v1.ExecuteToolRequest.answer:type_name -> toolserver.v1.AnswerBudget
+	40, // 8: toolserver.v1.ExecuteToolResponse.event:type_name -> toolserver.v1.Event
+	41, // 9: toolserver.v1.ExecuteBatchRequest.start:type_name -> toolserver.v1.BatchStart
+	5,  // 10: toolserver.v1.ExecuteBatchRequest.call:type_name -> toolserver.v1.ExecuteToolRequest
+	42, // 11: toolserver.v1.ExecuteBatchRequest.interrupt:type_name -> toolserver.v1.BatchInterrupt
+	43, // 12: toolserver.v1.ExecuteBatchRequest.cancel:type_name -> toolserver.v1.BatchCancel
+	44, // 13: toolserver.v1.ExecuteBatchRequest.message:type_name -> toolserver.v1.BatchMessage
+	45, // 14: toolserver.v1.ExecuteBatchResponse.event:type_name -> toolserver.v1.BatchEvent
+	45, // 15: toolserver.v1.WatchBatchResponse.event:type_name -> toolserver.v1.BatchEvent
+	46, // 16: toolserver.v1.CancelResponse.execution:type_name -> toolserver.v1.Execution
+	40, // 17: toolserver.v1.WatchExecutionResponse.event:type_name -> toolserver.v1.Event
+	46, // 18: toolserver.v1.GetExecutionResponse.execution:type_name -> toolserver.v1.Execution
+	47, // 19: toolserver.v1.ListExecutionsRequest.state:type_name -> toolserver.v1.ExecutionState
+	46, // 20: toolserver.v1.ListExecutionsResponse.executions:type_name -> toolserver.v1.Execution
+	20, // 21: toolserver.v1.WriteInputRequest.end:type_name -> toolserver.v1.EndOfInput
+	21, // 22: toolserver.v1.WriteInputRequest.window_size:type_name -> toolserver.v1.WindowSize
+	25, // 23: toolserver.v1.ReadArtifactResponse.info:type_name -> toolserver.v1.ArtifactInfo
+	48, // 24: toolserver.v1.ArtifactInfo.expire_time:type_name -> google.protobuf.Timestamp
+	48, // 25: toolserver.v1.GetServerInfoResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 26: toolserver.v1.GetServerInfoResponse.limits:type_name -> toolserver.v1.Limits
+	32, // 27: toolserver.v1.GetServerInfoResponse.features:type_name -> toolserver.v1.GetServerInfoResponse.FeaturesEntry
+	30, // 28: toolserver.v1.GetServerInfoResponse.sandbox:type_name -> toolserver.v1.Sandbox
+	29, // 29: toolserver.v1.GetServerInfoResponse.sessions:type_name -> toolserver.v1.SessionOffer
+	28, // 30: toolserver.v1.GetServerInfoResponse.files:type_name -> toolserver.v1.FileLimits
+	37, // 31: toolserver.v1.FileLimits.upload_ttl:type_name -> google.protobuf.Duration
+	37, // 32: toolserver.v1.FileLimits.stream_idle:type_name -> google.protobuf.Duration
+	49, // 33: toolserver.v1.SessionOffer.default_mode:type_name -> toolserver.v1.Mode
+	49, // 34: toolserver.v1.SessionOffer.modes:type_name -> toolserver.v1.Mode
+	50, // 35: toolserver.v1.SessionOffer.default_level:type_name -> toolserver.v1.Level
+	50, // 36: toolserver.v1.SessionOffer.max_level:type_name -> toolserver.v1.Level
+	51, // 37: toolserver.v1.SessionOffer.default_network:type_name -> toolserver.v1.Network
+	51, // 38: toolserver.v1.SessionOffer.max_network:type_name -> toolserver.v1.Network
+	37, // 39: toolserver.v1.SessionOffer.default_idle_ttl:type_name -> google.protobuf.Duration
+	37, // 40: toolserver.v1.SessionOffer.keep_workspace:type_name -> google.protobuf.Duration
+	51, // 41: toolserver.v1.Sandbox.max_network:type_name -> toolserver.v1.Network
+	37, // 42: toolserver.v1.Limits.max_timeout:type_name -> google.protobuf.Duration
+	37, // 43: toolserver.v1.Limits.disconnect_grace:type_name -> google.protobuf.Duration
+	37, // 44: toolserver.v1.Limits.retention:type_name -> google.protobuf.Duration
+	1,  // 45: toolserver.v1.ToolService.ListTools:input_type -> toolserver.v1.ListToolsRequest
+	5,  // 46: toolserver.v1.ToolService.ExecuteTool:input_type -> toolserver.v1.ExecuteToolRequest
+	7,  // 47: toolserver.v1.ToolService.ExecuteBatch:input_type -> toolserver.v1.ExecuteBatchRequest
+	9,  // 48: toolserver.v1.ToolService.WatchBatch:input_type -> toolserver.v1.WatchBatchRequest
+	11, // 49: toolserver.v1.ToolService.Cancel:input_type -> toolserver.v1.CancelRequest
+	13, // 50: toolserver.v1.ToolService.WatchExecution:input_type -> toolserver.v1.WatchExecutionRequest
+	15, // 51: toolserver.v1.ToolService.GetExecution:input_type -> toolserver.v1.GetExecutionRequest
+	17, // 52: toolserver.v1.ToolService.ListExecutions:input_type -> toolserver.v1.ListExecutionsRequest
+	19, // 53: toolserver.v1.ToolService.WriteInput:input_type -> toolserver.v1.WriteInputRequest
+	23, // 54: toolserver.v1.ToolService.ReadArtifact:input_type -> toolserver.v1.ReadArtifactRequest
+	3,  // 55: toolserver.v1.ToolService.WatchTools:input_type -> toolserver.v1.WatchToolsRequest
+	26, // 56: toolserver.v1.ToolService.GetServerInfo:input_type -> toolserver.v1.GetServerInfoRequest
+	2,  // 57: toolserver.v1.ToolService.ListTools:output_type -> toolserver.v1.ListToolsResponse
+	6,  // 58: toolserver.v1.ToolService.ExecuteTool:output_type -> toolserver.v1.ExecuteToolResponse
+	8,  // 59: toolserver.v1.ToolService.ExecuteBatch:output_type -> toolserver.v1.ExecuteBatchResponse
+	10, // 60: toolserver.v1.ToolService.WatchBatch:output_type -> toolserver.v1.WatchBatchResponse
+	12, // 61: toolserver.v1.ToolService.Cancel:output_type -> toolserver.v1.CancelResponse
+	14, // 62: toolserver.v1.ToolService.WatchExecution:output_type -> toolserver.v1.WatchExecutionResponse
+	16, // 63: toolserver.v1.ToolService.GetExecution:output_type -> toolserver.v1.GetExecutionResponse
+	18, // 64: toolserver.v1.ToolService.ListExecutions:output_type -> toolserver.v1.ListExecutionsResponse
+	22, // 65: toolserver.v1.ToolService.WriteInput:output_type -> toolserver.v1.WriteInputResponse
+	24, // 66: toolserver.v1.ToolService.ReadArtifact:output_type -> toolserver.v1.ReadArtifactResponse
+	4,  // 67: toolserver.v1.ToolService.WatchTools:output_type -> toolserver.v1.WatchToolsResponse
+	27, // 68: toolserver.v1.ToolService.GetServerInfo:output_type -> toolserver.v1.GetServerInfoResponse
+	57, // [57:69] is the sub-list for method output_type
+	45, // [45:57] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_tool_service_proto_init() }

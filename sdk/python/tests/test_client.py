@@ -11,11 +11,12 @@ import os
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import grpc
 
 import toolserver
-from toolserver.v1 import batch_pb2, event_pb2, session_pb2, session_service_pb2
+from toolserver.v1 import batch_pb2, event_pb2, execution_pb2, session_pb2, session_service_pb2, tool_service_pb2
 
 GATE = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on"
 
@@ -128,15 +129,108 @@ class ClientTest(unittest.TestCase):
             ("malformed", "", {}),
         ]:
             batch.call(tool, input, call_id=call_id)
-        with self.assertRaisesRegex(ValueError, "twice"):
-            batch.call("list_dir", call_id="read")
-        write, read, missing, malformed = batch.results()
+        batch.call("list_dir", call_id="read")
+        batch.call("list_dir", call_id="x" * 257)
+        write, read, missing, malformed, twice, long = batch.results()
         self.assertEqual(write.finished.outcome, event_pb2.OUTCOME_SUCCEEDED)
         self.assertIn("one", toolserver.text(read.finished))
         self.assertEqual(missing.finished.outcome, event_pb2.OUTCOME_FAILED)
         self.assertEqual(malformed.refused.code, grpc.StatusCode.INVALID_ARGUMENT.value[0])
+        self.assertEqual(twice.call_id, "read")
+        self.assertEqual(twice.refused.code, grpc.StatusCode.ALREADY_EXISTS.value[0])
+        self.assertEqual(long.refused.code, grpc.StatusCode.INVALID_ARGUMENT.value[0])
         with self.assertRaises(toolserver.Detached):
             batch.interrupt("late")
+        with self.assertRaisesRegex(ValueError, "closed"):
+            batch.call("list_dir")
+
+    def test_batch_is_steered_while_its_results_are_waited_for(self):
+        agent = self.agent()
+        batch = agent.batch(strategy=batch_pb2.BATCH_STRATEGY_SEQUENTIAL)
+        batch.call("sleep", {"duration_ms": 60_000}, call_id="nap")
+        batch.call("list_dir", call_id="next")
+        events = iter(batch)
+        self.assertTrue(next(events).HasField("started"))  # the server has it
+        steered = []
+
+        def steer():
+            for event in agent.watch_batch(batch.id):
+                if event.call.event.HasField("progress"):  # a while later
+                    batch.interrupt("The user spoke.")
+                    batch.call("list_dir", call_id="added")
+                    batch.message("wake up")
+                    steered.append(True)
+                    return
+
+        thread = threading.Thread(target=steer)
+        thread.start()
+        with unittest.mock.patch.object(toolserver.Batch, "__iter__", lambda _: events):
+            results = batch.results()
+        thread.join()
+        self.assertTrue(steered)
+        outcomes = {result.call_id: event_pb2.Outcome.Name(result.finished.outcome) for result in results}
+        self.assertEqual(
+            outcomes,
+            {"nap": "OUTCOME_SUCCEEDED", "next": "OUTCOME_SKIPPED", "added": "OUTCOME_SUCCEEDED"},
+        )
+
+    def test_batch_is_watched_again(self):
+        agent = self.agent()
+        batch = agent.batch(on_disconnect=execution_pb2.ON_DISCONNECT_DETACH)
+        batch.call("bash", {"command": GATE}, call_id="gate")
+        batch.call("list_dir", call_id="twice")
+        batch.call("list_dir", call_id="twice")
+        seen = 0
+        for event in batch:
+            seen += event.HasField("refused") or event.call.event.HasField("output")
+            if seen == 2:
+                break
+        agent.close()  # as a process that ends does
+        again = self.connect(session=agent.session)
+        watched = again.watch_batch(batch.id)
+        with self.assertRaises(toolserver.Detached):
+            watched.interrupt()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            watched.call("list_dir")
+        toolserver.result(again.execute("write_file", {"path": "go-on", "content": ""}))
+        gate, first, second = watched.results()
+        self.assertIn("on", toolserver.text(gate.finished))
+        self.assertEqual(first.finished.outcome, event_pb2.OUTCOME_SUCCEEDED)
+        self.assertEqual(second.refused.code, grpc.StatusCode.ALREADY_EXISTS.value[0])
+        with self.assertRaises(grpc.RpcError) as caught:
+            again.watch_batch("another").results()
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+    def test_many_calls_that_nobody_reads(self):
+        before = threading.active_count()
+        client = self.connect(address="SERVER")
+        batch = client.batch()
+        for number in range(10_000):
+            batch.call("list_dir", call_id=f"{batch.id}-{number}")
+        client.close()
+        self.assert_threads_end(before)
+
+    def test_left_half_way(self):
+        before = threading.active_count()
+        with toolserver.Client(os.environ["ENDLESS"]) as client:
+            for event in client.execute("any"):
+                self.assertEqual(event.sequence, 1)
+                break
+            batch = client.batch()
+            batch.call("any")
+            for number, event in enumerate(batch, 1):
+                self.assertEqual(event.sequence, number)
+                if event.HasField("steering_point"):
+                    break
+            # It answers when both streams have ended.
+            client.tools.GetExecution(tool_service_pb2.GetExecutionRequest())
+        self.assert_threads_end(before)
+
+    def assert_threads_end(self, before):
+        """Waits until no thread is left that was not there before."""
+        for thread in threading.enumerate()[before:]:
+            thread.join(20)
+            self.assertFalse(thread.is_alive(), thread)
 
     def test_batch_loses_its_stream(self):
         agent = self.agent()
@@ -198,6 +292,7 @@ class ClientTest(unittest.TestCase):
             ("BROKEN_AND_REPLACED", event_pb2.OUTCOME_LOST),
             ("REFUSED", event_pb2.OUTCOME_SUCCEEDED),
             ("REFUSED_AND_REPLACED", event_pb2.OUTCOME_SUCCEEDED),
+            ("STALE", event_pb2.OUTCOME_SUCCEEDED),
         ]:
             with self.subTest(case), toolserver.Client(os.environ[case]) as client:
                 self.assertEqual(toolserver.result(client.execute("any")).outcome, outcome)
@@ -213,8 +308,6 @@ class ClientTest(unittest.TestCase):
             batch = client.batch()
             for call_id in "refused", "heard", "unheard":
                 batch.call("any", call_id=call_id)
-            with self.assertRaisesRegex(ValueError, "at most 256"):
-                batch.call("any", call_id="x" * 257)
             refused, heard, unheard = batch.results()
         self.assertEqual(refused.refused.code, grpc.StatusCode.INVALID_ARGUMENT.value[0])
         self.assertEqual(heard.finished.outcome, event_pb2.OUTCOME_LOST)

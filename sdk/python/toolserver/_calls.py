@@ -9,7 +9,7 @@ import json
 import random
 import time
 import uuid
-from typing import Any, Optional, Union
+from typing import Any, Optional, Tuple, Union
 
 import grpc
 
@@ -25,7 +25,7 @@ _UNSENT = "The call was cancelled before it was sent. Nothing of it ran."
 
 
 class Tries:
-    """Attempts at the same thing, with pauses that double from a tenth of a second to two."""
+    """Attempts at the same thing, with waits that double from a tenth of a second to two."""
 
     def __init__(self, patience: float):
         self.patience = patience
@@ -36,7 +36,7 @@ class Tries:
         self.failed: Optional[float] = None
         self.next = 0.1
 
-    def pause(self) -> bool:
+    def wait(self) -> bool:
         """Waits before the next try. False: there is to be none."""
         if self.failed is None:
             self.failed = time.monotonic()
@@ -61,6 +61,25 @@ def call_request(
         text = json.dumps(input).encode()
     return tool_service_pb2.ExecuteToolRequest(
         call_id=call_id or new_id("call"), tool=tool, input_json=text, **details
+    )
+
+
+_STARTED = "toolserver-started"  # names the server that a request is for, by when it started
+
+
+def addressed(server: str) -> Tuple[Tuple[str, str], ...]:
+    """Returns the metadata of a request for one server; empty: for whichever takes it.
+
+    Another one refuses it, and names itself in a trailer: so a call that may have been
+    sent can be sent again, and does not run twice.
+    """
+    return ((_STARTED, server),) if server else ()
+
+
+def for_another(error: grpc.RpcError) -> bool:
+    """Whether a server refused a request because it is for another."""
+    return error.code() == grpc.StatusCode.FAILED_PRECONDITION and any(
+        key == _STARTED for key, _ in error.trailing_metadata() or ()
     )
 
 

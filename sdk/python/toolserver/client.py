@@ -13,11 +13,12 @@ from __future__ import annotations
 import ipaddress
 import re
 import threading
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional
 
 import grpc
 
-from toolserver._calls import Input, Tries, call_request, lost_connection, lost_event, new_id, not_taken
+from toolserver._calls import Input, Tries, addressed, call_request, for_another
+from toolserver._calls import lost_connection, lost_event, new_id, not_taken
 from toolserver.batch import Batch
 from toolserver.v1 import approval_pb2, approval_service_pb2, batch_pb2, event_pb2
 from toolserver.v1 import execution_pb2, tool_pb2, tool_service_pb2
@@ -136,6 +137,15 @@ class Client:
         start.setdefault("batch_id", new_id("batch"))
         return Batch(self, batch_pb2.BatchStart(session_id=self.session, **start))
 
+    def watch_batch(self, batch_id: str) -> Batch:
+        """Returns a batch that was begun before, also by another process, as its id names it.
+
+        It yields all events from the first, and has the results. It takes no calls, and
+        cancel is the one order that it takes.
+        """
+        start = batch_pb2.BatchStart(session_id=self.session, batch_id=batch_id)
+        return Batch(self, start, watched=True)
+
     def approve(self, decide: Decide) -> None:
         """Passes what waits for a person to decide, and sends what it answers.
 
@@ -165,7 +175,7 @@ class Client:
                     return
                 if not isinstance(error, grpc.RpcError) or not lost_connection(error):
                     raise
-                if not tries.pause():
+                if not tries.wait():
                     raise
 
     def _answer(self, approval, answers, decide) -> None:
@@ -204,13 +214,17 @@ class Client:
                     yield part.data
                 return
             except grpc.RpcError as error:
-                if not lost_connection(error) or not tries.pause():
+                if not lost_connection(error) or not tries.wait():
                     raise
 
-    def server(self) -> Tuple[int, int]:
-        """Tells which server is at the other end: another has another start."""
+    def server(self) -> str:
+        """Asks which server is at the other end: another has another start.
+
+        A call that finds no server here was not sent. One that is sent after this names
+        the server, so that no other takes it.
+        """
         start = self.tools.GetServerInfo(tool_service_pb2.GetServerInfoRequest()).start_time
-        return start.seconds, start.nanos
+        return f"{start.seconds}.{start.nanos}"
 
     def _again(self, do: Callable[[], Any]) -> Any:
         """Does what can be done twice until the connection holds."""
@@ -219,7 +233,7 @@ class Client:
             try:
                 return do()
             except grpc.RpcError as error:
-                if not lost_connection(error) or not tries.pause():
+                if not lost_connection(error) or not tries.wait():
                     raise
 
 
@@ -250,7 +264,7 @@ class _Follower:
         self.call = call  # None: it is only watched
         self.watch = watch or tool_service_pb2.WatchExecutionRequest()
         self.heard = False  # an event came
-        self.sent_to: Optional[Tuple[int, int]] = None
+        self.sent_to = ""  # the server that was sent the call
         self.doubt = False  # that server may have taken the call, for all that was heard
 
     def follow(self) -> Iterator[event_pb2.Event]:
@@ -259,9 +273,6 @@ class _Follower:
             stream = None
             try:
                 stream = self.open()
-                if stream is None:
-                    yield lost_event(self.call_id, self.watch.execution_id, self.watch.after_sequence)
-                    return
                 for response in stream:
                     event = response.event
                     tries.reset()
@@ -275,29 +286,33 @@ class _Follower:
                     if event.HasField("finished"):
                         return
                 self.doubt = True
-                if not tries.pause():
+                if not tries.wait():
                     raise ConnectionError(f"the stream of call {self.call_id} ended before it did")
             except grpc.RpcError as error:
-                if stream is not None:
-                    self.doubt = self.doubt or not not_taken(error)
-                if self.heard and error.code() == grpc.StatusCode.NOT_FOUND:
+                other = for_another(error)
+                missing = error.code() == grpc.StatusCode.NOT_FOUND
+                if other and self.doubt or self.heard and missing:
                     yield lost_event(self.call_id, self.watch.execution_id, self.watch.after_sequence)
                     return
-                if not lost_connection(error) or not tries.pause():
+                if stream is not None and not other:
+                    self.doubt = self.doubt or not not_taken(error)
+                if not other and not lost_connection(error) or not tries.wait():
                     raise
             finally:
                 if stream is not None:
                     stream.cancel()
 
     def open(self):
-        """Opens the next stream; None: the server that may have taken the call is gone."""
+        """Opens the next stream.
+
+        A call that a server may have taken is sent again to that server alone, which
+        knows its id.
+        """
         if self.call is None or self.heard:
             return self.client.tools.WatchExecution(self.watch)
-        server = self.client.server()
-        if self.doubt and server != self.sent_to:
-            return None
-        self.sent_to = server
-        return self.client.tools.ExecuteTool(self.call)
+        if not self.doubt:
+            self.sent_to = self.client.server()
+        return self.client.tools.ExecuteTool(self.call, metadata=addressed(self.sent_to))
 
 
 def result(events: Iterable[event_pb2.Event]) -> event_pb2.Finished:

@@ -5,8 +5,8 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import { type Call, callRequest, cancelledEvent, endedEarly, lostConnection, lostEvent } from "./calls.js";
-import { newId, notTaken, Tries } from "./calls.js";
+import { addressed, type Call, callRequest, cancelledEvent, endedEarly, forAnother } from "./calls.js";
+import { lostConnection, lostEvent, newId, notTaken, StreamSignal, Tries } from "./calls.js";
 import type { Client } from "./client.js";
 import {
   type BatchCallRefused,
@@ -20,6 +20,7 @@ import {
 } from "./gen/toolserver/v1/batch_pb.js";
 import { type Event, type Finished } from "./gen/toolserver/v1/event_pb.js";
 import type { ExecuteBatchRequestSchema, ExecuteToolRequest } from "./gen/toolserver/v1/tool_service_pb.js";
+import { ExecuteToolRequestSchema } from "./gen/toolserver/v1/tool_service_pb.js";
 
 type Order = MessageInitShape<typeof ExecuteBatchRequestSchema>;
 
@@ -31,9 +32,12 @@ export class Detached extends Error {
 }
 
 const maxId = 256; // bytes of the id of a call or a batch
-const maxPassed = 3; // batches that a call is sent in of which no word comes
+const maxUnheard = 3; // batches that a call is sent in of which no word comes
 
-/** What came of a call: finished, or refused where it was malformed and did not run. */
+/**
+ * What came of a call: finished, or refused where it was malformed and did not run. A call
+ * whose id the batch has already is refused, too.
+ */
 export interface BatchResult {
   callId: string;
   finished?: Finished;
@@ -48,19 +52,26 @@ interface Known {
   ended: boolean;
   executionId: string;
   sequence: bigint;
-  passed: number; // batches that ended without a word of it, though it was sent
+  unheard: number; // batches that ended without a word of it, though it was sent
 }
+
+type Message = { order: Order; call?: Known };
 
 /** What a stream is to send, as it comes. */
 class Outbox implements AsyncIterable<Order> {
-  private readonly orders: Order[] = [];
+  private readonly messages: Message[] = [];
   private ended = false;
   private wake?: () => void;
 
-  constructor(private readonly sending: (order: Order) => boolean) {}
+  constructor(private readonly sending: (call: Known) => boolean) {}
 
   put(order: Order): void {
-    this.orders.push(order);
+    this.messages.push({ order });
+    this.wake?.();
+  }
+
+  putCall(call: Known): void {
+    this.messages.push({ order: { kind: { case: "call", value: call.request } }, call });
     this.wake?.();
   }
 
@@ -70,12 +81,14 @@ class Outbox implements AsyncIterable<Order> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Order> {
-    for (;;) {
-      for (let order = this.orders.shift(); order; order = this.orders.shift()) {
-        if (this.sending(order)) {
+    for (let sent = 0; ; ) {
+      for (; sent < this.messages.length; sent++) {
+        const { order, call } = this.messages[sent]!;
+        if (!call || this.sending(call)) {
           yield order;
         }
       }
+      this.messages.length = sent = 0;
       if (this.ended) {
         return;
       }
@@ -94,13 +107,17 @@ class Outbox implements AsyncIterable<Order> {
  * go into another, after it: to the caller it is one, and its events are numbered as one.
  */
 export class Batch implements AsyncIterable<BatchEvent> {
+  /** What Client.watchBatch finds the batch by, also from another process. */
+  readonly id: string;
   private readonly start: BatchStart;
-  private readonly firstId: string;
-  private readonly calls = new Map<string, Known>();
-  private came: Known[] = []; // what the batch of the server was sent, in its order
-  private dead: { call: Known; reason: string }[] = []; // cancelled before any server had them
-  private joined = false; // there was a stream
-  private closed = false;
+  private readonly calls: Known[] = [];
+  private open = 0; // how many of them have not ended
+  private byPosition = new Map<number, Known>(); // what the batch of the server was sent, by its position there
+  private before = 0; // how many calls were in the batches before that
+  private cancelled: { call: Known; reason: string }[] = []; // before any server had them
+  private connected: boolean; // there was a stream
+  private closed: boolean; // no call follows
+  private ending = false; // no call follows once all have ended
   private outbox?: Outbox; // of the stream that takes orders
   private number = 0n; // of the last event that was given out
   private readonly summary: BatchFinished = create(BatchFinishedSchema);
@@ -112,36 +129,41 @@ export class Batch implements AsyncIterable<BatchEvent> {
     private readonly client: Client,
     start: MessageInitShape<typeof BatchStartSchema>,
     private readonly signal?: AbortSignal,
+    private readonly watched = false, // another began it, and its calls are known by their events
   ) {
     this.start = create(BatchStartSchema, start);
     this.start.sessionId = client.session;
-    this.start.batchId = this.firstId = this.start.batchId || newId("batch");
+    this.start.batchId = this.id = this.start.batchId || newId("batch");
+    this.connected = this.closed = watched;
     this.events = this.run();
     this.first = this.events.next();
     this.first.catch(() => {}); // who iterates is told
+    signal?.addEventListener("abort", this.wakeUp);
   }
 
-  /** Adds a call, and returns its id. */
+  /**
+   * Adds a call, and returns its id. An id that the batch has already is an error in the
+   * result of this call, as all that a model can do wrong is.
+   */
   call(call: Call): string {
     const request = callRequest(call, "");
-    const id = request.callId;
     if (this.closed) {
       throw new Error("the batch is closed: a call that comes later belongs in a new one");
     }
-    const size = Buffer.byteLength(id);
-    if (size > maxId) {
-      throw new Error(`the call id has ${size} bytes: at most ${maxId}`);
-    }
-    if (this.calls.has(id)) {
-      throw new Error(`call id ${JSON.stringify(id)} is twice in the batch: use a new id for a new call`);
-    }
-    const position = this.calls.size + 1;
-    const known = { sent: false, heard: false, ended: false, executionId: "", sequence: 0n, passed: 0 };
-    this.calls.set(id, { request, position, ...known });
-    this.outbox?.put({ kind: { case: "call", value: request } });
-    this.changed?.();
-    return id;
+    const known = this.add(request, this.calls.length + 1);
+    this.outbox?.putCall(known);
+    this.wakeUp();
+    return request.callId;
   }
+
+  private add(request: ExecuteToolRequest, position: number): Known {
+    const known = { request, position, sent: false, heard: false, ended: false, executionId: "", sequence: 0n, unheard: 0 };
+    this.calls.push(known);
+    this.open++;
+    return known;
+  }
+
+  private readonly wakeUp = (): void => this.changed?.();
 
   /** Lets the calls that run end by themselves, and skips those that wait. */
   interrupt(reason = ""): void {
@@ -155,71 +177,113 @@ export class Batch implements AsyncIterable<BatchEvent> {
 
   /** Ends one call; without an id, all that have been added. One that no server has is never sent. */
   async cancel(callId = "", reason = ""): Promise<void> {
-    if (this.outbox && !this.closed) {
+    if (this.outbox && !this.done()) {
       this.order({ kind: { case: "cancel", value: { callId, reason } } });
       return;
     }
-    const open = [...this.calls].filter(([id, call]) => !call.ended && (callId === "" || callId === id));
-    for (const [, call] of open.filter(([, { sent }]) => !sent)) {
-      call.heard = call.ended = true;
-      this.dead.push({ call, reason });
+    const open = this.calls.filter(({ ended, request }) => !ended && (callId === "" || callId === request.callId));
+    const sent = open.filter((call) => call.sent);
+    for (const call of open.filter((call) => !call.sent)) {
+      this.cancelled.push({ call, reason });
+      this.ended(call);
     }
-    this.changed?.();
+    this.wakeUp();
     // The newest first, so that none begins for the end of another.
-    for (const [id] of open.filter(([, { sent }]) => sent).reverse()) {
-      await this.client.cancel(id, reason);
+    for (const { request } of sent.reverse()) {
+      await this.client.cancel(request.callId ?? "", reason);
     }
   }
 
-  /** Says that no call follows. The batch ends once all its calls have. */
+  /** Says that no call follows. The batch ends once all its calls have; until then it can be steered. */
   close(): void {
     this.closed = true;
-    this.outbox?.end();
-    this.changed?.();
+    this.endIfDone();
   }
 
-  /** Closes the batch, and returns the results in the order of the calls. */
+  /**
+   * Reads the events to the end, and returns the results in the order of the calls. The
+   * batch is closed when all its calls have ended: until then it can be steered, and takes
+   * calls.
+   */
   async results(): Promise<BatchResult[]> {
-    this.close();
-    const results = new Map<string, BatchResult>([...this.calls.keys()].map((callId) => [callId, { callId }]));
+    this.ending = true;
+    this.endIfDone();
+    const results = new Map<number, Omit<BatchResult, "callId">>();
     for await (const { kind } of this) {
       if (kind.case === "call" && kind.value.event?.kind.case === "finished") {
-        results.set(kind.value.callId, { callId: kind.value.callId, finished: kind.value.event.kind.value });
+        results.set(kind.value.position, { finished: kind.value.event.kind.value });
       } else if (kind.case === "refused" && kind.value.position) {
-        results.set(kind.value.callId, { callId: kind.value.callId, refused: kind.value });
+        results.set(kind.value.position, { refused: kind.value });
       }
     }
-    return [...results.values()];
+    const calls = this.calls.toSorted((a, b) => a.position - b.position);
+    return calls.map(({ request, position }) => ({ callId: request.callId ?? "", ...results.get(position) }));
+  }
+
+  private done(): boolean {
+    return this.closed && this.open === 0;
+  }
+
+  /** Notes that a call has ended. */
+  private ended(call: Known): void {
+    call.heard = call.ended = true;
+    this.open--;
+    this.endIfDone();
+  }
+
+  /** Ends what is sent, where all calls have ended and none follows. */
+  private endIfDone(): void {
+    this.closed ||= this.ending && this.open === 0;
+    if (this.done()) {
+      this.outbox?.end();
+    }
+    this.wakeUp();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<BatchEvent> {
-    if (this.first) {
-      const { value, done } = await this.first;
-      this.first = undefined;
-      if (!done) {
-        yield value;
+    try {
+      if (this.first) {
+        const { value, done } = await this.first;
+        this.first = undefined;
+        if (!done) {
+          yield value;
+        }
       }
+      yield* this.events;
+    } finally {
+      this.signal?.removeEventListener("abort", this.wakeUp);
+      await this.events.return(undefined); // who leaves ends the stream
     }
-    yield* this.events;
   }
 
   private order(order: Order): void {
-    if (this.closed) {
-      throw new Detached("it is closed");
+    if (this.done() && !this.watched) {
+      throw new Detached("it is closed, and all its calls have ended");
     }
     if (!this.outbox) {
-      throw new Detached(this.joined ? "it lost its stream and is only watched" : "it is not connected yet");
+      throw new Detached(
+        this.connected ? "it has no stream of its own any more and is only watched" : "it is not connected yet",
+      );
     }
     this.outbox.put(order);
   }
 
   private async *run(): AsyncGenerator<BatchEvent> {
     for (let n = 2; ; n++) {
-      yield* this.runOne();
-      let more = await this.waitForMore();
-      while (this.dead.length) {
-        yield* this.tellDropped();
+      let more: boolean;
+      try {
+        yield* this.runOne();
         more = await this.waitForMore();
+        while (this.cancelled.length) {
+          yield* this.tellCancelled();
+          more = await this.waitForMore();
+        }
+        more ||= this.watched;
+      } catch (error) {
+        if (!this.watched || n === 2 || ConnectError.from(error).code !== Code.NotFound) {
+          throw error;
+        }
+        more = false; // nobody continued it
       }
       if (!more) {
         yield create(BatchEventSchema, {
@@ -228,7 +292,9 @@ export class Batch implements AsyncIterable<BatchEvent> {
         });
         return;
       }
-      this.start.batchId = continued(this.firstId, n);
+      this.start.batchId = continued(this.id, n);
+      this.before = this.calls.length;
+      this.byPosition = new Map();
     }
   }
 
@@ -236,24 +302,24 @@ export class Batch implements AsyncIterable<BatchEvent> {
   private async *runOne(): AsyncGenerator<BatchEvent> {
     const tries = new Tries(this.client.patienceMs, this.signal);
     let last = 0n;
-    let sentTo = "";
-    let doubt = false; // that server may have the batch
+    let sentTo = ""; // the server; empty where that is not known
+    let doubt = this.watched; // that server may have the batch
     for (;;) {
       let opened = false;
-      yield* this.tellDropped();
-      if (!doubt && this.closed && this.calls.size && [...this.calls.values()].every(({ ended }) => ended)) {
+      yield* this.tellCancelled();
+      if (!doubt && this.done() && this.calls.length) {
         return; // nothing is left to run
       }
+      const signal = new StreamSignal(this.signal);
       try {
-        if (last === 0n) {
-          const server = await this.client.server(this.signal);
-          if (doubt && server !== sentTo) {
-            yield* this.lose();
-            return;
-          }
-          sentTo = server;
+        if (!doubt) {
+          sentTo = await this.client.server(signal.signal);
         }
-        const stream: AsyncIterable<{ event?: BatchEvent }> = doubt ? this.watch(last) : this.execute();
+        const options = { signal: signal.signal, headers: addressed(sentTo) };
+        const { sessionId, batchId } = this.start;
+        const stream: AsyncIterable<{ event?: BatchEvent }> = doubt
+          ? this.client.tools.watchBatch({ sessionId, batchId, afterSequence: last }, options)
+          : this.client.tools.executeBatch(this.fillOutbox(), options);
         opened = true;
         for await (const { event } of stream) {
           if (!event) {
@@ -265,7 +331,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
           if (event.kind.case === "finished") {
             this.detach();
             this.summarise(event.kind.value);
-            yield* this.pass(event.kind.value);
+            yield* this.loseUnended(event.kind.value);
             return;
           }
           if (this.take(event)) {
@@ -278,55 +344,48 @@ export class Batch implements AsyncIterable<BatchEvent> {
           throw error;
         }
         this.detach();
-        if (doubt && error.code === Code.NotFound) {
-          if (last > 0n) {
-            yield* this.lose();
-            return;
-          }
+        const other = forAnother(error);
+        const missing = error.code === Code.NotFound;
+        if (doubt && (other || (missing && last > 0n))) {
+          yield* this.lose();
+          return;
+        }
+        if (doubt && missing && !this.watched) {
           doubt = false; // the same server never saw it
           continue;
         }
-        doubt ||= opened && !notTaken(error);
-        if (!lostConnection(error, this.signal) || !(await tries.pause())) {
+        doubt ||= opened && !other && !notTaken(error);
+        if (!(other || lostConnection(error, this.signal)) || !(await tries.wait())) {
           throw error;
         }
       } finally {
         this.detach();
+        signal.end();
       }
     }
   }
 
-  /** Opens a stream that takes calls, and sends those that no server has. */
-  private execute(): AsyncIterable<{ event?: BatchEvent }> {
-    const outbox = new Outbox(({ kind }) => {
-      const call = kind?.case === "call" && this.calls.get(kind.value.callId ?? "");
-      if (call && (call.ended || this.outbox !== outbox)) {
+  /** Returns what a new stream is to send: first of all the calls that no server has. */
+  private fillOutbox(): Outbox {
+    const outbox = new Outbox((call) => {
+      if (call.ended || this.outbox !== outbox) {
         return false; // it was cancelled, or another stream took the place
       }
-      if (call) {
-        call.sent = true;
-        this.came.push(call);
-      }
+      call.sent = true;
+      this.byPosition.set(this.byPosition.size + 1, call);
       return true;
     });
     outbox.put({ kind: { case: "start", value: this.start } });
-    for (const call of this.calls.values()) {
+    for (const call of this.calls) {
       if (!call.heard) {
-        outbox.put({ kind: { case: "call", value: call.request } });
+        outbox.putCall(call);
       }
     }
-    if (this.closed) {
-      outbox.end();
-    }
     this.outbox = outbox;
-    this.joined = true;
-    this.came = [];
-    return this.client.tools.executeBatch(outbox, { signal: this.signal });
-  }
-
-  private watch(afterSequence: bigint): AsyncIterable<{ event?: BatchEvent }> {
-    const { sessionId, batchId } = this.start;
-    return this.client.tools.watchBatch({ sessionId, batchId, afterSequence }, { signal: this.signal });
+    this.connected = true;
+    this.byPosition = new Map();
+    this.endIfDone();
+    return outbox;
   }
 
   private detach(): void {
@@ -334,49 +393,71 @@ export class Batch implements AsyncIterable<BatchEvent> {
     this.outbox = undefined;
   }
 
-  /** Notes what an event says of its call. False: it was told before. */
+  /**
+   * Notes what an event says of its call. False: it is no news. A sign of life is none, nor
+   * what is told again of a call that was sent twice.
+   */
   private take(event: BatchEvent): boolean {
     const { kind } = event;
+    if (!["started", "call", "refused", "steeringPoint"].includes(kind.case ?? "")) {
+      return false;
+    }
     if (kind.case === "started" && this.number > 0n) {
       return false; // it continues a batch
     }
     if (kind.case === "call") {
-      const call = this.calls.get(kind.value.callId);
+      const call = this.callAt(kind.value);
       const happened = kind.value.event;
       if (call && happened) {
         if (call.ended || (happened.sequence <= call.sequence && happened.kind.case !== "heartbeat")) {
           return false;
         }
         call.heard = true;
-        call.ended = happened.kind.case === "finished";
         call.executionId = happened.executionId;
         call.sequence = happened.sequence;
         kind.value.position = call.position;
+        if (happened.kind.case === "finished") {
+          this.ended(call);
+        }
       }
     }
-    if (kind.case === "refused" && kind.value.position) {
-      const call = this.calls.get(kind.value.callId) ?? this.came[kind.value.position - 1]; // where the id was cut
+    if (kind.case === "refused") {
+      const call = this.callAt(kind.value);
       if (call?.ended) {
         return false;
       }
       if (call) {
-        call.heard = call.ended = true;
         kind.value.position = call.position;
-        kind.value.callId = call.request.callId ?? "";
+        kind.value.callId = call.request.callId ?? ""; // which may have been cut
+        this.ended(call);
       }
     }
     event.sequence = ++this.number;
     return true;
   }
 
+  /** Returns the call that the batch of the server has at a position. */
+  private callAt({ position, callId }: { position: number; callId: string }): Known | undefined {
+    let call = this.byPosition.get(position);
+    if (!call && this.watched && position) {
+      call = this.add(create(ExecuteToolRequestSchema, { callId }), this.before + position);
+      call.sent = true;
+      this.byPosition.set(position, call);
+    }
+    return call;
+  }
+
   /** Waits until a call has to go into another batch. False: none will. */
   private async waitForMore(): Promise<boolean> {
     for (;;) {
-      if (this.dead.length || [...this.calls.values()].some((call) => !call.ended)) {
+      if (this.cancelled.length || this.open) {
         return true;
       }
       if (this.closed) {
         return false;
+      }
+      if (this.signal?.aborted) {
+        throw ConnectError.from(this.signal.reason, Code.Canceled);
       }
       await new Promise<void>((resolve) => (this.changed = resolve));
     }
@@ -389,8 +470,8 @@ export class Batch implements AsyncIterable<BatchEvent> {
   }
 
   /** Tells the endings of calls that were cancelled before any server had them. */
-  private *tellDropped(): Generator<BatchEvent> {
-    for (let one = this.dead.shift(); one; one = this.dead.shift()) {
+  private *tellCancelled(): Generator<BatchEvent> {
+    for (let one = this.cancelled.shift(); one; one = this.cancelled.shift()) {
       yield this.end(one.call, cancelledEvent(one.reason));
     }
   }
@@ -399,27 +480,28 @@ export class Batch implements AsyncIterable<BatchEvent> {
    * Ends what a summary leaves open, which is the last word on what the batch had. A call
    * of which nothing came goes into the next batch, a few times.
    */
-  private *pass(summary: BatchFinished): Generator<BatchEvent> {
+  private *loseUnended(summary: BatchFinished): Generator<BatchEvent> {
     const named = new Set(summary.calls.map(({ callId }) => callId));
-    for (const [id, call] of this.calls) {
-      if (call.sent && !call.ended && (++call.passed >= maxPassed || call.heard || named.has(id))) {
-        yield this.lost(id, call);
+    for (const call of [...this.calls]) {
+      const known = call.heard || named.has(call.request.callId ?? "");
+      if (call.sent && !call.ended && (++call.unheard >= maxUnheard || known)) {
+        yield this.lost(call);
       }
     }
   }
 
   /** Ends the calls that a server has which is gone. */
   private *lose(): Generator<BatchEvent> {
-    for (const [id, call] of this.calls) {
+    for (const call of [...this.calls]) {
       if (call.sent && !call.ended) {
-        yield this.lost(id, call);
+        yield this.lost(call);
       }
     }
   }
 
-  private lost(id: string, call: Known): BatchEvent {
-    call.heard = call.ended = true;
-    return this.end(call, lostEvent(id, call.executionId, call.sequence));
+  private lost(call: Known): BatchEvent {
+    this.ended(call);
+    return this.end(call, lostEvent(call.request.callId ?? "", call.executionId, call.sequence));
   }
 
   /** Returns an ending that is not the server's. */

@@ -45,7 +45,7 @@ export function newId(kind: string): string {
   return `${kind}-${randomUUID()}`;
 }
 
-/** Attempts at the same thing, with pauses that double from a tenth of a second to two. */
+/** Attempts at the same thing, with waits that double from a tenth of a second to two. */
 export class Tries {
   private failed = 0; // when the first of the failures was, since something worked
   private next = 100;
@@ -62,7 +62,7 @@ export class Tries {
   }
 
   /** Waits before the next try. False: there is to be none. */
-  async pause(): Promise<boolean> {
+  async wait(): Promise<boolean> {
     this.failed ||= performance.now();
     if (performance.now() - this.failed >= this.patienceMs || this.signal?.aborted) {
       return false;
@@ -74,6 +74,41 @@ export class Tries {
     }
     this.next = Math.min(2 * this.next, 2000);
     return true;
+  }
+}
+
+const started = "toolserver-started"; // names the server that a request is for, by when it started
+
+/**
+ * The headers of a request for one server; without it, for whichever takes it. Another one
+ * refuses it, and names itself in a trailer: so a call that may have been sent can be sent
+ * again, and does not run twice.
+ */
+export function addressed(server: string): Record<string, string> {
+  return server ? { [started]: server } : {};
+}
+
+/** Whether a server refused a request because it is for another. */
+export function forAnother(error: ConnectError): boolean {
+  return error.code === Code.FailedPrecondition && error.metadata.has(started);
+}
+
+/** A signal for one stream. Ending it ends the stream, which leaving its iterator does not. */
+export class StreamSignal {
+  private readonly controller = new AbortController();
+  private readonly ended = () => this.controller.abort(this.outer?.reason);
+  readonly signal: AbortSignal = this.controller.signal;
+
+  constructor(private readonly outer?: AbortSignal) {
+    if (outer?.aborted) {
+      this.ended();
+    }
+    outer?.addEventListener("abort", this.ended);
+  }
+
+  end(): void {
+    this.outer?.removeEventListener("abort", this.ended);
+    this.controller.abort();
   }
 }
 

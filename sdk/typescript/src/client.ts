@@ -8,7 +8,8 @@ import { type Client as Service, Code, ConnectError, createClient, type Intercep
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
 import { Batch } from "./batch.js";
-import { type Call, callRequest, endedEarly, lostConnection, lostEvent, notTaken, Tries } from "./calls.js";
+import { addressed, type Call, callRequest, endedEarly, forAnother, lostConnection } from "./calls.js";
+import { lostEvent, notTaken, StreamSignal, Tries } from "./calls.js";
 import { AnswerKind, type Approval } from "./gen/toolserver/v1/approval_pb.js";
 import { ApprovalService, type ResolveApprovalRequestSchema } from "./gen/toolserver/v1/approval_service_pb.js";
 import type { BatchStartSchema } from "./gen/toolserver/v1/batch_pb.js";
@@ -150,6 +151,15 @@ export class Client {
   }
 
   /**
+   * Returns a batch that was begun before, also by another process, as its id names it. It
+   * yields all events from the first, and has the results. It takes no calls, and cancel is
+   * the one order that it takes.
+   */
+  watchBatch(batchId: string, signal?: AbortSignal): Batch {
+    return new Batch(this, { batchId }, this.until(signal), true);
+  }
+
+  /**
    * Passes what waits for a person to decide, one after the other, and sends what it
    * answers; undefined leaves the answer to somebody else. An answer is for exactly what
    * decide was shown, and one that comes too late is dropped. It goes on until the signal,
@@ -189,9 +199,9 @@ export class Client {
         }
         throw endedEarly();
       } catch (error) {
-        const again = error instanceof ConnectError && lostConnection(error, signal) && (await tries.pause());
+        const again = error instanceof ConnectError && lostConnection(error, signal) && (await tries.wait());
         if (signal.aborted) {
-          return; // which may end the pause
+          return; // which may end the wait
         }
         if (!again) {
           throw error;
@@ -222,9 +232,11 @@ export class Client {
 
   /** Yields the bytes of an output that was too large for its result. */
   async *artifact(uri: string, leave?: AbortSignal): AsyncGenerator<Uint8Array> {
-    const signal = this.until(leave);
-    const tries = new Tries(this.patienceMs, signal);
+    const outer = this.until(leave);
+    const tries = new Tries(this.patienceMs, outer);
     for (let offset = 0n; ; ) {
+      const stream = new StreamSignal(outer);
+      const { signal } = stream;
       try {
         for await (const { data } of this.tools.readArtifact({ uri, offset }, { signal })) {
           tries.reset();
@@ -233,14 +245,20 @@ export class Client {
         }
         return;
       } catch (error) {
-        if (!(error instanceof ConnectError) || !lostConnection(error, signal) || !(await tries.pause())) {
+        if (!(error instanceof ConnectError) || !lostConnection(error, outer) || !(await tries.wait())) {
           throw error;
         }
+      } finally {
+        stream.end();
       }
     }
   }
 
-  /** Tells which server is at the other end: another has another start. */
+  /**
+   * Asks which server is at the other end: another has another start. A call that finds no
+   * server here was not sent. One that is sent after this names the server, so that no
+   * other takes it.
+   */
   async server(signal?: AbortSignal): Promise<string> {
     const { startTime } = await this.tools.getServerInfo({}, { signal });
     return `${startTime?.seconds}.${startTime?.nanos}`;
@@ -252,7 +270,7 @@ export class Client {
       try {
         return await attempt();
       } catch (error) {
-        if (!(error instanceof ConnectError) || !lostConnection(error) || !(await tries.pause())) {
+        if (!(error instanceof ConnectError) || !lostConnection(error) || !(await tries.wait())) {
           throw error;
         }
       }
@@ -273,16 +291,13 @@ class Follower {
     private readonly call?: ExecuteToolRequest, // without it, it is only watched
   ) {}
 
-  async *follow(signal?: AbortSignal): AsyncGenerator<Event> {
-    const tries = new Tries(this.client.patienceMs, signal);
+  async *follow(outer?: AbortSignal): AsyncGenerator<Event> {
+    const tries = new Tries(this.client.patienceMs, outer);
     for (;;) {
       let opened = false;
+      const signal = new StreamSignal(outer);
       try {
-        const stream = await this.open(signal);
-        if (!stream) {
-          yield this.lost();
-          return;
-        }
+        const stream = await this.open(signal.signal);
         opened = true;
         for await (const { event } of stream) {
           if (!event) {
@@ -305,29 +320,33 @@ class Follower {
         if (!(error instanceof ConnectError)) {
           throw error;
         }
-        this.doubt ||= opened && !notTaken(error);
-        if (this.heard && error.code === Code.NotFound) {
+        const other = forAnother(error);
+        if ((other && this.doubt) || (this.heard && error.code === Code.NotFound)) {
           yield this.lost();
           return;
         }
-        if (!lostConnection(error, signal) || !(await tries.pause())) {
+        this.doubt ||= opened && !other && !notTaken(error);
+        if (!(other || lostConnection(error, outer)) || !(await tries.wait())) {
           throw error;
         }
+      } finally {
+        signal.end();
       }
     }
   }
 
-  /** Opens the next stream; none: the server that may have taken the call is gone. */
-  private async open(signal?: AbortSignal): Promise<AsyncIterable<{ event?: Event }> | undefined> {
+  /**
+   * Opens the next stream. A call that a server may have taken is sent again to that server
+   * alone, which knows its id.
+   */
+  private async open(signal: AbortSignal): Promise<AsyncIterable<{ event?: Event }>> {
     if (!this.call || this.heard) {
       return this.client.tools.watchExecution(this.watch, { signal });
     }
-    const server = await this.client.server(signal);
-    if (this.doubt && server !== this.sentTo) {
-      return undefined;
+    if (!this.doubt) {
+      this.sentTo = await this.client.server(signal);
     }
-    this.sentTo = server;
-    return this.client.tools.executeTool(this.call, { signal });
+    return this.client.tools.executeTool(this.call, { signal, headers: addressed(this.sentTo) });
   }
 
   private lost(): Event {

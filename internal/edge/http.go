@@ -1,0 +1,409 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package edge
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/toolserver/toolserver/internal/auth"
+)
+
+// Config is what a [Handler] is made of. All fields but the last two are required.
+type Config struct {
+	// Forward returns a connection to the chain for a caller from that address and
+	// over that TLS connection, which may be none.
+	Forward func(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error)
+
+	// Authenticator says whose a session is: the same that the chain asks about every
+	// call.
+	Authenticator auth.Authenticator
+
+	// Version is what the server tells about itself.
+	Version string
+
+	// Limits take their defaults where they are zero.
+	Limits Limits
+
+	// Hosts are the names that clients reach the server by, beside localhost and
+	// addresses. None, where callers prove who they are, are all.
+	Hosts []string
+
+	// Origins are the web pages, beside those of the server itself, whose scripts may
+	// send requests, such as "https://console.example".
+	Origins []string
+}
+
+// Path is where the handler serves.
+const Path = "/mcp"
+
+const (
+	sessionHeader  = "Mcp-Session-Id"
+	protocolHeader = "Mcp-Protocol-Version"
+	behalfHeader   = "Toolserver-On-Behalf-Of"
+
+	bodyTime  = 30 * time.Second // in which the body of a request has to come
+	writeTime = time.Minute      // in which a client has to take what is sent
+	maxDepth  = 100              // of the JSON of a request
+)
+
+// A Handler serves clients over streamable HTTP. Close it after use.
+type Handler struct {
+	config  Config
+	limits  Limits
+	serve   http.Handler // of the SDK
+	nobody  *mcp.Server  // tells the SDK the versions of the protocol
+	closing context.Context
+	close   context.CancelFunc
+
+	mu       sync.Mutex
+	sessions map[string]*httpSession // by their ids
+	owned    map[owner]int           // how many each principal has
+}
+
+// owner is whose a session is.
+type owner struct {
+	auth.Owner
+	onBehalfOf string
+}
+
+// httpSession is a session over HTTP. Its id cannot be guessed, and is of use to its
+// owner alone.
+type httpSession struct {
+	*session
+	id       string
+	owner    owner
+	underWay int // requests; guarded by Handler.mu
+}
+
+// New returns a handler.
+func New(config Config) *Handler {
+	h := &Handler{
+		config: config, limits: config.Limits.WithDefaults(),
+		sessions: make(map[string]*httpSession), owned: make(map[owner]int),
+	}
+	h.closing, h.close = context.WithCancel(context.Background())
+	h.nobody = mcp.NewServer(&mcp.Implementation{Name: "toolserver"}, &mcp.ServerOptions{SupportedProtocolVersions: Protocols})
+	streamable := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+		if s, ok := r.Context().Value(newSessionKey{}).(*httpSession); ok {
+			return s.server
+		}
+		return h.nobody
+	}, &mcp.StreamableHTTPOptions{
+		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody),
+		DisableLocalhostProtection: true, // fromElsewhere is stricter
+	})
+	h.serve = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
+		who := ctx.Value(requestKey{}).(*request)
+		return &sdkauth.TokenInfo{UserID: who.userID, Extra: map[string]any{requestExtra: who}}, nil
+	}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})(streamable)
+	return h
+}
+
+type (
+	requestKey    struct{} // *request
+	newSessionKey struct{} // *httpSession
+)
+
+// requestExtra is where the SDK keeps the request that a message came with.
+const requestExtra = "request"
+
+// Close ends all sessions.
+func (h *Handler) Close() { h.close() }
+
+// ServeHTTP answers one request of a client.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != Path {
+		http.NotFound(w, r)
+		return
+	}
+	if err := h.fromElsewhere(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	who, code, err := h.authenticate(r)
+	if err != nil {
+		if code == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="toolserver"`)
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	if r, err = h.withBody(w, r); err != nil {
+		code := http.StatusBadRequest
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			code = http.StatusRequestEntityTooLarge
+			err = fmt.Errorf("the body of a request has at most %d bytes", tooLarge.Limit)
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	s, code, err := h.session(r, who)
+	if err != nil {
+		if code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	defer h.leave(s)
+	if r.Method == http.MethodDelete {
+		s.end(errClosed) // what runs ends with it
+	}
+	h.serve.ServeHTTP(&patientWriter{w, http.NewResponseController(w)}, r.WithContext(h.contextOf(r, who, s)))
+}
+
+// contextOf returns the context for the SDK: with who asks, and what to connect.
+func (h *Handler) contextOf(r *http.Request, who *request, s *httpSession) context.Context {
+	ctx := context.WithValue(r.Context(), requestKey{}, who)
+	if r.Header.Get(sessionHeader) == "" {
+		ctx = context.WithValue(ctx, newSessionKey{}, s)
+	}
+	return ctx
+}
+
+// fromElsewhere returns why a request may have been sent by a page of another site: by
+// its origin, or by a name that such a site has led here (DNS rebinding).
+func (h *Handler) fromElsewhere(r *http.Request) error {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(strings.ToLower(host), "[]")
+	_, notAddress := netip.ParseAddr(host)
+	_, anybody := h.config.Authenticator.(auth.None)
+	known := notAddress == nil || host == "localhost" || slices.Contains(h.config.Hosts, host) || len(h.config.Hosts) == 0 && !anybody
+	if !known {
+		return fmt.Errorf("the host %.64q is not one of this server: want localhost, an address, or a name in http.hosts of its configuration", host)
+	}
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 || len(origins) == 1 && slices.Contains(h.config.Origins, origins[0]) {
+		return nil
+	}
+	at, err := url.Parse(origins[0])
+	if err != nil || len(origins) > 1 || at.Host != r.Host || (at.Scheme == "https") != (r.TLS != nil) {
+		return fmt.Errorf("the origin %.64q is another site: want none, that of this server, or one in http.origins of its configuration", origins[0])
+	}
+	return nil
+}
+
+// request is who sends an HTTP request, and how long it waits for the answer.
+type request struct {
+	ctx     context.Context
+	owner   owner
+	userID  string
+	headers metadata.MD // that are passed on
+	remote  string
+	tls     *tls.ConnectionState
+}
+
+// authenticate finds out who sends a request. The chain does so again for each RPC.
+func (h *Handler) authenticate(r *http.Request) (*request, int, error) {
+	shown := auth.Credentials{Authorization: r.Header.Values("Authorization"), TLS: r.TLS}
+	principal, err := h.config.Authenticator.Authenticate(r.Context(), shown)
+	if err == nil {
+		switch names := r.Header.Values(behalfHeader); len(names) {
+		case 0:
+		case 1:
+			principal, err = principal.For(names[0])
+		default:
+			err = fmt.Errorf("%w: %d headers %s: send one", auth.ErrMalformed, len(names), behalfHeader)
+		}
+	}
+	switch {
+	case errors.Is(err, auth.ErrUnavailable):
+		return nil, http.StatusServiceUnavailable, err
+	case errors.Is(err, auth.ErrForbidden):
+		return nil, http.StatusForbidden, err
+	case errors.Is(err, auth.ErrMalformed):
+		return nil, http.StatusBadRequest, err
+	case err != nil:
+		return nil, http.StatusUnauthorized, err
+	}
+	who := &request{
+		ctx: r.Context(), owner: owner{principal.Owner(), principal.OnBehalfOf}, headers: make(metadata.MD, 2),
+		remote: r.RemoteAddr, tls: r.TLS,
+	}
+	who.userID = fmt.Sprintf("%q %q", who.owner.Owner, who.owner.onBehalfOf)
+	for _, name := range []string{"Authorization", behalfHeader, "Traceparent", "Tracestate"} {
+		if values := r.Header.Values(name); len(values) > 0 {
+			who.headers[strings.ToLower(name)] = slices.Clone(values)
+		}
+	}
+	// The SDK wants a token to keep who has sent the request beside.
+	r.Header.Set("Authorization", "Bearer -")
+	return who, 0, nil
+}
+
+// withBody returns the request with its body read. It is for the SDK that messages of
+// other versions of the protocol, or nested too deep, do not reach it.
+func (h *Handler) withBody(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
+	if r.Header.Get(protocolHeader) == "" {
+		r.Header.Set(protocolHeader, Protocols[len(Protocols)-1]) // without it, there would be batches
+	}
+	if r.Method != http.MethodPost {
+		return r, nil
+	}
+	controller := http.NewResponseController(w)
+	controller.SetReadDeadline(time.Now().Add(bodyTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.limits.MaxBody)))
+	if err != nil {
+		return nil, fmt.Errorf("the body of the request: %w", err)
+	}
+	controller.SetReadDeadline(time.Time{})
+	if depth := depthOf(body); depth > maxDepth {
+		return nil, fmt.Errorf("the body of the request is nested %d deep: want at most %d", depth, maxDepth)
+	}
+	if !json.Valid(body) {
+		return nil, errors.New("the body of the request is not one JSON value")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if r.Header.Get(sessionHeader) == "" {
+		var message struct {
+			Method string `json:"method"`
+		}
+		if err := json.Unmarshal(body, &message); err != nil || message.Method != "initialize" {
+			return nil, fmt.Errorf("a request without the header %s begins a session: want the method initialize in one message", sessionHeader)
+		}
+	}
+	return r, nil
+}
+
+// depthOf returns how deep text that should be JSON is nested.
+func depthOf(text []byte) (deepest int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
+
+// session returns the session that a request is about, which may be a new one, with the
+// request counted. Somebody else's is as if there were none.
+func (h *Handler) session(r *http.Request, who *request) (_ *httpSession, code int, err error) {
+	id := r.Header.Get(sessionHeader)
+	if id == "" && r.Method == http.MethodPost {
+		return h.newSession(r, who)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, ok := h.sessions[id]
+	switch {
+	case id == "":
+		return nil, http.StatusBadRequest, fmt.Errorf("%s needs the header %s", r.Method, sessionHeader)
+	case !ok || s.owner != who.owner:
+		return nil, http.StatusNotFound, errors.New("there is no such session: it has ended, or is not yours; begin one with initialize")
+	case s.underWay >= h.limits.MaxStreams && r.Method != http.MethodDelete:
+		return nil, http.StatusTooManyRequests, fmt.Errorf("the session has %d requests under way, which is the most", s.underWay)
+	}
+	s.underWay++
+	return s, 0, nil
+}
+
+// newSession makes a session for who asks.
+func (h *Handler) newSession(r *http.Request, who *request) (*httpSession, int, error) {
+	query := r.URL.Query()
+	s := &httpSession{id: rand.Text(), owner: who.owner, underWay: 1}
+	h.mu.Lock()
+	all, own := len(h.sessions), h.owned[who.owner]
+	full := all >= h.limits.MaxSessions || own >= h.limits.MaxPrincipalSessions
+	if !full {
+		h.sessions[s.id] = s
+		h.owned[who.owner]++
+	}
+	h.mu.Unlock()
+	if full {
+		return nil, http.StatusTooManyRequests, fmt.Errorf("there are %d sessions, %d of them yours: want fewer than %d, and of yours fewer than %d", all, own, h.limits.MaxSessions, h.limits.MaxPrincipalSessions)
+	}
+	conn, err := h.config.Forward(who.remote, who.tls)
+	if err != nil {
+		h.forget(s)
+		return nil, http.StatusInternalServerError, errors.New("the server cannot be reached")
+	}
+	s.session = newSession(h.closing, conn, h.config.Version, Settings{
+		Session: query.Get("session"), Workspace: query.Get("workspace"), Mode: query.Get("mode"), Persona: query.Get("persona"),
+	}, func() string { return s.id })
+	s.closed = func() {
+		h.forget(s)
+		conn.Close()
+	}
+	return s, 0, nil
+}
+
+// leave says that a request of s has ended. A session that was never begun ends with it.
+func (h *Handler) leave(s *httpSession) {
+	h.mu.Lock()
+	s.underWay--
+	h.mu.Unlock()
+	if !s.begun() {
+		s.end(errClosed)
+		s.closed()
+	}
+}
+
+func (h *Handler) forget(s *httpSession) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sessions[s.id] != s {
+		return
+	}
+	delete(h.sessions, s.id)
+	if h.owned[s.owner]--; h.owned[s.owner] == 0 {
+		delete(h.owned, s.owner)
+	}
+}
+
+// Sessions returns how many sessions there are.
+func (h *Handler) Sessions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sessions)
+}
+
+// patientWriter gives each write a time in which the client has to take it.
+type patientWriter struct {
+	http.ResponseWriter
+	controller *http.ResponseController
+}
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	w.controller.SetWriteDeadline(time.Now().Add(writeTime))
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for flushing.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush sends what was written.
+func (w *patientWriter) Flush() { w.controller.Flush() }

@@ -1,0 +1,97 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/edge"
+	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/version"
+)
+
+// webServer serves other protocols than gRPC over HTTP. It may be off.
+type webServer struct {
+	http    *http.Server
+	mcp     *edge.Handler
+	address string // "off" when it is
+}
+
+// serveHTTP begins to serve clients of server over HTTP.
+func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, logger *zap.Logger) (*webServer, error) {
+	if c.Off() {
+		return &webServer{address: "off"}, nil
+	}
+	listener, err := Listen(c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("http: %w", err)
+	}
+	w := &webServer{address: addressOf(listener)}
+	w.mcp = edge.New(edge.Config{
+		Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(),
+		Limits: c.MCP, Hosts: c.Hosts, Origins: c.Origins,
+	})
+	w.http = &http.Server{
+		Handler:           w.mcp,
+		ErrorLog:          zap.NewStdLog(logger),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+	}
+	serve := w.http.Serve
+	if access.TLS != nil {
+		w.http.TLSConfig = webTLS(access.TLS.Config())
+		serve = func(l net.Listener) error { return w.http.ServeTLS(l, "", "") }
+	}
+	go func() {
+		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error("http", zap.Error(err))
+		}
+	}()
+	return w, nil
+}
+
+// webTLS returns the configuration for clients that may speak HTTP/1.1 too.
+func webTLS(c *tls.Config) *tls.Config {
+	protocols := []string{"h2", "http/1.1"}
+	current := c.GetConfigForClient
+	c.NextProtos = protocols
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config, err := current(hello)
+		if err != nil || slices.Equal(config.NextProtos, protocols) {
+			return config, err
+		}
+		config = config.Clone()
+		config.NextProtos = protocols
+		return config, nil
+	}
+	return c
+}
+
+// Drain takes no new connections. What runs goes on.
+func (w *webServer) Drain() {
+	if w.http != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // it does not wait
+		w.http.Shutdown(ctx)
+	}
+}
+
+// Close ends all sessions and connections.
+func (w *webServer) Close() {
+	if w.http != nil {
+		w.mcp.Close()
+		w.http.Close()
+	}
+}

@@ -1,0 +1,268 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/toolserver/toolserver/internal/persona"
+	"github.com/toolserver/toolserver/internal/toolcall"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// dialectService answers DialectService: it translates, and runs nothing.
+type dialectService struct {
+	pb.UnimplementedDialectServiceServer
+	tools *toolService
+}
+
+func dialectNamed(name string) (*toolcall.Dialect, error) {
+	d, err := toolcall.Named(name)
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	return d, nil
+}
+
+func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderToolsRequest) (*pb.RenderToolsResponse, error) {
+	dialect, err := dialectNamed(request.GetDialect())
+	if err != nil {
+		return nil, err
+	}
+	view := cmp.Or(request.GetView(), pb.ToolView_TOOL_VIEW_ACTIVE)
+	if view == pb.ToolView_TOOL_VIEW_INDEX {
+		return nil, invalid("view INDEX has no definitions: want ACTIVE, which has an index of the others, or FULL")
+	}
+	list := func(view pb.ToolView) ([]*pb.Tool, error) {
+		all, err := s.tools.allPages(ctx, &pb.ListToolsRequest{
+			SessionId: request.GetSessionId(), Names: request.GetNames(), Persona: request.GetPersona(), View: view,
+		})
+		return all, err
+	}
+	chosen, err := list(view)
+	if err != nil {
+		return nil, err
+	}
+	rendered := &pb.RenderToolsResponse{Definitions: string(dialect.Tools(toTell(chosen), toolcall.Options{Strict: request.GetStrict()}))}
+	rendered.DefinitionTokens = estimate(dialect.Family(), rendered.Definitions)
+	has := make(map[string]bool)
+	for _, tool := range chosen {
+		rendered.Names = append(rendered.Names, tool.GetName())
+		has[tool.GetName()] = true
+	}
+	if view == pb.ToolView_TOOL_VIEW_ACTIVE {
+		all, err := list(pb.ToolView_TOOL_VIEW_INDEX)
+		if err != nil {
+			return nil, err
+		}
+		for _, tool := range all {
+			if !has[tool.GetName()] {
+				rendered.Index += indexLine(tool)
+			}
+		}
+	}
+	rendered.IndexTokens = estimate(dialect.Family(), rendered.Index)
+	return rendered, nil
+}
+
+// allPages returns all tools that a request asks for.
+func (s *toolService) allPages(ctx context.Context, request *pb.ListToolsRequest) (list []*pb.Tool, err error) {
+	for {
+		page, err := s.ListTools(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, page.GetTools()...)
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+			return list, nil
+		}
+	}
+}
+
+// toTell returns what models are told of tools.
+func toTell(list []*pb.Tool) []toolcall.Tool {
+	told := make([]toolcall.Tool, len(list))
+	for i, tool := range list {
+		told[i] = toolcall.Tool{
+			Name: tool.GetName(), Description: strings.TrimSpace(cmp.Or(tool.GetDescription(), tool.GetSummary())), Schema: []byte(tool.GetInputSchema()),
+		}
+	}
+	return told
+}
+
+// inDialect returns a list with its definitions in the dialect of a request, and what it
+// costs.
+func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	if request.GetDialect() == "" {
+		if list.Tokens == nil {
+			list.Tokens = costOf(list.Tools, request.GetView())
+		}
+		return list, nil
+	}
+	dialect, err := dialectNamed(request.GetDialect())
+	if err != nil {
+		return nil, err
+	}
+	definitions := string(dialect.Tools(toTell(list.Tools), toolcall.Options{}))
+	return &pb.ListToolsResponse{
+		Tools: list.Tools, NextPageToken: list.NextPageToken, Version: list.Version,
+		Definitions: definitions, Tokens: estimate(dialect.Family(), definitions),
+	}, nil
+}
+
+// indexLine is what an index tells of a tool.
+func indexLine(tool *pb.Tool) string { return tool.GetName() + ": " + tool.GetSummary() + "\n" }
+
+// tokensOf returns about what the definition of a tool costs.
+func tokensOf(tool *pb.Tool) int {
+	return toolcall.AnyFamily().Tokens(fmt.Sprintf("{\"name\":%q,\"description\":%q,\"input_schema\":%s}", tool.Name, tool.Description, tool.InputSchema))
+}
+
+// costOf returns about what a list costs in its view.
+func costOf(list []*pb.Tool, view pb.ToolView) *pb.TokenEstimate {
+	any := toolcall.AnyFamily()
+	cost := &pb.TokenEstimate{Family: any.Name, ErrorPercent: uint32(any.Error)}
+	for _, tool := range list {
+		if view == pb.ToolView_TOOL_VIEW_FULL || view == pb.ToolView_TOOL_VIEW_ACTIVE {
+			cost.Tokens += tool.GetTokens()
+		} else {
+			cost.Tokens += uint32(any.Tokens(indexLine(tool)))
+		}
+	}
+	return cost
+}
+
+func estimate(family *toolcall.Family, text string) *pb.TokenEstimate {
+	return &pb.TokenEstimate{Tokens: uint32(family.Tokens(text)), Family: family.Name, ErrorPercent: uint32(family.Error)}
+}
+
+func (s *dialectService) RenderResults(_ context.Context, request *pb.RenderResultsRequest) (*pb.RenderResultsResponse, error) {
+	dialect, err := dialectNamed(request.GetDialect())
+	if err != nil {
+		return nil, err
+	}
+	var results []toolcall.Result
+	pictures := 0
+	for _, r := range request.GetResults() {
+		result := toolcall.Result{CallID: r.GetCallId(), Tool: r.GetTool(), Failed: r.GetFailed()}
+		for _, c := range r.GetContent() {
+			switch c := c.GetKind().(type) {
+			case *pb.Content_Text:
+				result.Content = append(result.Content, toolcall.Text(c.Text))
+			case *pb.Content_Json:
+				result.Content = append(result.Content, toolcall.Text(c.Json))
+			case *pb.Content_Image:
+				result.Content = append(result.Content, toolcall.Image{MediaType: c.Image.GetMediaType(), Data: c.Image.GetData()})
+				pictures += (len(c.Image.GetData()) + 2) / 3 * 4
+			case *pb.Content_Artifact:
+				result.Content = append(result.Content, toolcall.Text(fmt.Sprintf("(The artifact %s, %d bytes, is kept as %s.)",
+					c.Artifact.GetName(), c.Artifact.GetSize(), c.Artifact.GetUri())))
+			}
+		}
+		results = append(results, result)
+	}
+	response := &pb.RenderResultsResponse{Messages: string(dialect.Results(results))}
+	counted := response.Messages
+	if pictures > 0 {
+		for i := range results {
+			results[i].Content = withoutPictures(results[i].Content)
+		}
+		counted = string(dialect.Results(results))
+	}
+	response.Tokens = estimate(dialect.Family(), counted)
+	return response, nil
+}
+
+func withoutPictures(content []toolcall.Content) (kept []toolcall.Content) {
+	for _, c := range content {
+		if _, picture := c.(toolcall.Image); !picture {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+func (s *dialectService) ParseCalls(stream grpc.BidiStreamingServer[pb.ParseCallsRequest, pb.ParseCallsResponse]) error {
+	first, err := stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return invalid("there was no message: begin with start, then send chunks")
+	}
+	if err != nil {
+		return err
+	}
+	if first.GetStart() == nil {
+		return invalid("the first message is not start: begin with start, then send chunks")
+	}
+	parser, err := s.parser(stream.Context(), first.GetStart())
+	if err != nil {
+		return err
+	}
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return sendPieces(stream, parser.Close())
+		}
+		if err != nil {
+			return err
+		}
+		chunk, ok := message.GetKind().(*pb.ParseCallsRequest_Chunk)
+		if !ok {
+			return invalid("want a chunk: start is the first message and no other")
+		}
+		if err := sendPieces(stream, parser.Write(chunk.Chunk)); err != nil {
+			return err
+		}
+	}
+}
+
+// parser returns one that knows the tools of a session by all their names.
+func (s *dialectService) parser(ctx context.Context, start *pb.ParseStart) (*toolcall.Parser, error) {
+	of, err := s.tools.listed(ctx, start.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.tools.allPages(ctx, &pb.ListToolsRequest{SessionId: start.GetSessionId(), View: pb.ToolView_TOOL_VIEW_FULL})
+	if err != nil {
+		return nil, err
+	}
+	parser, err := toolcall.NewParser(cmp.Or(start.GetDialect(), toolcall.AnyText), toTell(list))
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	has := availableTo(ctx, of, s.tools.server.rules.Current())
+	parser.Accepts = func(name string) bool { // an alias, or a name that another system has
+		_, ours := s.tools.registry.Lookup(name, has)
+		return ours || len(persona.Lookup(name)) > 0
+	}
+	return parser, nil
+}
+
+func sendPieces(stream grpc.BidiStreamingServer[pb.ParseCallsRequest, pb.ParseCallsResponse], pieces []toolcall.Piece) error {
+	for _, piece := range pieces {
+		m := new(pb.ParseCallsResponse)
+		switch piece := piece.(type) {
+		case toolcall.Text:
+			m.Kind = &pb.ParseCallsResponse_Text{Text: string(piece)}
+		case toolcall.Call:
+			call := &pb.ExecuteToolRequest{Tool: piece.Tool, InputJson: piece.Input}
+			if piece.ID != "" {
+				call.CallId = &piece.ID
+			}
+			m.Kind = &pb.ParseCallsResponse_Call{Call: call}
+		case toolcall.Broken:
+			m.Kind = &pb.ParseCallsResponse_Broken{Broken: &pb.BrokenCall{CallId: piece.ID, Tool: piece.Tool, Raw: piece.Raw, Message: piece.Message}}
+		}
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

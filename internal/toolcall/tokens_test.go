@@ -1,0 +1,72 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package toolcall_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/toolserver/toolserver/internal/toolcall"
+)
+
+// TestTokens holds the estimates against public tokenizers: testdata/tokens.json has
+// texts of this project that the weights were not fitted to, and sentences in seven other
+// languages that they were, with what gpt-tokenizer 4.0.0
+// (o200k_base), llama3-tokenizer-js 1.2.0, mistral-tokenizer-js 1.0.0 and
+// @anthropic-ai/tokenizer 0.0.4 count.
+func TestTokens(t *testing.T) {
+	text, err := os.ReadFile("testdata/tokens.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples []map[string]any
+	if err := json.Unmarshal(text, &samples); err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range toolcall.Families {
+		var errors []float64
+		worst := 0.0 // in other languages
+		for _, sample := range samples {
+			for tokenizer, counted := range sample {
+				counted, ok := counted.(float64)
+				if !ok || tokenizer != family.Name && family.Name != "any" {
+					continue
+				}
+				estimate := float64(family.Tokens(sample["text"].(string)))
+				wrong := math.Abs(estimate-counted) / counted * 100
+				if sample["language"] == true {
+					worst = max(worst, wrong)
+				} else {
+					errors = append(errors, wrong)
+				}
+			}
+		}
+		if len(errors) == 0 {
+			continue // there is no public tokenizer
+		}
+		slices.Sort(errors)
+		at95 := errors[len(errors)*95/100]
+		t.Logf("%s: median %.1f %%, 95 of 100 within %.1f %%; other languages within %.1f %%", family.Name, errors[len(errors)/2], at95, worst)
+		if at95 > float64(family.Error) || worst > 60 && family.Name != "any" || worst > 90 {
+			t.Errorf("%s: 95 of 100 are within %.1f %%, and %d %% is stated", family.Name, at95, family.Error)
+		}
+	}
+	for text, want := range map[string]int{"": 0, " ": 1, "hello": 2} {
+		if got := toolcall.AnyFamily().Tokens(text); got != want {
+			t.Errorf("%q costs %d, want %d", text, got, want)
+		}
+	}
+}
+
+func BenchmarkTokens(b *testing.B) {
+	text := strings.Repeat("func main() { fmt.Println(\"hello, world 123\") }\n", 1000)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		toolcall.AnyFamily().Tokens(text)
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package catalog
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/toolserver/toolserver/internal/tools"
+)
+
+// An index finds tools by words, ranked by BM25. It never changes.
+type index struct {
+	revision uint64
+	entries  []*tools.Entry
+	byName   map[string]*tools.Entry // by name or alias, in lower case
+	terms    []string                // sorted
+	postings map[string][]posting
+	lengths  []float64 // of the entries, in words
+	average  float64
+}
+
+// A posting is how much one word weighs in one entry.
+type posting struct {
+	entry  int
+	weight float64
+}
+
+// How much a word counts by where it is, and the constants of BM25, which are those for
+// short texts.
+const (
+	inName, inAlias, inSummary, inText = 4, 3, 2, 1
+
+	k1 = 0.9
+	b  = 0.4
+)
+
+func newIndex(entries []*tools.Entry, revision uint64) *index {
+	ix := &index{revision: revision, entries: entries, byName: make(map[string]*tools.Entry), postings: make(map[string][]posting), lengths: make([]float64, len(entries))}
+	for _, entry := range entries {
+		for _, alias := range entry.Spec.Aliases {
+			ix.byName[strings.ToLower(alias)] = cmp.Or(ix.byName[strings.ToLower(alias)], entry)
+		}
+	}
+	total := 0.0
+	for i, entry := range entries {
+		spec := &entry.Spec
+		ix.byName[strings.ToLower(spec.Name)] = entry // a name hides aliases
+		weights := map[string]float64{}
+		add := func(text string, weight float64) {
+			for _, word := range words(text) {
+				weights[word] += weight
+				ix.lengths[i]++
+			}
+		}
+		add(spec.Name, inName)
+		for _, alias := range spec.Aliases {
+			add(alias, inAlias)
+		}
+		add(spec.Label+" "+spec.Category+" "+spec.Server, inSummary)
+		add(spec.Summary, inSummary)
+		add(spec.Description, inText)
+		add(parameters(entry.Tool.InputSchema()), inText)
+		for word, weight := range weights {
+			ix.postings[word] = append(ix.postings[word], posting{i, weight})
+		}
+		total += ix.lengths[i]
+	}
+	for term := range ix.postings {
+		ix.terms = append(ix.terms, term)
+	}
+	slices.Sort(ix.terms)
+	ix.average = total / float64(max(1, len(entries)))
+	return ix
+}
+
+// parameters returns the names and descriptions of the keys of a schema.
+func parameters(schema json.RawMessage) string {
+	var s struct {
+		Properties map[string]struct{ Description string }
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return ""
+	}
+	var text strings.Builder
+	for name, property := range s.Properties {
+		text.WriteString(name + " " + property.Description + " ")
+	}
+	return text.String()
+}
+
+// words returns the words of a text in one form: in lower case, names taken apart, and
+// without the ends of plurals.
+func words(text string) []string {
+	var list []string
+	start := -1
+	end := func(to int) {
+		if start >= 0 && to-start > 1 {
+			word := strings.ToLower(text[start:to])
+			if n := len(word); n > 3 && word[n-1] == 's' && word[n-2] != 's' {
+				word = word[:n-1]
+			}
+			list = append(list, word)
+		}
+		start = -1
+	}
+	for i := range len(text) {
+		c := text[i]
+		upper := c >= 'A' && c <= 'Z'
+		switch {
+		case !upper && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c < 0x80:
+			end(i)
+			continue
+		case upper && i > 0 && text[i-1] >= 'a' && text[i-1] <= 'z':
+			end(i)
+		}
+		if start < 0 {
+			start = i
+		}
+	}
+	end(len(text))
+	return list
+}
+
+// search returns the tools that match best, at most limit, and how many match at all.
+// Without words all that fit match.
+func (ix *index) search(query string, fits func(*tools.Entry) bool, limit int) ([]*tools.Entry, int) {
+	asked := words(query)
+	exact := ix.byName[strings.ToLower(strings.TrimSpace(query))]
+	scores := make([]float64, len(ix.entries))
+	for _, word := range asked {
+		ix.score(scores, word)
+	}
+	matched := 0
+	var best []int // the best so far, in order
+	for i, entry := range ix.entries {
+		if entry == exact {
+			scores[i] = math.Inf(1)
+		}
+		if scores[i] == 0 && len(asked) > 0 || !fits(entry) {
+			continue
+		}
+		matched++
+		place := sort.Search(len(best), func(j int) bool { return scores[best[j]] < scores[i] })
+		if place < limit {
+			best = slices.Insert(best, place, i)
+			best = best[:min(limit, len(best))]
+		}
+	}
+	found := make([]*tools.Entry, len(best))
+	for n, i := range best {
+		found[n] = ix.entries[i]
+	}
+	return found, matched
+}
+
+// score adds what a word says of each entry. A word that no tool has counts as those that
+// begin with it, half.
+func (ix *index) score(scores []float64, word string) {
+	terms, share := []string{word}, 1.0
+	if ix.postings[word] == nil {
+		terms, share = nil, 0.5
+		for i := sort.SearchStrings(ix.terms, word); i < len(ix.terms) && len(word) > 2 && strings.HasPrefix(ix.terms[i], word); i++ {
+			terms = append(terms, ix.terms[i])
+		}
+	}
+	for _, term := range terms {
+		list := ix.postings[term]
+		rare := math.Log(1 + (float64(len(ix.entries))-float64(len(list))+0.5)/(float64(len(list))+0.5))
+		for _, p := range list {
+			scores[p.entry] += share * rare * p.weight * (k1 + 1) / (p.weight + k1*(1-b+b*ix.lengths[p.entry]/ix.average))
+		}
+	}
+}

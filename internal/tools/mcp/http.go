@@ -1,0 +1,230 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolserver/toolserver/internal/egress"
+)
+
+// reached is a server at an address.
+type reached struct {
+	transport sdk.Transport
+	client    *http.Client
+
+	mu   sync.Mutex
+	last error // that a request met
+}
+
+// reach prepares the connection to an address; the first request is made by who uses it.
+func (s *Source) reach(ctx context.Context) (*reached, error) {
+	origin, err := url.Parse(s.server.URL)
+	if err != nil {
+		return nil, err
+	}
+	r := new(reached)
+	base := s.dialing()
+	r.client = &http.Client{
+		Transport:     &guarded{base: base, origin: origin, server: &s.server, note: r.note},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if s.server.Transport == transportSSE {
+		r.transport = lasting{ctx, &sdk.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: r.client, MaxEventSize: maxLine}}
+		return r, nil
+	}
+	transport := &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: r.client, MaxEventSize: maxLine}
+	if s.oauth != nil {
+		others := &http.Client{
+			Transport: &bounded{base}, Timeout: 30 * time.Second,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		if transport.OAuthHandler, err = s.oauth.handler(ctx, others); err != nil {
+			return nil, err
+		}
+	}
+	r.transport = transport
+	return r, nil
+}
+
+// lasting connects for as long as its own context lasts.
+type lasting struct {
+	ctx   context.Context
+	inner sdk.Transport
+}
+
+func (l lasting) Connect(ctx context.Context) (sdk.Connection, error) {
+	type made struct {
+		c   sdk.Connection
+		err error
+	}
+	done := make(chan made, 1)
+	go func() {
+		c, err := l.inner.Connect(l.ctx)
+		done <- made{c, err}
+	}()
+	select {
+	case m := <-done:
+		return m.c, m.err
+	case <-ctx.Done(): // what comes of it ends with l.ctx
+		return nil, context.Cause(ctx)
+	}
+}
+
+// note remembers what a request met.
+func (r *reached) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = err
+}
+
+// why returns why the connection was lost: what the last request met that failed or, where
+// none did, what the client says.
+func (r *reached) why(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return cmp.Or(r.last, err)
+}
+
+func (r *reached) close() { r.client.CloseIdleConnections() }
+
+// dialing returns what connects to hosts: none whose address is private, but for those that
+// the operator has named.
+func (s *Source) dialing() *http.Transport {
+	origin, _ := url.Parse(s.server.URL)
+	return &http.Transport{
+		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 15 * time.Second, ForceAttemptHTTP2: true,
+		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dialer := net.Dialer{Timeout: 15 * time.Second}
+			if host, port, _ := net.SplitHostPort(address); !s.server.names(host, port, origin) {
+				dialer.Control = public
+			}
+			return dialer.DialContext(ctx, network, address)
+		},
+	}
+}
+
+// names reports whether the operator has named a host, so that its address may be private:
+// as one of hosts, or by an address itself in the URL.
+func (s *Server) names(host, port string, origin *url.URL) bool {
+	host = strings.ToLower(host)
+	if host == strings.ToLower(origin.Hostname()) {
+		if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.Hosts, func(named string) bool {
+		at, err := hostPort(named)
+		return err == nil && (at == net.JoinHostPort(host, port) || at == net.JoinHostPort(host, "0"))
+	})
+}
+
+// public fails a connection to an address that is not.
+func public(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if err := egress.Public(at.Addr()); err != nil {
+		return fmt.Errorf("%s is not reached: it is no public address, and the operator has not named the host", at.Addr())
+	}
+	return nil
+}
+
+// guarded makes requests to one server, and to no other.
+type guarded struct {
+	base   http.RoundTripper
+	origin *url.URL
+	server *Server
+	note   func(error)
+}
+
+func (g *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != g.origin.Scheme || request.URL.Host != g.origin.Host {
+		return nil, g.failed(fmt.Errorf("it leads to %s://%s, which is not followed", request.URL.Scheme, request.URL.Host))
+	}
+	request = request.Clone(request.Context())
+	for name, value := range g.server.Headers {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("User-Agent", "toolserver")
+	if g.server.TokenFile != "" {
+		token, err := secretOf(g.server.TokenFile) // each time: it may have been replaced
+		if err != nil {
+			return nil, g.failed(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&bounded{g.base}).RoundTrip(request)
+	switch {
+	case err != nil && request.Context().Err() != nil:
+		return nil, err
+	case err != nil:
+		return nil, g.failed(err)
+	case response.StatusCode == http.StatusUnauthorized || response.StatusCode >= 500:
+		g.note(fmt.Errorf("it answered with status %s", response.Status))
+	}
+	return response, nil
+}
+
+func (g *guarded) failed(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		err = fmt.Errorf("no connection to %s: %w", g.origin.Host, op.Err)
+	}
+	g.note(err)
+	return err
+}
+
+// bounded reads no answer that is longer than a message may be, and follows no redirect.
+type bounded struct{ base http.RoundTripper }
+
+func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.base.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode >= 300 && response.StatusCode < 400 {
+		response.Body.Close()
+		to := "elsewhere"
+		if u, err := response.Location(); err == nil {
+			to = clip(u.Scheme+"://"+u.Host, 200)
+		}
+		return nil, fmt.Errorf("it answered with status %d, which leads to %s: that is not followed", response.StatusCode, to)
+	}
+	// Of a stream, each event is bounded.
+	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		response.Body = &boundedBody{response.Body, maxLine}
+	}
+	return response, nil
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("it answered with more than %d bytes", maxLine)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
