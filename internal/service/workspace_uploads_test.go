@@ -134,7 +134,7 @@ func (f *fileClient) half(header *pb.WriteFileHeader, part string) (stop func())
 	}
 	return func() {
 		cancel()
-		stream.CloseAndRecv()
+		stream.RecvMsg(new(pb.WriteFileResponse)) // not CloseAndRecv, which may end it in order
 	}
 }
 
