@@ -81,9 +81,9 @@ func (u *usage) measure(p *Process) {
 				} // else it is another one with that id
 				u.seen += own
 			}
-		}
-		if l.Processes > 0 && tooMany(u.processes, u.threads, l.Processes) {
-			return
+			if l.Processes > 0 && tooMany(u.processes, u.threads, l.Processes) {
+				return // whoever has many more would take long to count
+			}
 		}
 	}
 	u.reported, u.times = max(u.reported, reported), times

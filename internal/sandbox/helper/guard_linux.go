@@ -57,6 +57,7 @@ type slot struct {
 	before    [2]uint64 // microseconds that commands before this one used
 	used      [2]uint64 // and this one, what of it has ended
 	ended     bool      // the command itself has
+	unreaped  bool      // the last reap left some for the next
 	reported  bool      // the server was told what is left
 	death     [128]byte // a struct signalfd_siginfo
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
@@ -107,6 +108,10 @@ const (
 	// something is left: for five seconds.
 	patience = 2_000_000
 	passes   = 2500
+
+	// reapedAtOnce is how many children a guard takes note of before it looks at what
+	// the server says: a fork bomb has more of them end than can ever be reaped.
+	reapedAtOnce = 64
 
 	maxLimits = 16
 	maxFilter = 256
@@ -240,14 +245,19 @@ func attend(s *slot, child uintptr) (gone bool) {
 	s.polled[0].Fd, s.polled[0].Events = guardDeaths, unix.POLLIN
 	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
 	for {
-		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, 0, 0, 0, 0)
+		wait := uintptr(0) // for ever
+		if s.unreaped {
+			s.nap.Sec, s.nap.Nsec = 0, 0
+			wait = uintptr(unsafe.Pointer(&s.nap))
+		}
+		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, wait, 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue // it was stopped and goes on
 		}
 		if errno != 0 {
 			return false
 		}
-		if s.polled[0].Revents != 0 {
+		if s.polled[0].Revents != 0 || s.unreaped {
 			// The command has ended, or somebody whose parent is gone.
 			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
 			if gone = reap(s, child); gone || s.ended && s.wanted&Mannered == 0 {
@@ -291,14 +301,15 @@ func attend(s *slot, child uintptr) (gone bool) {
 	}
 }
 
-// reap takes note of children that have ended. It returns true if there are none
-// left: then nothing is, for whoever is below the guard is a child of it, or has a
-// parent that is.
+// reap takes note of children that have ended, of some where there are many. It
+// returns true if there are none left: then nothing is, for whoever is below the guard
+// is a child of it, or has a parent that is.
 //
 //go:norace
 //go:nosplit
 func reap(s *slot, child uintptr) (all bool) {
-	for {
+	s.unreaped = false
+	for range reapedAtOnce {
 		var status uint32
 		pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&status)), unix.WNOHANG|unix.WALL, uintptr(unsafe.Pointer(&s.rusage)), 0, 0)
 		if errno == syscall.ECHILD {
@@ -315,6 +326,8 @@ func reap(s *slot, child uintptr) (all bool) {
 		s.used[1] += uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
 		s.outgoing.maxRSS = max(s.outgoing.maxRSS, uint64(s.rusage.Maxrss)<<10)
 	}
+	s.unreaped = true
+	return false
 }
 
 // terminateAll asks everything below the guard to end, also what is stopped. On a
@@ -357,12 +370,15 @@ func killAll(s *slot, child uintptr) {
 			finish(s, false)
 		}
 		if s.flags&Scoped == 0 {
+			if !s.ended { // else another may have its id
+				syscall.RawSyscall(unix.SYS_KILL, -child, uintptr(syscall.SIGKILL), 0)
+			}
 			signalChildren(s, child, uintptr(syscall.SIGKILL))
 			awaitDeath(s)
 			continue
 		}
 		syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
-		for awaitDeath(s) {
+		for s.unreaped || awaitDeath(s) {
 			if reap(s, child) {
 				return
 			}
