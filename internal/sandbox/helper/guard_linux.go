@@ -58,6 +58,7 @@ type slot struct {
 	used      [2]uint64 // and this one, what of it has ended
 	ended     bool      // the command itself has
 	reported  bool      // the server was told what is left
+	more      bool      // children may have ended that were not reaped yet
 	death     [128]byte // a struct signalfd_siginfo
 	handler   [4]uint64 // a struct sigaction of the kernel: the default
 	signals   uint64
@@ -107,6 +108,10 @@ const (
 	// something is left: for five seconds.
 	patience = 2_000_000
 	passes   = 2500
+
+	// atOnce is how many children are reaped before the guard looks for a word of the
+	// server. A command can leave orphans faster than they are reaped.
+	atOnce = 100
 
 	maxLimits = 16
 	maxFilter = 256
@@ -240,14 +245,19 @@ func attend(s *slot, child uintptr) (gone bool) {
 	s.polled[0].Fd, s.polled[0].Events = guardDeaths, unix.POLLIN
 	s.polled[1].Fd, s.polled[1].Events = guardControl, unix.POLLIN
 	for {
-		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, 0, 0, 0, 0)
+		timeout := uintptr(0) // none
+		if s.more {
+			s.nap.Sec, s.nap.Nsec = 0, 0
+			timeout = uintptr(unsafe.Pointer(&s.nap))
+		}
+		_, _, errno := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&s.polled)), 2, timeout, 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue // it was stopped and goes on
 		}
 		if errno != 0 {
 			return false
 		}
-		if s.polled[0].Revents != 0 {
+		if s.more || s.polled[0].Revents != 0 {
 			// The command has ended, or somebody whose parent is gone.
 			syscall.RawSyscall(unix.SYS_READ, guardDeaths, uintptr(unsafe.Pointer(&s.death)), unsafe.Sizeof(s.death))
 			if gone = reap(s, child); gone || s.ended && s.wanted&Mannered == 0 {
@@ -291,14 +301,15 @@ func attend(s *slot, child uintptr) (gone bool) {
 	}
 }
 
-// reap takes note of children that have ended. It returns true if there are none
-// left: then nothing is, for whoever is below the guard is a child of it, or has a
-// parent that is.
+// reap takes note of children that have ended, of some where there are many. It
+// returns true if there are none left: then nothing is, for whoever is below the
+// guard is a child of it, or has a parent that is.
 //
 //go:norace
 //go:nosplit
 func reap(s *slot, child uintptr) (all bool) {
-	for {
+	s.more = false
+	for range atOnce {
 		var status uint32
 		pid, _, errno := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&status)), unix.WNOHANG|unix.WALL, uintptr(unsafe.Pointer(&s.rusage)), 0, 0)
 		if errno == syscall.ECHILD {
@@ -315,6 +326,8 @@ func reap(s *slot, child uintptr) (all bool) {
 		s.used[1] += uint64(s.rusage.Stime.Sec)*1e6 + uint64(s.rusage.Stime.Usec)
 		s.outgoing.maxRSS = max(s.outgoing.maxRSS, uint64(s.rusage.Maxrss)<<10)
 	}
+	s.more = true
+	return false
 }
 
 // terminateAll asks everything below the guard to end, also what is stopped. On a
@@ -362,7 +375,7 @@ func killAll(s *slot, child uintptr) {
 			continue
 		}
 		syscall.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(syscall.SIGKILL), 0)
-		for awaitDeath(s) {
+		for s.more || awaitDeath(s) {
 			if reap(s, child) {
 				return
 			}
