@@ -14,7 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 BUILD := CGO_ENABLED=0 go build $(GOV) -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
 # The contract with its comments, for reflection.
 SCHEMA := buf build --exclude-imports --as-file-descriptor-set
-TOOL := go build -modfile=build/tools.mod -o $(BIN)/
+TOOL := CGO_ENABLED=0 go build -modfile=build/tools.mod -o $(BIN)/
 
 .PHONY: help
 help: ## Show what can be made.
@@ -33,7 +33,9 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 test: compiler tools ripgrep terminal python typescript mcp providers openapi lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
+# Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
 .PHONY: lint
+lint: export CGO_ENABLED = 0
 lint: $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	go vet ./...
