@@ -68,12 +68,13 @@ bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripg
 soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run RollingRestarts ./cmd/toolserver
-	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/history ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged|InterruptAnywhere' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differ ./internal/shell
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs|TestLanes|TestWarmAsCold|TestWhileThingsChange' ./internal/search
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'TestRoundTrip|NeverLoosens|TiersAllow|TestIdleIsForgotten' ./internal/toolcall ./internal/policy ./internal/limit
 
 # Tests, what only tests import, benchmarks and generated code do not count; comments do.
 .PHONY: lines
