@@ -14,7 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 BUILD := CGO_ENABLED=0 go build $(GOV) -trimpath -tags grpcnotrace,embedded -ldflags "-s -w -X github.com/toolserver/toolserver/internal/version.linked=$(VERSION)"
 # The contract with its comments, for reflection.
 SCHEMA := buf build --exclude-imports --as-file-descriptor-set
-TOOL := go build -modfile=build/tools.mod -o $(BIN)/
+TOOL := CGO_ENABLED=0 go build -modfile=build/tools.mod -o $(BIN)/
 
 .PHONY: help
 help: ## Show what can be made.
@@ -33,7 +33,9 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 test: compiler tools ripgrep terminal python typescript mcp providers openapi lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
+# Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
 .PHONY: lint
+lint: export CGO_ENABLED = 0
 lint: $(BIN)/buf $(BIN)/.tools ## Run gofmt, go vet, staticcheck, buf lint, buf format and buf breaking.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go' ':!*.pb.go'))" || { gofmt -d $$(git ls-files '*.go' ':!*.pb.go'); exit 1; }
 	go vet ./...
@@ -66,12 +68,13 @@ bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripg
 soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not seconds.
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run Soak ./internal/service
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run RollingRestarts ./cmd/toolserver
-	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/tools/files
+	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run 'Swaps|Killed|UndoRestoresExactly|ManyFiles' ./internal/workspace ./internal/history ./internal/tools/files
 	TOOLSERVER_SOAK=1 go test -race -timeout 60m -count 1 -v -run NothingLeaks ./internal/sandbox
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged' ./internal/tools/shell
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'Soak|Unprivileged|InterruptAnywhere' ./internal/tools/shell
 	TOOLSERVER_SOAK=1 go test -timeout 120m -count 1 -v -run 'Trial|Isolation|Random|Unprivileged' ./internal/trial
 	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run Differ ./internal/shell
-	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs' ./internal/search
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run '^TestAs|^TestIgnoreAs|TestLanes|TestWarmAsCold|TestWhileThingsChange' ./internal/search
+	TOOLSERVER_SOAK=1 go test -timeout 60m -count 1 -v -run 'TestRoundTrip|NeverLoosens|TiersAllow|TestIdleIsForgotten' ./internal/toolcall ./internal/policy ./internal/limit
 
 # Tests, what only tests import, benchmarks and generated code do not count; comments do.
 .PHONY: lines
@@ -156,36 +159,27 @@ python: ## Install gRPC for Python, from Debian's packages.
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(PYTHON); } || \
 		echo "gRPC for Python could not be installed: nothing in Python is tested"
 
-# The tests of the client and of the example in TypeScript fail where this cannot be installed.
+# Packages of npm, by their place in .bin: the folder that names them.
+NPM_typescript := sdk/typescript
+NPM_mcp := build/mcp
+NPM_providers := internal/toolcall/testdata/providers
+NPM_npm := build/npm
+
+.SECONDEXPANSION:
+$(BIN)/%/installed: $$(NPM_$$*)/package.json $$(NPM_$$*)/package-lock.json
+	@mkdir -p $(@D)
+	@cp $^ $(@D)/
+	@if command -v npm >/dev/null && npm ci --ignore-scripts --prefix $(@D) --no-audit --no-fund --loglevel=error; then touch $@; \
+	else echo "npm is not there or could not install what $< names: tests that need it fail or are skipped"; fi
+
 .PHONY: typescript
 typescript: $(BIN)/typescript/installed ## Install what the client in TypeScript needs into .bin, with npm.
-
-$(BIN)/typescript/installed: sdk/typescript/package.json sdk/typescript/package-lock.json
-	@mkdir -p $(BIN)/typescript
-	@cp sdk/typescript/package.json sdk/typescript/package-lock.json $(BIN)/typescript/
-	@if ! command -v npm >/dev/null; then echo "there is no npm: the tests of TypeScript will fail"; \
-	elif npm ci --ignore-scripts --prefix $(BIN)/typescript --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm could not install what sdk/typescript needs: the tests of TypeScript will fail"; fi
 
 .PHONY: mcp
 mcp: $(BIN)/mcp/installed ## Install the client of MCP in TypeScript, and its conformance tests, into .bin with npm.
 
-$(BIN)/mcp/installed: build/mcp/package-lock.json
-	@mkdir -p $(BIN)/mcp
-	@cp build/mcp/package.json build/mcp/package-lock.json $(BIN)/mcp/
-	@if ! command -v npm >/dev/null; then echo "there is no npm: the tests with clients of MCP will fail"; \
-	elif npm ci --ignore-scripts --prefix $(BIN)/mcp --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm could not install what build/mcp/package.json names: the tests with clients of MCP will fail"; fi
-
 .PHONY: providers
 providers: $(BIN)/providers/installed ## Install the clients of Anthropic and OpenAI into .bin, with npm; tests hold what is rendered against them.
-
-$(BIN)/providers/installed: internal/toolcall/testdata/providers/package.json internal/toolcall/testdata/providers/package-lock.json
-	@mkdir -p $(BIN)/providers
-	@cp internal/toolcall/testdata/providers/package.json internal/toolcall/testdata/providers/package-lock.json $(BIN)/providers/
-	@if ! command -v npm >/dev/null; then echo "there is no npm: the tests of providers will fail"; \
-	elif npm ci --ignore-scripts --prefix $(BIN)/providers --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm could not install the clients of providers: their tests will fail"; fi
 
 # The test of a large API fails where its document cannot be fetched. Of its package, which npm
 # would unpack to half a gigabyte, one file is wanted.
@@ -220,13 +214,6 @@ ripgrep: $(BIN)/rg ## Install ripgrep, and an MCP server, into .bin with npm, to
 
 $(BIN)/rg: $(BIN)/npm/installed
 	@cp $(BIN)/npm/node_modules/@vscode/ripgrep-*/bin/rg $@ 2>/dev/null || echo "nothing is compared with ripgrep"
-
-$(BIN)/npm/installed: build/npm/package-lock.json
-	@mkdir -p $(BIN)/npm
-	@cp build/npm/package.json build/npm/package-lock.json $(BIN)/npm/
-	@if ! command -v npm >/dev/null; then echo "there is no npm"; \
-	elif npm ci --ignore-scripts --prefix $(BIN)/npm --no-audit --no-fund --loglevel=error; then touch $@; \
-	else echo "npm could not install what build/npm/package.json names"; fi
 
 $(BIN):
 	@mkdir -p $@

@@ -28,6 +28,7 @@ import (
 	"github.com/prometheus/common/model"
 	"google.golang.org/grpc/codes"
 
+	"github.com/toolserver/toolserver/internal/programtest"
 	"github.com/toolserver/toolserver/internal/strictyaml"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -110,13 +111,11 @@ func programs(t *testing.T) string {
 }
 
 var built = sync.OnceValues(func() (string, error) {
-	build := exec.Command("go", "build", "-trimpath", "-o", buildDir+"/", "./cmd/toolserver", "./cmd/toolserver-exec")
-	build.Dir = ".."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+	if _, err := programtest.Build(buildDir, "cmd/toolserver-exec"); err != nil {
+		return "", err
 	}
-	return buildDir, nil
+	server, err := programtest.Build(buildDir, "cmd/toolserver")
+	return filepath.Dir(server), err
 })
 
 // buildDir is where programs of the tests are.

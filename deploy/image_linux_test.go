@@ -36,7 +36,7 @@ func TestImage(t *testing.T) {
 	build := func() string {
 		t.Helper()
 		cmd := exec.Command("go", "run", ".", "-out", out, "-version", "test", filepath.Join(bin, "toolserver"), filepath.Join(bin, "toolserver-exec"))
-		cmd.Dir = "../build/image"
+		cmd.Dir, cmd.Env = "../build/image", append(os.Environ(), "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		digest, err := cmd.Output()
 		if err != nil {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/toolserver/toolserver/internal/programtest"
 )
 
 const root = ".."
@@ -58,13 +60,11 @@ type command struct {
 // TestReadme runs every command line of the README as printed, against a real
 // server, with the real grpcurl; only the port is another.
 func TestReadme(t *testing.T) {
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin, "./cmd/toolserver")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	server, err := programtest.Build(t.TempDir(), "cmd/toolserver")
+	if err != nil {
+		t.Fatal(err)
 	}
-	address := serve(t, filepath.Join(bin, "toolserver"))
+	address := serve(t, server)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environment := append(os.Environ(), "PATH="+bin+":"+tools+":"+os.Getenv("PATH"))
+	environment := append(os.Environ(), "PATH="+filepath.Dir(server)+":"+tools+":"+os.Getenv("PATH"))
 	var outputs strings.Builder
 	var waiting []*running
 	for _, c := range commands(read(t, "README.md")) {

@@ -27,7 +27,9 @@ func TestTurn(t *testing.T) {
 	program := sdktest.Build(t)
 	for name, example := range map[string]func(t *testing.T, address string) *exec.Cmd{
 		"Go": func(t *testing.T, address string) *exec.Cmd {
-			return exec.Command("go", "run", "./go", address, "model.json")
+			cmd := exec.Command("go", "run", "./go", address, "model.json")
+			cmd.Env = []string{"CGO_ENABLED=0"} // as the server was compiled
+			return cmd
 		},
 		"Python": func(t *testing.T, address string) *exec.Cmd {
 			python, path := sdktest.Python(t)
@@ -101,7 +103,7 @@ func TestClientReadme(t *testing.T) {
 		}
 	}
 	cmd := exec.Command("go", "vet", "-mod=mod", ".")
-	cmd.Dir, cmd.Env = directory, append(os.Environ(), "GOPROXY=off", "GOFLAGS=")
+	cmd.Dir, cmd.Env = directory, append(os.Environ(), "GOPROXY=off", "GOFLAGS=", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, lines)
 	}

@@ -33,7 +33,7 @@ var floors = [][]string{
 	{"internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/endpoint", "internal/glob", "internal/lease", "internal/search/plain", "internal/search/workers", "internal/size", "internal/version", "proto/toolserver/v1"},
+	{"internal/endpoint", "internal/glob", "internal/lease", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/size", "internal/soaktest", "internal/version", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and
@@ -67,7 +67,7 @@ var reserved = map[string][]string{
 	"github.com/oasdiff":              {"internal/tools/openapi"},
 	"github.com/modelcontextprotocol": {"bench", "bench/bare", "internal/edge", "internal/tools/mcp"},
 	"github.com/santhosh-tekuri":      {"internal/admission", "internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
-	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest", "sdk/sdktest"},
+	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/hook", "internal/shell"},
 }
 

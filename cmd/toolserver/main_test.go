@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,6 +89,7 @@ func TestScripts(t *testing.T) {
 			"workshop":  scriptWorkshop,
 			"listening": scriptListening,
 			"retry":     scriptRetry,
+			"completes": scriptCompletes,
 		},
 	})
 }
@@ -102,6 +104,20 @@ func scriptRetry(ts *testscript.TestScript, _ bool, args []string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	ts.Fatalf("%v: %v", args, err)
+}
+
+// scriptCompletes is "completes PATTERN ARGS...": what the shell is told of ARGS has the
+// pattern before long. A server that takes more than a second has no completions.
+func scriptCompletes(ts *testscript.TestScript, _ bool, args []string) {
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for range 50 {
+		ts.Check(ts.Exec("toolserver", append([]string{"__complete"}, args[1:]...)...))
+		if pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%v: %s", args, ts.ReadFile("stdout"))
 }
 
 // scriptExits is "exits CODE COMMAND ARGS...": the command must exit with the

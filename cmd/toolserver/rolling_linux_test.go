@@ -32,10 +32,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 // soak is whether long forms are wanted. TestMain takes the variable away.
-var soak = os.Getenv("TOOLSERVER_SOAK") != ""
+var soak = soaktest.Long()
 
 // TestRollingRestartsSoak restarts one of two replicas after another while clients
 // call both: 5 times, or 100 in make soak. No call is without its ending, none runs

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/programtest"
 )
 
 const golden = "testdata/agent_turn.golden"
@@ -132,11 +134,9 @@ func generate(t *testing.T) (python, stubs string) {
 // build builds the server.
 func build(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "toolserver")
-	cmd := exec.Command("go", "build", "-o", program, "github.com/toolserver/toolserver/cmd/toolserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	program, err := programtest.Build(t.TempDir(), "cmd/toolserver")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

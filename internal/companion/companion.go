@@ -48,6 +48,10 @@ type Config struct {
 
 	// Languages are those of interpreters beside the ones that are always there.
 	Languages []Language
+
+	// InterruptPatience is how long an interpreter has to come back when it is
+	// interrupted, before it is ended; 0 means four seconds.
+	InterruptPatience time.Duration
 }
 
 // A Set has the companions of all sessions. Its methods are safe for concurrent use.

@@ -4,6 +4,7 @@
 package companion
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,9 +21,8 @@ import (
 )
 
 const (
-	// interruptPatience is how long an interpreter has to come back when it is
-	// interrupted.
-	interruptPatience = 4 * time.Second
+	// interruptAgain is how long after an interrupt that did not help there is another.
+	interruptAgain = 125 * time.Millisecond
 
 	// maxBetween is how much is kept of what is written between two calls.
 	maxBetween = 64 << 10
@@ -281,9 +281,9 @@ func (it *interpreter) evaluate(ctx context.Context, e *evaluation, code string)
 
 // interrupt has the code stop, and says what became of the interpreter.
 func (it *interpreter) interrupt(ctx context.Context, e *evaluation) string {
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptPatience)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(it.set.config.InterruptPatience, 4*time.Second))
 	defer cancel()
-	again := time.NewTicker(interruptPatience / 32)
+	again := time.NewTicker(interruptAgain)
 	defer again.Stop()
 	for signal := true; !it.ended(); signal = !signal {
 		// A child that is just being made may miss the signal, and a shell forgets

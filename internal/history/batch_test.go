@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/history"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/workspace"
 	"github.com/toolserver/toolserver/internal/workspace/workspacetest"
 )
@@ -93,11 +94,7 @@ func anyChange(r *rand.Rand, t *testing.T, b *history.Batch, f *fixture) {
 // TestUndoRestoresExactly changes a workspace at random, goes back to any
 // point of it, and finds what was there: names, modes and contents.
 func TestUndoRestoresExactly(t *testing.T) {
-	rounds := 40
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		rounds = 2000
-	}
-	for seed := range rounds {
+	for seed := range soaktest.Times(15, 2000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		f := newFixture(t)
 		f.write("a/b/first")

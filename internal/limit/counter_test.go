@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -145,10 +145,7 @@ func TestIdleIsForgotten(t *testing.T) {
 		busy := Key{Spec: spec, Principal: "busy", Session: "1", Digest: [32]byte{1}}
 		counter := l.current.Load().rules[0]
 		taken, most, mostLoops := 0, 0, 0
-		sessions := 100_000
-		if os.Getenv("TOOLSERVER_SOAK") != "" {
-			sessions = 1_000_000
-		}
+		sessions := soaktest.Times(30_000, 1_000_000)
 		for i := range sessions {
 			permit, refusal := l.Take(Key{Spec: spec, Principal: "p", Session: fmt.Sprint(i), Digest: [32]byte{1}})
 			if refusal != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/sandbox"
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 // kernels are configurations under which everything must be found and killed.
@@ -348,10 +349,7 @@ func TestServerKilled(t *testing.T) {
 // TestNothingLeaks starts many commands: nothing of them stays in the server or
 // in the helper.
 func TestNothingLeaks(t *testing.T) {
-	starts := 1000
-	if os.Getenv("TOOLSERVER_SOAK") != "" {
-		starts = 10_000
-	}
+	starts := soaktest.Times(1000, 10_000)
 	p := newPlace(t, sandbox.Config{}, nil)
 	run := func(n int) {
 		var wg sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 // A question is something to ask the engine and ripgrep alike.
@@ -168,7 +169,7 @@ func referenceAnswer(t testing.TB, root string, q question) []string {
 // TestAsReference compares with the reference, in random trees.
 func TestAsReference(t *testing.T) {
 	x := newTree(t, 2)
-	for i := range soak(60, 2000) {
+	for i := range soaktest.Times(25, 2000) {
 		x.clear()
 		x.grow(40)
 		x.ignore(".gitignore", ".ignore", ".rgignore")
@@ -310,7 +311,7 @@ func TestAsRipgrep(t *testing.T) {
 	rg := ripgrep(t)
 	x := newTree(t, 3)
 	questions := 0
-	for i := range soak(40, 2500) {
+	for i := range soaktest.Times(15, 2500) {
 		x.clear()
 		if i%2 == 0 { // as ripgrep has it, nested repositories count only in a repository
 			if err := os.MkdirAll(filepath.Join(x.root, ".git/info"), 0o755); err != nil {

@@ -20,6 +20,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 // grepText returns the lines found in a text, as "number:text", with a - for
@@ -450,7 +451,7 @@ func FuzzGrep(f *testing.F) {
 // at once, with patterns that have no literal to look for.
 func TestLanes(t *testing.T) {
 	x := newTree(t, 11)
-	for i := range soak(60, 2000) {
+	for i := range soaktest.Times(25, 2000) {
 		var b strings.Builder
 		for range 30 + x.r.IntN(300) {
 			b.WriteString(strings.Repeat(pick(x.r, "a", "b", "ab ", "1", "é", "", "x y"), x.r.IntN(8)) + "\n")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 // TestIgnoreAsGit compares with git check-ignore, in random repositories.
@@ -23,7 +24,7 @@ func TestIgnoreAsGit(t *testing.T) {
 	x := newTree(t, 1)
 	x.git = true
 	paths := 0
-	for i := range soak(150, 5000) {
+	for i := range soaktest.Times(50, 5000) {
 		x.clear()
 		for _, dir := range []string{".git/objects", ".git/refs", ".git/info"} {
 			if err := os.MkdirAll(filepath.Join(x.root, dir), 0o755); err != nil {

@@ -187,11 +187,3 @@ func (x *tree) describe() string {
 	})
 	return b.String()
 }
-
-// soak returns how often to repeat something: often where TOOLSERVER_SOAK is set.
-func soak(short, long int) int {
-	if os.Getenv("TOOLSERVER_SOAK") != "" {
-		return long
-	}
-	return short
-}

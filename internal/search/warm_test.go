@@ -19,6 +19,7 @@ import (
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/size"
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 // warmEngine returns an engine that has the workspace in memory.
@@ -213,7 +214,7 @@ func (x *tree) list() (files, dirs []string) {
 func TestWarmAsCold(t *testing.T) {
 	x := newTree(t, 4)
 	questions, warm := 0, 0
-	for i := range soak(60, 3000) {
+	for i := range soaktest.Times(25, 3000) {
 		x.clear()
 		x.grow(40)
 		x.ignore(".gitignore", ".ignore")
@@ -397,7 +398,7 @@ func TestWhileThingsChange(t *testing.T) {
 	var changes, searches sync.WaitGroup
 	done := make(chan struct{})
 	changes.Go(func() {
-		for range soak(400, 20_000) { // failures are somebody else's doing
+		for range soaktest.Times(150, 20_000) { // failures are somebody else's doing
 			_ = os.Rename(at("swap"), at("away"))
 			_ = os.Rename(at("trap"), at("swap"))
 			_ = os.Rename(at("swap"), at("trap"))

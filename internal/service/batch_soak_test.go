@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -75,7 +75,7 @@ func withSteps(c *service.Config) {
 // order, and nothing is lost. It takes a second; with TOOLSERVER_SOAK set, minutes.
 func TestBatchSoak(t *testing.T) {
 	duration, clients := time.Second, 4
-	if os.Getenv("TOOLSERVER_SOAK") != "" {
+	if soaktest.Long() {
 		duration, clients = 2*time.Minute, 16
 	}
 	s := serve(t, withSteps)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/service"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -30,7 +30,7 @@ import (
 // with TOOLSERVER_SOAK set, minutes.
 func TestSoak(t *testing.T) {
 	duration, clients := 2*time.Second, 16
-	if os.Getenv("TOOLSERVER_SOAK") != "" {
+	if soaktest.Long() {
 		duration, clients = 5*time.Minute, 64
 	}
 	s := serve(t, func(c *service.Config) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/shell"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -228,14 +229,11 @@ func (b *bashBox) check(tb testing.TB, seed uint64, count *tally) {
 // also holds that there are few.
 func TestDifferential(t *testing.T) {
 	b := newBashBox(t)
-	n := uint64(300)
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		n = 20000
-	}
+	n := uint64(soaktest.Times(300, 20_000))
 	var count tally
 	for seed := range n {
 		b.check(t, seed, &count)
-		if t.Failed() && os.Getenv("TOOLSERVER_SOAK") != "1" {
+		if t.Failed() && !soaktest.Long() {
 			return
 		}
 	}

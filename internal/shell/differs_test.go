@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/shell"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -138,7 +139,7 @@ func TestBlindSpots(t *testing.T) {
 func TestDiffers(t *testing.T) {
 	b := newMarkBox(t)
 	budget, from, most := 2*time.Second, uint64(0), uint64(20000)
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
+	if soaktest.Long() {
 		budget, from, most = 10*time.Minute, rand.Uint64N(1<<40), 1<<40
 	}
 	clear := 0

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/toolcall"
 )
 
@@ -160,7 +161,7 @@ func (r random) turn() (tools []toolcall.Tool, calls []toolcall.Call) {
 func TestRoundTrip(t *testing.T) {
 	for _, d := range toolcall.Dialects {
 		t.Run(d.Name, func(t *testing.T) {
-			for seed := range uint64(300) {
+			for seed := range uint64(soaktest.Times(50, 5000)) {
 				r := random{rand.New(rand.NewPCG(seed, 1))}
 				tools, want := r.turn()
 				before := []string{"", "I shall look.", "It's 5\" wide, \"as\" they say.\n\n```\ncode\n```\n"}[r.IntN(3)]

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/toolserver/toolserver/internal/programtest"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -35,12 +36,10 @@ func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Run(m, func(helper string) {
 		program = filepath.Join(filepath.Dir(helper), "toolserver")
 		if _, err := os.Stat(program); err == nil {
-			return // built by the test that runs this one
+			return // built before all tests, or by the test that runs this one
 		}
-		build := exec.Command("go", "build", "-o", program, "github.com/toolserver/toolserver/cmd/toolserver")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			panic(fmt.Sprintf("building toolserver: %v\n%s", err, out))
+		if _, err := programtest.Build(filepath.Dir(helper), "cmd/toolserver"); err != nil {
+			panic(err)
 		}
 	}))
 }

@@ -32,10 +32,11 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/soaktest"
 )
 
 var (
-	soak      = os.Getenv("TOOLSERVER_SOAK") != ""
+	soak      = soaktest.Long()
 	printOnly = os.Getenv("TRIAL_PRINT") != ""
 )
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/history"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/workspace"
 	"github.com/toolserver/toolserver/internal/workspace/workspacetest"
 )
@@ -227,7 +228,7 @@ func TestSwaps(t *testing.T) {
 		}
 	})
 	rounds, over := 300, func() bool { return false }
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
+	if soaktest.Long() {
 		rounds, over = 100_000, nearlyOver(t)
 	}
 	for range 4 {

@@ -8,50 +8,41 @@ package sdktest
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/toolserver/toolserver/internal/programtest"
 )
 
-var built struct {
-	once      sync.Once
-	directory string
-	err       error
-}
+var directory string // has the server, once it is built
 
-// Build builds the server, once for all tests of a package, and returns its path. One
-// that is built already is named by SDKTEST_SERVER. [Remove] removes it.
+var build = sync.OnceValues(func() (program string, err error) {
+	if directory, err = os.MkdirTemp("", "sdktest"); err != nil {
+		return "", err
+	}
+	return programtest.Build(directory, "cmd/toolserver")
+})
+
+// Build builds the server, once for all tests of a package, and returns its path.
+// [Remove] removes it.
 func Build(t testing.TB) string {
 	t.Helper()
-	if program := os.Getenv("SDKTEST_SERVER"); program != "" {
-		return program
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
-	built.once.Do(func() {
-		if built.directory, built.err = os.MkdirTemp("", "sdktest"); built.err != nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-o", built.directory, "github.com/toolserver/toolserver/cmd/toolserver")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("%w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return filepath.Join(built.directory, "toolserver")
+	return program
 }
 
 // Remove removes what Build made, and ends the tests with a code.
 func Remove(code int) {
-	os.RemoveAll(built.directory)
+	os.RemoveAll(directory)
 	os.Exit(code)
 }
 

@@ -8,12 +8,12 @@ package pdftest
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/pdf"
+	"github.com/toolserver/toolserver/internal/programtest"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 )
@@ -34,11 +34,8 @@ var build = sync.OnceValues(func() (*pdf.Reader, error) {
 	if dir, err = os.MkdirTemp("", "pdftest"); err != nil {
 		return nil, err
 	}
-	program := filepath.Join(dir, "child")
-	command := exec.Command("go", "build", "-o", program, "github.com/toolserver/toolserver/internal/pdf/pdftest/child")
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	command.Stderr = os.Stderr
-	if err := command.Run(); err != nil {
+	program, err := programtest.Build(dir, "internal/pdf/pdftest/child")
+	if err != nil {
 		return nil, err
 	}
 	s, err := sandbox.Open(sandbox.Config{Helper: sandboxtest.Helper()})

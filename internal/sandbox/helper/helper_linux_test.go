@@ -4,6 +4,7 @@
 package helper
 
 import (
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -54,4 +55,26 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReapsSome holds that a guard hears the server however many children have ended: a
+// command can leave orphans faster than they are reaped.
+func TestReapsSome(t *testing.T) {
+	const children = reapedAtOnce + 3
+	for range children {
+		pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // it has ended
+			t.Fatal(err)
+		}
+	}
+	s := new(slot)
+	if reap(s, 0) || !s.unreaped || s.outgoing.reaped != reapedAtOnce {
+		t.Errorf("first it reaps %d, more: %t", s.outgoing.reaped, s.unreaped)
+	}
+	if !reap(s, 0) || s.unreaped || s.outgoing.reaped != children {
+		t.Errorf("then it has reaped %d, more: %t", s.outgoing.reaped, s.unreaped)
+	}
 }

@@ -7,13 +7,13 @@ package sandboxtest
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/programtest"
 	exechelper "github.com/toolserver/toolserver/internal/sandbox/helper"
 )
 
@@ -41,11 +41,8 @@ func Run(m *testing.M, ready func(helper string)) int {
 	}
 	defer os.RemoveAll(dir)
 	os.Chmod(dir, 0o755) // for other users
-	helper = filepath.Join(dir, "toolserver-exec")
-	build := exec.Command("go", "build", "-o", helper, "github.com/toolserver/toolserver/cmd/toolserver-exec")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("building toolserver-exec: %v\n%s", err, out))
+	if helper, err = programtest.Build(dir, "cmd/toolserver-exec"); err != nil {
+		panic(err)
 	}
 	ready(helper)
 	return m.Run()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -180,7 +181,7 @@ func TestSwaps(t *testing.T) {
 	}
 	before := content(t, outside)
 	rounds, over := 8, func() bool { return false }
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
+	if soaktest.Long() {
 		deadline, ok := t.Deadline()
 		rounds, over = 50_000, func() bool { return ok && time.Until(deadline) < 30*time.Second }
 	}

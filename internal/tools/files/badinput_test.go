@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 )
@@ -136,10 +137,7 @@ func TestGrowingFile(t *testing.T) {
 
 // TestManyFiles lists and deletes a directory with many entries.
 func TestManyFiles(t *testing.T) {
-	many := 3_000
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		many = 1_000_000
-	}
+	many := soaktest.Times(3_000, 1_000_000)
 	env := toolstest.Env(t, nil)
 	dir := filepath.Join(env.Workspace.Dir(), "d")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
@@ -31,7 +32,7 @@ import (
 // nothing.
 func TestUnprivileged(t *testing.T) {
 	skip := "TestWork/go" // which compiles half of Go
-	if os.Getenv("TOOLSERVER_SOAK") != "" {
+	if soaktest.Long() {
 		skip = ""
 	}
 	sandboxtest.Unprivileged(t, "^(TestAttacks|TestPayloads|TestProtected.*|TestBackgroundWork|TestWork|TestTenants|TestSession.*|TestOwnProtected)$", skip)

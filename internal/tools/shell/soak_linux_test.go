@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
@@ -25,10 +26,7 @@ import (
 // TestSoak runs many commands, some of which are cancelled or leave something
 // running, and looks for what they left: nothing.
 func TestSoak(t *testing.T) {
-	runs := int64(500)
-	if os.Getenv("TOOLSERVER_SOAK") != "" {
-		runs = 100_000
-	}
+	runs := int64(soaktest.Times(150, 100_000))
 	tool := shell.Bash(running(t))
 	sessions := make([]tools.Env, 4)
 	for i := range sessions {

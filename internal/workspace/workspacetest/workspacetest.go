@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/soaktest"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -76,12 +77,7 @@ func Same(got, want map[string]string) error {
 }
 
 // Killings is how often a process is killed to see what it leaves.
-func Killings() int {
-	if os.Getenv("TOOLSERVER_SOAK") == "1" {
-		return 50
-	}
-	return 2
-}
+func Killings() int { return soaktest.Times(2, 50) }
 
 // KillAmid runs a test in a process of its own, which is killed when it has
 // written so many lines.
