@@ -25,8 +25,11 @@ func (r *resultSchemas) promised(entry *tools.Entry, call tools.Call) tools.Call
 	if text := bytes.TrimSpace(entry.Spec.ResultSchema); len(text) == 0 || bytes.Equal(text, []byte("true")) {
 		return call
 	}
-	if entry.Spec.Kind == tools.OpenAPI {
+	switch entry.Spec.Kind {
+	case tools.OpenAPI:
 		return call // a document describes an API, which never read it
+	case tools.MCP:
+		return call // its source does, within bounds: a server may write any schema
 	}
 	made, _ := r.compiled.LoadOrStore(entry, sync.OnceValues(func() (*jsonschema.Schema, error) { return compileSchema(entry.Spec.ResultSchema) }))
 	c := promisedCall{call, entry.Spec.Name, made.(func() (*jsonschema.Schema, error))}

@@ -69,22 +69,11 @@ func isObject(schema string) bool {
 	return schema != "" && json.Unmarshal([]byte(schema), &top) == nil && top.Type == "object"
 }
 
-// encodedResult is a result that is encoded at once: the SDK encodes the text of one
-// three times over, each piece on its own and then as part of the next.
-type encodedResult struct{ *mcp.CallToolResult }
-
-// MarshalJSON encodes results of one text. All others are left to the SDK.
-func (r encodedResult) MarshalJSON() ([]byte, error) {
-	if len(r.Content) == 1 && r.StructuredContent == nil {
-		if text, ok := r.Content[0].(*mcp.TextContent); ok {
-			return json.Marshal(textResult{r.Meta, [1]textPiece{{"text", text.Text}}, r.IsError})
-		}
-	}
-	return json.Marshal(r.CallToolResult)
-}
-
+// textResult is a result of one text, as most are, that is encoded at once: of a
+// [mcp.CallToolResult] the SDK encodes the text three times over, each piece on its own and
+// then as part of the next.
 type textResult struct {
-	Meta    mcp.Meta     `json:"_meta,omitempty"`
+	mcp.ResultBase
 	Content [1]textPiece `json:"content"`
 	IsError bool         `json:"isError,omitempty"`
 }
@@ -123,7 +112,12 @@ func resultOf(execution string, f *pb.Finished) mcp.Result {
 			result.Content = append(result.Content, &mcp.TextContent{Text: f.GetFailure().GetMessage()})
 		}
 	}
-	return encodedResult{result}
+	if len(result.Content) == 1 && result.StructuredContent == nil {
+		if text, ok := result.Content[0].(*mcp.TextContent); ok {
+			return &textResult{mcp.ResultBase{Meta: result.Meta}, [1]textPiece{{"text", text.Text}}, result.IsError}
+		}
+	}
+	return result
 }
 
 // linkTo returns a link to an artifact, which resources/read reads.

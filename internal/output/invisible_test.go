@@ -4,6 +4,7 @@
 package output_test
 
 import (
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -34,6 +35,18 @@ func TestWithoutInvisible(t *testing.T) {
 		got := output.WithoutInvisible(text)
 		if got != want {
 			t.Errorf("%+q: %+q, want %+q", text, got, want)
+		}
+	}
+}
+
+// TestInvisibleAnywhere: such a character is found wherever it is in a text.
+func TestInvisibleAnywhere(t *testing.T) {
+	text := strings.Repeat("plain text ", 4)
+	for i := range len(text) + 1 {
+		for _, hidden := range []string{"\u00ad", "\u200b", "\U000e0041"} {
+			if got := output.WithoutInvisible(text[:i] + hidden + text[i:]); got != text {
+				t.Errorf("%+q at %d: %+q", hidden, i, got)
+			}
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"sync"
+	"unsafe"
 )
 
 // A Masker replaces secrets by what they are: a token of GitHub becomes
@@ -150,13 +152,21 @@ func (m *Masker) at(t text, place int) found {
 
 // String returns s with its secrets masked: s itself where it has none.
 func (m *Masker) String(s string) string {
+	buffer := stringBuffers.Get().(*[]byte)
 	stream := m.Stream()
-	out := stream.Append(nil, []byte(s))
-	if out = stream.Flush(out); string(out) == s {
-		return s
+	out := stream.Append((*buffer)[:0], unsafe.Slice(unsafe.StringData(s), len(s))) // which it only reads
+	if out = stream.Flush(out); string(out) != s {
+		s = string(out)
 	}
-	return string(out)
+	if cap(out) <= maxKept {
+		*buffer = out
+		stringBuffers.Put(buffer)
+	}
+	return s
 }
+
+// stringBuffers are what texts are masked into: most are as they were, and nobody keeps them.
+var stringBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Stream returns a new stream of bytes whose secrets are masked.
 func (m *Masker) Stream() *MaskStream { return &MaskStream{masker: m, before: '\n'} }

@@ -290,12 +290,8 @@ func (s *Schema) Check(input json.RawMessage) (json.RawMessage, error) {
 	return compact(settled)
 }
 
-// Validate returns what is wrong with a JSON text that is no input, such as a result.
-func (s *Schema) Validate(text []byte) error {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
+// Validate returns what is wrong with a decoded JSON value that is no input, such as a result.
+func (s *Schema) Validate(value any) error {
 	if err := s.validate(value); err != nil {
 		return Problems(err)
 	}

@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -185,6 +188,52 @@ func TestMCPCalls(t *testing.T) {
 		t.Errorf("progress %q, %v", told, end)
 	}
 	s.waitForLog("test", "steps: all steps were made")
+}
+
+// TestMCPAfterTheStart: no program of a server is started before this one serves, and those
+// that call before find everything else.
+func TestMCPAfterTheStart(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "ws"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loadHooked(t, dir, "mcp:\n"+mcpServer(t, "test", "")+"- name: nobody\n  command: [no-such-program]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := New(c, zap.NewNop(), prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := server.Forward("127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &hookedServer{t: t, ToolServiceClient: pb.NewToolServiceClient(conn), sources: pb.NewSourceServiceClient(conn)}
+	served := make(chan error, 1)
+	defer func() {
+		conn.Close()
+		ShutDown(server, 0)
+		<-served
+	}()
+	if end := s.run("bash", `{"command":"echo here"}`); !strings.Contains(contentText(end), "here") {
+		t.Errorf("before it serves: %v", end)
+	}
+	for _, one := range s.listSources() {
+		if one.GetState() != pb.SourceState_SOURCE_STATE_CONNECTING {
+			t.Errorf("before it serves: %v", one)
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { served <- server.Serve(listener) }()
+	s.waitForTool("test__echo", true)
+	s.waitForSource("nobody", func(one *pb.Source) bool {
+		return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE && strings.Contains(one.GetReason(), "no-such-program")
+	})
 }
 
 // TestMCPCancel has the end of a call reach its server.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,19 +24,13 @@ import (
 	"github.com/toolserver/toolserver/internal/version"
 )
 
-// Commands of sources are started when this server serves, and few at once: each start takes
-// a core for a while.
-const (
-	startDelay   = 300 * time.Millisecond
-	startsAtOnce = 4
-)
-
 // folderPatience is how long a start waits for a folder of tools, which is a moment unless
 // its disk hangs.
 const folderPatience = time.Second
 
 // openSources begins to keep connected what the configuration names beside the tools that
-// are built in, and waits for none but folders. Close what it returns after use.
+// are built in, and waits for none but folders. It connects to MCP servers once the keeper
+// that it returns is told to begin. Close that after use.
 func openSources(c *config.Config, runners *command.Runners, registry *tools.Registry, masker func() *output.Masker, logger *zap.Logger) (_ *source.Keeper, err error) {
 	keeper, err := openServers(filepath.Join(config.StateDir(), "toolserver", "mcp"), c, runners, registry, masker, logger,
 		func(s source.Status) { logSource(logger, s) })
@@ -66,17 +61,17 @@ func openSources(c *config.Config, runners *command.Runners, registry *tools.Reg
 	return keeper, nil
 }
 
-// openServers begins to connect to the MCP servers. They keep what they must in dir.
+// openServers prepares to connect to the MCP servers. They keep what they must in dir.
 func openServers(dir string, c *config.Config, runners *command.Runners, registry *tools.Registry, masker func() *output.Masker, logger *zap.Logger, changed func(source.Status)) (*source.Keeper, error) {
 	keeper := source.NewKeeper(registry, changed)
 	options := mcp.Options{
 		Runners: runners, Dir: dir, Logger: logger,
 		Mask: func(text string) string { return masker().String(text) }, Version: version.Text(),
-		Delay: startDelay, Starting: make(chan struct{}, startsAtOnce),
+		Starting: make(chan struct{}, runtime.GOMAXPROCS(0)), // each start takes a core for a while
 	}
 	for _, server := range c.MCP {
 		server.Env = environOf(server.Env)
-		if err := keeper.Add(mcp.New(server, options)); err != nil {
+		if err := keeper.AddLater(mcp.New(server, options)); err != nil {
 			keeper.Close()
 			return nil, err
 		}

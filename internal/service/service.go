@@ -286,9 +286,16 @@ func (s *Server) links() []link {
 	}
 }
 
+// firstCallers is how long those who came while the server started have it to themselves
+// before it starts and connects to sources of tools.
+const firstCallers = 300 * time.Millisecond
+
 // Serve serves callers that come through listener until the server is shut
 // down.
 func (s *Server) Serve(listener net.Listener) error {
+	if s.config.Sources != nil {
+		defer time.AfterFunc(firstCallers, s.config.Sources.Begin).Stop()
+	}
 	err := s.grpc.Serve(s.connections.watch(listener))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil

@@ -162,6 +162,9 @@ type Keeper struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
+	begin func() // closes begun
+	begun chan struct{}
+
 	mu      sync.Mutex
 	sources map[string]*kept
 	settled chan struct{} // closed, and made anew, when a status changes
@@ -179,13 +182,32 @@ type kept struct {
 // NewKeeper returns a keeper that offers the tools of its sources in registry, and tells
 // changed whenever the status of one changes. It must be closed.
 func NewKeeper(registry *tools.Registry, changed func(Status)) *Keeper {
-	k := &Keeper{registry: registry, changed: changed, sources: make(map[string]*kept), settled: make(chan struct{})}
+	k := &Keeper{
+		registry: registry, changed: changed, sources: make(map[string]*kept),
+		settled: make(chan struct{}), begun: make(chan struct{}),
+	}
+	k.begin = sync.OnceFunc(func() { close(k.begun) })
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
 }
 
 // Add begins to keep a source connected. It does not wait for it.
-func (k *Keeper) Add(s Source) error {
+func (k *Keeper) Add(s Source) error { return k.add(s, func(context.Context) {}) }
+
+// AddLater is Add of a source that is not connected to before [Keeper.Begin] is called.
+func (k *Keeper) AddLater(s Source) error {
+	return k.add(s, func(ctx context.Context) {
+		select {
+		case <-k.begun:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// Begin begins to connect to the sources that were to come later.
+func (k *Keeper) Begin() { k.begin() }
+
+func (k *Keeper) add(s Source, wait func(context.Context)) error {
 	if err := CheckName(s.Name()); err != nil {
 		return err
 	}
@@ -202,7 +224,9 @@ func (k *Keeper) Add(s Source) error {
 	k.sources[s.Name()] = one
 	k.done.Go(func() {
 		defer close(one.ended)
-		k.keep(ctx, one)
+		if wait(ctx); ctx.Err() == nil {
+			k.keep(ctx, one)
+		}
 	})
 	return nil
 }
@@ -249,8 +273,9 @@ func (k *Keeper) Statuses() []Status {
 	return list
 }
 
-// Settle waits until each source has offered tools or failed once.
+// Settle begins, and waits until each source has offered tools or failed once.
 func (k *Keeper) Settle(ctx context.Context) error {
+	k.Begin()
 	for {
 		k.mu.Lock()
 		changed := k.settled

@@ -110,6 +110,52 @@ func TestSourceComesBack(t *testing.T) {
 	})
 }
 
+// TestSourcesThatComeLater: a source that is to come later is known, and is left alone until
+// the keeper begins, however long that takes.
+func TestSourcesThatComeLater(t *testing.T) {
+	offers := func(name string) scripted {
+		return scripted{name, func(ctx context.Context, offer func([]tools.Tool)) error {
+			offer([]tools.Tool{foreign("one")})
+			<-ctx.Done()
+			return nil
+		}}
+	}
+	for how, begin := range map[string]func(*source.Keeper){
+		"by itself":          (*source.Keeper).Begin,
+		"for who waits":      func(k *source.Keeper) { k.Settle(context.Background()) },
+		"more than once":     func(k *source.Keeper) { k.Begin(); k.Begin() },
+		"and never":          nil,
+		"before it is known": func(k *source.Keeper) { k.Begin() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var registry tools.Registry
+			keeper := source.NewKeeper(&registry, nil)
+			defer keeper.Close()
+			if how == "before it is known" {
+				begin(keeper)
+			}
+			if err := errors.Join(keeper.AddLater(offers("late")), keeper.AddLater(offers("removed")), keeper.Add(offers("now"))); err != nil {
+				t.Fatal(err)
+			}
+			if how != "before it is known" {
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if got, s := listed(&registry), keeper.Statuses()[0]; got != "now__one" || s.State != source.Connecting {
+					t.Errorf("%s: before it begins: %q, %+v", how, got, s)
+				}
+			}
+			if err := keeper.Remove("removed"); err != nil || begin == nil {
+				return
+			}
+			begin(keeper)
+			synctest.Wait()
+			if got := listed(&registry); got != "late__one now__one" {
+				t.Errorf("%s: %q", how, got)
+			}
+		})
+	}
+}
+
 func TestPanickingSourceHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var registry tools.Registry

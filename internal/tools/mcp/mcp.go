@@ -45,10 +45,8 @@ type Options struct {
 	// Version is what servers are told about this one.
 	Version string
 
-	// Delay is how long the first start of a command waits, so that the start of this
-	// server does not share the machine with those of others. Starting, if set, is full
-	// while so many commands start at once that another waits, for a while.
-	Delay    time.Duration
+	// Starting, if set, is full while so many commands start at once that another waits,
+	// for a while.
 	Starting chan struct{}
 }
 
@@ -61,7 +59,6 @@ type Source struct {
 	relist  chan struct{} // somebody said that the list of tools is another
 	reoffer chan struct{} // what is offered of it is
 	token   atomic.Int64  // of the last call
-	began   atomic.Bool   // it was started before
 	oauth   *signIn       // nil where nobody signs in
 
 	mu      sync.Mutex
@@ -287,13 +284,6 @@ const turnTime = 2 * time.Second
 
 // turn waits until the command may be started, and returns what says that it was.
 func (s *Source) turn(ctx context.Context) (started func(), err error) {
-	if !s.began.Swap(true) && s.options.Delay > 0 {
-		select {
-		case <-time.After(s.options.Delay):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 	if s.options.Starting == nil {
 		return func() {}, nil
 	}

@@ -225,11 +225,8 @@ func (s *Source) tool(name string, tool *sdk.Tool) (_ tools.Tool, size int, err 
 }
 
 // holdsText reports whether a text is the value of a key of a JSON object.
-func holdsText(object []byte, text string) bool {
-	var keys map[string]any
-	if json.Unmarshal(object, &keys) != nil {
-		return false
-	}
+func holdsText(object any, text string) bool {
+	keys, _ := object.(map[string]any)
 	for _, value := range keys {
 		if value == text {
 			return true
@@ -301,14 +298,14 @@ func resultOf(env tools.Env, answer *sdk.CallToolResult, want *schema.Schema) (t
 		return tools.Result{}, err
 	}
 	if want != nil {
-		if err := want.Validate(structured); err != nil {
+		if err := want.Validate(answer.StructuredContent); err != nil {
 			return tools.Result{Content: content}, tools.Failf("bad_result", "The tool returned a result that its own schema does not allow: %v", err)
 		}
 	}
 	// Servers repeat it as text, for clients that know no structured results.
 	content = slices.DeleteFunc(content, func(c tools.Content) bool {
 		text, ok := c.(tools.Text)
-		return ok && (sameJSON([]byte(text), structured) || holdsText(structured, string(text)))
+		return ok && (sameJSON([]byte(text), structured) || holdsText(answer.StructuredContent, string(text)))
 	})
 	return tools.Result{Content: append([]tools.Content{tools.JSON(structured)}, content...)}, nil
 }
