@@ -18,7 +18,8 @@ import (
 // judges each address that it stands for, and connects to exactly the one that was
 // judged. It is safe for concurrent use.
 type Dialer struct {
-	// Named are the hosts that the operator's configuration names, see [Named]. One that
+	// Named are the hosts that the operator's configuration names, see [Named]; port 0
+	// is any port. One that
 	// is named by its address, or as localhost, is reached wherever it is. A name may
 	// stand for private addresses as well, but for none of this machine, of a cloud's own
 	// services, or that is reserved: who answers for a name must not choose those.
@@ -62,7 +63,7 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	named := slices.Contains(d.Named, to.String())
+	named := slices.Contains(d.Named, to.String()) || slices.Contains(d.Named, net.JoinHostPort(to.host, "0"))
 	if !named && !d.Others {
 		return nil, refusef(http.StatusForbidden, "http_request_denied", "%s is not reached: the configuration does not name it.", to)
 	}
