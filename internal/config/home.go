@@ -26,7 +26,7 @@ func (c *Config) Programs() command.Programs {
 // what is the server's own.
 func (c *Config) apart() []string {
 	list := slices.Concat(c.Sessions.AllowedWorkspaces, c.Sandbox.Write, []string{
-		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir,
+		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir,
 		c.Audit.File, c.Policy.File, c.TLS.Key, c.Authentication.TokenFile, os.Getenv("TOOLSERVER_CONFIG"),
 	})
 	for _, token := range c.Authentication.Tokens {
@@ -38,6 +38,7 @@ func (c *Config) apart() []string {
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
 	}
+	list = append(list, c.MCP.SecretFiles()...)
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
@@ -70,6 +71,9 @@ func (c *Config) OwnFiles() []string {
 	}
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
+	}
+	for _, spec := range c.Hooks {
+		list = append(list, spec.SecretFile)
 	}
 	list = append(list, c.MCP.SecretFiles()...)
 	if !c.Audit.Off() && c.Audit.File != "" {

@@ -110,10 +110,37 @@ func (c *Config) validateScripts(fault FaultFunc) {
 }
 
 // Warnings tells what is wrong with what the configuration names and a server starts
-// without: manifests of scripts, which offer no tool then.
+// without: manifests of scripts, and programs and documents that are not there.
 func (c *Config) Warnings() (list []string) {
+	programs := c.Programs()
+	missing := func(program string) string {
+		if filepath.IsAbs(program) {
+			if _, err := os.Stat(program); err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		if _, ok := programs.Find(program); !ok {
+			return fmt.Sprintf("there is no program %s in the PATH of commands: install it, or name its directory in sandbox.path", program)
+		}
+		return ""
+	}
+	for i := range c.MCP {
+		if s := &c.MCP[i]; len(s.Command) > 0 {
+			if why := missing(s.Command[0]); why != "" {
+				list = append(list, fmt.Sprintf("mcp %s: %s", s.Name, why))
+			}
+		}
+	}
+	for i := range c.OpenAPI {
+		if api := &c.OpenAPI[i]; api.File != "" {
+			if _, err := os.Stat(api.File); err != nil {
+				list = append(list, fmt.Sprintf("openapi %s: %v", api.Name, err))
+			}
+		}
+	}
 	for _, s := range c.Scripts {
-		list = append(list, script.Check(s.Dir)...)
+		list = append(list, script.Check(s.Dir, missing)...)
 	}
 	return list
 }

@@ -145,8 +145,9 @@ func mistakes(path string, err error) []string {
 	return lines
 }
 
-// Check returns everything that is wrong with the manifests of a folder.
-func Check(dir string) (wrong []string) {
+// Check returns everything that is wrong with the manifests of a folder. missing returns why
+// there is no program of a name, or nothing.
+func Check(dir string, missing func(program string) string) (wrong []string) {
 	files, _, err := read(dir)
 	if err != nil {
 		return []string{err.Error()}
@@ -161,6 +162,11 @@ func Check(dir string) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s: there is a tool %s in %s", f.path, p.Name, at[p.Name]))
 		default:
 			at[p.Name] = f.path
+			if program := p.Command[0]; !strings.Contains(program, "/") { // others were looked at
+				if why := missing(program); why != "" {
+					wrong = append(wrong, fmt.Sprintf("%s: command: %s", f.path, why))
+				}
+			}
 		}
 	}
 	return wrong
