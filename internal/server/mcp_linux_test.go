@@ -135,6 +135,27 @@ func describe(end *pb.Finished) string {
 	return text
 }
 
+// callsOf returns how often calls of a source ended, by outcome.
+func (s *hookedServer) callsOf(source string) map[string]float64 {
+	s.t.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	counted := make(map[string]float64)
+	for _, family := range families {
+		if family.GetName() != "toolserver_source_calls_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() { // labels are sorted
+			if labels := metric.GetLabel(); labels[1].GetValue() == source {
+				counted[labels[0].GetValue()] = metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return counted
+}
+
 // TestMCPCalls calls tools of a server, and looks at what comes back.
 func TestMCPCalls(t *testing.T) {
 	t.Setenv("TOKEN_OF_THE_SERVER", "not for programs")
@@ -165,6 +186,9 @@ func TestMCPCalls(t *testing.T) {
 		if got := describe(s.run(test.tool, test.input)); !regexp.MustCompile(`(?s)^(` + test.want + `)$`).MatchString(got) {
 			t.Errorf("%s %s: %q, want %q", test.tool, test.input, got, test.want)
 		}
+	}
+	if got := s.callsOf("test"); got["succeeded"] == 0 || got["failed"] == 0 || got["invalid_input"] == 0 {
+		t.Errorf("its calls are counted as %v", got)
 	}
 	names := strings.Split(contentText(s.run("test__environment", "{}")), "\n")
 	if !slices.Contains(names, "GIVEN") || !slices.Contains(names, "GIVEN_ON") || slices.Contains(names, "TOKEN_OF_THE_SERVER") {
