@@ -7,12 +7,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/output"
@@ -110,7 +109,7 @@ func (c *Config) validateScripts(fault FaultFunc) {
 }
 
 // Warnings tells what is wrong with what the configuration names and a server starts
-// without: manifests of scripts, and programs and documents that are not there.
+// without: manifests of scripts, and programs that are not there.
 func (c *Config) Warnings() (list []string) {
 	programs := c.Programs()
 	missing := func(program string) string {
@@ -129,13 +128,6 @@ func (c *Config) Warnings() (list []string) {
 		if s := &c.MCP[i]; len(s.Command) > 0 {
 			if why := missing(s.Command[0]); why != "" {
 				list = append(list, fmt.Sprintf("mcp %s: %s", s.Name, why))
-			}
-		}
-	}
-	for i := range c.OpenAPI {
-		if api := &c.OpenAPI[i]; api.File != "" {
-			if _, err := os.Stat(api.File); err != nil {
-				list = append(list, fmt.Sprintf("openapi %s: %v", api.Name, err))
 			}
 		}
 	}
@@ -404,14 +396,10 @@ func (c *Sandbox) validateNetwork(fault FaultFunc) {
 	if c.MaxNetwork != 0 && c.Network > c.MaxNetwork { // 0 is a fault by itself
 		fault("sandbox.network", "%s is above sandbox.max_network, %s", c.Network, c.MaxNetwork)
 	}
-	if c.Proxy == "" {
-		return
-	}
-	host, port, err := net.SplitHostPort(c.Proxy)
-	if err != nil || host == "" {
-		fault("sandbox.proxy", "%q is no address of a proxy: want host:port, without http://", c.Proxy)
-	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		fault("sandbox.proxy", "%q is not a port: want 1 to 65535", port)
+	if c.Proxy != "" {
+		if err := egress.CheckProxy(c.Proxy); err != nil {
+			fault("sandbox.proxy", "%v", err)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -45,6 +46,7 @@ type Server struct {
 	// URL is where a server is reached by HTTP. Of an address, Hosts are those whose
 	// addresses may be private.
 	URL       string            `yaml:"url"`
+	Proxy     string            `yaml:"proxy"`     // host:port of a proxy through which it is reached
 	Transport string            `yaml:"transport"` // http or sse
 	Headers   map[string]string `yaml:"headers"`
 	TokenFile string            `yaml:"token_file"`
@@ -184,7 +186,7 @@ func (s *Server) checkCommand(fault func(key, format string, args ...any)) {
 		}
 	}
 	for key, set := range map[string]bool{
-		".transport": s.Transport != "", ".headers": len(s.Headers) > 0, ".token_file": s.TokenFile != "", ".oauth": !s.OAuth.Off() || s.OAuth.ClientID != "",
+		".proxy": s.Proxy != "", ".transport": s.Transport != "", ".headers": len(s.Headers) > 0, ".token_file": s.TokenFile != "", ".oauth": !s.OAuth.Off() || s.OAuth.ClientID != "",
 	} {
 		if set {
 			fault(key, "is for a url: a command has none")
@@ -215,6 +217,11 @@ func (s *Server) checkAddress(fault func(key, format string, args ...any)) {
 			fault(".headers", "Authorization is set by token_file or oauth")
 		} else if name == "" || strings.ContainsAny(name+value, "\r\n\x00") {
 			fault(".headers", "%.60q is no header", name)
+		}
+	}
+	if s.Proxy != "" {
+		if err := egress.CheckProxy(s.Proxy); err != nil {
+			fault(".proxy", "%v", err)
 		}
 	}
 	if s.TokenFile != "" {
