@@ -493,3 +493,22 @@ func TestMCPJudged(t *testing.T) {
 		}
 	}
 }
+
+// TestMCPNeverThere: who calls a tool of a server that never answered reads why, and when it
+// is tried again; who has nothing of that server reads that there is no such tool.
+func TestMCPNeverThere(t *testing.T) {
+	s := serveHooked(t, "mcp:\n- {name: gone, command: [bash, -c, 'echo I am ill >&2; exit 7']}\n")
+	s.waitForSource("gone", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE })
+	want := regexp.MustCompile(`^The tool gone__anything cannot be used for now: it comes from gone, which is not available: it ended with exit status 7: I am ill\. It is tried again at \d\d:\d\d:\d\d UTC\.$`)
+	end := s.run("gone__anything", `{}`)
+	if f := end.GetFailure(); f.GetCode() != "unavailable" || !want.MatchString(f.GetMessage()) {
+		t.Errorf("%s: %s", f.GetCode(), f.GetMessage())
+	}
+	if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "without", Tools: &pb.ToolSelection{Exclude: []string{"@gone"}}}); err != nil {
+		t.Fatal(err)
+	}
+	_, end = s.call(&pb.ExecuteToolRequest{SessionId: "without", Tool: "gone__anything", InputJson: []byte(`{}`)}, nil)
+	if f := end.GetFailure(); f.GetCode() != "no_such_tool" || strings.Contains(f.GetMessage(), "ill") {
+		t.Errorf("%s: %s", f.GetCode(), f.GetMessage())
+	}
+}
