@@ -105,6 +105,11 @@ func (c *Config) validateScripts(fault FaultFunc) {
 		case dir != "":
 			fault(key+".dir", "%s lies in %s, where calls can write: put it where only the operator can", s.Dir, dir)
 		}
+		for name, file := range s.Secrets {
+			if _, err := source.Secret(file); err != nil || name == "" || strings.ContainsAny(name, "=\x00") {
+				fault(key+".secret_files", "%.60q: %v", name, cmp.Or(err, errors.New("is no name of a variable")))
+			}
+		}
 	}
 }
 
@@ -132,7 +137,7 @@ func (c *Config) Warnings() (list []string) {
 		}
 	}
 	for _, s := range c.Scripts {
-		list = append(list, script.Check(s.Dir, missing)...)
+		list = append(list, script.Check(s, missing)...)
 	}
 	return list
 }
@@ -285,6 +290,11 @@ func (c *Config) Masker() (func() *output.Masker, error) {
 			return nil, err
 		}
 		values = append(values, value)
+	}
+	for _, file := range c.toolSecrets() {
+		if value, err := source.Secret(file); err == nil { // whoever uses it says what is wrong
+			values = append(values, value)
+		}
 	}
 	return sync.OnceValue(func() *output.Masker { return output.NewMasker(values) }), nil
 }

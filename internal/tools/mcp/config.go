@@ -4,13 +4,11 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -181,7 +179,7 @@ func (s *Server) checkCommand(fault func(key, format string, args ...any)) {
 		}
 	}
 	for name, file := range s.Secrets {
-		if _, err := secretOf(file); err != nil {
+		if _, err := source.Secret(file); err != nil {
 			fault(".secret_files", "%s: %v", name, err)
 		}
 	}
@@ -225,7 +223,7 @@ func (s *Server) checkAddress(fault func(key, format string, args ...any)) {
 		}
 	}
 	if s.TokenFile != "" {
-		if _, err := secretOf(s.TokenFile); err != nil {
+		if _, err := source.Secret(s.TokenFile); err != nil {
 			fault(".token_file", "%v", err)
 		}
 	}
@@ -250,7 +248,7 @@ func (o *OAuth) check(s *Server, fault func(key, format string, args ...any)) {
 		fault("", "%s needs client_id and client_secret_file", grantCredentials)
 	}
 	if o.ClientSecretFile != "" {
-		if _, err := secretOf(o.ClientSecretFile); err != nil {
+		if _, err := source.Secret(o.ClientSecretFile); err != nil {
 			fault(".client_secret_file", "%v", err)
 		}
 	}
@@ -286,26 +284,6 @@ func hostPort(text string) (string, error) {
 		return "", fmt.Errorf("%.60q is no host: want one such as api.example.com or api.example.com:443", text)
 	}
 	return net.JoinHostPort(strings.ToLower(host), port), nil
-}
-
-// secretOf returns what is in a file with a secret.
-func secretOf(file string) (string, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > 64<<10 {
-		return "", fmt.Errorf("%s has %d bytes: want a secret of at most 64 KiB", file, info.Size())
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	text := strings.TrimSpace(string(data))
-	if text == "" || strings.ContainsAny(text, "\r\n\x00") {
-		return "", errors.New(file + " has no secret of one line in it")
-	}
-	return text, nil
 }
 
 // Names returns the names of the servers.

@@ -20,6 +20,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/source"
 )
 
 // reached is a server at an address.
@@ -149,7 +150,7 @@ func (g *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	request.Header.Set("User-Agent", "toolserver")
 	if g.server.TokenFile != "" {
-		token, err := secretOf(g.server.TokenFile) // each time: it may have been replaced
+		token, err := source.Secret(g.server.TokenFile) // each time: it may have been replaced
 		if err != nil {
 			return nil, g.failed(err)
 		}

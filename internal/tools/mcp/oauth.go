@@ -27,6 +27,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"go.uber.org/zap"
 	"golang.org/x/oauth2"
+
+	"github.com/toolserver/toolserver/internal/source"
 )
 
 // signInTime is how long an operator has to sign in.
@@ -58,7 +60,7 @@ func (o *signIn) handler(ctx context.Context, client *http.Client) (auth.OAuthHa
 		credentials = &oauthex.ClientCredentials{ClientID: c.ClientID}
 	}
 	if c.ClientSecretFile != "" {
-		secret, err := secretOf(c.ClientSecretFile)
+		secret, err := source.Secret(c.ClientSecretFile)
 		if err != nil {
 			return nil, err
 		}
