@@ -428,6 +428,51 @@ func isSubset(small, large map[string]string) bool {
 	return true
 }
 
+// TestHTTP: the face for MCP clients is a port of the pods, of both Services and of the network
+// policy, where the configuration listens; without the value it is nowhere.
+func TestHTTP(t *testing.T) {
+	for values, want := range map[string]bool{tokens: false, tokens + "http: {enabled: true, port: 443}\n": true} {
+		objects, text, err := render(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(text, "listen: :8668"); got != want {
+			t.Errorf("the configuration listens: %v, want %v", got, want)
+		}
+		for _, o := range objects {
+			at := int32(0)
+			switch w := o.any.(type) {
+			case *corev1.Service:
+				for _, port := range w.Spec.Ports {
+					if port.Name == "http" && port.TargetPort.StrVal == "http" {
+						at = port.Port
+					}
+				}
+				if headless := w.Spec.ClusterIP == "None"; want && at != 443 && !(headless && at == 8668) {
+					t.Errorf("%s has the port %d", o.name, at)
+				}
+			case *networkingv1.NetworkPolicy:
+				for _, port := range w.Spec.Ingress[0].Ports {
+					if port.Port.IntVal == 8668 {
+						at = 8668
+					}
+				}
+			case *appsv1.Deployment:
+				for _, port := range w.Spec.Template.Spec.Containers[0].Ports {
+					if port.Name == "http" {
+						at = port.ContainerPort
+					}
+				}
+			default:
+				continue
+			}
+			if (at != 0) != want {
+				t.Errorf("%s %s has the port: %v, want %v", o.kind, o.name, at != 0, want)
+			}
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, test := range []struct{ name, values, want string }{
 		{"nobody authenticates", "", "choose at least one way"},

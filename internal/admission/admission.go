@@ -88,7 +88,9 @@ type Admission struct {
 }
 
 // New returns an admission.
-func New(config Config) *Admission { return &Admission{Config: config, results: new(resultSchemas)} }
+func New(config Config) *Admission {
+	return &Admission{Config: config, results: &resultSchemas{registry: config.Registry}}
+}
 
 // Admitted is what was decided about a request.
 type Admitted struct {
@@ -284,6 +286,11 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		job.Refusal = refused(&job.Order, &decision)
 		return
 	}
+	if decision.Action == policy.Ask {
+		if job.Refusal = foreseen(call); job.Refusal != nil {
+			return
+		}
+	}
 	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(a.results.promised(entry, call)), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Identity(), job.Input)
@@ -324,6 +331,9 @@ func (a *Admission) setTimeout(job *executor.Job, entry *tools.Entry, call tools
 func (a *Admission) find(s *session.Session, p *policy.Policy, name string) (*tools.Entry, *executor.Refusal) {
 	entry, ok := a.Registry.Lookup(name, a.has(s, p))
 	if !ok {
+		if spec, reason, absent := a.Registry.Absent(name); absent && Available(s, p, spec) {
+			return nil, executor.Refuse(executor.NoSuchTool, "unavailable", fmt.Sprintf("The tool %s cannot be used for now: it %s.", name, reason))
+		}
 		return nil, executor.Refuse(executor.NoSuchTool, "no_such_tool", a.unknown(s, p, name))
 	}
 	if entry.Unavailable != "" {

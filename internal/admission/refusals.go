@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,6 +77,18 @@ func refusedInput(tool string, wrong *tools.InputError) *executor.Refusal {
 		fmt.Sprintf("The input of %s is not valid. Correct it and call again:\n%s", tool, wrong))
 	refusal.Failure.Problems = wrong.Problems
 	return refusal
+}
+
+// foreseen returns how a call ends that is known to fail; nil where that is not known.
+func foreseen(call tools.Call) *executor.Refusal {
+	foreseer, ok := call.(tools.Foreseer)
+	if !ok {
+		return nil
+	}
+	if failure, ok := errors.AsType[*tools.Failure](foreseer.Foresee()); ok {
+		return executor.Refuse(executor.Failed, failure.Code, failure.Message)
+	}
+	return nil
 }
 
 // refused returns how a call ends that the policy denies.

@@ -17,8 +17,11 @@ import (
 )
 
 // resultSchemas has the schemas of results, compiled when they are first needed: by
-// *tools.Entry, which a registry replaces with its tool.
-type resultSchemas struct{ compiled sync.Map }
+// *tools.Entry, which the registry replaces with its tool.
+type resultSchemas struct {
+	registry *tools.Registry
+	compiled sync.Map
+}
 
 // promised returns call, whose result must keep to what its tool declares of it.
 func (r *resultSchemas) promised(entry *tools.Entry, call tools.Call) tools.Call {
@@ -31,12 +34,31 @@ func (r *resultSchemas) promised(entry *tools.Entry, call tools.Call) tools.Call
 	case tools.MCP:
 		return call // its source does, within bounds: a server may write any schema
 	}
-	made, _ := r.compiled.LoadOrStore(entry, sync.OnceValues(func() (*jsonschema.Schema, error) { return compileSchema(entry.Spec.ResultSchema) }))
+	made, known := r.compiled.Load(entry)
+	if !known {
+		r.forgetReplaced()
+		made, _ = r.compiled.LoadOrStore(entry, sync.OnceValues(func() (*jsonschema.Schema, error) { return compileSchema(entry.Spec.ResultSchema) }))
+	}
 	c := promisedCall{call, entry.Spec.Name, made.(func() (*jsonschema.Schema, error))}
 	if _, ok := call.(tools.Renewer); ok {
 		return renewedPromise{c}
 	}
 	return c
+}
+
+// forgetReplaced lets go of the schemas of tools that the registry no longer has.
+func (r *resultSchemas) forgetReplaced() {
+	entries, _ := r.registry.All()
+	current := make(map[*tools.Entry]bool, len(entries))
+	for _, entry := range entries {
+		current[entry] = true
+	}
+	r.compiled.Range(func(key, _ any) bool {
+		if !current[key.(*tools.Entry)] {
+			r.compiled.Delete(key)
+		}
+		return true
+	})
 }
 
 func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {

@@ -180,8 +180,21 @@ func newMCPRetry(in Inside) *cobra.Command {
 				return err
 			}
 			defer client.Close()
-			_, err = client.RetrySource(cmd.Context(), &pb.RetrySourceRequest{Name: args[0]})
-			return err
+			if _, err = client.RetrySource(cmd.Context(), &pb.RetrySourceRequest{Name: args[0]}); err != nil {
+				return err
+			}
+			list, err := client.ListSources(cmd.Context(), &pb.ListSourcesRequest{})
+			if err != nil {
+				return err
+			}
+			said := fmt.Sprintf("%s is tried now: toolserver mcp list %s tells what came of it", args[0], args[0])
+			for _, one := range list.GetSources() {
+				if one.GetName() == args[0] && one.GetState() == pb.SourceState_SOURCE_STATE_AVAILABLE {
+					said = args[0] + " is available"
+				}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), said)
+			return nil
 		},
 	}
 	to.AddFlags(cmd, in)

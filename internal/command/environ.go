@@ -29,8 +29,13 @@ func (r *Runner) program(name string) (string, error) {
 }
 
 // Find returns where a program is, if it is.
-func (r *Runners) Find(name string) (path string, ok bool) {
-	for _, dir := range r.config.Path {
+func (r *Runners) Find(name string) (path string, ok bool) { return find(r.config.Path, name) }
+
+// Find returns where commands find a program.
+func (p *Programs) Find(name string) (path string, ok bool) { return find(p.Path, name) }
+
+func find(dirs []string, name string) (path string, ok bool) {
+	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
 		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {

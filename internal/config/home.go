@@ -4,6 +4,7 @@
 package config
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,7 @@ func (c *Config) Programs() command.Programs {
 // what is the server's own.
 func (c *Config) apart() []string {
 	list := slices.Concat(c.Sessions.AllowedWorkspaces, c.Sandbox.Write, []string{
-		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir,
+		c.Sessions.Workspace, c.Sessions.WorkspaceRoot, c.Sandbox.Caches.Dir, c.Artifacts.Dir, c.Dynamic.Dir,
 		c.Audit.File, c.Policy.File, c.TLS.Key, c.Authentication.TokenFile, os.Getenv("TOOLSERVER_CONFIG"),
 	})
 	for _, token := range c.Authentication.Tokens {
@@ -38,10 +39,20 @@ func (c *Config) apart() []string {
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
 	}
+	list = append(list, c.toolSecrets()...)
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
 	return slices.DeleteFunc(list, func(path string) bool { return path == "" })
+}
+
+// toolSecrets returns the files with secrets that programs of tools are given.
+func (c *Config) toolSecrets() []string {
+	list := c.MCP.SecretFiles()
+	for _, folder := range c.Scripts {
+		list = slices.AppendSeq(list, maps.Values(folder.Secrets))
+	}
+	return list
 }
 
 // Readable returns what every command may read beside its workspace.
@@ -71,7 +82,10 @@ func (c *Config) OwnFiles() []string {
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
 	}
-	list = append(list, c.MCP.SecretFiles()...)
+	for _, spec := range c.Hooks {
+		list = append(list, spec.SecretFile)
+	}
+	list = append(list, c.toolSecrets()...)
 	if !c.Audit.Off() && c.Audit.File != "" {
 		list = append(list, c.Audit.File+".*")
 	}

@@ -7,12 +7,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/output"
@@ -106,14 +105,39 @@ func (c *Config) validateScripts(fault FaultFunc) {
 		case dir != "":
 			fault(key+".dir", "%s lies in %s, where calls can write: put it where only the operator can", s.Dir, dir)
 		}
+		for name, file := range s.Secrets {
+			if _, err := source.Secret(file); err != nil || name == "" || strings.ContainsAny(name, "=\x00") {
+				fault(key+".secret_files", "%.60q: %v", name, cmp.Or(err, errors.New("is no name of a variable")))
+			}
+		}
 	}
 }
 
 // Warnings tells what is wrong with what the configuration names and a server starts
-// without: manifests of scripts, which offer no tool then.
+// without: manifests of scripts, and programs that are not there.
 func (c *Config) Warnings() (list []string) {
+	programs := c.Programs()
+	missing := func(program string) string {
+		if filepath.IsAbs(program) {
+			if _, err := os.Stat(program); err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		if _, ok := programs.Find(program); !ok {
+			return fmt.Sprintf("there is no program %s in the PATH of commands: install it, or name its directory in sandbox.path", program)
+		}
+		return ""
+	}
+	for i := range c.MCP {
+		if s := &c.MCP[i]; len(s.Command) > 0 {
+			if why := missing(s.Command[0]); why != "" {
+				list = append(list, fmt.Sprintf("mcp %s: %s", s.Name, why))
+			}
+		}
+	}
 	for _, s := range c.Scripts {
-		list = append(list, script.Check(s.Dir)...)
+		list = append(list, script.Check(s, missing)...)
 	}
 	return list
 }
@@ -267,6 +291,11 @@ func (c *Config) Masker() (func() *output.Masker, error) {
 		}
 		values = append(values, value)
 	}
+	for _, file := range c.toolSecrets() {
+		if value, err := source.Secret(file); err == nil { // whoever uses it says what is wrong
+			values = append(values, value)
+		}
+	}
 	return sync.OnceValue(func() *output.Masker { return output.NewMasker(values) }), nil
 }
 
@@ -377,14 +406,10 @@ func (c *Sandbox) validateNetwork(fault FaultFunc) {
 	if c.MaxNetwork != 0 && c.Network > c.MaxNetwork { // 0 is a fault by itself
 		fault("sandbox.network", "%s is above sandbox.max_network, %s", c.Network, c.MaxNetwork)
 	}
-	if c.Proxy == "" {
-		return
-	}
-	host, port, err := net.SplitHostPort(c.Proxy)
-	if err != nil || host == "" {
-		fault("sandbox.proxy", "%q is no address of a proxy: want host:port, without http://", c.Proxy)
-	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		fault("sandbox.proxy", "%q is not a port: want 1 to 65535", port)
+	if c.Proxy != "" {
+		if err := egress.CheckProxy(c.Proxy); err != nil {
+			fault("sandbox.proxy", "%v", err)
+		}
 	}
 }
 

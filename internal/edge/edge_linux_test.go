@@ -321,3 +321,42 @@ func TestPendingApprovals(t *testing.T) {
 		t.Errorf("%v %+v", got.err, got.result)
 	}
 }
+
+// TestChangedTools: a client is told that its tools changed, each time, and finds the new ones.
+func TestChangedTools(t *testing.T) {
+	s := start(t, "sessions:\n  workspace: $DIR/ws\n  mode: allow\n")
+	changed := make(chan struct{}, 100)
+	session := s.mustConnect(t, "", &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
+	})
+	has := func() bool {
+		for tool, err := range session.Tools(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tool.Name == "dynamic__greet" {
+				return true
+			}
+		}
+		return false
+	}
+	for i, call := range []*mcp.CallToolParams{
+		{Name: "tool_create", Arguments: map[string]any{
+			"name": "greet", "description": "Greets.", "schema": map[string]any{"type": "object"}, "interpreter": "bash", "source": "echo hello",
+		}},
+		{Name: "tool_delete", Arguments: map[string]any{"name": "greet"}},
+	} {
+		result, err := session.CallTool(t.Context(), call)
+		if err != nil || result.IsError {
+			t.Fatalf("%s: %v %+v", call.Name, err, result)
+		}
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal(call.Name, "was not told")
+		}
+		if want := i == 0; has() != want {
+			t.Errorf("after %s the tool is listed: %v", call.Name, !want)
+		}
+	}
+}

@@ -4,12 +4,15 @@
 package egress
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,7 +21,8 @@ import (
 // judges each address that it stands for, and connects to exactly the one that was
 // judged. It is safe for concurrent use.
 type Dialer struct {
-	// Named are the hosts that the operator's configuration names, see [Named]. One that
+	// Named are the hosts that the operator's configuration names, see [Named]; port 0
+	// is any port. One that
 	// is named by its address, or as localhost, is reached wherever it is. A name may
 	// stand for private addresses as well, but for none of this machine, of a cloud's own
 	// services, or that is reserved: who answers for a name must not choose those.
@@ -26,6 +30,11 @@ type Dialer struct {
 
 	// Others has hosts reached that nobody has named, at public addresses only.
 	Others bool
+
+	// Proxy, if set, is a proxy of the operator, as host:port, which is asked to reach
+	// hosts. It resolves their names, so that what a name stands for is for the proxy to
+	// judge; addresses are judged here. This machine is reached without it.
+	Proxy string
 
 	// Resolve and Dial are as in [Config].
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -62,7 +71,7 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	named := slices.Contains(d.Named, to.String())
+	named := slices.Contains(d.Named, to.String()) || slices.Contains(d.Named, net.JoinHostPort(to.host, "0"))
 	if !named && !d.Others {
 		return nil, refusef(http.StatusForbidden, "http_request_denied", "%s is not reached: the configuration does not name it.", to)
 	}
@@ -77,6 +86,8 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	case to.addr.IsValid():
 	case to.host == "localhost" || strings.HasSuffix(to.host, ".localhost"):
 		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	case d.Proxy != "":
+		return d.tunnel(ctx, to)
 	default:
 		exact = false
 		resolve := d.Resolve
@@ -98,9 +109,43 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 		}
 		return nil
 	}, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
+		if d.Proxy != "" && !addr.IsLoopback() {
+			return d.tunnel(ctx, to)
+		}
 		conn, err := connect(ctx, netip.AddrPortFrom(addr, to.port))
 		return conn, why(err, to.String())
 	})
+}
+
+// tunnel connects by way of the proxy.
+func (d *Dialer) tunnel(ctx context.Context, to target) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", d.Proxy)
+	if err != nil {
+		return nil, why(err, "the operator's proxy")
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	reader := bufio.NewReader(conn)
+	err = ask(connectTime, reader, conn, to)
+	if err == nil && (reader.Buffered() > 0 || !stop()) { // nobody speaks before the client does
+		err = refusef(http.StatusBadGateway, "proxy_internal_response", "The operator's proxy did not open a tunnel to %s.", to)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// CheckProxy returns what is wrong with the address of a proxy.
+func CheckProxy(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || strings.ContainsAny(host, "/@ ") {
+		return fmt.Errorf("%q is no address of a proxy: want host:port, without http://", address)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q is not a port: want 1 to 65535", port)
+	}
+	return nil
 }
 
 // ofSite reports whether an address is one that sites give to their own machines.
@@ -113,8 +158,7 @@ var (
 	clouds = closed[:2]
 )
 
-// Transport returns what speaks HTTP over connections of the dialer. It goes through no
-// proxy, which would look names up by itself.
+// Transport returns what speaks HTTP over connections of the dialer.
 func (d *Dialer) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:            d.DialContext,

@@ -17,6 +17,57 @@ import (
 	"github.com/toolserver/toolserver/internal/egress"
 )
 
+// TestDialerThroughProxy: the operator's proxy is asked for what may be reached, by its name, and
+// for nothing else; this machine is reached without it.
+func TestDialerThroughProxy(t *testing.T) {
+	var asked []string
+	answer := http.StatusOK
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.Host)
+		w.WriteHeader(answer)
+	}))
+	defer proxy.Close()
+	dialled := ""
+	dialer := egress.Dialer{
+		Named: []string{"api.example:443", "10.1.2.3:80", "127.0.0.1:80"}, Proxy: proxy.Listener.Addr().String(),
+		Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+			t.Errorf("%s was looked up here", name)
+			return nil, nil
+		},
+		Dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+			dialled = to.String()
+			conn, other := net.Pipe()
+			other.Close()
+			return conn, nil
+		},
+	}
+	for _, test := range []struct {
+		address         string
+		others          bool
+		status          int
+		want            string // of the proxy
+		direct, refused string
+	}{
+		{"api.example:443", false, 200, "CONNECT api.example:443", "", ""},
+		{"api.example:443", false, 403, "CONNECT api.example:443", "", "The operator's proxy does not connect to api.example:443"},
+		{"10.1.2.3:80", false, 200, "CONNECT 10.1.2.3:80", "", ""},
+		{"127.0.0.1:80", false, 200, "", "127.0.0.1:80", ""},
+		{"other.example:443", false, 200, "", "", "does not name it"},
+		{"other.example:443", true, 200, "CONNECT other.example:443", "", ""},
+		{"169.254.169.254:80", true, 200, "", "", "clouds keep their metadata"},
+		{"localhost:22", true, 200, "", "", "is the loopback"},
+	} {
+		asked, dialled, answer, dialer.Others = nil, "", test.status, test.others
+		conn, err := dialer.DialContext(t.Context(), "tcp", test.address)
+		if conn != nil {
+			conn.Close()
+		}
+		if strings.Join(asked, " ") != test.want || dialled != test.direct || (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+			t.Errorf("%s: the proxy was asked %q, dialled %q, %v", test.address, asked, dialled, err)
+		}
+	}
+}
+
 // TestDialer: what an operator names is reached, and what a name must not stand for is not.
 func TestDialer(t *testing.T) {
 	own, err := net.InterfaceAddrs()

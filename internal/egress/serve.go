@@ -136,7 +136,7 @@ func (c *Client) tunnel(w http.ResponseWriter, conn net.Conn, to target) error {
 	from := io.Reader(conn)
 	if c.proxy.config.Upstream != "" {
 		reader := bufio.NewReader(conn)
-		if err := c.ask(reader, conn, to); err != nil {
+		if err := ask(c.proxy.config.ConnectTime, reader, conn, to); err != nil {
 			return err
 		}
 		from = reader
@@ -162,9 +162,9 @@ func (c *Client) tunnel(w http.ResponseWriter, conn net.Conn, to target) error {
 	return nil
 }
 
-// ask has the upstream proxy open a tunnel.
-func (c *Client) ask(reader *bufio.Reader, conn net.Conn, to target) error {
-	defer time.AfterFunc(c.proxy.config.ConnectTime, func() { conn.Close() }).Stop()
+// ask has the upstream proxy open a tunnel, within a time.
+func ask(most time.Duration, reader *bufio.Reader, conn net.Conn, to target) error {
+	defer time.AfterFunc(most, func() { conn.Close() }).Stop()
 	fmt.Fprintf(conn, "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", to)
 	response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
 	if err != nil {

@@ -151,5 +151,16 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	for _, tenant := range c.Tenants {
 		fmt.Fprintf(table, "tenant %s\t%s\n", tenant.Name, quotas(tenant))
 	}
+	for i := range c.MCP {
+		s := &c.MCP[i]
+		fmt.Fprintf(table, "tools of %s\tMCP: %s\n", s.Name, cmp.Or(s.URL, strings.Join(s.Command, " ")))
+	}
+	for i := range c.OpenAPI {
+		api := &c.OpenAPI[i]
+		fmt.Fprintf(table, "tools of %s\tOpenAPI: %s\n", api.Name, cmp.Or(api.File, api.URL, "the document of the configuration"))
+	}
+	for _, folder := range c.Scripts {
+		fmt.Fprintf(table, "tools of %s\tscripts: %s\n", folder.Name, folder.Dir)
+	}
 	return table.Flush()
 }

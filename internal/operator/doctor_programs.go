@@ -120,6 +120,7 @@ func (d *diagnosis) advise(c *config.Config) {
 			d.Advice = append(d.Advice, p.Name+": "+advice)
 		}
 	}
+	d.Advice = append(d.Advice, c.Warnings()...)
 	if c.Sandbox.Network.String() == "none" {
 		d.Advice = append(d.Advice, "network: nothing can be downloaded. sandbox.network opens more.")
 	}

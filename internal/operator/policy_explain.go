@@ -220,9 +220,14 @@ func showVerdict(out *cli.Stream, r *pb.CheckCallResponse) error {
 		fmt.Fprintln(&text)
 		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "VERDICT\tBY\tEFFECT")
+		shown := make(map[string]bool)
 		for _, judged := range r.GetEffects() {
-			verdict := judged.GetVerdict()
-			fmt.Fprintf(table, "%s\t%s\t%s\n", cli.ActionText(verdict.GetAction()), cli.Visible(verdict.GetRule()), cli.EffectText(judged.GetEffect()))
+			verdict, effect := judged.GetVerdict(), cli.EffectText(judged.GetEffect())
+			if shown[effect] && verdict.GetAction() == pb.Action_ACTION_ALLOW {
+				continue // a tool that names its own use: that of the call says nothing more
+			}
+			shown[effect] = true
+			fmt.Fprintf(table, "%s\t%s\t%s\n", cli.ActionText(verdict.GetAction()), cli.Visible(verdict.GetRule()), effect)
 		}
 		table.Flush()
 	}

@@ -89,7 +89,7 @@ func (s *subject) matchedBy(g *Grant) bool {
 	case TierCall:
 		return isDigest(tier.Pattern, &s.call.Digest)
 	case TierTool:
-		return g.Action == Deny || s.call.Spec.Version == "" || tier.Pattern == s.call.Spec.Identity()
+		return g.Action == Deny || (s.call.Spec.Kind == tools.Builtin || s.ofTool()) && (s.call.Spec.Version == "" || tier.Pattern == s.call.Spec.Identity())
 	case TierFile, TierDirectory:
 		if e.Kind != tools.ReadsPath && e.Kind != tools.WritesPath {
 			return false
@@ -175,6 +175,22 @@ func below(dir, p string) bool {
 	return ok && (rest == "" || rest[0] == '/' || dir == "/")
 }
 
+// ofTool reports whether the effect is one that every call of a tool from elsewhere has, and
+// no choice of this call: that it is called, the code or the program of a manifest that it
+// runs, the host of an API.
+func (s *subject) ofTool() bool {
+	spec, e := s.call.Spec, s.effect
+	switch e.Kind {
+	case tools.UsesTool:
+		return s.own || spec.RunsCode || e.Tool == spec.Name
+	case tools.ReachesHost:
+		return spec.RunsCode || e.Configured
+	case tools.RunsProgram:
+		return spec.RunsCode || spec.Kind == tools.Script
+	}
+	return spec.RunsCode
+}
+
 // Tiers returns what "always" could mean for a call that has to be asked about,
 // the narrowest first. A grant of each would have allowed this call.
 func (p *Policy) Tiers(call *Subject, d Decision) []Tier {
@@ -190,7 +206,11 @@ func (p *Policy) Tiers(call *Subject, d Decision) []Tier {
 	candidates := []Tier{{Kind: TierCall, Pattern: hex.EncodeToString(call.Digest[:]), Label: "this exact call"}}
 	candidates = append(candidates, fileTiers(asked)...)
 	candidates = append(candidates, commandTiers(asked)...)
-	if call.Spec.RunsCode || len(asked) == 1 && asked[0].own && asked[0].alone() {
+	whole := call.Spec.RunsCode || len(asked) == 1 && asked[0].own && asked[0].alone()
+	if call.Spec.Kind != tools.Builtin {
+		whole = !slices.ContainsFunc(asked, func(s subject) bool { return !s.ofTool() })
+	}
+	if whole {
 		candidates = append(candidates, Tier{Kind: TierTool, Pattern: call.Spec.Identity(), Label: "every call of " + call.Spec.Name})
 	}
 	return slices.DeleteFunc(candidates, func(tier Tier) bool {

@@ -299,3 +299,61 @@ func TestTiersAllowWhatTheyAreFor(t *testing.T) {
 		t.Error("nothing was offered")
 	}
 }
+
+// TestTiersOfToolsFromElsewhere: "always" can mean the tool, and then nothing but that it is
+// called.
+func TestTiersOfToolsFromElsewhere(t *testing.T) {
+	p := must(`{version: 1, rules: [{name: ask, action: ask, commands: [git push]}]}`)
+	const name = "files__write"
+	own := tools.Effect{Kind: tools.UsesTool, Tool: name}
+	program := tools.Effect{Kind: tools.RunsProgram, Program: "./deploy", Argv: []string{"./deploy"}}
+	outside := tools.Effect{Kind: tools.ReadsPath, Path: "/etc/hosts"}
+	push := tools.Effect{Kind: tools.RunsProgram, Program: "git", Argv: []string{"git", "push"}}
+	for what, c := range map[string]struct {
+		kind    tools.Kind
+		effects []tools.Effect
+		want    string
+	}{
+		"mcp":                {tools.MCP, []tools.Effect{own}, "this exact call|every call of files__write"},
+		"mcp, a file beside": {tools.MCP, []tools.Effect{own, outside}, "this exact call"},
+		"another tool":       {tools.MCP, []tools.Effect{{Kind: tools.UsesTool, Tool: "files__read"}}, "this exact call"},
+		"openapi": {tools.OpenAPI, []tools.Effect{{Kind: tools.ReachesHost, Host: "api.example.com", Port: 443, Configured: true}, own},
+			"this exact call|every call of files__write"},
+		"script":           {tools.Script, []tools.Effect{program}, "this exact call|every call of files__write"},
+		"script of a rule": {tools.Script, []tools.Effect{program, push}, "this exact call"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			subject := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, c.effects)
+			subject.Spec = &tools.Spec{Name: name, Server: "files", Kind: c.kind, Level: tools.WorkspaceWrite}
+			d := p.Decide(subject, nil)
+			var labels []string
+			for _, tier := range p.Tiers(subject, d) {
+				labels = append(labels, tier.Label)
+				grants := []policy.Grant{grantOf(subject, policy.Allow, tier)}
+				check(t, p.Decide(subject, grants), "allow")
+				if tier.Kind == policy.TierTool {
+					other := *subject
+					other.Effects = append(c.effects[:len(c.effects):len(c.effects)], outside)
+					check(t, p.Decide(&other, grants), "ask")
+				}
+			}
+			if got := strings.Join(labels, "|"); got != c.want {
+				t.Errorf("%s is offered, want %s (%v)", got, c.want, d.Verdict)
+			}
+		})
+	}
+}
+
+// TestRulesAboutToolsThatAreMade: a rule about all tools that agents make is about making
+// one.
+func TestRulesAboutToolsThatAreMade(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"@dynamic": "deny", "@dynamic/deploy*": "deny", "dynamic__deploy*": "deny",
+		"@dynamic/other": "ask", "@builtin/dynamic__x": "ask", "@mcp": "ask",
+	} {
+		p := must(`{version: 1, rules: [{name: made, action: deny, uses: ["` + pattern + `"]}]}`)
+		c := call(tools.WorkspaceWrite, tools.ModeAsk, tools.WorkspaceWrite, []tools.Effect{{Kind: tools.UsesTool, Tool: "dynamic__deploy_it"}})
+		c.Spec = &tools.Spec{Name: "tool_create", Level: tools.WorkspaceWrite}
+		t.Run(pattern, func(t *testing.T) { check(t, p.Decide(c, nil), want) })
+	}
+}

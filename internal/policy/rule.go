@@ -181,13 +181,25 @@ func (r *rule) fits(s *subject) fit {
 	case tools.UsesTool:
 		spec := s.call.Spec
 		if e.Tool != spec.Name {
-			spec = &tools.Spec{Name: e.Tool}
+			spec = specOf(e.Tool)
 		}
 		if anyTool(r.uses, spec) {
 			return matches
 		}
 	}
 	return misses
+}
+
+// specOf returns what is known of a tool by its full name: a call may be about another tool,
+// such as one that it makes.
+func specOf(name string) *tools.Spec {
+	spec := &tools.Spec{Name: name}
+	if namespace, _, ok := strings.Cut(name, tools.NamespaceMark); ok {
+		if spec.Server = namespace; namespace == tools.Dynamic.String() {
+			spec.Kind = tools.Dynamic
+		}
+	}
+	return spec
 }
 
 // fitsPath judges the path of an effect: what is allowed must be all of what

@@ -408,3 +408,31 @@ func TestMadeToolsAtOnce(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestNobodyIsAskedInVain: what is known to fail is no question.
+func TestNobodyIsAskedInVain(t *testing.T) {
+	s := serveHooked(t, noSection)
+	here := s.session("here", pb.Mode_MODE_ASK, 0)
+	questions := 0
+	asked := func(*pb.Approval) pb.AnswerKind {
+		questions++
+		return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE
+	}
+	wants(t, "the first", s.in(here, "tool_create", creating("words", "bash", "wc"), asked), "SUCCEEDED")
+	if questions != 1 {
+		t.Errorf("%d questions about the first", questions)
+	}
+	for what, c := range map[string][3]string{
+		"a name that is taken":     {"tool_create", creating("words", "bash", "wc"), "name_taken: There is a tool words"},
+		"a name of the server's":   {"tool_create", creating("read_file", "bash", "wc"), "name_taken"},
+		"no tool to change":        {"tool_update", `{"name":"other","source":"x"}`, "no_such_tool"},
+		"no tool to delete":        {"tool_delete", `{"name":"other"}`, "no_such_tool"},
+		"an unknown interpreter":   {"tool_create", creating("more", "cobol", "x"), "INVALID_INPUT"},
+		"a schema that has no end": {"tool_update", `{"name":"words","schema":{"$ref":"#"}}`, "INVALID_INPUT"},
+	} {
+		wants(t, what, s.in(here, c[0], c[1], asked), c[2])
+	}
+	if questions != 1 {
+		t.Errorf("%d questions were asked in vain", questions-1)
+	}
+}

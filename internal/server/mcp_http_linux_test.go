@@ -161,7 +161,7 @@ func TestMCPLedElsewhere(t *testing.T) {
 		"metadata":  {fmt.Sprintf("url: %q", redirecting.URL), "http://169.254.169.254/latest/meta-data", "leads to http://169.254.169.254: that is not followed"},
 		"elsewhere": {fmt.Sprintf("url: %q", redirecting.URL), elsewhere.URL + "/mcp", "that is not followed"},
 		"endpoint":  {fmt.Sprintf("url: %q, transport: sse, start_timeout: 5s", pointing.URL), "", "which is not followed"},
-		"private":   {fmt.Sprintf("url: %q", "https://"+host+":1/mcp"), "", "no public address|no such host|no connection"},
+		"private":   {fmt.Sprintf("url: %q", "https://"+host+":1/mcp"), "", "The server reaches it only where|There is no host|could not be looked up|No connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target = test.target
@@ -226,6 +226,7 @@ func newIssuer(t *testing.T, resource func() string) *issuer {
 			i.refreshes++
 			ok = ok && r.Form.Get("refresh_token") == "renews"
 		case "client_credentials":
+			ok = ok && r.Form.Get("scope") == "read call"
 		default:
 			ok = false
 		}
@@ -273,7 +274,8 @@ func TestMCPSignIn(t *testing.T) {
 				}
 				inner.ServeHTTP(w, request)
 			})
-			config := fmt.Sprintf("mcp:\n- {name: remote, url: %q, oauth: {grant: %s, client_id: us, client_secret_file: %s}}\n", r.URL+"/mcp", grant, secretFile(t, "our-secret"))
+			config := fmt.Sprintf("mcp:\n- {name: remote, url: %q, hosts: [%q], oauth: {grant: %s, client_id: us, client_secret_file: %s, scopes: [read, call]}}\n",
+				r.URL+"/mcp", i.Listener.Addr(), grant, secretFile(t, "our-secret"))
 			s := serveHooked(t, config)
 			if grant == "authorization_code" {
 				one := s.waitForSource("remote", func(one *pb.Source) bool { return one.GetSignInUrl() != "" })

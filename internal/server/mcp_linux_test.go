@@ -138,6 +138,27 @@ func describe(end *pb.Finished) string {
 	return text
 }
 
+// callsOf returns how often calls of a source ended, by outcome.
+func (s *hookedServer) callsOf(source string) map[string]float64 {
+	s.t.Helper()
+	families, err := s.metrics.Gather()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	counted := make(map[string]float64)
+	for _, family := range families {
+		if family.GetName() != "toolserver_source_calls_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() { // labels are sorted
+			if labels := metric.GetLabel(); labels[1].GetValue() == source {
+				counted[labels[0].GetValue()] = metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return counted
+}
+
 // TestMCPCalls calls tools of a server, and looks at what comes back.
 func TestMCPCalls(t *testing.T) {
 	t.Setenv("TOKEN_OF_THE_SERVER", "not for programs")
@@ -168,6 +189,9 @@ func TestMCPCalls(t *testing.T) {
 		if got := describe(s.run(test.tool, test.input)); !regexp.MustCompile(`(?s)^(` + test.want + `)$`).MatchString(got) {
 			t.Errorf("%s %s: %q, want %q", test.tool, test.input, got, test.want)
 		}
+	}
+	if got := s.callsOf("test"); got["succeeded"] == 0 || got["failed"] == 0 || got["invalid_input"] == 0 {
+		t.Errorf("its calls are counted as %v", got)
 	}
 	names := strings.Split(contentText(s.run("test__environment", "{}")), "\n")
 	if !slices.Contains(names, "GIVEN") || !slices.Contains(names, "GIVEN_ON") || slices.Contains(names, "TOKEN_OF_THE_SERVER") {
@@ -516,5 +540,24 @@ func TestMCPJudged(t *testing.T) {
 		if got := checked.GetVerdict().GetAction(); got != test.want {
 			t.Errorf("%s %s: %s, want %s: %v", test.tool, test.input, got, test.want, checked)
 		}
+	}
+}
+
+// TestMCPNeverThere: who calls a tool of a server that never answered reads why, and when it
+// is tried again; who has nothing of that server reads that there is no such tool.
+func TestMCPNeverThere(t *testing.T) {
+	s := serveHooked(t, "mcp:\n- {name: gone, command: [bash, -c, 'echo I am ill >&2; exit 7']}\n")
+	s.waitForSource("gone", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE })
+	want := regexp.MustCompile(`^The tool gone__anything cannot be used for now: it comes from gone, which is not available: it ended with exit status 7: I am ill\. It is tried again at \d\d:\d\d:\d\d UTC\.$`)
+	end := s.run("gone__anything", `{}`)
+	if f := end.GetFailure(); f.GetCode() != "unavailable" || !want.MatchString(f.GetMessage()) {
+		t.Errorf("%s: %s", f.GetCode(), f.GetMessage())
+	}
+	if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "without", Tools: &pb.ToolSelection{Exclude: []string{"@gone"}}}); err != nil {
+		t.Fatal(err)
+	}
+	_, end = s.call(&pb.ExecuteToolRequest{SessionId: "without", Tool: "gone__anything", InputJson: []byte(`{}`)}, nil)
+	if f := end.GetFailure(); f.GetCode() != "no_such_tool" || strings.Contains(f.GetMessage(), "ill") {
+		t.Errorf("%s: %s", f.GetCode(), f.GetMessage())
 	}
 }

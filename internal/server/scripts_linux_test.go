@@ -4,6 +4,8 @@
 package server
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,5 +231,30 @@ func TestScriptsChange(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("its folder is gone, and it runs")
 		}
+	}
+}
+
+// TestScriptSecrets: a manifest gets what the configuration has in a file, by its name. No call
+// shows it, and no session reads the file.
+func TestScriptSecrets(t *testing.T) {
+	dir := programDir(t)
+	for name, text := range map[string]string{
+		"tell.yaml": "name: tell\ndescription: Tells.\ncommand: [bash, -c, 'echo ${#TOKEN} $TOKEN']\nread_only: true\nsecrets: [TOKEN]\n",
+		"none.yaml": "name: none\ndescription: Tells.\ncommand: [bash, -c, 'echo ${#TOKEN}']\nread_only: true\n",
+	} {
+		writeTool(t, dir, name, text)
+	}
+	secret := secretFile(t, "a-secret-of-the-operator")
+	s := serveHooked(t, fmt.Sprintf("scripts: [{name: ops, dir: %s, secret_files: {TOKEN: %s}}]\n", dir, secret))
+	s.waitForTool("ops__tell", true)
+	if got := contentText(s.run("tell", `{}`)); !strings.HasPrefix(got, "24 ") || strings.Contains(got, "a-secret") {
+		t.Errorf("the program says %q", got)
+	}
+	if got := contentText(s.run("none", `{}`)); got != "0\n" {
+		t.Errorf("another says %q", got)
+	}
+	input, _ := json.Marshal(map[string]string{"path": secret})
+	if end := s.run("read_file", string(input)); end.GetFailure() == nil {
+		t.Errorf("the file is read: %s", contentText(end))
 	}
 }

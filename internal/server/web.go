@@ -13,6 +13,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/config"
@@ -29,7 +32,7 @@ type webServer struct {
 }
 
 // serveHTTP begins to serve clients of server over HTTP.
-func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, logger *zap.Logger) (*webServer, error) {
+func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, metrics prometheus.Registerer, logger *zap.Logger) (*webServer, error) {
 	if c.Off() {
 		return &webServer{address: "off"}, nil
 	}
@@ -43,7 +46,7 @@ func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, log
 		Limits: c.MCP, Hosts: c.Hosts, Origins: c.Origins,
 	})
 	w.http = &http.Server{
-		Handler:           w.mcp,
+		Handler:           measured(w.mcp, metrics),
 		ErrorLog:          zap.NewStdLog(logger),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -60,6 +63,18 @@ func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, log
 		}
 	}()
 	return w, nil
+}
+
+// measured returns a handler whose requests are counted and timed. A stream takes as long as
+// its client stays.
+func measured(handler http.Handler, registry prometheus.Registerer) http.Handler {
+	add := promauto.With(registry)
+	requests := add.NewCounterVec(prometheus.CounterOpts{Name: "toolserver_http_requests_total", Help: "Requests by HTTP, by method and status code."}, []string{"method", "code"})
+	durations := add.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "toolserver_http_request_duration_seconds", Help: "Time that requests by HTTP took, streams included.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+	}, []string{"method"})
+	underWay := add.NewGauge(prometheus.GaugeOpts{Name: "toolserver_http_requests_in_flight", Help: "Requests by HTTP that are under way, streams included."})
+	return promhttp.InstrumentHandlerInFlight(underWay, promhttp.InstrumentHandlerDuration(durations, promhttp.InstrumentHandlerCounter(requests, handler)))
 }
 
 // webTLS returns the configuration for clients that may speak HTTP/1.1 too.

@@ -25,6 +25,7 @@ type meters struct {
 	grpc          *grpcprom.ServerMetrics // grpc_server_*
 	rpcs          *prometheus.CounterVec
 	calls         *prometheus.CounterVec
+	sourceCalls   *prometheus.CounterVec
 	limited       *prometheus.CounterVec
 	shadowLimited *prometheus.CounterVec
 	overQuota     *prometheus.CounterVec
@@ -97,6 +98,7 @@ func newMeters(registry prometheus.Registerer, stats func() executor.Stats) *met
 			grpcprom.WithHistogramBuckets(durationBounds))),
 		rpcs:          counter("toolserver_rpcs_total", "RPCs by method and status code.", "method", "code"),
 		calls:         counter("toolserver_calls_total", "Ended executions by tool and outcome.", "tool", "outcome"),
+		sourceCalls:   counter("toolserver_source_calls_total", "Ended executions of tools from elsewhere, by source and outcome.", "source", "outcome"),
 		limited:       counter("toolserver_limited_total", "Calls that a rate limit refused.", "limit", "tool"),
 		shadowLimited: counter("toolserver_shadow_limited_total", "Calls that a rate limit in shadow would have refused.", "limit", "tool"),
 		overQuota:     counter("toolserver_over_quota_total", "RPCs that were refused because a tenant has all of a quota.", "tenant", "quota"),
@@ -179,6 +181,9 @@ func (m *meters) observe(x *executor.Execution, end *executor.Finished) {
 	tool = toolLabel(tool)
 	example := exemplarOf(x.Trace)
 	m.calls.WithLabelValues(tool, end.Outcome.String()).(prometheus.ExemplarAdder).AddWithExemplar(1, example)
+	if source, _, ok := strings.Cut(tool, tools.NamespaceMark); ok { // which the server has
+		m.sourceCalls.WithLabelValues(source, end.Outcome.String()).Inc()
+	}
 	if x.Info().State == executor.Running { // a refused call never was
 		m.durations.WithLabelValues(tool).(prometheus.ExemplarObserver).ObserveWithExemplar(end.Ran.Seconds(), example)
 	}

@@ -222,6 +222,7 @@ func (k *Keeper) add(s Source, wait func(context.Context)) error {
 		status: Status{Name: s.Name(), Kind: s.Kind(), State: Connecting, Since: time.Now()},
 	}
 	k.sources[s.Name()] = one
+	k.registry.Suspend(s.Name(), s.Kind(), fmt.Sprintf("comes from %s, which is being connected", s.Name()))
 	k.done.Go(func() {
 		defer close(one.ended)
 		if wait(ctx); ctx.Err() == nil {
@@ -343,10 +344,11 @@ func (k *Keeper) keep(ctx context.Context, one *kept) {
 		if err != nil {
 			reason = briefly(err.Error())
 		}
-		k.registry.Suspend(one.Name(), fmt.Sprintf("comes from %s, which is not available: %s", one.Name(), reason))
+		next := time.Now().Add(wait)
+		k.registry.Suspend(one.Name(), one.Kind(), fmt.Sprintf("comes from %s, which is not available: %s. It is tried again at %s", one.Name(), strings.TrimSuffix(reason, "."), next.UTC().Format("15:04:05 UTC")))
 		k.tell(one, func(s *Status) {
 			*s = Status{Name: s.Name, Kind: s.Kind, State: Unavailable, Reason: reason, Tools: s.Tools, Refused: s.Refused,
-				Since: time.Now(), Next: time.Now().Add(wait), Failures: s.Failures + 1, Restarts: s.Restarts + 1}
+				Since: time.Now(), Next: next, Failures: s.Failures + 1, Restarts: s.Restarts + 1}
 		})
 		select {
 		case <-time.After(wait):

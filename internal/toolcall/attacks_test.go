@@ -69,3 +69,19 @@ func TestOpenCalls(t *testing.T) {
 		t.Errorf("%d bytes are held after the end", p.stream.held)
 	}
 }
+
+// TestManyPairs: a call of very many arguments takes hours where each is compared with all
+// before it.
+func TestManyPairs(t *testing.T) {
+	d := &draft{}
+	for i := range 300_000 {
+		d.pairs = append(d.pairs, pair{fmt.Sprint("key", i), "x", asText})
+	}
+	if text, err := pairsInput(nil, d); err != nil || len(text) < 300_000 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	d.pairs = append(d.pairs, pair{" key7", "y", asText})
+	if _, err := pairsInput(nil, d); err == nil {
+		t.Error("a key is there twice")
+	}
+}

@@ -5,6 +5,7 @@ package toolcall
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,7 +125,8 @@ func (c *catalog) finish(d draft, err error) Piece {
 	}
 	tool, ok := c.find(name)
 	if !ok {
-		return broken(d.id, name, []byte(d.raw), "there is no tool of that name%s", nearest.Hint(nearest.Names(name, c.names)))
+		return Broken{ID: d.id, Tool: name, Raw: valid([]byte(d.raw)), Message: fmt.Sprintf(
+			"Nothing was run: there is no tool %s%s", name, cmp.Or(nearest.Hint(nearest.Names(name, c.names)), "."))}
 	}
 	if tool != nil {
 		name = tool.Name
@@ -176,12 +178,14 @@ func (c *catalog) input(name string, d *draft) (string, error) {
 }
 
 func pairsInput(schema *property, d *draft) (string, error) {
-	input := object{}
+	input := make(object, 0, len(d.pairs))
+	there := make(map[string]bool, len(d.pairs))
 	for _, p := range d.pairs {
 		key := strings.TrimSpace(p.key)
-		if input.get(key) != nil {
+		if there[key] {
 			return "", fmt.Errorf("%s is there twice", key)
 		}
+		there[key] = true
 		value, err := readValue(schema.of(key), p)
 		if err != nil {
 			return "", fmt.Errorf("the value of %s: %w", key, err)

@@ -150,7 +150,7 @@ func TestBroken(t *testing.T) {
 		{"name in another case", `<tool_call>{"name": "ReadFile", "arguments": {"path": "a"}}</tool_call>`, `read_file {"path": "a"}`},
 		{"name with a prefix", `<tool_call>{"name": "functions.read_file", "arguments": {"path": "a"}}</tool_call>`, `read_file {"path": "a"}`},
 		{"null for what is optional", `<tool_call>{"name": "read_file", "arguments": {"path": "a", "limit": null}}</tool_call>`, `read_file {"path":"a"}`},
-		{"unknown tool", `<tool_call>{"name": "read_fil", "arguments": {"path": "a"}}</tool_call>`, `! no tool of that name; did you mean read_file`},
+		{"unknown tool", `<tool_call>{"name": "read_fil", "arguments": {"path": "a"}}</tool_call>`, `! there is no tool read_fil; did you mean read_file`},
 		{"no name", `<tool_call>{"arguments": {"path": "a"}}</tool_call>`, `! name of the tool is missing`},
 		{"arguments as a list", `<tool_call>{"name": "list", "arguments": [1]}</tool_call>`, `! want a JSON object`},
 		{"cut off in a string", `<tool_call>{"name": "read_file", "arguments": {"path": "a.t`, `! ends before it is complete`},

@@ -23,6 +23,13 @@ type Registry struct {
 
 	mu      sync.Mutex // serialises Replace
 	current atomic.Pointer[catalog]
+	absent  map[string]absence // by sources that offer nothing for now
+}
+
+// absence is why a source offers nothing.
+type absence struct {
+	kind   Kind
+	reason string
 }
 
 // An Entry is a tool as a registry knows it.
@@ -59,6 +66,7 @@ const NamespaceMark = "__"
 func (r *Registry) Replace(source string, tools ...Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.absent, source)
 	next := r.current.Load().without(source)
 	var errs []error
 	for _, tool := range tools {
@@ -70,10 +78,15 @@ func (r *Registry) Replace(source string, tools ...Tool) error {
 	return errors.Join(errs...)
 }
 
-// Suspend says why no tool of source can be called for now. They stay in the list.
-func (r *Registry) Suspend(source, reason string) {
+// Suspend says why no tool of source, which has tools of a kind, can be called for now. They
+// stay in the list.
+func (r *Registry) Suspend(source string, kind Kind, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.absent == nil {
+		r.absent = make(map[string]absence)
+	}
+	r.absent[source] = absence{kind, reason}
 	old := r.current.Load()
 	next := old.without(source)
 	if old == nil || len(next.sorted) == len(old.sorted) {
@@ -87,6 +100,19 @@ func (r *Registry) Suspend(source, reason string) {
 		}
 	}
 	r.publish(next)
+}
+
+// Absent returns what can be told of a tool by its full name that is not in the list, since
+// its source offers nothing for now, and the reason of that.
+func (r *Registry) Absent(name string) (spec *Spec, reason string, ok bool) {
+	source, _, _ := strings.Cut(name, NamespaceMark)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why, ok := r.absent[source]
+	if !ok || !isForeignName(name) || source == name {
+		return nil, "", false
+	}
+	return &Spec{Name: name, Server: source, Kind: why.kind}, why.reason, true
 }
 
 // publish makes next the catalog of the registry.

@@ -70,6 +70,13 @@ type Renewer interface {
 	Renew(restrictions Restrictions) (Call, error)
 }
 
+// A Foreseer is a call that may be known to fail before it runs.
+type Foreseer interface {
+	// Foresee returns the [*Failure] that the call would end with if it ran now, or nil
+	// where that is not known. Nobody is asked whether such a call may run.
+	Foresee() error
+}
+
 // A Timed is a call, or an input type, that says itself how long it may run.
 type Timed interface {
 	// Timeout returns how long the call may run, or 0 where it does not say.
@@ -118,6 +125,14 @@ func WithPreview[In any](tool Tool, preview func(ctx context.Context, env Env, i
 	return &shown
 }
 
+// WithForesight returns tool, which [New] made for the same In, with calls that are known to
+// fail for what foresee returns. It changes nothing, and the call itself has to look again.
+func WithForesight[In any](tool Tool, foresee func(env Env, in In) error) Tool {
+	foreseeing := *tool.(*typed[In])
+	foreseeing.foresee = foresee
+	return &foreseeing
+}
+
 // Around returns tool, which [New] made, with something that is done before each call
 // of it runs, and after.
 func Around(tool Tool, before func(env Env) (after func())) Tool { return tool.(shaped).around(before) }
@@ -158,6 +173,7 @@ type typed[In any] struct {
 	effects func(env Env, in In) []Effect
 	run     func(ctx context.Context, env Env, in In, out Sink) (Result, error)
 	preview func(ctx context.Context, env Env, in In) Preview // nil where there is none
+	foresee func(env Env, in In) error                        // nil where nothing is known before
 }
 
 func (t *typed[In]) inputShape() *shape { return t.shape() }
@@ -240,6 +256,13 @@ func (c *typedCall[In]) Renew(restrictions Restrictions) (Call, error) {
 		return nil, err
 	}
 	return next, nil
+}
+
+func (c *typedCall[In]) Foresee() error {
+	if c.tool.foresee == nil {
+		return nil
+	}
+	return c.tool.foresee(c.env, c.in)
 }
 
 // Timeout returns what the input says.

@@ -147,15 +147,17 @@ func (s *Set) create() tools.Tool {
 		func(_ context.Context, env tools.Env, in createInput, _ tools.Sink) (tools.Result, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			m := &made{Name: in.Name, Private: tools.Private{Tenant: env.Tenant, Principal: env.Principal}}
-			if in.Scope != ofPrincipal {
-				m.Private.Session, m.session = env.SessionID, env.Session
-			}
+			m := in.made(env)
 			if err := s.taken(env, in.Name, m.Private); err != nil {
 				return tools.Result{}, err
 			}
 			return s.add(env, m, definition{in.Name, in.Description, in.Interpreter, in.Source, unquoted(in.Schema)})
 		})
+	tool = tools.WithForesight(tool, func(env tools.Env, in createInput) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return cmp.Or(s.taken(env, in.Name, in.made(env).Private), s.runs(in.Interpreter))
+	})
 	return tools.WithPreview(tool, func(_ context.Context, env tools.Env, in createInput) tools.Preview {
 		whose := "this session"
 		if in.Scope == ofPrincipal {
@@ -163,6 +165,15 @@ func (s *Set) create() tools.Tool {
 		}
 		return preview("Make", whose, definition{in.Name, in.Description, in.Interpreter, in.Source, unquoted(in.Schema)})
 	})
+}
+
+// made returns the tool that the input asks for, without a version.
+func (in *createInput) made(env tools.Env) *made {
+	m := &made{Name: in.Name, Private: tools.Private{Tenant: env.Tenant, Principal: env.Principal}}
+	if in.Scope != ofPrincipal {
+		m.Private.Session, m.session = env.SessionID, env.Session
+	}
+	return m
 }
 
 func (s *Set) update() tools.Tool {
@@ -179,11 +190,20 @@ func (s *Set) update() tools.Tool {
 			if err != nil {
 				return tools.Result{}, err
 			}
-			if len(m.Versions) >= s.config.Versions {
-				return tools.Result{}, tools.Failf("too_many_versions", "%s has %d versions, which is all it may have. Delete it with %s, and make it anew.", m.Name, len(m.Versions), env.Words.Tool("tool_delete"))
+			if err := s.full(env, m); err != nil {
+				return tools.Result{}, err
 			}
 			return s.add(env, m, in.of(m))
 		})
+	tool = tools.WithForesight(tool, func(env tools.Env, in updateInput) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m, err := s.known(env, in.Name)
+		if err != nil {
+			return err
+		}
+		return cmp.Or(s.full(env, m), s.runs(in.of(m).interpreter))
+	})
 	return tools.WithPreview(tool, func(_ context.Context, env tools.Env, in updateInput) tools.Preview {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -199,6 +219,22 @@ func (s *Set) update() tools.Tool {
 	})
 }
 
+// full returns why a tool can have no other version, or nil.
+func (s *Set) full(env tools.Env, m *made) error {
+	if len(m.Versions) < s.config.Versions {
+		return nil
+	}
+	return tools.Failf("too_many_versions", "%s is version %d of at most %d. Delete it with %s, and make it anew.", m.Name, len(m.Versions), s.config.Versions, env.Words.Tool("tool_delete"))
+}
+
+// runs returns why an interpreter cannot be used, or nil.
+func (s *Set) runs(interpreter string) error {
+	if _, ok := s.runners.Find(interpreter); !ok {
+		return tools.Failf("program_not_found", "There is no %s on this machine: use another interpreter.", interpreter)
+	}
+	return nil
+}
+
 // of returns the definition of a tool with what the input changes.
 func (in *updateInput) of(m *made) definition {
 	d, last := definition{m.Name, in.Description, in.Interpreter, in.Source, unquoted(in.Schema)}, m.last()
@@ -212,7 +248,7 @@ func (in *updateInput) of(m *made) definition {
 func (s *Set) remove() tools.Tool {
 	sp := spec("tool_delete", "Delete a tool", "Delete a tool that was made with tool_create.", "Deletes a tool, with all its versions.", tools.WorkspaceWrite)
 	sp.Examples = []tools.Example{{Summary: "Delete one", Input: json.RawMessage(`{"name":"count_words"}`)}}
-	return tools.New(sp,
+	tool := tools.New(sp,
 		func(env tools.Env, in deleteInput) []tools.Effect { return s.touches(env, in.Name) },
 		func(_ context.Context, env tools.Env, in deleteInput, _ tools.Sink) (tools.Result, error) {
 			s.mu.Lock()
@@ -230,6 +266,12 @@ func (s *Set) remove() tools.Tool {
 			s.publish(nil)
 			return tools.TextResult(fmt.Sprintf("Deleted %s, version %s.", m.fullName(), m.last().id())), nil
 		})
+	return tools.WithForesight(tool, func(env tools.Env, in deleteInput) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, err := s.known(env, in.Name)
+		return err
+	})
 }
 
 func (s *Set) get() tools.Tool {
@@ -245,6 +287,9 @@ func (s *Set) get() tools.Tool {
 		number := cmp.Or(in.Version, m.last().Number)
 		i := slices.IndexFunc(m.Versions, func(v version) bool { return v.Number == number })
 		if i < 0 {
+			if len(m.Versions) == 1 {
+				return tools.Result{}, tools.Failf("no_such_version", "%s has version 1 alone.", m.Name)
+			}
 			return tools.Result{}, tools.Failf("no_such_version", "%s has versions 1 to %d.", m.Name, m.last().Number)
 		}
 		v := &m.Versions[i]
@@ -308,8 +353,8 @@ func (s *Set) judged(env tools.Env, name string) (*made, error) {
 
 // add makes a version of a tool.
 func (s *Set) add(env tools.Env, m *made, d definition) (tools.Result, error) {
-	if _, ok := s.runners.Find(d.interpreter); !ok {
-		return tools.Result{}, tools.Failf("program_not_found", "There is no %s on this machine: use another interpreter.", d.interpreter)
+	if err := s.runs(d.interpreter); err != nil {
+		return tools.Result{}, err
 	}
 	input, err := schema.Object(d.schema, true)
 	if err != nil {

@@ -4,19 +4,18 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -45,6 +44,7 @@ type Server struct {
 	// URL is where a server is reached by HTTP. Of an address, Hosts are those whose
 	// addresses may be private.
 	URL       string            `yaml:"url"`
+	Proxy     string            `yaml:"proxy"`     // host:port of a proxy through which it is reached
 	Transport string            `yaml:"transport"` // http or sse
 	Headers   map[string]string `yaml:"headers"`
 	TokenFile string            `yaml:"token_file"`
@@ -179,12 +179,12 @@ func (s *Server) checkCommand(fault func(key, format string, args ...any)) {
 		}
 	}
 	for name, file := range s.Secrets {
-		if _, err := secretOf(file); err != nil {
+		if _, err := source.Secret(file); err != nil {
 			fault(".secret_files", "%s: %v", name, err)
 		}
 	}
 	for key, set := range map[string]bool{
-		".transport": s.Transport != "", ".headers": len(s.Headers) > 0, ".token_file": s.TokenFile != "", ".oauth": !s.OAuth.Off() || s.OAuth.ClientID != "",
+		".proxy": s.Proxy != "", ".transport": s.Transport != "", ".headers": len(s.Headers) > 0, ".token_file": s.TokenFile != "", ".oauth": !s.OAuth.Off() || s.OAuth.ClientID != "",
 	} {
 		if set {
 			fault(key, "is for a url: a command has none")
@@ -217,8 +217,13 @@ func (s *Server) checkAddress(fault func(key, format string, args ...any)) {
 			fault(".headers", "%.60q is no header", name)
 		}
 	}
+	if s.Proxy != "" {
+		if err := egress.CheckProxy(s.Proxy); err != nil {
+			fault(".proxy", "%v", err)
+		}
+	}
 	if s.TokenFile != "" {
-		if _, err := secretOf(s.TokenFile); err != nil {
+		if _, err := source.Secret(s.TokenFile); err != nil {
 			fault(".token_file", "%v", err)
 		}
 	}
@@ -243,7 +248,7 @@ func (o *OAuth) check(s *Server, fault func(key, format string, args ...any)) {
 		fault("", "%s needs client_id and client_secret_file", grantCredentials)
 	}
 	if o.ClientSecretFile != "" {
-		if _, err := secretOf(o.ClientSecretFile); err != nil {
+		if _, err := source.Secret(o.ClientSecretFile); err != nil {
 			fault(".client_secret_file", "%v", err)
 		}
 	}
@@ -279,26 +284,6 @@ func hostPort(text string) (string, error) {
 		return "", fmt.Errorf("%.60q is no host: want one such as api.example.com or api.example.com:443", text)
 	}
 	return net.JoinHostPort(strings.ToLower(host), port), nil
-}
-
-// secretOf returns what is in a file with a secret.
-func secretOf(file string) (string, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > 64<<10 {
-		return "", fmt.Errorf("%s has %d bytes: want a secret of at most 64 KiB", file, info.Size())
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	text := strings.TrimSpace(string(data))
-	if text == "" || strings.ContainsAny(text, "\r\n\x00") {
-		return "", errors.New(file + " has no secret of one line in it")
-	}
-	return text, nil
 }
 
 // Names returns the names of the servers.

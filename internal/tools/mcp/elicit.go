@@ -16,24 +16,36 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// maxFields is how many things a server may ask for at once.
-const maxFields = 16
+// Bounds of what a server may ask.
+const (
+	maxFields       = 16 // of a form
+	maxAsked        = 16 // forms for one call, one after another
+	maxDeclinations = 3  // that a model is told of
+)
 
 // elicit puts what a server asks to the person behind the call for which it asks. The
 // protocol does not say which call that is: where calls of more than one session, or for
 // more than one user, run at the server, nobody is asked.
 func (s *Source) elicit(ctx context.Context, request *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	call, why := s.asking()
 	decline := func(why string) (*sdk.ElicitResult, error) {
-		s.log.printf("it asked for something, which was declined: %s", why)
+		s.declined(call, why)
 		return &sdk.ElicitResult{Action: "decline"}, nil
+	}
+	// Of a command they were counted before they got here.
+	defer s.waiting.Add(-1)
+	if s.waiting.Add(1) > maxAsking {
+		return decline(fmt.Sprintf("it waits for %d answers already", maxAsking))
 	}
 	params := request.Params
 	if params.Mode != "" && params.Mode != "form" {
 		return decline("only forms are shown")
 	}
-	call, why := s.asking()
 	if call == nil {
 		return decline(why)
+	}
+	if call.asked.Add(1) > maxAsked {
+		return decline(fmt.Sprintf("it has asked %d times for this call", maxAsked))
 	}
 	fields, err := fieldsOf(params.RequestedSchema)
 	if err != nil {
@@ -49,7 +61,7 @@ func (s *Source) elicit(ctx context.Context, request *sdk.ElicitRequest) (*sdk.E
 	}
 	answers, err := call.out.Ask(ctx, questions)
 	if err != nil {
-		return &sdk.ElicitResult{Action: "decline"}, nil
+		return decline(err.Error())
 	}
 	content := make(map[string]any)
 	for i := range fields {
@@ -58,7 +70,7 @@ func (s *Source) elicit(ctx context.Context, request *sdk.ElicitRequest) (*sdk.E
 		case err != nil:
 			return decline(err.Error())
 		case fields[i].kind == "confirm" && value != true:
-			return &sdk.ElicitResult{Action: "decline"}, nil
+			return decline("the person said no")
 		case given && fields[i].kind != "confirm":
 			content[fields[i].key] = value
 		case !given && fields[i].required:
@@ -66,6 +78,29 @@ func (s *Source) elicit(ctx context.Context, request *sdk.ElicitRequest) (*sdk.E
 		}
 	}
 	return &sdk.ElicitResult{Action: "accept", Content: content}, nil
+}
+
+// declined notes that the server was not given what it asked for: in its log, and for the
+// model behind the call, or behind every call that runs where it is not known which.
+func (s *Source) declined(call *running, why string) {
+	s.log.printf("it asked for something, which was declined: %s", why)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.calls {
+		if (call == nil || one == call) && len(one.declined) < maxDeclinations {
+			one.declined = append(one.declined, clip(clean(why), 300))
+		}
+	}
+}
+
+// declinations returns what a model is told of what was declined while its call ran.
+func (s *Source) declinations(call *running) (notes []tools.Content) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, why := range call.declined {
+		notes = append(notes, tools.Text(fmt.Sprintf("[%s asked the user for something, which was declined: %s]", s.server.Name, strings.TrimSuffix(why, "."))))
+	}
+	return notes
 }
 
 // asking returns the call for which the server asks, or why that is not known.

@@ -13,15 +13,14 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/source"
 )
 
 // reached is a server at an address.
@@ -40,7 +39,8 @@ func (s *Source) reach(ctx context.Context) (*reached, error) {
 		return nil, err
 	}
 	r := new(reached)
-	base := s.dialing()
+	base := s.dialing().Transport()
+	base.DisableCompression = true
 	r.client = &http.Client{
 		Transport:     &guarded{base: base, origin: origin, server: &s.server, note: r.note},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -52,7 +52,7 @@ func (s *Source) reach(ctx context.Context) (*reached, error) {
 	transport := &sdk.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: r.client, MaxEventSize: maxLine}
 	if s.oauth != nil {
 		others := &http.Client{
-			Transport: &bounded{base}, Timeout: 30 * time.Second,
+			Transport: secure{&bounded{base, false}}, Timeout: 30 * time.Second,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 		if transport.OAuthHandler, err = s.oauth.handler(ctx, others); err != nil {
@@ -104,48 +104,32 @@ func (r *reached) why(err error) error {
 
 func (r *reached) close() { r.client.CloseIdleConnections() }
 
-// dialing returns what connects to hosts: none whose address is private, but for those that
-// the operator has named.
-func (s *Source) dialing() *http.Transport {
-	origin, _ := url.Parse(s.server.URL)
-	return &http.Transport{
-		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 15 * time.Second, ForceAttemptHTTP2: true,
-		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			dialer := net.Dialer{Timeout: 15 * time.Second}
-			if host, port, _ := net.SplitHostPort(address); !s.server.names(host, port, origin) {
-				dialer.Control = public
-			}
-			return dialer.DialContext(ctx, network, address)
-		},
-	}
-}
-
-// names reports whether the operator has named a host, so that its address may be private:
-// as one of hosts, or by an address itself in the URL.
-func (s *Server) names(host, port string, origin *url.URL) bool {
-	host = strings.ToLower(host)
-	if host == strings.ToLower(origin.Hostname()) {
-		if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
-			return true
+// dialing returns what connects to hosts: to the address in the URL and the hosts that the
+// operator has named, and to others, which metadata of OAuth may name, at public addresses.
+func (s *Source) dialing() *egress.Dialer {
+	dialer := &egress.Dialer{Others: true, Proxy: s.server.Proxy}
+	if origin, err := url.Parse(s.server.URL); err == nil {
+		_, err := netip.ParseAddr(origin.Hostname())
+		if at, bad := egress.Named(origin); bad == nil && (err == nil || origin.Hostname() == "localhost") {
+			dialer.Named = append(dialer.Named, at)
 		}
 	}
-	return slices.ContainsFunc(s.Hosts, func(named string) bool {
-		at, err := hostPort(named)
-		return err == nil && (at == net.JoinHostPort(host, port) || at == net.JoinHostPort(host, "0"))
-	})
+	for _, host := range s.server.Hosts {
+		if at, err := hostPort(host); err == nil { // which was checked
+			dialer.Named = append(dialer.Named, at)
+		}
+	}
+	return dialer
 }
 
-// public fails a connection to an address that is not.
-func public(_, address string, _ syscall.RawConn) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
+// secure makes requests whose addresses a server chose: by https, or to this machine.
+type secure struct{ base http.RoundTripper }
+
+func (s secure) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" && !isLoopback(request.URL.Hostname()) {
+		return nil, fmt.Errorf("%s://%s is not asked for tokens: want https", request.URL.Scheme, request.URL.Host)
 	}
-	if err := egress.Public(at.Addr()); err != nil {
-		return fmt.Errorf("%s is not reached: it is no public address, and the operator has not named the host", at.Addr())
-	}
-	return nil
+	return s.base.RoundTrip(request)
 }
 
 // guarded makes requests to one server, and to no other.
@@ -166,13 +150,13 @@ func (g *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	request.Header.Set("User-Agent", "toolserver")
 	if g.server.TokenFile != "" {
-		token, err := secretOf(g.server.TokenFile) // each time: it may have been replaced
+		token, err := source.Secret(g.server.TokenFile) // each time: it may have been replaced
 		if err != nil {
 			return nil, g.failed(err)
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := (&bounded{g.base}).RoundTrip(request)
+	response, err := (&bounded{g.base, true}).RoundTrip(request)
 	switch {
 	case err != nil && request.Context().Err() != nil:
 		return nil, err
@@ -193,7 +177,11 @@ func (g *guarded) failed(err error) error {
 }
 
 // bounded reads no answer that is longer than a message may be, and follows no redirect.
-type bounded struct{ base http.RoundTripper }
+// With streams, an answer may be a stream of events, each of which is bounded.
+type bounded struct {
+	base    http.RoundTripper
+	streams bool
+}
 
 func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.base.RoundTrip(request)
@@ -208,8 +196,8 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("it answered with status %d, which leads to %s: that is not followed", response.StatusCode, to)
 	}
-	// Of a stream, each event is bounded.
-	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+	stream := b.streams && response.StatusCode == http.StatusOK && strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream")
+	if !stream {
 		response.Body = &boundedBody{response.Body, maxLine}
 	}
 	return response, nil

@@ -60,6 +60,7 @@ type Source struct {
 	reoffer chan struct{} // what is offered of it is
 	token   atomic.Int64  // of the last call
 	oauth   *signIn       // nil where nobody signs in
+	waiting atomic.Int32  // what the server has asked for, and was not answered
 
 	mu      sync.Mutex
 	pins    *pins // nil before the first connection
@@ -124,8 +125,10 @@ type connection struct {
 
 // A running is a call that runs.
 type running struct {
-	env tools.Env
-	out tools.Sink
+	env      tools.Env
+	out      tools.Sink
+	asked    atomic.Int32 // how often the server has asked for it
+	declined []string     // why it was not given what it asked for
 }
 
 // protocol is the version that is asked for; the server may choose an older one.
@@ -365,15 +368,16 @@ func (s *Source) list(ctx context.Context, c *connection) error {
 }
 
 // begin notes a call that runs, for what the server says of it meanwhile.
-func (s *Source) begin(env tools.Env, out tools.Sink) (token int64, c *connection, end func(), err error) {
+func (s *Source) begin(env tools.Env, out tools.Sink) (token int64, call *running, c *connection, end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {
-		return 0, nil, nil, &tools.Failure{Code: "source_unavailable", Retryable: true, Message: fmt.Sprintf("%s is not connected: %v. Try again in a while.", s.server.Name, source.ErrGone)}
+		return 0, nil, nil, nil, &tools.Failure{Code: "source_unavailable", Retryable: true, Message: fmt.Sprintf("%s is not connected: %v. Try again in a while.", s.server.Name, source.ErrGone)}
 	}
 	token = s.token.Add(1)
-	s.calls[token] = &running{env, out}
-	return token, s.current, func() {
+	call = &running{env: env, out: out}
+	s.calls[token] = call
+	return token, call, s.current, func() {
 		s.mu.Lock()
 		delete(s.calls, token)
 		s.mu.Unlock()

@@ -17,6 +17,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +27,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"go.uber.org/zap"
 	"golang.org/x/oauth2"
+
+	"github.com/toolserver/toolserver/internal/source"
 )
 
 // signInTime is how long an operator has to sign in.
@@ -56,14 +60,18 @@ func (o *signIn) handler(ctx context.Context, client *http.Client) (auth.OAuthHa
 		credentials = &oauthex.ClientCredentials{ClientID: c.ClientID}
 	}
 	if c.ClientSecretFile != "" {
-		secret, err := secretOf(c.ClientSecretFile)
+		secret, err := source.Secret(c.ClientSecretFile)
 		if err != nil {
 			return nil, err
 		}
 		credentials.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: secret}
 	}
 	if c.Grant == grantCredentials {
-		return extauth.NewClientCredentialsHandler(&extauth.ClientCredentialsHandlerConfig{Credentials: credentials, HTTPClient: client})
+		inner, err := extauth.NewClientCredentialsHandler(&extauth.ClientCredentialsHandlerConfig{Credentials: credentials, HTTPClient: client})
+		if err != nil || len(c.Scopes) == 0 {
+			return inner, err
+		}
+		return &scoped{inner, c.Scopes}, nil
 	}
 	redirect := cmp.Or(c.RedirectURL, defaultRedirect)
 	config := &auth.AuthorizationCodeHandlerConfig{
@@ -92,8 +100,40 @@ func (o *signIn) handler(ctx context.Context, client *http.Client) (auth.OAuthHa
 	return auth.NewAuthorizationCodeHandler(config)
 }
 
+// scoped asks for these scopes, whichever the server names.
+type scoped struct {
+	*extauth.ClientCredentialsHandler
+	scopes []string
+}
+
+// Authorize gets a token, once a server has refused a request without one.
+func (s *scoped) Authorize(ctx context.Context, request *http.Request, response *http.Response) error {
+	challenge := "Bearer scope=" + strconv.Quote(strings.Join(s.scopes, " "))
+	said, err := oauthex.ParseWWWAuthenticate(response.Header.Values("WWW-Authenticate"))
+	for _, one := range said {
+		if at := one.Params["resource_metadata"]; err == nil && at != "" {
+			challenge += ", resource_metadata=" + strconv.Quote(at)
+		}
+	}
+	response.Header.Set("WWW-Authenticate", challenge)
+	return s.ClientCredentialsHandler.Authorize(ctx, request, response)
+}
+
+// checkLink returns why operators are not shown an address to sign in at. It has what the
+// server says in it, and a person types a password there.
+func checkLink(link string) error {
+	u, err := url.Parse(link)
+	if err != nil || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+		return fmt.Errorf("it wants an operator to sign in at %.100q: want https, or an address of this machine", link)
+	}
+	return nil
+}
+
 // fetch shows the link to operators, and waits until one has signed in.
 func (o *signIn) fetch(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+	if err := checkLink(args.URL); err != nil {
+		return nil, err
+	}
 	o.source.mu.Lock()
 	connected := o.source.current != nil
 	o.source.mu.Unlock()

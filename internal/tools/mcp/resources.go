@@ -64,7 +64,7 @@ func beside[In any](s *Source, name, description string, run func(ctx context.Co
 			return []tools.Effect{{Kind: tools.UsesTool, Tool: full}}
 		},
 		func(ctx context.Context, env tools.Env, in In, out tools.Sink) (tools.Result, error) {
-			_, c, end, err := s.begin(env, out)
+			_, _, c, end, err := s.begin(env, out)
 			if err != nil {
 				return tools.Result{}, err
 			}

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -103,7 +104,7 @@ func (s *Source) start(ctx context.Context) (*process, error) {
 func (s *Source) environ() ([]string, error) {
 	env := append([]string(nil), s.server.Env...)
 	for name, file := range s.server.Secrets {
-		value, err := secretOf(file)
+		value, err := source.Secret(file)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -119,19 +120,21 @@ func (s *Source) Approve(names []string) (approved []string, err error) {
 			return nil, fmt.Errorf("%s has no tool %.60q that waits for an approval", s.server.Name, name)
 		}
 	}
+	pinned := pins{file: s.pins.file, Tools: maps.Clone(s.pins.Tools)}
 	for _, tool := range s.last {
 		name, err := source.OwnName(tool.Name)
 		if err == nil && waiting[name] && (len(names) == 0 || slices.Contains(names, name)) {
-			s.pins.Tools[name] = pinOf(tool)
+			pinned.Tools[name] = pinOf(tool)
 			approved = append(approved, name)
 		}
 	}
 	if len(approved) == 0 {
 		return nil, nil
 	}
-	if err := s.pins.save(); err != nil {
-		return nil, err
+	if err := pinned.save(); err != nil {
+		return nil, fmt.Errorf("nothing was approved, for it cannot be remembered: %w", err)
 	}
+	s.pins = &pinned
 	select {
 	case s.reoffer <- struct{}{}:
 	default:
@@ -254,7 +257,7 @@ func withheld(server, name string) tools.Tool {
 
 // run calls a tool of the server.
 func (s *Source) run(ctx context.Context, env tools.Env, name string, input json.RawMessage, result *schema.Schema, out tools.Sink) (tools.Result, error) {
-	token, c, end, err := s.begin(env, out)
+	token, call, c, end, err := s.begin(env, out)
 	if err != nil {
 		return tools.Result{}, err
 	}
@@ -263,9 +266,11 @@ func (s *Source) run(ctx context.Context, env tools.Env, name string, input json
 	params.SetProgressToken(token)
 	answer, err := c.CallTool(ctx, params)
 	if err != nil {
-		return tools.Result{}, s.explain(ctx, c, err)
+		return tools.Result{Content: s.declinations(call)}, s.explain(ctx, c, err)
 	}
-	return resultOf(env, answer, result)
+	made, err := resultOf(env, answer, result)
+	made.Content = append(made.Content, s.declinations(call)...)
+	return made, err
 }
 
 // resultOf returns the result of a call as ours.

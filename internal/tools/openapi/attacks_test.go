@@ -4,7 +4,9 @@
 package openapi
 
 import (
+	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -25,6 +27,22 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 		request, err := op.address(map[string]any{"id": value})
 		if (err == nil) != ok {
 			t.Errorf("%q: %v %v", value, request, err)
+		}
+	}
+}
+
+// TestAliasesOfLargeTexts: what aliases stand for is counted before anybody writes it out.
+func TestAliasesOfLargeTexts(t *testing.T) {
+	head := "openapi: 3.0.0\npaths: {/x: {get: {responses: {}}}}\n"
+	large := head + "x-a: &a " + strings.Repeat("x", 1<<20) + "\nx-b: [" + strings.Repeat("*a, ", 100_000) + "]\n" // 100 GiB
+	for name, c := range map[string]struct{ text, want string }{
+		"large":   {large, "without its aliases"},
+		"endless": {head + "x-a: &a [*a]\n", "alias"},
+		"few":     {head + "x-a: &a {type: string}\nx-b: [*a, *a]\nx-c: '& *'\n", ""},
+	} {
+		_, err := New(Spec{}, nil).reduce([]byte(c.text))
+		if got := fmt.Sprint(err); err == nil && c.want != "" || err != nil && (c.want == "" || !strings.Contains(got, c.want)) {
+			t.Errorf("%s: %.300s", name, got)
 		}
 	}
 }

@@ -54,6 +54,11 @@ func (s *Spec) check(fault func(key, format string, args ...any)) {
 	if s.URL != "" {
 		checkAddress(s.URL, false, func(format string, args ...any) { fault(".url", format, args...) })
 	}
+	if s.Proxy != "" {
+		if err := egress.CheckProxy(s.Proxy); err != nil {
+			fault(".proxy", "%v", err)
+		}
+	}
 	if s.ExternalRefs && s.Document != "" {
 		fault(".external_refs", "a document that is written here has no place that references could begin at")
 	}

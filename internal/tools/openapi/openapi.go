@@ -43,6 +43,9 @@ type Spec struct {
 	// document says, which must be https and public.
 	BaseURL string `yaml:"base_url"`
 
+	// Proxy is the host:port of a proxy through which hosts are reached.
+	Proxy string `yaml:"proxy"`
+
 	Select Select `yaml:"select"`
 	Auth   Auth   `yaml:"auth"`
 
@@ -111,7 +114,7 @@ func New(spec Spec, notice func(text string)) *Source {
 		notice = func(string) {}
 	}
 	s := &Source{spec: spec.withDefaults(), notice: notice}
-	dialer := &egress.Dialer{Others: spec.BaseURL == fromDocument}
+	dialer := &egress.Dialer{Others: spec.BaseURL == fromDocument, Proxy: spec.Proxy}
 	for _, address := range []string{spec.URL, spec.BaseURL, spec.Auth.TokenURL} {
 		if u, err := url.Parse(address); err == nil && address != "" {
 			if host, err := egress.Named(u); err == nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/oasdiff/yaml"
+	yaml3 "github.com/oasdiff/yaml3"
 
 	"github.com/toolserver/toolserver/internal/size"
 )
@@ -28,12 +29,12 @@ type reduced struct {
 // reduce reads a document.
 func (s *Source) reduce(text []byte) (*reduced, error) {
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' {
+		if err := checkAliases(text); err != nil {
+			return nil, err
+		}
 		converted, err := yaml.YAMLToJSON(text)
 		if err != nil {
 			return nil, fmt.Errorf("the document is neither JSON nor YAML: %w", err)
-		}
-		if len(converted) > 2*maxDocument { // by what its aliases stand for
-			return nil, fmt.Errorf("the document has %s without its aliases: at most %s", size.Bytes(len(converted)), size.Bytes(2*maxDocument))
 		}
 		text = converted
 	}
@@ -82,6 +83,44 @@ func (s *Source) reduce(text []byte) (*reduced, error) {
 		err = fmt.Errorf("the selected operations have %s of the document: at most %s; select fewer", size.Bytes(len(r.text)), size.Bytes(maxReduced))
 	}
 	return &r.reduced, err
+}
+
+// checkAliases returns an error for a document that is too large with what its aliases stand
+// for, without writing that out.
+func checkAliases(text []byte) error {
+	if !bytes.Contains(text, []byte("*")) || !bytes.Contains(text, []byte("&")) {
+		return nil
+	}
+	var doc yaml3.Node
+	if err := yaml3.Unmarshal(text, &doc); err != nil {
+		return fmt.Errorf("the document is neither JSON nor YAML: %w", err)
+	}
+	const most = 2 * maxDocument
+	known := make(map[*yaml3.Node]int) // of anchors; most+1 while one is looked at, as it has no end
+	var bytesOf func(*yaml3.Node) int
+	bytesOf = func(n *yaml3.Node) (sum int) {
+		if n.Alias != nil {
+			n = n.Alias
+		}
+		if n.Anchor != "" {
+			if size, ok := known[n]; ok {
+				return size
+			}
+			known[n] = most + 1
+			defer func() { known[n] = sum }()
+		}
+		sum = len(n.Value) + 2 // with quotes or brackets
+		for _, inner := range n.Content {
+			if sum += bytesOf(inner) + 1; sum > most {
+				return most + 1
+			}
+		}
+		return sum
+	}
+	if bytesOf(&doc) > most {
+		return fmt.Errorf("the document has more than %s without its aliases", size.Bytes(most))
+	}
+	return nil
 }
 
 // Bounds of what is loaded of a document.

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"mime"
@@ -43,10 +42,6 @@ func newParam(p *openapi3.Parameter) (param, error) {
 		return one, err
 	}
 	one.style, one.explode = method.Style, method.Explode
-	switch one.style {
-	case openapi3.SerializationLabel, openapi3.SerializationMatrix:
-		return one, fmt.Errorf("style %s is not supported", one.style)
-	}
 	if p.In == openapi3.ParameterInHeader && !httpguts.ValidHeaderFieldName(p.Name) {
 		return one, errors.New("is no name of a header")
 	}
@@ -117,11 +112,26 @@ func (p *param) plain(value any, escape func(string) string) string {
 	if p.json {
 		return escape(jsonOf(value))
 	}
+	// before begins the whole, between separates its parts; each part of a list may repeat
+	// the name of the parameter, and a single value always does where a list would.
+	before, between, named := "", ",", ""
+	switch p.style {
+	case openapi3.SerializationLabel:
+		before = "."
+	case openapi3.SerializationMatrix:
+		before, named = ";", escape(p.name)+"="
+	}
+	if p.explode && before != "" {
+		between = before
+	}
 	var parts []string
 	switch v := value.(type) {
 	case []any:
-		for _, text := range textsOf(v) {
-			parts = append(parts, escape(text))
+		for i, text := range textsOf(v) {
+			if text = escape(text); i == 0 || p.explode {
+				text = named + text
+			}
+			parts = append(parts, text)
 		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -131,10 +141,20 @@ func (p *param) plain(value any, escape func(string) string) string {
 				parts = append(parts, escape(name), text)
 			}
 		}
+		if !p.explode {
+			before += named
+		}
 	default:
-		return escape(textOf(value))
+		text := escape(textOf(value))
+		if text == "" {
+			return ""
+		}
+		return before + named + text
 	}
-	return strings.Join(parts, ",")
+	if len(parts) == 0 {
+		return ""
+	}
+	return before + strings.Join(parts, between)
 }
 
 // textOf writes one value.

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -51,6 +52,9 @@ type manifest struct {
 	Timeout     time.Duration     `yaml:"timeout"`
 	Environment map[string]string `yaml:"environment"`
 
+	// Secrets are variables of the folder, whose values the configuration has in files.
+	Secrets []string `yaml:"secrets"`
+
 	// Network is the most that the program reaches, whatever the session may.
 	Network tools.Network `yaml:"network"`
 }
@@ -65,6 +69,7 @@ const (
 type program struct {
 	manifest
 	dir      string // of the manifest
+	secrets  map[string]string
 	version  string
 	input    *schema.Schema
 	result   json.RawMessage
@@ -74,9 +79,9 @@ type program struct {
 }
 
 // parse reads the manifest of a file, and returns everything that is wrong with it.
-func parse(path string, text []byte) (*program, error) {
+func parse(path string, text []byte, secrets map[string]string) (*program, error) {
 	r := strictyaml.NewReader(path, "manifest")
-	p := &program{dir: filepath.Dir(path), effects: make(map[tools.EffectKind][]template)}
+	p := &program{dir: filepath.Dir(path), secrets: secrets, effects: make(map[tools.EffectKind][]template)}
 	r.Read(text, &p.manifest)
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -117,6 +122,11 @@ func parse(path string, text []byte) (*program, error) {
 	for name, value := range p.Environment {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
 			r.Fault("environment", "%.60q is no name of a variable, or its value has a NUL in it", name)
+		}
+	}
+	for _, name := range p.Secrets {
+		if secrets[name] == "" {
+			r.Fault("secrets", "%.60q is none of this folder: secret_files of the configuration names a file for each", name)
 		}
 	}
 	return p, r.Err()
@@ -227,6 +237,13 @@ func (p *program) tool(runners *command.Runners) tools.Tool {
 			c := command.Command{Path: words[0], Args: words[1:], Dir: ".", Rights: p.narrowed(env.Rights), Guard: env.Restrictions, Apart: true}
 			for _, name := range slices.Sorted(maps.Keys(p.Environment)) {
 				c.Env = append(c.Env, name+"="+p.Environment[name])
+			}
+			for _, name := range p.Secrets {
+				value, err := source.Secret(p.secrets[name]) // each time: it may have been replaced
+				if err != nil {
+					return tools.Result{}, fmt.Errorf("%s of %s: %w", name, p.Name, err)
+				}
+				c.Env = append(c.Env, name+"="+value)
 			}
 			return runner.RunTool(ctx, env, c, input, p.result != nil, out)
 		},

@@ -26,6 +26,9 @@ import (
 type Config struct {
 	Name string `yaml:"name"` // the namespace of its tools
 	Dir  string `yaml:"dir"`
+
+	// Secrets are variables whose values are in files, for the manifests that name them.
+	Secrets map[string]string `yaml:"secret_files"`
 }
 
 const (
@@ -107,7 +110,7 @@ func (s *Source) mended(files []file) bool {
 	}
 	var now []string
 	for _, f := range files {
-		if _, err := f.parse(); err != nil {
+		if _, err := f.parse(&s.config); err != nil {
 			now = append(now, mistakes(f.path, err)...)
 		}
 	}
@@ -118,7 +121,7 @@ func (s *Source) offer(files []file, offer func([]tools.Tool)) {
 	var list []tools.Tool
 	var broken []string
 	for _, f := range files {
-		p, err := f.parse()
+		p, err := f.parse(&s.config)
 		if err != nil {
 			broken = append(broken, mistakes(f.path, err)...)
 			continue
@@ -145,15 +148,16 @@ func mistakes(path string, err error) []string {
 	return lines
 }
 
-// Check returns everything that is wrong with the manifests of a folder.
-func Check(dir string) (wrong []string) {
-	files, _, err := read(dir)
+// Check returns everything that is wrong with the manifests of a folder. missing returns why
+// there is no program of a name, or nothing.
+func Check(config Config, missing func(program string) string) (wrong []string) {
+	files, _, err := read(config.Dir)
 	if err != nil {
 		return []string{err.Error()}
 	}
 	at := make(map[string]string)
 	for _, f := range files {
-		p, err := f.parse()
+		p, err := f.parse(&config)
 		switch {
 		case err != nil:
 			wrong = append(wrong, mistakes(f.path, err)...)
@@ -161,6 +165,11 @@ func Check(dir string) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s: there is a tool %s in %s", f.path, p.Name, at[p.Name]))
 		default:
 			at[p.Name] = f.path
+			if program := p.Command[0]; !strings.Contains(program, "/") { // others were looked at
+				if why := missing(program); why != "" {
+					wrong = append(wrong, fmt.Sprintf("%s: command: %s", f.path, why))
+				}
+			}
 		}
 	}
 	return wrong
@@ -172,11 +181,11 @@ type file struct {
 	err  error // it could not be read
 }
 
-func (f *file) parse() (*program, error) {
+func (f *file) parse(config *Config) (*program, error) {
 	if f.err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, f.err)
 	}
-	return parse(f.path, f.text)
+	return parse(f.path, f.text, config.Secrets)
 }
 
 // read returns the manifests of a folder, and what tells them from others.

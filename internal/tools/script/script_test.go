@@ -50,20 +50,31 @@ func TestManifests(t *testing.T) {
 		"name: x\ncommand: [true]\n":                                       "description",
 		"name: x\ndescription: D.\nschema: {type: string}\ncommand: [a]":   "an input is an object",
 		"name: x\ndescription: D.\nschema: {$ref: 'file:///etc/passwd'}\n": "only references to parts of itself",
-		"": "name",
+		top + "command: [true]\nsecrets: [TOKEN]\n":                        "",
+		top + "command: [true]\nsecrets: [OTHER]\n":                        "is none of this folder",
+		top + "command: [nowhere]\n":                                       "x.yaml: command: there is no program nowhere",
+		"":                                                                 "name",
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "x.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join(script.Check(dir), "\n")
+		got := strings.Join(script.Check(script.Config{Dir: dir, Secrets: map[string]string{"TOKEN": "/dev/null"}}, noProgram), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s\ngives %s\nwant %s", text, got, want)
 		}
 	}
-	if errs := script.Check(filepath.Join(t.TempDir(), "none")); len(errs) != 1 {
+	if errs := script.Check(script.Config{Dir: filepath.Join(t.TempDir(), "none")}, noProgram); len(errs) != 1 {
 		t.Errorf("no folder: %v", errs)
 	}
+}
+
+// noProgram knows the programs of the manifests above, but for one.
+func noProgram(name string) string {
+	if name == "nowhere" {
+		return "there is no program nowhere"
+	}
+	return ""
 }
 
 // TestFolder proves what a source tells of its folder, and when.

@@ -110,6 +110,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.tls.enabled -}}
 {{- $_ := set $c "tls" (dict "certificate" "/etc/toolserver/tls/tls.crt" "key" "/etc/toolserver/tls/tls.key") -}}
 {{- end -}}
+{{- if .Values.http.enabled -}}{{- $_ := set $c "http" (dict "listen" ":8668") -}}{{- end -}}
 {{- if .Values.audit.enabled -}}
 {{- $_ := set $c "audit" (dict "file" (printf "%s/audit.jsonl" $state) "stdout" .Values.audit.stdout "max_bytes" .Values.audit.maxBytes "keep" (int .Values.audit.keep)) -}}
 {{- end -}}
@@ -178,6 +179,10 @@ spec:
       containerPort: 8665
     - name: admin
       containerPort: 8666
+    {{- if .Values.http.enabled }}
+    - name: http
+      containerPort: 8668
+    {{- end }}
     env:
     - name: HOME
       value: /var/lib/toolserver
