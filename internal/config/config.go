@@ -102,18 +102,19 @@ type Log struct {
 }
 
 type Sessions struct {
-	Workspace         string        `yaml:"workspace"`
-	WorkspaceRoot     string        `yaml:"workspace_root"`
-	AllowedWorkspaces []string      `yaml:"allowed_workspaces"`
-	Level             tools.Level   `yaml:"level"`
-	Mode              tools.Mode    `yaml:"mode"`
-	MaxLevel          tools.Level   `yaml:"max_level"`
-	Modes             []tools.Mode  `yaml:"modes"`
-	MaxMode           optionalMode  `yaml:"max_mode"`
-	IdleTTL           time.Duration `yaml:"idle_ttl"`
-	MaxPerPrincipal   int           `yaml:"max_per_principal"`
-	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
-	MaxKept           int           `yaml:"max_kept"`
+	Workspace         string          `yaml:"workspace"`
+	WorkspaceRoot     string          `yaml:"workspace_root"`
+	AllowedWorkspaces []string        `yaml:"allowed_workspaces"`
+	Level             tools.Level     `yaml:"level"`
+	Mode              tools.Mode      `yaml:"mode"`
+	MaxLevel          tools.Level     `yaml:"max_level"`
+	Modes             []tools.Mode    `yaml:"modes"`
+	MaxMode           optionalMode    `yaml:"max_mode"`
+	IdleTTL           time.Duration   `yaml:"idle_ttl"`
+	MaxPerPrincipal   int             `yaml:"max_per_principal"`
+	KeepWorkspace     time.Duration   `yaml:"keep_workspace"`
+	MaxKept           int             `yaml:"max_kept"`
+	Settings          session.Exposed `yaml:"settings"`
 }
 
 type Policy struct {
@@ -189,6 +190,7 @@ func Default() *Config {
 			MaxPerPrincipal: session.DefaultMaxPerPrincipal,
 			KeepWorkspace:   time.Hour,
 			MaxKept:         session.DefaultMaxKept,
+			Settings:        session.DefaultExposed(),
 		},
 		Executions: executor.Limits{}.WithDefaults(),
 		Sandbox: Sandbox{

@@ -25,7 +25,6 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
-	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
@@ -242,7 +241,7 @@ func (c *Config) MaxMode() tools.Mode {
 	}
 	most := c.Sessions.Mode
 	for _, mode := range c.Sessions.Modes { // which the operator named
-		if session.Above(mode, most) {
+		if mode.Above(most) {
 			most = mode
 		}
 	}
@@ -284,8 +283,11 @@ func (c *Config) validateSessions(fault FaultFunc) {
 	if len(s.Modes) > 0 && !slices.Contains(s.Modes, s.Mode) {
 		fault("sessions.mode", "%s is not among sessions.modes, %v", s.Mode, s.Modes)
 	}
-	if s.MaxMode != 0 && session.Above(s.Mode, tools.Mode(s.MaxMode)) {
+	if s.MaxMode != 0 && s.Mode.Above(tools.Mode(s.MaxMode)) {
 		fault("sessions.mode", "%s permits more than sessions.max_mode, %s", s.Mode, s.MaxMode)
+	}
+	if err := s.Settings.Check(); err != nil {
+		fault("sessions.settings", "%v", err)
 	}
 }
 

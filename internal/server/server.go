@@ -243,6 +243,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		Tenants:           c.Tenants,
 		KeepWorkspace:     s.KeepWorkspace,
 		MaxKept:           s.MaxKept,
+		Exposed:           s.Settings,
 	}
 	if c.Sandbox.Caches.MaxBytes > 0 {
 		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
