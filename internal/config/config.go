@@ -57,6 +57,7 @@ type Config struct {
 	OpenAPI        openapi.Config     `yaml:"openapi"`
 	Scripts        []script.Config    `yaml:"scripts"`
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
+	Skills         []string           `yaml:"skills"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`

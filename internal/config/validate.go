@@ -29,6 +29,7 @@ import (
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/script"
+	"github.com/toolserver/toolserver/internal/tools/skill"
 )
 
 // A FaultFunc notes that something is wrong with the value of a key.
@@ -52,6 +53,7 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateSandbox(fault)
 	c.validateHooks(fault)
 	c.validateScripts(fault)
+	c.validateSkills(fault)
 	c.MCP.Check(fault)
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
@@ -108,13 +110,31 @@ func (c *Config) validateScripts(fault FaultFunc) {
 	}
 }
 
+// validateSkills finds folders of skills that are not there.
+func (c *Config) validateSkills(fault FaultFunc) {
+	for i, dir := range c.Skills {
+		key := fmt.Sprintf("skills[%d]", i)
+		if !filepath.IsAbs(dir) {
+			fault(key, "%q is no absolute path of a folder", dir)
+			continue
+		}
+		checkDirectory(fault, key, dir)
+	}
+}
+
 // Warnings tells what is wrong with what the configuration names and a server starts
-// without: manifests of scripts, which offer no tool then.
+// without: manifests of scripts and skills, which are not offered then. Skills that calls
+// could write are offered, for the operator named their folder.
 func (c *Config) Warnings() (list []string) {
 	for _, s := range c.Scripts {
 		list = append(list, script.Check(s.Dir)...)
 	}
-	return list
+	for i, real := range WithoutLinks(c.Skills) {
+		if dir := inside(c.writable(), real); dir != "" {
+			list = append(list, fmt.Sprintf("skills: %s lies in %s, where calls can write: they can change what others are told to do", c.Skills[i], dir))
+		}
+	}
+	return append(list, skill.New(c.Skills).Wrong()...)
 }
 
 // inside returns the first of dirs that a path is in; "" where none is.
