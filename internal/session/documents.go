@@ -129,6 +129,9 @@ func (d *documents) write(all map[string]json.RawMessage) error {
 		}
 		d.file = filepath.Join(dir, "documents.json")
 	}
+	if err := os.MkdirAll(filepath.Dir(d.file), 0o700); err != nil {
+		return notKept("written", err)
+	}
 	file, err := os.CreateTemp(filepath.Dir(d.file), ".documents-*")
 	if err != nil {
 		return notKept("written", err)

@@ -95,7 +95,7 @@ func TestDocumentsLastAsTheWorkspace(t *testing.T) {
 
 // TestDocumentsOfADefaultSession proves that they outlive the server, as its workspace does.
 func TestDocumentsOfADefaultSession(t *testing.T) {
-	config := session.Config{WorkspaceRoot: t.TempDir()}
+	config := session.Config{WorkspaceRoot: filepath.Join(t.TempDir(), "made", "on", "demand"), DefaultWorkspace: map[string]string{"alice": t.TempDir()}}
 	for _, owner := range []auth.Owner{"alice", "Alice", auth.NewOwner("acme", "alice")} {
 		store := newStore(t, config)
 		s, err := store.Get(owner, "")
