@@ -174,7 +174,7 @@ func searchTools(ctx context.Context, size, searches int) ([]float64, error) {
 	if err := m.registry.Replace("builtin", all...); err != nil {
 		return nil, err
 	}
-	search := catalog.ToolSearch()
+	search := catalog.ToolSearch(nil)
 	times := make([]float64, searches)
 	for i := range times {
 		input := fmt.Appendf(nil, `{"query":"%s a %s of my %s"}`, word(verbs), word(nouns), word(nouns))

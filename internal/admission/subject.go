@@ -17,7 +17,7 @@ import (
 func (a *Admission) Env(s *session.Session, restrictions tools.Restrictions, callID string) tools.Env {
 	env := tools.Env{
 		SessionID: s.ID, CallID: callID, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), Workspace: s.Workspace,
-		Session: s, Changes: s.Changes, Restrictions: restrictions, Help: a.helpOf(s), Catalog: catalog{a, s},
+		Session: s, Changes: s.Changes, Documents: s.Documents(), Settings: s.Options(), Restrictions: restrictions, Help: a.helpOf(s), Catalog: catalog{a, s},
 	}
 	if system, ok := persona.Named(s.Settings().Persona); ok {
 		env.Words = system.Words()

@@ -114,7 +114,7 @@ by default, and no flag goes beyond what its operator allows.`,
 	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
 	flags.StringVar(&answer, "answer", "", `how much text an answer has at most: characters, such as 50000, or tokens, such as "12000 tokens"`)
 	flags.StringVar(&request.Persona, "persona", "", "agent system whose tools it shows and whose results it gives, such as claude-code (default: our own)")
-	flags.BoolVar(&request.Restore, "restore", false, "work on in the workspace of your last session ID, which ended; nothing else of it comes back")
+	flags.BoolVar(&request.Restore, "restore", false, "work on in the workspace of your last session ID, which ended, with its todos, plan and notes; nothing else of it comes back")
 	flags.BoolVar(&asJSON, "json", false, "print the session, as JSON")
 	Complete(cmd, "call-order", words("CALL_ORDER_", pb.CallOrder_value)...)
 	Complete(cmd, "mode", words("MODE_", pb.Mode_value)...)

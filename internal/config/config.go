@@ -57,6 +57,7 @@ type Config struct {
 	OpenAPI        openapi.Config     `yaml:"openapi"`
 	Scripts        []script.Config    `yaml:"scripts"`
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
+	Skills         []string           `yaml:"skills"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
@@ -102,18 +103,19 @@ type Log struct {
 }
 
 type Sessions struct {
-	Workspace         string        `yaml:"workspace"`
-	WorkspaceRoot     string        `yaml:"workspace_root"`
-	AllowedWorkspaces []string      `yaml:"allowed_workspaces"`
-	Level             tools.Level   `yaml:"level"`
-	Mode              tools.Mode    `yaml:"mode"`
-	MaxLevel          tools.Level   `yaml:"max_level"`
-	Modes             []tools.Mode  `yaml:"modes"`
-	MaxMode           optionalMode  `yaml:"max_mode"`
-	IdleTTL           time.Duration `yaml:"idle_ttl"`
-	MaxPerPrincipal   int           `yaml:"max_per_principal"`
-	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
-	MaxKept           int           `yaml:"max_kept"`
+	Workspace         string          `yaml:"workspace"`
+	WorkspaceRoot     string          `yaml:"workspace_root"`
+	AllowedWorkspaces []string        `yaml:"allowed_workspaces"`
+	Level             tools.Level     `yaml:"level"`
+	Mode              tools.Mode      `yaml:"mode"`
+	MaxLevel          tools.Level     `yaml:"max_level"`
+	Modes             []tools.Mode    `yaml:"modes"`
+	MaxMode           optionalMode    `yaml:"max_mode"`
+	IdleTTL           time.Duration   `yaml:"idle_ttl"`
+	MaxPerPrincipal   int             `yaml:"max_per_principal"`
+	KeepWorkspace     time.Duration   `yaml:"keep_workspace"`
+	MaxKept           int             `yaml:"max_kept"`
+	Settings          session.Exposed `yaml:"settings"`
 }
 
 type Policy struct {
@@ -189,6 +191,7 @@ func Default() *Config {
 			MaxPerPrincipal: session.DefaultMaxPerPrincipal,
 			KeepWorkspace:   time.Hour,
 			MaxKept:         session.DefaultMaxKept,
+			Settings:        session.DefaultExposed(),
 		},
 		Executions: executor.Limits{}.WithDefaults(),
 		Sandbox: Sandbox{

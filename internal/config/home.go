@@ -56,8 +56,8 @@ func (c *Config) toolSecrets() []string {
 }
 
 // Readable returns what every command may read beside its workspace.
-func (c *Sandbox) Readable(programs command.Programs) []string {
-	return slices.Concat(sandbox.SystemPaths(), c.Read, programs.Trees)
+func (c *Config) Readable(programs command.Programs) []string {
+	return slices.Concat(sandbox.SystemPaths(), c.Sandbox.Read, c.Skills, programs.Trees)
 }
 
 // OwnTrees returns the directories in which the server keeps its own.

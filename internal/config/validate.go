@@ -24,11 +24,11 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/quota"
-	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/script"
+	"github.com/toolserver/toolserver/internal/tools/skill"
 )
 
 // A FaultFunc notes that something is wrong with the value of a key.
@@ -52,6 +52,7 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateSandbox(fault)
 	c.validateHooks(fault)
 	c.validateScripts(fault)
+	c.validateSkills(fault)
 	c.MCP.Check(fault)
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
@@ -113,8 +114,21 @@ func (c *Config) validateScripts(fault FaultFunc) {
 	}
 }
 
+// validateSkills finds folders of skills that are not there.
+func (c *Config) validateSkills(fault FaultFunc) {
+	for i, dir := range c.Skills {
+		key := fmt.Sprintf("skills[%d]", i)
+		if !filepath.IsAbs(dir) {
+			fault(key, "%q is no absolute path of a folder", dir)
+			continue
+		}
+		checkDirectory(fault, key, dir)
+	}
+}
+
 // Warnings tells what is wrong with what the configuration names and a server starts
-// without: manifests of scripts, and programs that are not there.
+// without: manifests of scripts, programs that are not there, and skills that are wrong.
+// Skills that calls could write are offered, for the operator named their folder.
 func (c *Config) Warnings() (list []string) {
 	programs := c.Programs()
 	missing := func(program string) string {
@@ -139,7 +153,12 @@ func (c *Config) Warnings() (list []string) {
 	for _, s := range c.Scripts {
 		list = append(list, script.Check(s, missing)...)
 	}
-	return list
+	for i, real := range WithoutLinks(c.Skills) {
+		if dir := inside(c.writable(), real); dir != "" {
+			list = append(list, fmt.Sprintf("skills: %s lies in %s, where calls can write: they can change what others are told to do", c.Skills[i], dir))
+		}
+	}
+	return append(list, skill.New(c.Skills).Wrong()...)
 }
 
 // inside returns the first of dirs that a path is in; "" where none is.
@@ -266,7 +285,7 @@ func (c *Config) MaxMode() tools.Mode {
 	}
 	most := c.Sessions.Mode
 	for _, mode := range c.Sessions.Modes { // which the operator named
-		if session.Above(mode, most) {
+		if mode.Above(most) {
 			most = mode
 		}
 	}
@@ -313,8 +332,11 @@ func (c *Config) validateSessions(fault FaultFunc) {
 	if len(s.Modes) > 0 && !slices.Contains(s.Modes, s.Mode) {
 		fault("sessions.mode", "%s is not among sessions.modes, %v", s.Mode, s.Modes)
 	}
-	if s.MaxMode != 0 && session.Above(s.Mode, tools.Mode(s.MaxMode)) {
+	if s.MaxMode != 0 && s.Mode.Above(tools.Mode(s.MaxMode)) {
 		fault("sessions.mode", "%s permits more than sessions.max_mode, %s", s.Mode, s.MaxMode)
+	}
+	if err := s.Settings.Check(); err != nil {
+		fault("sessions.settings", "%v", err)
 	}
 }
 

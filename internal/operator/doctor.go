@@ -117,7 +117,7 @@ func diagnose(ctx context.Context, c *config.Config) (*diagnosis, error) {
 	programs := c.Programs()
 	d := &diagnosis{
 		Path: programs.Path, LeftOut: []leftOut{}, Network: c.Sandbox.Network.String(),
-		Readable: tools.ReadableTrees(c.Sandbox.Readable(programs)...), Limits: linesOf(&c.Sandbox.Limits), Advice: []string{},
+		Readable: tools.ReadableTrees(c.Readable(programs)...), Limits: linesOf(&c.Sandbox.Limits), Advice: []string{},
 	}
 	for _, r := range programs.Refused {
 		d.LeftOut = append(d.LeftOut, leftOut(r))

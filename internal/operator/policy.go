@@ -5,6 +5,7 @@ package operator
 
 import (
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +55,6 @@ func supposed(cmd *cobra.Command) (*config.Config, *tools.Offer, error) {
 	c.Audit = audit.Config{}
 	return c, &tools.Offer{
 		Holds: true, Covers: true, Network: tools.NetworkLoopback, Temporary: []string{"/tmp"},
-		Readable: append([]string{"/bin", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/usr", "/etc/os-release"}, c.Sandbox.Read...),
+		Readable: slices.Concat([]string{"/bin", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/usr", "/etc/os-release"}, c.Sandbox.Read, c.Skills),
 	}, nil
 }

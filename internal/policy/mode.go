@@ -105,6 +105,8 @@ func (s *subject) byDefault() verdict {
 			return leavePlan
 		case e.Mode == tools.ModePlan:
 			return allow(Verdict{Allow, "changes_mode", "Planning changes nothing."})
+		case !e.Mode.Above(mode):
+			return allow(Verdict{Allow, "changes_mode", "The session may do no more then than now."})
 		}
 		return verdict{Verdict: Verdict{Ask, "changes_mode", "A person has to approve a change of mode."}, weight: byMode, grantable: everyTier}
 	}

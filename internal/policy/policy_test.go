@@ -44,6 +44,7 @@ var sampleEffects = map[string][]tools.Effect{
 	"unclear":        {{Kind: tools.RunsProgram, Program: "ls", ReadOnly: true, Unclear: "it has a variable in it"}},
 	"unclear_read":   {{Kind: tools.ReadsPath, Path: "a", Unclear: "it has a variable in it"}},
 	"to_plan":        {{Kind: tools.ChangesMode, Mode: tools.ModePlan}},
+	"to_ask":         {{Kind: tools.ChangesMode, Mode: tools.ModeAsk}},
 	"to_allow":       {{Kind: tools.ChangesMode, Mode: tools.ModeAllow}},
 }
 
@@ -153,13 +154,13 @@ func TestModes(t *testing.T) {
 		accept_edits  ask      allow  allow   allow  allow  ask    ask      ask    ask      ask         ask
 		`},
 		{tools.WorkspaceWrite, `
-		              reads_outside  writes_outside  leaves  protected  unclear  unclear_read  to_plan  to_allow
-		none          deny           deny            deny    deny       deny     deny          deny     deny
-		ask           allow          ask             deny    deny       ask      ask           allow    ask
-		allow         allow          allow           deny    deny       ask      ask           allow    ask
-		deny          deny           deny            deny    deny       deny     deny          deny     deny
-		plan          allow          deny            deny    deny       deny     deny          allow    ask
-		accept_edits  allow          ask             deny    deny       ask      ask           allow    ask
+		              reads_outside  writes_outside  leaves  protected  unclear  unclear_read  to_plan  to_ask  to_allow
+		none          deny           deny            deny    deny       deny     deny          deny     deny    deny
+		ask           allow          ask             deny    deny       ask      ask           allow    allow   ask
+		allow         allow          allow           deny    deny       ask      ask           allow    allow   allow
+		deny          deny           deny            deny    deny       deny     deny          deny     deny    deny
+		plan          allow          deny            deny    deny       deny     deny          allow    ask     ask
+		accept_edits  allow          ask             deny    deny       ask      ask           allow    allow   ask
 		`},
 	} {
 		table(t, test.table, func(mode, does, want string) {

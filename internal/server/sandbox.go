@@ -16,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools/shell"
+	"github.com/toolserver/toolserver/internal/tools/skill"
 )
 
 // OpenSandbox returns the sandbox of the server, whose helpers write to stderr.
@@ -49,11 +50,14 @@ func isFile(path string) bool {
 }
 
 // capabilities returns what the machine offers to tools.
-func capabilities(c *config.Sandbox, s *sandbox.Sandbox, runners *command.Runners) []string {
-	if c.Mode != config.SandboxOff && s.Capabilities().Landlock == 0 {
-		return nil
+func capabilities(c *config.Config, s *sandbox.Sandbox, runners *command.Runners) (list []string) {
+	if len(c.Skills) > 0 {
+		list = append(list, skill.Capability)
 	}
-	list := []string{command.Capability}
+	if c.Sandbox.Mode != config.SandboxOff && s.Capabilities().Landlock == 0 {
+		return list
+	}
+	list = append(list, command.Capability)
 	if _, ok := runners.Find(shell.PowerShell); ok {
 		list = append(list, shell.PowerShell)
 	}
@@ -66,7 +70,7 @@ func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Program
 	return command.New(command.Config{
 		Sandbox: s,
 		Masker:  masker,
-		View:    sandbox.View{Read: c.Readable(programs), Write: c.Write},
+		View:    sandbox.View{Read: all.Readable(programs), Write: c.Write},
 		Network: c.MaxNetwork, SessionNetwork: c.Network,
 		Upstream: c.Proxy,
 		Grace:    c.Grace,

@@ -40,12 +40,13 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/git"
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
+	"github.com/toolserver/toolserver/internal/tools/skill"
 	"github.com/toolserver/toolserver/internal/tools/turn"
 	"github.com/toolserver/toolserver/internal/version"
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set) []tools.Tool {
+func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, skills *skill.Set) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -59,9 +60,20 @@ func builtin(runners *command.Runners, companions *companion.Set, documents file
 		searchtools.Tools(engines),
 		turn.Tools(),
 		made.Tools(),
-		catalog.Tools(),
+		skills.Tools(),
+		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(skills) }),
 	)
 	return append(list, benchTools(len(list))...)
+}
+
+// found returns the skills as searches know them.
+func found(skills *skill.Set) ([]catalog.Skill, uint64) {
+	all, revision := skills.All()
+	list := make([]catalog.Skill, len(all))
+	for i, s := range all {
+		list[i] = catalog.Skill{Name: s.Name, Description: s.Description}
+	}
+	return list, revision
 }
 
 // timeFields are the inputs, in milliseconds, that ask for the time of a call.
@@ -122,13 +134,17 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
-	registry := &tools.Registry{Capabilities: capabilities(&c.Sandbox, jails, runners)}
+	registry := &tools.Registry{Capabilities: capabilities(c, jails, runners)}
 	companions := companion.New(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)})
 	made, err := dynamic.New(c.Dynamic, registry, runners)
 	if err != nil {
 		logger.Error("some tools that agents made are left out", zap.Error(err))
 	}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made), c.Executions.MaxTimeout)...); err != nil {
+	skills := skill.New(c.Skills)
+	for _, wrong := range skills.Wrong() {
+		logger.Warn("a skill is left out", zap.String("reason", wrong))
+	}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made, skills), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -243,6 +259,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		Tenants:           c.Tenants,
 		KeepWorkspace:     s.KeepWorkspace,
 		MaxKept:           s.MaxKept,
+		Exposed:           s.Settings,
 	}
 	if c.Sandbox.Caches.MaxBytes > 0 {
 		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
@@ -263,7 +280,7 @@ func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
 	runners := command.New(command.Config{})
 	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
-	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made) {
+	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made, skill.New(nil)) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 func withCatalog(c *service.Config) {
-	if err := c.Registry.Replace("catalog", catalog.Tools()...); err != nil {
+	if err := c.Registry.Replace("catalog", catalog.Tools(nil)...); err != nil {
 		panic(err)
 	}
 }

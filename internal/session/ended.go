@@ -31,7 +31,8 @@ type Ended struct {
 // A tombstone is Ended in the hands of a store.
 type tombstone struct {
 	Ended
-	removal *time.Timer // of the workspace; nil where it is gone, or was never kept
+	documents *documents
+	removal   *time.Timer // of the workspace; nil where it is gone, or was never kept
 }
 
 // What is known of sessions that ended, without those whose workspaces are kept.
@@ -44,7 +45,7 @@ const (
 // anybody would notice.
 func (s *Store) bury(session *Session) {
 	session.mu.Lock()
-	t := &tombstone{Ended: Ended{
+	t := &tombstone{documents: session.documents, Ended: Ended{
 		ID: session.ID, Owner: session.Owner, Settings: session.Settings(), Created: session.Created,
 		LastUsed: session.lastUsed, At: session.ended, Reason: session.reason, Workspace: session.Workspace.Dir(),
 	}}
@@ -115,13 +116,15 @@ func (s *Store) keepWorkspace(session *Session) bool {
 	return true
 }
 
-// removeWorkspace removes a workspace that was kept, unless a session has taken it.
+// removeWorkspace removes a workspace that was kept, and the documents with it, unless a
+// session has taken them.
 func (s *Store) removeWorkspace(t *tombstone) {
 	s.mu.Lock()
 	kept := t.removal != nil
 	t.removal, t.KeptUntil = nil, time.Time{}
 	s.mu.Unlock()
 	if kept {
+		t.documents.remove()
 		lease.RemoveAll(t.Workspace)
 	}
 }
@@ -140,10 +143,11 @@ func (s *Store) kept(owner auth.Owner, id string) (*tombstone, error) {
 	return t, nil
 }
 
-// take gives a workspace that was kept to a session. The store is locked.
-func (t *tombstone) take() {
+// take gives a session the workspace that was kept, and the documents. The store is locked.
+func (t *tombstone) take(s *Session) {
 	t.removal.Stop()
 	t.removal, t.KeptUntil = nil, time.Time{}
+	s.documents = t.documents
 }
 
 func (s *Store) lastEnded(owner auth.Owner, id string) *tombstone {

@@ -4,8 +4,8 @@
 // Package session keeps where callers work: a workspace, how far the
 // caller is trusted there, and which tools it has.
 //
-// Locks: the mutex of the store comes before that of a session, and before that of tenantDirs.
-// Whoever holds one of these takes no other lock. Functions of AfterClose, and all that removes
+// Locks: the mutex of documents comes before that of the store, and that before those of a session
+// and of tenantDirs. Whoever holds one of the last two takes no other lock. Functions of AfterClose, and all that removes
 // directories, run without a lock.
 //
 // Goroutines: there are none. A session has one timer for its idle time, and one for
@@ -45,6 +45,7 @@ type Session struct {
 	Created   time.Time
 
 	store     *Store
+	documents *documents
 	epoch     int64
 	over      chan struct{}         // closed when the session is
 	tombstone *tombstone            // once it ended; guarded by the store's lock
@@ -434,7 +435,10 @@ func (s *Session) release() {
 	}
 	s.Changes.Close()
 	s.Workspace.Close()
-	if s.scratch && !s.store.keepWorkspace(s) {
+	if !s.scratch {
+		s.documents.remove()
+	} else if !s.store.keepWorkspace(s) {
+		s.documents.remove()
 		lease.RemoveAll(s.Workspace.Dir())
 	}
 	if private != "" {

@@ -92,6 +92,9 @@ type Config struct {
 	// MaxMode; 0 means as permissive as by default.
 	MaxMode tools.Mode
 
+	// Exposed are the settings that calls of a session may know, and change.
+	Exposed Exposed
+
 	// KeepWorkspace is how long a workspace that was made for a session is kept after
 	// its end, in case somebody wants it back; 0: it is removed with the session.
 	// MaxKept is how many are kept; 0 means [DefaultMaxKept]. Where they are more, the
@@ -285,17 +288,17 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: workspace: %w", ErrInvalid, err)
 	}
-	if request.Restore { // not before: where it cannot be opened it stays kept
-		if t, err := s.kept(owner, request.ID); err == nil {
-			t.take()
-		}
-	}
 	now := time.Now()
 	s.epoch = max(s.epoch+1, now.UnixNano()) // unique also among servers that follow each other
 	session := &Session{
 		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
 		Changes:  history.New(history.Config{Dir: root}),
-		lastUsed: now, scratch: scratch,
+		lastUsed: now, scratch: scratch, documents: s.newDocuments(owner, request.ID, root),
+	}
+	if request.Restore { // not before: where it cannot be opened it stays kept
+		if t, err := s.kept(owner, request.ID); err == nil {
+			t.take(session)
+		}
 	}
 	session.change(settings)
 	s.byKey[k], s.byRef[session.Ref()] = session, session
@@ -351,17 +354,9 @@ func (s *Store) permits(mode tools.Mode, settings Settings) bool {
 	return slices.Contains(s.Modes(settings.MaxMode), mode)
 }
 
-// byPermission are the modes, from the one that permits least.
-var byPermission = []tools.Mode{tools.ModeDeny, tools.ModePlan, tools.ModeAsk, tools.ModeAcceptEdits, tools.ModeAllow}
-
-// Above reports whether a mode permits more than another.
-func Above(mode, other tools.Mode) bool {
-	return slices.Index(byPermission, mode) > slices.Index(byPermission, other)
-}
-
 // AtMost returns the one of two modes that permits less; most 0 is no bound.
 func AtMost(mode, most tools.Mode) tools.Mode {
-	if most != 0 && Above(mode, most) {
+	if most != 0 && mode.Above(most) {
 		return most
 	}
 	return mode
@@ -373,7 +368,7 @@ func (s *Store) Modes(most tools.Mode) []tools.Mode {
 	var list []tools.Mode
 	most = cmp.Or(most, s.config.MaxMode)
 	for mode := tools.ModeAsk; mode <= tools.ModeAcceptEdits; mode++ {
-		if mode == s.config.Default.Mode || !Above(mode, most) && (len(s.config.Modes) == 0 || slices.Contains(s.config.Modes, mode)) {
+		if mode == s.config.Default.Mode || !mode.Above(most) && (len(s.config.Modes) == 0 || slices.Contains(s.config.Modes, mode)) {
 			list = append(list, mode)
 		}
 	}
@@ -388,14 +383,25 @@ func (s *Store) Update(owner auth.Owner, id string, change func(*Settings)) (*Se
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return session, s.update(session, func(settings *Settings) error {
+		change(settings)
+		return nil
+	})
+}
+
+// update is Update of a session, unless change fails. The store is locked.
+func (s *Store) update(session *Session, change func(*Settings) error) error {
 	settings := session.Settings().clone()
-	change(&settings)
-	if settings, err = s.settle(settings); err != nil {
-		return nil, err
+	if err := change(&settings); err != nil {
+		return err
+	}
+	settings, err := s.settle(settings)
+	if err != nil {
+		return err
 	}
 	session.change(settings)
 	session.watchIdle(func() { s.idled(session) })
-	return session, nil
+	return nil
 }
 
 // idled takes a session out of the store that was not used for its idle time.

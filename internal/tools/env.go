@@ -4,6 +4,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
@@ -38,6 +39,13 @@ type Env struct {
 
 	// Artifacts keeps what is too large for a result; nil where nothing is kept.
 	Artifacts Artifacts
+
+	// Documents keeps what calls note for later ones; nil where nothing is kept.
+	Documents Documents
+
+	// Settings are those of the session that the operator exposes; nil where there are
+	// none.
+	Settings Settings
 
 	// Answer is how much text the answer has at most, in characters; 0 means
 	// [DefaultAnswer].
@@ -296,6 +304,35 @@ type ArtifactWriter interface {
 
 	// Close returns what is kept.
 	Close() Artifact
+}
+
+// Documents are what a session keeps for its calls beside files: small JSON values by
+// name, which last as long as its workspace. Errors are [*Failure]s. Methods are safe for
+// concurrent use.
+type Documents interface {
+	// Read returns a document; nil where there is none.
+	Read(name string) (json.RawMessage, error)
+
+	// Change replaces a document by what change makes of it, as a whole or, where
+	// something fails, not at all; nil removes it. Nobody else changes it meanwhile.
+	Change(name string, change func(old json.RawMessage) (json.RawMessage, error)) error
+}
+
+// Settings are what calls may know, and change, of the settings of their session. Nothing
+// that they can change permits the session more.
+type Settings interface {
+	// All returns the settings that may be known, by name.
+	All() []Setting
+
+	// Set changes one. The error is a [*Failure] that says what would be right.
+	Set(name, value string) error
+}
+
+// A Setting is one that a call may know.
+type Setting struct {
+	Name, Value string
+	About       string // what it is, and what it can be
+	Settable    bool
 }
 
 // A Catalog is the tools of a session, as its calls may know them.

@@ -78,3 +78,32 @@ func TestJudgedAsRun(t *testing.T) {
 		})
 	}
 }
+
+// TestPinnedStaysPinned proves that a call which is judged anew knows what something was when
+// it was judged first: that is what a person was shown.
+func TestPinnedStaysPinned(t *testing.T) {
+	version := "1"
+	tool := tools.New(tools.Spec{Name: "pins", Level: tools.ReadOnly},
+		func(env tools.Env, _ struct{}) []tools.Effect {
+			env.Pin("version", version)
+			return nil
+		},
+		func(_ context.Context, env tools.Env, _ struct{}, _ tools.Sink) (tools.Result, error) {
+			was, _ := env.Pinned("version")
+			return tools.TextResult(was), nil
+		})
+	call, err := tool.Decode(toolstest.Env(t, nil), json.RawMessage(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.Effects()
+	version = "2"
+	renewed, err := call.(tools.Renewer).Renew(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := renewed.Run(t.Context(), tools.Rights{}, new(toolstest.Recorder))
+	if err != nil || toolstest.Text(result) != "1" {
+		t.Errorf("version %s is pinned: %v; 1 was judged", toolstest.Text(result), err)
+	}
+}

@@ -255,6 +255,7 @@ func (c *typedCall[In]) Renew(restrictions Restrictions) (Call, error) {
 	if err := c.env.judged.same(next.env.judged); err != nil {
 		return nil, err
 	}
+	maps.Copy(next.env.judged.pins, c.env.judged.pins) // whatever it is by now
 	return next, nil
 }
 

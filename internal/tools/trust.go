@@ -68,6 +68,14 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return err
 }
 
+// byPermission are the modes, from the one that permits least.
+var byPermission = []Mode{ModeDeny, ModePlan, ModeAsk, ModeAcceptEdits, ModeAllow}
+
+// Above reports whether the mode permits more than another.
+func (m Mode) Above(other Mode) bool {
+	return slices.Index(byPermission, m) > slices.Index(byPermission, other)
+}
+
 var (
 	_ encoding.TextUnmarshaler = (*Level)(nil)
 	_ encoding.TextUnmarshaler = (*Mode)(nil)

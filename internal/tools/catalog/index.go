@@ -4,7 +4,6 @@
 package catalog
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -14,20 +13,39 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// An index finds tools by words, ranked by BM25. It never changes.
+// A Skill is what is found beside tools: instructions that a tool loads.
+type Skill struct{ Name, Description string }
+
+// An item is what is found: a tool, or a skill.
+type item struct {
+	*tools.Entry
+	skill *Skill // nil: a tool
+}
+
+func (it *item) name() string {
+	if it.skill != nil {
+		return it.skill.Name
+	}
+	return it.Spec.Name
+}
+
+// An index finds tools and skills by words, ranked by BM25. It never changes.
 type index struct {
-	revision uint64
-	entries  []*tools.Entry
-	byName   map[string]*tools.Entry // by name or alias, in lower case
-	terms    []string                // sorted
+	revision revision
+	items    []*item          // tools, then skills
+	byName   map[string]*item // by name or alias, in lower case
+	terms    []string         // sorted
 	postings map[string][]posting
-	lengths  []float64 // of the entries, in words
+	lengths  []float64 // of the items, in words
 	average  float64
 }
 
-// A posting is how much one word weighs in one entry.
+// revision is that of the tools and of the skills.
+type revision struct{ tools, skills uint64 }
+
+// A posting is how much one word weighs in one item.
 type posting struct {
-	entry  int
+	item   int
 	weight float64
 }
 
@@ -40,32 +58,42 @@ const (
 	b  = 0.4
 )
 
-func newIndex(entries []*tools.Entry, revision uint64) *index {
-	ix := &index{revision: revision, entries: entries, byName: make(map[string]*tools.Entry), postings: make(map[string][]posting), lengths: make([]float64, len(entries))}
+func newIndex(entries []*tools.Entry, skills []Skill, now revision) *index {
+	ix := &index{revision: now, byName: make(map[string]*item), postings: make(map[string][]posting)}
+	var loads *tools.Entry
 	for _, entry := range entries {
-		for _, alias := range entry.Spec.Aliases {
-			ix.byName[strings.ToLower(alias)] = cmp.Or(ix.byName[strings.ToLower(alias)], entry)
+		ix.items = append(ix.items, &item{Entry: entry})
+		if entry.Spec.Name == skillTool {
+			loads = entry
 		}
 	}
+	for i := range skills {
+		if loads != nil {
+			ix.items = append(ix.items, &item{loads, &skills[i]})
+		}
+	}
+	for _, it := range slices.Backward(ix.items) { // a name hides aliases, and a tool a skill
+		if it.skill == nil {
+			for _, alias := range it.Spec.Aliases {
+				ix.byName[strings.ToLower(alias)] = it
+			}
+		}
+	}
+	for _, it := range slices.Backward(ix.items) {
+		if name := strings.ToLower(it.name()); it.skill == nil || ix.byName[name] == nil {
+			ix.byName[name] = it
+		}
+	}
+	ix.lengths = make([]float64, len(ix.items))
 	total := 0.0
-	for i, entry := range entries {
-		spec := &entry.Spec
-		ix.byName[strings.ToLower(spec.Name)] = entry // a name hides aliases
+	for i, it := range ix.items {
 		weights := map[string]float64{}
-		add := func(text string, weight float64) {
+		it.texts(func(text string, weight float64) {
 			for _, word := range words(text) {
 				weights[word] += weight
 				ix.lengths[i]++
 			}
-		}
-		add(spec.Name, inName)
-		for _, alias := range spec.Aliases {
-			add(alias, inAlias)
-		}
-		add(spec.Label+" "+spec.Category+" "+spec.Server, inSummary)
-		add(spec.Summary, inSummary)
-		add(spec.Description, inText)
-		add(parameters(entry.Tool.InputSchema()), inText)
+		})
 		for word, weight := range weights {
 			ix.postings[word] = append(ix.postings[word], posting{i, weight})
 		}
@@ -75,8 +103,27 @@ func newIndex(entries []*tools.Entry, revision uint64) *index {
 		ix.terms = append(ix.terms, term)
 	}
 	slices.Sort(ix.terms)
-	ix.average = total / float64(max(1, len(entries)))
+	ix.average = total / float64(max(1, len(ix.items)))
 	return ix
+}
+
+// texts tells what is said of an item, and how much a word of it counts.
+func (it *item) texts(add func(text string, weight float64)) {
+	if it.skill != nil {
+		add(it.skill.Name, inName)
+		add("skill", inSummary)
+		add(it.skill.Description, inSummary)
+		return
+	}
+	spec := &it.Spec
+	add(spec.Name, inName)
+	for _, alias := range spec.Aliases {
+		add(alias, inAlias)
+	}
+	add(spec.Label+" "+spec.Category+" "+spec.Server, inSummary)
+	add(spec.Summary, inSummary)
+	add(spec.Description, inText)
+	add(parameters(it.Tool.InputSchema()), inText)
 }
 
 // parameters returns the names and descriptions of the keys of a schema.
@@ -127,22 +174,22 @@ func words(text string) []string {
 	return list
 }
 
-// search returns the tools that match best, at most limit, and how many match at all.
-// Without words all that fit match.
-func (ix *index) search(query string, fits func(*tools.Entry) bool, limit int) ([]*tools.Entry, int) {
+// search returns what matches best, at most limit, and how many match at all. Without words
+// all that fit match.
+func (ix *index) search(query string, fits func(*item) bool, limit int) ([]*item, int) {
 	asked := words(query)
 	exact := ix.byName[strings.ToLower(strings.TrimSpace(query))]
-	scores := make([]float64, len(ix.entries))
+	scores := make([]float64, len(ix.items))
 	for _, word := range asked {
 		ix.score(scores, word)
 	}
 	matched := 0
 	var best []int // the best so far, in order
-	for i, entry := range ix.entries {
-		if entry == exact {
+	for i, it := range ix.items {
+		if it == exact {
 			scores[i] = math.Inf(1)
 		}
-		if scores[i] == 0 && len(asked) > 0 || !fits(entry) {
+		if scores[i] == 0 && len(asked) > 0 || !fits(it) {
 			continue
 		}
 		matched++
@@ -152,14 +199,14 @@ func (ix *index) search(query string, fits func(*tools.Entry) bool, limit int) (
 			best = best[:min(limit, len(best))]
 		}
 	}
-	found := make([]*tools.Entry, len(best))
+	found := make([]*item, len(best))
 	for n, i := range best {
-		found[n] = ix.entries[i]
+		found[n] = ix.items[i]
 	}
 	return found, matched
 }
 
-// score adds what a word says of each entry. A word that no tool has counts as those that
+// score adds what a word says of each item. A word that none has counts as those that
 // begin with it, half.
 func (ix *index) score(scores []float64, word string) {
 	terms, share := []string{word}, 1.0
@@ -171,9 +218,9 @@ func (ix *index) score(scores []float64, word string) {
 	}
 	for _, term := range terms {
 		list := ix.postings[term]
-		rare := math.Log(1 + (float64(len(ix.entries))-float64(len(list))+0.5)/(float64(len(list))+0.5))
+		rare := math.Log(1 + (float64(len(ix.items))-float64(len(list))+0.5)/(float64(len(list))+0.5))
 		for _, p := range list {
-			scores[p.entry] += share * rare * p.weight * (k1 + 1) / (p.weight + k1*(1-b+b*ix.lengths[p.entry]/ix.average))
+			scores[p.item] += share * rare * p.weight * (k1 + 1) / (p.weight + k1*(1-b+b*ix.lengths[p.item]/ix.average))
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package catalog is the family of tools about tools: one that finds those that a model
-// was not told of.
+// was not told of, and skills.
 package catalog
 
 import (
@@ -19,23 +19,27 @@ import (
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
-// Tools returns the family.
-func Tools() []tools.Tool { return []tools.Tool{ToolSearch()} }
+// Tools returns the family. skills returns those that there are, and a number that changes
+// when they do; nil: there are none.
+func Tools(skills func() ([]Skill, uint64)) []tools.Tool { return []tools.Tool{ToolSearch(skills)} }
+
+// skillTool is the tool that loads skills: who has it finds them.
+const skillTool = "skill"
 
 //go:embed tool_search.md
 var toolSearchDoc string
 
 type searchInput struct {
 	Query    string `json:"query,omitempty" check:"max=1000" jsonschema:"words, a name, or select:NAME,NAME"`
-	Category string `json:"category,omitempty" check:"max=64" jsonschema:"only of this family, such as files"`
+	Category string `json:"category,omitempty" check:"max=64" jsonschema:"only of this family, such as files or skills"`
 	Source   string `json:"source,omitempty" check:"max=128" jsonschema:"only from there: builtin, mcp, openapi, dynamic or the name of a server"`
 	Limit    int    `json:"limit,omitempty" check:"min=1,max=50" jsonschema:"at most so many; 5 unless set"`
 }
 
 const defaultLimit = 5
 
-// ToolSearch returns the tool that finds tools.
-func ToolSearch() tools.Tool {
+// ToolSearch returns the tool that finds tools and skills.
+func ToolSearch(skills func() ([]Skill, uint64)) tools.Tool {
 	var current atomic.Pointer[index]
 	return tools.New(
 		tools.Spec{
@@ -57,10 +61,15 @@ func ToolSearch() tools.Tool {
 			if env.Catalog == nil {
 				return tools.Result{}, tools.Failf("no_catalog", "There is nothing to search here: the tools that you were told of are all there are.")
 			}
-			entries, revision := env.Catalog.All()
+			var now revision
+			var entries []*tools.Entry
+			var known []Skill
+			if entries, now.tools = env.Catalog.All(); skills != nil {
+				known, now.skills = skills()
+			}
 			ix := current.Load()
-			if ix == nil || ix.revision != revision {
-				ix = newIndex(entries, revision)
+			if ix == nil || ix.revision != now {
+				ix = newIndex(entries, known, now)
 				current.Store(ix)
 			}
 			return find(env, ix, in)
@@ -73,13 +82,13 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 	if limit == 0 {
 		limit = defaultLimit
 	}
-	fits := func(entry *tools.Entry) bool {
-		spec := &entry.Spec
+	fits := func(it *item) bool {
+		spec := &it.Spec
 		return (in.Category == "" || strings.EqualFold(in.Category, spec.Category)) &&
 			(in.Source == "" || strings.EqualFold(in.Source, spec.Kind.String()) || strings.EqualFold(in.Source, spec.Server)) &&
-			env.Catalog.Has(entry)
+			env.Catalog.Has(it.Entry)
 	}
-	var found []*tools.Entry
+	var found []*item
 	var missing []string
 	matched := 0
 	if names, ok := strings.CutPrefix(strings.TrimSpace(in.Query), "select:"); ok {
@@ -89,33 +98,49 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 		found, matched = ix.search(in.Query, fits, limit)
 	}
 	var text strings.Builder
-	names := []string{}
-	for _, entry := range found {
-		definition := definitionOf(entry)
-		if text.Len()+len(definition) > env.Shown() && len(names) > 0 {
+	names, loaded, shown := []string{}, []string{}, 0
+	for _, it := range found {
+		definition := it.definition(env)
+		if text.Len()+len(definition) > env.Shown() && shown > 0 {
 			break // the answer has room for no more
 		}
 		text.WriteString(definition)
-		names = append(names, entry.Spec.Name)
+		if shown++; it.skill != nil {
+			loaded = append(loaded, it.skill.Name)
+		} else {
+			names = append(names, it.Spec.Name)
+		}
 	}
 	env.Catalog.Activate(names...)
+	if len(loaded) > 0 {
+		env.Catalog.Activate(skillTool)
+	}
 	switch {
 	case len(missing) > 0:
 		fmt.Fprintf(&text, "(There is no tool %s%s)\n", strings.Join(missing, ", "), nearest.Hint(ix.near(missing, fits)))
 	case len(found) == 0:
 		fmt.Fprintf(&text, "(No tool matches. %s)\n", ix.categories(env.Catalog.Has))
 	}
-	if matched > len(names) {
-		fmt.Fprintf(&text, "(%d of %d that match. For others use other words, a category or source, or a limit of up to 50.)\n", len(names), matched)
+	if matched > shown {
+		fmt.Fprintf(&text, "(%d of %d that match. For others use other words, a category or source, or a limit of up to 50.)\n", shown, matched)
 	}
-	details, err := json.Marshal(map[string]any{"tools": names, "matched": matched})
+	told := map[string]any{"tools": names, "matched": matched}
+	if len(loaded) > 0 {
+		told["skills"] = loaded
+	}
+	details, err := json.Marshal(told)
 	result := tools.TextResult(text.String())
 	result.Details = details
 	return result, err
 }
 
-// definitionOf returns all that a model needs for calls of a tool, on one line.
-func definitionOf(entry *tools.Entry) string {
+// definition returns all that a model needs for calls of a tool, on one line; of a skill,
+// how it is loaded.
+func (it *item) definition(env tools.Env) string {
+	if it.skill != nil {
+		return fmt.Sprintf("Skill %s: %s (Load it with %s)\n", it.skill.Name, it.skill.Description, env.Words.GoOn(skillTool, map[string]string{"name": it.skill.Name}))
+	}
+	entry := it.Entry
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -130,30 +155,30 @@ func definitionOf(entry *tools.Entry) string {
 	return b.String()
 }
 
-// named returns the tools of these names, in their order, and which there are none of.
-func (ix *index) named(names []string, fits func(*tools.Entry) bool) (found []*tools.Entry, missing []string) {
+// named returns what has these names, in their order, and which there are none of.
+func (ix *index) named(names []string, fits func(*item) bool) (found []*item, missing []string) {
 	for _, name := range names {
 		name = strings.TrimSpace(name)
 		if name == "" {
 			continue
 		}
-		entry := ix.byName[strings.ToLower(name)]
+		it := ix.byName[strings.ToLower(name)]
 		switch {
-		case entry == nil || !fits(entry):
+		case it == nil || !fits(it):
 			missing = append(missing, name)
-		case !slices.Contains(found, entry):
-			found = append(found, entry)
+		case !slices.Contains(found, it):
+			found = append(found, it)
 		}
 	}
 	return found, missing
 }
 
 // near returns the names that wrong ones may have been meant to be.
-func (ix *index) near(wrong []string, fits func(*tools.Entry) bool) (near []string) {
+func (ix *index) near(wrong []string, fits func(*item) bool) (near []string) {
 	var known []string
-	for _, entry := range ix.entries {
-		if fits(entry) {
-			known = append(known, entry.Spec.Name)
+	for _, it := range ix.items {
+		if fits(it) {
+			known = append(known, it.name())
 		}
 	}
 	for _, name := range wrong {
@@ -166,10 +191,10 @@ func (ix *index) near(wrong []string, fits func(*tools.Entry) bool) (near []stri
 func (ix *index) categories(has func(*tools.Entry) bool) string {
 	counts := map[string]int{}
 	var names []string
-	for _, entry := range ix.entries {
-		if has(entry) {
-			if counts[entry.Spec.Category]++; counts[entry.Spec.Category] == 1 {
-				names = append(names, entry.Spec.Category)
+	for _, it := range ix.items {
+		if has(it.Entry) {
+			if counts[it.Spec.Category]++; counts[it.Spec.Category] == 1 {
+				names = append(names, it.Spec.Category)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	for _, tool := range catalog.Tools() {
+	for _, tool := range catalog.Tools(nil) {
 		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Test(t, tool) })
 	}
 }
@@ -88,7 +88,7 @@ func TestToolSearch(t *testing.T) {
 		env := toolstest.Env(t, nil)
 		shelf := stocked(t)
 		env.Catalog = shelf
-		result, _, err := toolstest.Run(t, catalog.ToolSearch(), env, test.input)
+		result, _, err := toolstest.Run(t, catalog.ToolSearch(nil), env, test.input)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,52 @@ func TestToolSearch(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := toolstest.Run(t, catalog.ToolSearch(), toolstest.Env(t, nil), `{"query":"x"}`); err == nil {
+	if _, _, err := toolstest.Run(t, catalog.ToolSearch(nil), toolstest.Env(t, nil), `{"query":"x"}`); err == nil {
 		t.Error("there is a search where there is no catalog")
+	}
+}
+
+// TestSkillSearch proves that skills are found by who can load them, and that new ones are.
+func TestSkillSearch(t *testing.T) {
+	skills, revision := []catalog.Skill{{Name: "fill-forms", Description: "Fill in forms of PDF documents."}, {Name: "ping", Description: "Ask whether hosts are there."}}, uint64(1)
+	search := catalog.ToolSearch(func() ([]catalog.Skill, uint64) { return skills, revision })
+	shelf := stocked(t)
+	find := func(input string) (text, details string) {
+		t.Helper()
+		env := toolstest.Env(t, nil)
+		env.Catalog = shelf
+		result, _, err := toolstest.Run(t, search, env, input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return toolstest.Text(result), string(result.Details)
+	}
+	if text, _ := find(`{"query":"fill pdf form"}`); !strings.Contains(text, "No tool matches") {
+		t.Errorf("without a tool that loads skills, it finds\n%s", text)
+	}
+	loads := fake{spec: tools.Spec{Name: "skill", Category: "skills", Summary: "Load a skill.", Level: tools.ReadOnly}, schema: `{"type":"object"}`}
+	if err := shelf.registry.Replace("builtin", loads); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ input, says, details string }{
+		{`{"query":"fill pdf form"}`, "Skill fill-forms: Fill in forms of PDF documents. (Load it with skill {\"name\":\"fill-forms\"})", `"skills":["fill-forms"]`},
+		{`{"query":"select:fill-forms"}`, "Skill fill-forms", `"matched":1`},
+		{`{"category":"skills"}`, "Skill ping: ", `"skills":["fill-forms","ping"],"tools":["skill"]`},
+		{`{"query":"select:fill-from"}`, "did you mean fill-forms?", `"matched":0`},
+	} {
+		if text, details := find(test.input); !strings.Contains(text, test.says) || !strings.Contains(details, test.details) {
+			t.Errorf("%s finds\n%s%s\nwant %q and %s", test.input, text, details, test.says, test.details)
+		}
+	}
+	if !slices.Contains(shelf.activated, "skill") {
+		t.Error("the tool that loads them is not active")
+	}
+	skills, revision = append(skills, catalog.Skill{Name: "deploy", Description: "Bring it to production."}), 2
+	if text, _ := find(`{"query":"production"}`); !strings.Contains(text, "Skill deploy") {
+		t.Errorf("a new skill is not found:\n%s", text)
+	}
+	shelf.hidden = "skill"
+	if text, _ := find(`{"query":"production"}`); strings.Contains(text, "deploy") {
+		t.Errorf("who has no tool for skills finds\n%s", text)
 	}
 }

@@ -445,7 +445,35 @@ func Env(t *testing.T, files map[string]string) tools.Env {
 		changes.Close()
 		ws.Close()
 	})
-	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: session, Changes: changes}
+	return tools.Env{SessionID: "test", CallID: "1", Workspace: ws, Session: session, Changes: changes, Documents: new(Documents)}
+}
+
+// Documents keeps documents in memory. The zero value is ready.
+type Documents struct {
+	mu   sync.Mutex
+	kept map[string]json.RawMessage
+}
+
+// Read returns a document.
+func (d *Documents) Read(name string) (json.RawMessage, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kept[name], nil
+}
+
+// Change replaces a document.
+func (d *Documents) Change(name string, change func(json.RawMessage) (json.RawMessage, error)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next, err := change(d.kept[name])
+	if err != nil {
+		return err
+	}
+	if d.kept == nil {
+		d.kept = make(map[string]json.RawMessage)
+	}
+	d.kept[name] = next
+	return nil
 }
 
 // A Session is a session for calls to change. It is safe for concurrent use.

@@ -497,8 +497,9 @@ type CreateSessionRequest struct {
 	// Which calls run at the same time; not set: FREE.
 	CallOrder CallOrder `protobuf:"varint,20,opt,name=call_order,json=callOrder,proto3,enum=toolserver.v1.CallOrder" json:"call_order,omitempty"`
 	// Whether to work on with the workspace that was made for the caller's last
-	// session of this session_id, which has ended. Nothing else of it is restored:
-	// neither settings, grants nor call ids. Not together with workspace.
+	// session of this session_id, which has ended, and with its todos, plan and notes.
+	// Nothing else of it is restored: neither settings, grants nor call ids. Not together
+	// with workspace.
 	Restore bool `protobuf:"varint,21,opt,name=restore,proto3" json:"restore,omitempty"`
 	// How much text an answer has at most; not set: the server's default. One out of
 	// range is refused with the range.
