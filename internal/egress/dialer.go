@@ -27,6 +27,13 @@ type Dialer struct {
 	// Others has hosts reached that nobody has named, at public addresses only.
 	Others bool
 
+	// Judge judges hosts that nobody has named, and what they stand for, in place of
+	// Others; nil where there is no judge.
+	Judge *Judge
+
+	// Upstream is as in [Config]. What is named is reached without it.
+	Upstream string
+
 	// Resolve and Dial are as in [Config].
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
@@ -62,9 +69,9 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	named := slices.Contains(d.Named, to.String())
-	if !named && !d.Others {
-		return nil, refusef(http.StatusForbidden, "http_request_denied", "%s is not reached: the configuration does not name it.", to)
+	named, err := d.admit(ctx, to)
+	if err != nil {
+		return nil, err
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -93,6 +100,9 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 		connect = dial
 	}
 	return first(ctx, addrs, func(addr netip.Addr) error {
+		if d.Judge != nil && !named {
+			return d.Judge.check(ctx, addr, to, own, forTools)
+		}
 		if what, final := standing(addr, own); what != "" && !exact && !(named && !final && ofSite(addr)) {
 			return prohibited(addr, to, what, "The server reaches it only where the configuration names the address itself.")
 		}
@@ -101,6 +111,31 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 		conn, err := connect(ctx, netip.AddrPortFrom(addr, to.port))
 		return conn, why(err, to.String())
 	})
+}
+
+// admit judges a host before anything is known of its addresses. It reports whether the
+// configuration names it.
+func (d *Dialer) admit(ctx context.Context, to target) (named bool, err error) {
+	switch {
+	case slices.Contains(d.Named, to.String()):
+		return true, nil
+	case d.Judge != nil && d.Judge.Host != nil:
+		if err := d.Judge.Host(ctx, to.host, int(to.port)); err != nil {
+			return false, denied(err)
+		}
+		return false, nil
+	case d.Others:
+		return false, nil
+	}
+	return false, refusef(http.StatusForbidden, "http_request_denied", "%s is not reached: the configuration does not name it.", to)
+}
+
+// literal returns the address that a target names; no address where that is a name.
+func (t target) literal() netip.Addr {
+	if t.host == "localhost" || strings.HasSuffix(t.host, ".localhost") {
+		return netip.IPv6Loopback() // as the name is meant, whatever a resolver makes of it
+	}
+	return t.addr
 }
 
 // ofSite reports whether an address is one that sites give to their own machines.
@@ -114,9 +149,9 @@ var (
 )
 
 // Transport returns what speaks HTTP over connections of the dialer. It goes through no
-// proxy, which would look names up by itself.
+// proxy, which would look names up by itself, but for the upstream of the dialer.
 func (d *Dialer) Transport() *http.Transport {
-	return &http.Transport{
+	transport := &http.Transport{
 		DialContext:            d.DialContext,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    16,
@@ -125,4 +160,46 @@ func (d *Dialer) Transport() *http.Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
+	if d.Upstream != "" {
+		transport.Proxy = d.upstream
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address != d.Upstream {
+				return d.DialContext(ctx, network, address)
+			}
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return conn, why(err, "the operator's proxy")
+		}
+	}
+	return transport
+}
+
+// upstream returns the proxy for a request, once what can be known of its host is judged;
+// none for hosts that are named.
+func (d *Dialer) upstream(r *http.Request) (*url.URL, error) {
+	standard := uint16(443)
+	if r.URL.Scheme == "http" {
+		standard = 80
+	}
+	to, err := parseTarget(r.URL.Host, standard)
+	if err != nil {
+		return nil, err
+	}
+	named, err := d.admit(r.Context(), to)
+	if named || err != nil {
+		return nil, err
+	}
+	if addr := to.literal(); addr.IsValid() {
+		own, err := net.InterfaceAddrs()
+		if err != nil {
+			return nil, err
+		}
+		judge := d.Judge
+		if judge == nil {
+			judge = new(Judge)
+		}
+		if err := judge.check(r.Context(), addr.Unmap(), to, own, forTools); err != nil {
+			return nil, err
+		}
+	}
+	return &url.URL{Scheme: "http", Host: d.Upstream}, nil
 }
