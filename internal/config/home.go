@@ -38,6 +38,7 @@ func (c *Config) apart() []string {
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
 	}
+	list = append(list, c.Web.Files()...)
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
@@ -71,6 +72,7 @@ func (c *Config) OwnFiles() []string {
 	for _, api := range c.OpenAPI {
 		list = append(list, api.Auth.Files()...)
 	}
+	list = append(list, c.Web.Files()...)
 	list = append(list, c.MCP.SecretFiles()...)
 	if !c.Audit.Off() && c.Audit.File != "" {
 		list = append(list, c.Audit.File+".*")

@@ -41,11 +41,12 @@ import (
 	searchtools "github.com/toolserver/toolserver/internal/tools/search"
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/turn"
+	"github.com/toolserver/toolserver/internal/tools/web"
 	"github.com/toolserver/toolserver/internal/version"
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set) []tools.Tool {
+func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, webTools []tools.Tool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -59,6 +60,7 @@ func builtin(runners *command.Runners, companions *companion.Set, documents file
 		searchtools.Tools(engines),
 		turn.Tools(),
 		made.Tools(),
+		webTools,
 		catalog.Tools(),
 	)
 	return append(list, benchTools(len(list))...)
@@ -128,7 +130,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err != nil {
 		logger.Error("some tools that agents made are left out", zap.Error(err))
 	}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made), c.Executions.MaxTimeout)...); err != nil {
+	webTools, err := web.Tools(c.Web, documents)
+	if err != nil {
+		return nil, err
+	}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made, webTools), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -263,7 +269,8 @@ func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
 	runners := command.New(command.Config{})
 	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
-	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made) {
+	webTools, _ := web.Tools(web.Config{}, nil)                            // which has nothing to read
+	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made, webTools) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}
