@@ -108,7 +108,7 @@ func mainOf(body, article *html.Node) *html.Node {
 		found = textLength(article, nil)
 	}
 	if own := ownMain(body); own != nil {
-		if length := textLength(own, nil); length > 0 && found*10 < length*9 {
+		if length := textLength(own, nil); length > 0 && (found*10 < length*9 || found*20 > length*21) {
 			return own
 		}
 	} else if length := textLength(body, around); found*10 < length*7 {

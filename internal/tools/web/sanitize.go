@@ -42,6 +42,11 @@ func (s *sanitizer) clean(n *html.Node) {
 			if child.Type == html.ElementNode {
 				s.element(child)
 			}
+			if child.DataAtom == atom.Img && attribute(child, "src") == "" {
+				n.InsertBefore(&html.Node{Type: html.TextNode, Data: attribute(child, "alt")}, child)
+				n.RemoveChild(child)
+				break
+			}
 			s.clean(child)
 		}
 		child = next
