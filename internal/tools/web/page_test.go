@@ -58,7 +58,7 @@ var contents = map[string]string{
 	"details":   `<details><summary>mkd1q</summary><p>mkd2q</p></details><p>` + prose("mkd", 60) + `</p>`,
 	"sections":  `<section><header><h2>mks1q</h2></header><p>` + prose("mks", 30) + `</p></section><section><h2>mks2q</h2><p>` + prose("mkv", 30) + `</p></section>`,
 	"japanese":  `<h1>お茶 mka0q</h1><p>お茶は葉と水です。mkj1q 世界中で飲まれています。mkj2q</p><p>` + prose("mkj", 40) + `</p>`,
-	"arabic":    `<p dir="rtl">الشاي mkr1q ورق وماء</p><p>فارسی می‌خواهم mkr2q</p><p>` + prose("mkr", 40) + `</p>`,
+	"arabic":    `<p dir="rtl">الشاي mkr1q ورق وماء</p><p>فارسی می` + "\u200c" + `خواهم mkr2q</p><p>` + prose("mkr", 40) + `</p>`,
 	"signs":     `<p>1 &lt; 2 &amp;&amp; a_b*c mkx1q # no heading, [no](link) ` + "`mkx2q`" + ` &copy; &nbsp; mkx3q</p><p>` + prose("mkx", 40) + `</p>`,
 	"short":     `<h1>Hi mkh1q</h1><p>There. mkh2q</p>`,
 	"long":      strings.Repeat(`<p>`+prose("mkw", 70)+`</p>`, 30),
