@@ -26,14 +26,14 @@ var floors = [][]string{
 	{"internal/admission"},
 	{"internal/executor"},
 	{"internal/approval"},
-	{"internal/hook", "internal/policy", "internal/session", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
+	{"internal/hook", "internal/policy", "internal/session", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
 	{"internal/companion", "internal/persona", "internal/quota", "internal/source"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/schema", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
-	{"internal/endpoint", "internal/glob", "internal/lease", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/size", "internal/soaktest", "internal/version", "proto/toolserver/v1"},
+	{"internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/size", "internal/soaktest", "internal/version", "proto/toolserver/v1"},
 }
 
 // reserved names imports that only some packages may have: what speaks gRPC and
@@ -64,6 +64,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/shell":   {"internal/server"},
 	module + "internal/tools/skill":   {"internal/config", "internal/server"},
 	module + "internal/tools/turn":    {"internal/server"},
+	module + "internal/tools/web":     {"internal/config", "internal/server"},
 	"github.com/getkin/kin-openapi":   {"internal/tools/openapi"},
 	"github.com/oasdiff":              {"internal/tools/openapi"},
 	"github.com/modelcontextprotocol": {"bench", "bench/bare", "internal/edge", "internal/tools/mcp"},

@@ -36,6 +36,7 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/mcp"
 	"github.com/toolserver/toolserver/internal/tools/openapi"
 	"github.com/toolserver/toolserver/internal/tools/script"
+	"github.com/toolserver/toolserver/internal/tools/web"
 )
 
 // Config is everything that can be set. Each field is a key of the YAML file;
@@ -59,6 +60,7 @@ type Config struct {
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
 	Skills         []string           `yaml:"skills"`
 	MCP            mcp.Config         `yaml:"mcp"`
+	Web            web.Config         `yaml:"web"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
@@ -205,6 +207,7 @@ func Default() *Config {
 			Kept:       companion.Limits{}.WithDefaults(),
 		},
 		Dynamic: dynamic.Config{}.WithDefaults(),
+		Web:     web.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},
 			Max:     tools.Budget{Characters: tools.DefaultMaxAnswer},

@@ -40,6 +40,7 @@ func (c *Config) apart() []string {
 		list = append(list, api.Auth.Files()...)
 	}
 	list = append(list, c.toolSecrets()...)
+	list = append(list, c.Web.Files()...)
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
@@ -86,6 +87,7 @@ func (c *Config) OwnFiles() []string {
 		list = append(list, spec.SecretFile)
 	}
 	list = append(list, c.toolSecrets()...)
+	list = append(list, c.Web.Files()...)
 	if !c.Audit.Off() && c.Audit.File != "" {
 		list = append(list, c.Audit.File+".*")
 	}

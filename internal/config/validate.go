@@ -40,6 +40,7 @@ func (c *Config) Validate(fault FaultFunc) {
 	c.validateSecrets(fault)
 	c.validateAudit(fault)
 	c.OpenAPI.Check(fault)
+	c.Web.Check(fault)
 	c.ValidateInside(fault)
 }
 

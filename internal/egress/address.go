@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -85,25 +84,42 @@ func standing(addr netip.Addr, own []net.Addr) (what string, final bool) {
 	return what, false
 }
 
-// check judges an address that a host stands for; own are those of the machine.
-func (j *Judge) check(ctx context.Context, addr netip.Addr, to target, own []net.Addr) error {
-	listed := false
+// check judges an address that a host stands for; own are those of the machine, and advice
+// is for those who are refused.
+func (j *Judge) check(ctx context.Context, addr netip.Addr, to target, own []net.Addr, advice advice) error {
 	what, final := standing(addr, own)
-	if !final && j.Address != nil {
+	opened := j.Opened != nil && j.Opened(addr, int(to.port))
+	listed := false
+	if (!final || opened) && j.Address != nil {
 		var err error
 		if listed, err = j.Address(ctx, addr, int(to.port)); err != nil {
 			return denied(err)
 		}
 	}
-	if what == "" || listed {
+	if what == "" || listed || opened {
 		return nil
 	}
-	advice := fmt.Sprintf("It is reached only where a rule of the policy lists the address itself, such as hosts: [%q].", addr)
-	if final {
-		advice = "No command reaches that through the proxy; what the session itself serves is reached at localhost, without the proxy."
+	text := advice.final
+	if !final {
+		text = fmt.Sprintf(advice.closed, addr)
 	}
-	return prohibited(addr, to, what, advice)
+	return prohibited(addr, to, what, text)
 }
+
+// advice is what is said to those who are refused an address: one that a rule may open,
+// which stands in the text, and one that no rule opens.
+type advice struct{ closed, final string }
+
+var (
+	forCommands = advice{
+		"It is reached only where a rule of the policy lists the address itself, such as hosts: [\"%s\"].",
+		"No command reaches that through the proxy; what the session itself serves is reached at localhost, without the proxy.",
+	}
+	forTools = advice{
+		"It is reached only where a rule of the policy lists the address itself, such as hosts: [\"%s\"], or the configuration does, in web.addresses.",
+		"The server reaches it for nobody unless the operator lists it in web.addresses.",
+	}
+)
 
 // prohibited is why an address that a target stands for is not dialled.
 func prohibited(addr netip.Addr, to target, what, advice string) error {
@@ -137,12 +153,8 @@ func (c *Client) dial(ctx context.Context, to target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, config.ConnectTime)
 	defer cancel()
 	if config.Upstream != "" {
-		addr := to.addr
-		if to.host == "localhost" || strings.HasSuffix(to.host, ".localhost") {
-			addr = netip.IPv6Loopback() // as the name is meant, whatever the upstream makes of it
-		}
-		if addr.IsValid() {
-			if err := c.judge.check(ctx, addr, to, own); err != nil {
+		if addr := to.literal(); addr.IsValid() {
+			if err := c.judge.check(ctx, addr, to, own, forCommands); err != nil {
 				return nil, err
 			}
 		}
@@ -156,7 +168,7 @@ func (c *Client) dial(ctx context.Context, to target) (net.Conn, error) {
 		}
 		addrs = addrs[:min(len(addrs), 16)]
 	}
-	return first(ctx, addrs, func(addr netip.Addr) error { return c.judge.check(ctx, addr, to, own) },
+	return first(ctx, addrs, func(addr netip.Addr) error { return c.judge.check(ctx, addr, to, own, forCommands) },
 		func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
 			conn, err := config.Dial(ctx, netip.AddrPortFrom(addr, to.port))
 			return c.dialled(conn, err, fmt.Sprintf("%s at %s", to, addr))
@@ -211,6 +223,20 @@ func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	return resolver.LookupNetIP(ctx, "ip", name+".")
 }
 
+// LookUpAt returns what looks names up at a DNS server, which is host:port; "" is that of
+// the machine.
+func LookUpAt(server string) func(ctx context.Context, name string) ([]netip.Addr, error) {
+	if server == "" {
+		return lookUp
+	}
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server)
+	}}
+	return func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return resolver.LookupNetIP(ctx, "ip", name+".")
+	}
+}
+
 func unresolved(name string, err error) error {
 	if failure, ok := errors.AsType[*net.DNSError](err); err == nil || ok && failure.IsNotFound {
 		return refusef(http.StatusBadGateway, "dns_error", "There is no host %s: its name has no address.", name)
@@ -243,5 +269,5 @@ func Public(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return (&Judge{}).check(context.Background(), addr, target{addr: addr}, own)
+	return (&Judge{}).check(context.Background(), addr, target{addr: addr}, own, forCommands)
 }

@@ -31,10 +31,14 @@ type Dialer struct {
 	// Others has hosts reached that nobody has named, at public addresses only.
 	Others bool
 
-	// Proxy, if set, is a proxy of the operator, as host:port, which is asked to reach
+	// Judge judges hosts that nobody has named, and what they stand for, in place of
+	// Others; nil where there is no judge.
+	Judge *Judge
+
+	// Upstream, if set, is a proxy of the operator, as host:port, which is asked to reach
 	// hosts. It resolves their names, so that what a name stands for is for the proxy to
 	// judge; addresses are judged here. This machine is reached without it.
-	Proxy string
+	Upstream string
 
 	// Resolve and Dial are as in [Config].
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -71,9 +75,9 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	named := slices.Contains(d.Named, to.String()) || slices.Contains(d.Named, net.JoinHostPort(to.host, "0"))
-	if !named && !d.Others {
-		return nil, refusef(http.StatusForbidden, "http_request_denied", "%s is not reached: the configuration does not name it.", to)
+	named, err := d.admit(ctx, to)
+	if err != nil {
+		return nil, err
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -86,7 +90,7 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 	case to.addr.IsValid():
 	case to.host == "localhost" || strings.HasSuffix(to.host, ".localhost"):
 		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
-	case d.Proxy != "":
+	case d.Upstream != "":
 		return d.tunnel(ctx, to)
 	default:
 		exact = false
@@ -104,12 +108,15 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 		connect = dial
 	}
 	return first(ctx, addrs, func(addr netip.Addr) error {
+		if d.Judge != nil && !named {
+			return d.Judge.check(ctx, addr, to, own, forTools)
+		}
 		if what, final := standing(addr, own); what != "" && !exact && !(named && !final && ofSite(addr)) {
 			return prohibited(addr, to, what, "The server reaches it only where the configuration names the address itself.")
 		}
 		return nil
 	}, func(ctx context.Context, addr netip.Addr) (net.Conn, error) {
-		if d.Proxy != "" && !addr.IsLoopback() {
+		if d.Upstream != "" && !addr.IsLoopback() {
 			return d.tunnel(ctx, to)
 		}
 		conn, err := connect(ctx, netip.AddrPortFrom(addr, to.port))
@@ -119,7 +126,7 @@ func (d *Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, 
 
 // tunnel connects by way of the proxy.
 func (d *Dialer) tunnel(ctx context.Context, to target) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", d.Proxy)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", d.Upstream)
 	if err != nil {
 		return nil, why(err, "the operator's proxy")
 	}
@@ -146,6 +153,31 @@ func CheckProxy(address string) error {
 		return fmt.Errorf("%q is not a port: want 1 to 65535", port)
 	}
 	return nil
+}
+
+// admit judges a host before anything is known of its addresses. It reports whether the
+// configuration names it.
+func (d *Dialer) admit(ctx context.Context, to target) (named bool, err error) {
+	switch {
+	case slices.Contains(d.Named, to.String()) || slices.Contains(d.Named, net.JoinHostPort(to.host, "0")):
+		return true, nil
+	case d.Judge != nil && d.Judge.Host != nil:
+		if err := d.Judge.Host(ctx, to.host, int(to.port)); err != nil {
+			return false, denied(err)
+		}
+		return false, nil
+	case d.Others:
+		return false, nil
+	}
+	return false, refusef(http.StatusForbidden, "http_request_denied", "%s is not reached: the configuration does not name it.", to)
+}
+
+// literal returns the address that a target names; no address where that is a name.
+func (t target) literal() netip.Addr {
+	if t.host == "localhost" || strings.HasSuffix(t.host, ".localhost") {
+		return netip.IPv6Loopback() // as the name is meant, whatever a resolver makes of it
+	}
+	return t.addr
 }
 
 // ofSite reports whether an address is one that sites give to their own machines.

@@ -29,7 +29,7 @@ func TestDialerThroughProxy(t *testing.T) {
 	defer proxy.Close()
 	dialled := ""
 	dialer := egress.Dialer{
-		Named: []string{"api.example:443", "10.1.2.3:80", "127.0.0.1:80"}, Proxy: proxy.Listener.Addr().String(),
+		Named: []string{"api.example:443", "10.1.2.3:80", "127.0.0.1:80"}, Upstream: proxy.Listener.Addr().String(),
 		Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
 			t.Errorf("%s was looked up here", name)
 			return nil, nil

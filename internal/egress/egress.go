@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package egress is how hosts are reached: by commands through an HTTP proxy, by the
-// server itself with a [Dialer]. Each host is judged before its name is resolved, then
+// server itself with a [Dialer], for tools of the web by a [Web]. Each host is judged before its name is resolved, then
 // what the name stands for, and exactly the address that was judged is dialled.
 package egress
 
@@ -66,6 +66,10 @@ type Judge struct {
 	// whether a rule lists this very address, alone or in a prefix: only then may
 	// it be a private one. nil lists none and refuses none.
 	Address func(ctx context.Context, addr netip.Addr, port int) (listed bool, err error)
+
+	// Opened reports whether the operator opens this very address, wherever it leads:
+	// to the server's own machine, too. nil opens none.
+	Opened func(addr netip.Addr, port int) bool
 }
 
 // A Proxy serves clients that it knows by their secrets. It is safe for

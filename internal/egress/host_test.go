@@ -20,12 +20,12 @@ func TestOwnAddresses(t *testing.T) {
 	own := []net.Addr{&net.IPNet{IP: net.ParseIP("10.1.2.3"), Mask: subnet.Mask}, &net.IPNet{IP: net.ParseIP("2606:4700::7"), Mask: net.CIDRMask(64, 128)}}
 	for text, reached := range map[string]bool{"10.1.2.3": false, "2606:4700::7": false, "10.1.2.4": true, "2606:4700::8": true} {
 		addr := netip.MustParseAddr(text)
-		if err := judge.check(t.Context(), addr, target{host: "x.test", port: 1}, own); (err == nil) != reached {
+		if err := judge.check(t.Context(), addr, target{host: "x.test", port: 1}, own, forCommands); (err == nil) != reached {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	link := netip.MustParseAddr("fe80::1%eth0")
-	if err := judge.check(t.Context(), link, target{host: "x.test", port: 1}, own); err == nil {
+	if err := judge.check(t.Context(), link, target{host: "x.test", port: 1}, own, forCommands); err == nil {
 		t.Error("an address with a zone is reached")
 	}
 }

@@ -73,6 +73,25 @@ rules:
 	decided(t, builtin, contained(t, tools.ModeAllow, "runs curl; reaches localhost 80"), "allow | session loopback")
 }
 
+// TestLooksInPlan: a tool that only reads may ask to reach a host in every mode.
+func TestLooksInPlan(t *testing.T) {
+	for _, test := range []struct {
+		level tools.Level
+		mode  tools.Mode
+		want  string
+	}{
+		{tools.ReadOnly, tools.ModePlan, "ask: network"}, {tools.ReadOnly, tools.ModeAsk, "ask: network"}, {tools.ReadOnly, tools.ModeAllow, "ask: network"},
+		{tools.WorkspaceWrite, tools.ModePlan, "deny: mode plan"}, {tools.WorkspaceWrite, tools.ModeAllow, "ask: network"},
+	} {
+		spec := &tools.Spec{Name: "web_fetch", Level: test.level}
+		effects := []tools.Effect{{Kind: tools.ReachesHost, Host: "example.com", Port: 443}}
+		got := policy.Builtin().Decide(&policy.Subject{Spec: spec, Level: tools.WorkspaceWrite, Mode: test.mode, Effects: effects, Workspace: "/work"}, nil)
+		if text := fmt.Sprintf("%s: %s", got.Action, got.Rule); text != test.want {
+			t.Errorf("level %s, mode %s: %s, want %s", test.level, test.mode, text, test.want)
+		}
+	}
+}
+
 // TestConfiguredHost: what the operator configured for a tool is reached without a
 // question where the call changes nothing; rules have their say all the same.
 func TestConfiguredHost(t *testing.T) {

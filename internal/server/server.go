@@ -42,11 +42,12 @@ import (
 	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/skill"
 	"github.com/toolserver/toolserver/internal/tools/turn"
+	"github.com/toolserver/toolserver/internal/tools/web"
 	"github.com/toolserver/toolserver/internal/version"
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, skills *skill.Set) []tools.Tool {
+func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, skills *skill.Set, webTools []tools.Tool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -61,6 +62,7 @@ func builtin(runners *command.Runners, companions *companion.Set, documents file
 		turn.Tools(),
 		made.Tools(),
 		skills.Tools(),
+		webTools,
 		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(skills) }),
 	)
 	return append(list, benchTools(len(list))...)
@@ -144,7 +146,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	for _, wrong := range skills.Wrong() {
 		logger.Warn("a skill is left out", zap.String("reason", wrong))
 	}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made, skills), c.Executions.MaxTimeout)...); err != nil {
+	webTools, err := web.Tools(c.Web, documents)
+	if err != nil {
+		return nil, err
+	}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made, skills, webTools), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -280,7 +286,8 @@ func BuiltinSpecs() []*tools.Spec {
 	var specs []*tools.Spec
 	runners := command.New(command.Config{})
 	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
-	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made, skill.New(nil)) {
+	webTools, _ := web.Tools(web.Config{}, nil)                            // which has nothing to read
+	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made, skill.New(nil), webTools) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

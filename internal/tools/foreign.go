@@ -35,10 +35,10 @@ type Foreign struct {
 func NewForeign(f Foreign) Tool {
 	return &foreign{
 		typed: typed[json.RawMessage]{
-			spec: f.Spec, effects: f.Effects, run: f.Run, preview: f.Preview,
+			spec: f.Spec, effects: f.Effects, run: f.Run, preview: f.Preview, unavailable: f.Unavailable,
 			shape: sync.OnceValue(func() *shape { return &shape{kind: rawKind} }),
 		},
-		schema: f.Schema, check: f.Check, unavailable: f.Unavailable,
+		schema: f.Schema, check: f.Check,
 	}
 }
 
@@ -46,8 +46,6 @@ type foreign struct {
 	typed[json.RawMessage]
 	schema json.RawMessage
 	check  func(json.RawMessage) (json.RawMessage, error)
-
-	unavailable string
 }
 
 func (t *foreign) InputSchema() json.RawMessage { return t.schema }

@@ -143,8 +143,8 @@ func (c *catalog) without(source string) *catalog {
 func (c *catalog) take(source string, tool Tool, unavailable string) error {
 	spec := tool.Spec()
 	entry := &Entry{Tool: tool, Spec: spec, own: spec.Name, source: source, Unavailable: unavailable}
-	if f, ok := tool.(*foreign); ok && f.unavailable != "" {
-		entry.Unavailable = f.unavailable
+	if t, ok := tool.(shaped); ok && t.whyUnavailable() != "" {
+		entry.Unavailable = t.whyUnavailable()
 	}
 	if spec.Kind != Builtin {
 		entry.Spec.Name = source + NamespaceMark + spec.Name

@@ -164,6 +164,10 @@ type shaped interface {
 
 	// around is [Around].
 	around(before func(env Env) (after func())) Tool
+
+	// withUnavailable is [WithUnavailable]; whyUnavailable returns the reason.
+	withUnavailable(reason string) Tool
+	whyUnavailable() string
 }
 
 // typed is a tool of [New].
@@ -174,7 +178,21 @@ type typed[In any] struct {
 	run     func(ctx context.Context, env Env, in In, out Sink) (Result, error)
 	preview func(ctx context.Context, env Env, in In) Preview // nil where there is none
 	foresee func(env Env, in In) error                        // nil where nothing is known before
+
+	unavailable string // why it cannot be called; empty when it can
 }
+
+// WithUnavailable returns tool, which [New] made, as one that is listed and cannot be called,
+// for a reason.
+func WithUnavailable(tool Tool, reason string) Tool { return tool.(shaped).withUnavailable(reason) }
+
+func (t *typed[In]) withUnavailable(reason string) Tool {
+	other := *t
+	other.unavailable = reason
+	return &other
+}
+
+func (t *typed[In]) whyUnavailable() string { return t.unavailable }
 
 func (t *typed[In]) inputShape() *shape { return t.shape() }
 

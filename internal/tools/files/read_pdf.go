@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/pdf"
+	"github.com/toolserver/toolserver/internal/picture"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -145,7 +146,7 @@ func (r reader) pdf(ctx context.Context, words tools.Words, file *workspace.Open
 		r.sink.Emit(tools.Progress{Message: "preparing the PDF reader, once on this machine"})
 	}}
 	if images {
-		request.Side = maxSide
+		request.Side = picture.MaxSide
 	}
 	var pages []pdf.Page
 	size, full := 0, false

@@ -107,7 +107,7 @@ func (r *reached) close() { r.client.CloseIdleConnections() }
 // dialing returns what connects to hosts: to the address in the URL and the hosts that the
 // operator has named, and to others, which metadata of OAuth may name, at public addresses.
 func (s *Source) dialing() *egress.Dialer {
-	dialer := &egress.Dialer{Others: true, Proxy: s.server.Proxy}
+	dialer := &egress.Dialer{Others: true, Upstream: s.server.Proxy}
 	if origin, err := url.Parse(s.server.URL); err == nil {
 		_, err := netip.ParseAddr(origin.Hostname())
 		if at, bad := egress.Named(origin); bad == nil && (err == nil || origin.Hostname() == "localhost") {

@@ -114,7 +114,7 @@ func New(spec Spec, notice func(text string)) *Source {
 		notice = func(string) {}
 	}
 	s := &Source{spec: spec.withDefaults(), notice: notice}
-	dialer := &egress.Dialer{Others: spec.BaseURL == fromDocument, Proxy: spec.Proxy}
+	dialer := &egress.Dialer{Others: spec.BaseURL == fromDocument, Upstream: spec.Proxy}
 	for _, address := range []string{spec.URL, spec.BaseURL, spec.Auth.TokenURL} {
 		if u, err := url.Parse(address); err == nil && address != "" {
 			if host, err := egress.Named(u); err == nil {

@@ -1,0 +1,261 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"net/url"
+	"strings"
+	"time"
+
+	"codeberg.org/readeck/go-readability/v2"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// A document is what was fetched, as text for a model.
+type document struct {
+	title, byline       string
+	published, modified string // dates, as far as they are known
+	text                string
+	notes               []string
+	refresh             string // where the page asks to go on
+}
+
+// newConverter returns what makes Markdown of HTML: tables stay tables, whatever is in their
+// cells.
+func newConverter() *converter.Converter {
+	return converter.NewConverter(converter.WithPlugins(
+		base.NewBasePlugin(),
+		commonmark.NewCommonmarkPlugin(),
+		strikethrough.NewStrikethroughPlugin(),
+		table.NewTablePlugin(
+			table.WithNewlineBehavior(table.NewlineBehaviorPreserve),
+			table.WithHeaderPromotion(true),
+			table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal),
+			table.WithSkipEmptyRows(true),
+		),
+	))
+}
+
+var markdown = newConverter()
+
+// htmlPage makes a document of a page: of its main content, or of all of it.
+func htmlPage(text string, at *url.URL, all bool) document {
+	root, err := html.Parse(strings.NewReader(text))
+	if err != nil { // elements are nested too deeply
+		return document{text: plainOf(text), notes: []string{"the page is nested too deeply to be made Markdown of: this is its plain text"}}
+	}
+	s := sanitizer{base: at}
+	s.clean(root)
+	d := document{title: s.title, refresh: s.refresh}
+	body := s.body
+	if body == nil {
+		body = root
+	}
+	node := body
+	if article, err := parseArticle(root, at); err == nil {
+		d.title = orOf(line(article.Title()), d.title)
+		d.byline = line(article.Byline())
+		d.published, d.modified = dateOf(article.PublishedTime()), dateOf(article.ModifiedTime())
+		if !all {
+			node = mainOf(body, article.Node)
+		}
+	} else if !all {
+		node = mainOf(body, nil)
+	}
+	converted, err := convert(node)
+	if err != nil {
+		return document{title: d.title, text: plainOf(text), notes: []string{"the page could not be made Markdown of: this is its plain text"}}
+	}
+	d.text = converted
+	return d
+}
+
+// parseArticle finds the main content of a page. A page that the library fails on has none.
+func parseArticle(root *html.Node, at *url.URL) (article readability.Article, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errConversion
+		}
+	}()
+	parser := readability.NewParser()
+	return parser.ParseDocument(root, at)
+}
+
+// convert makes Markdown of an element, which it changes.
+func convert(node *html.Node) (text string, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errConversion
+		}
+	}()
+	out, err := markdown.ConvertNode(node)
+	return strings.TrimSpace(string(bytes.ReplaceAll(out, []byte("\u00a0"), []byte(" ")))), err
+}
+
+// mainOf chooses what is shown of a page: what readability found, unless that leaves out much
+// of what the page itself calls its content, or of what is not round it.
+func mainOf(body, article *html.Node) *html.Node {
+	found := 0
+	if article != nil {
+		found = textLength(article, nil)
+	}
+	if own := ownMain(body); own != nil {
+		if length := textLength(own, nil); length > 0 && (found*10 < length*9 || found*20 > length*21) {
+			return own
+		}
+	} else if length := textLength(body, around); found*10 < length*7 {
+		drop(body, around)
+		return body
+	}
+	if article == nil {
+		return body
+	}
+	return article
+}
+
+// around reports whether an element is round the content of a page.
+func around(n *html.Node) bool {
+	switch n.DataAtom {
+	case atom.Nav, atom.Footer, atom.Aside:
+		return true
+	case atom.Header: // of the page, not of a part of it
+		for parent := n.Parent; parent != nil; parent = parent.Parent {
+			if parent.DataAtom == atom.Article || parent.DataAtom == atom.Section || parent.DataAtom == atom.Main {
+				return false
+			}
+		}
+		return true
+	}
+	role := attribute(n, "role")
+	return role == "navigation" || role == "banner" || role == "contentinfo" || role == "complementary" || role == "search"
+}
+
+// ownMain returns the element that a page calls its content: main, or the only article.
+func ownMain(body *html.Node) *html.Node {
+	var main, article *html.Node
+	articles := 0
+	for n := range body.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		switch {
+		case n.DataAtom == atom.Main || attribute(n, "role") == "main":
+			if main == nil {
+				main = n
+			}
+		case n.DataAtom == atom.Article:
+			article = n
+			articles++
+		}
+	}
+	if main == nil && articles == 1 {
+		return article
+	}
+	return main
+}
+
+// textLength counts the bytes of text below a node that are no blanks, without those
+// elements that without reports.
+func textLength(n *html.Node, without func(*html.Node) bool) (length int) {
+	switch n.Type {
+	case html.TextNode:
+		for i := range len(n.Data) {
+			if n.Data[i] > ' ' {
+				length++
+			}
+		}
+		return length
+	case html.ElementNode:
+		if n.DataAtom == atom.Script || n.DataAtom == atom.Head || without != nil && without(n) {
+			return 0
+		}
+	}
+	for child := range n.ChildNodes() {
+		length += textLength(child, without)
+	}
+	return length
+}
+
+// drop removes the elements below a node that which reports.
+func drop(n *html.Node, which func(*html.Node) bool) {
+	for child := n.FirstChild; child != nil; {
+		next := child.NextSibling
+		if child.Type == html.ElementNode && which(child) {
+			n.RemoveChild(child)
+		} else {
+			drop(child, which)
+		}
+		child = next
+	}
+}
+
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// plainOf returns the text of a page that cannot be parsed as a tree.
+func plainOf(text string) string {
+	var b strings.Builder
+	tokens := html.NewTokenizer(strings.NewReader(text))
+	hidden := 0 // how deep in what is no text
+	for {
+		switch tokens.Next() {
+		case html.ErrorToken:
+			return strings.TrimSpace(manyBreaks.ReplaceAllString(visible(b.String()), "\n\n"))
+		case html.TextToken:
+			if hidden == 0 {
+				b.Write(tokens.Text())
+			}
+		case html.StartTagToken:
+			name, _ := tokens.TagName()
+			if isCode(atom.Lookup(name)) {
+				hidden++
+			} else if isBlock(atom.Lookup(name)) {
+				b.WriteByte('\n')
+			}
+		case html.EndTagToken:
+			name, _ := tokens.TagName()
+			if isCode(atom.Lookup(name)) {
+				hidden = max(0, hidden-1)
+			} else if isBlock(atom.Lookup(name)) {
+				b.WriteByte('\n')
+			}
+		}
+	}
+}
+
+func isCode(a atom.Atom) bool {
+	return a == atom.Script || a == atom.Style || a == atom.Template || a == atom.Noscript
+}
+
+func isBlock(a atom.Atom) bool {
+	switch a {
+	case atom.P, atom.Div, atom.Br, atom.Li, atom.Ul, atom.Ol, atom.Tr, atom.Table, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6,
+		atom.Section, atom.Article, atom.Pre, atom.Blockquote, atom.Dt, atom.Dd, atom.Title, atom.Header, atom.Footer, atom.Main, atom.Nav:
+		return true
+	}
+	return false
+}
+
+func dateOf(at time.Time, err error) string {
+	if err != nil || at.IsZero() {
+		return ""
+	}
+	if at.Hour() == 0 && at.Minute() == 0 && at.Second() == 0 {
+		return at.Format(time.DateOnly)
+	}
+	return at.Format(time.RFC3339)
+}
