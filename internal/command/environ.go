@@ -28,9 +28,13 @@ func (r *Runner) program(name string) (string, error) {
 	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.all.config.Path, ", "))
 }
 
-// Find returns where a program is, if it is.
+// Find returns where a program is, if it is: one with a slash in its name is nowhere else.
 func (r *Runners) Find(name string) (path string, ok bool) {
-	for _, dir := range r.config.Path {
+	dirs := r.config.Path
+	if strings.Contains(name, "/") {
+		dirs = []string{""}
+	}
+	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
 		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {

@@ -66,6 +66,10 @@ type Judge struct {
 	// whether a rule lists this very address, alone or in a prefix: only then may
 	// it be a private one. nil lists none and refuses none.
 	Address func(ctx context.Context, addr netip.Addr, port int) (listed bool, err error)
+
+	// Local connects to a port on the client's own loopback, where Host allows a
+	// loopback address. nil: nobody reaches loopback through the proxy.
+	Local func(ctx context.Context, port uint16) (net.Conn, error)
 }
 
 // A Proxy serves clients that it knows by their secrets. It is safe for
