@@ -20,6 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/edge"
@@ -58,6 +59,7 @@ type Config struct {
 	Scripts        []script.Config    `yaml:"scripts"`
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
 	MCP            mcp.Config         `yaml:"mcp"`
+	Browser        browser.Config     `yaml:"browser"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
@@ -191,6 +193,7 @@ func Default() *Config {
 			MaxKept:         session.DefaultMaxKept,
 		},
 		Executions: executor.Limits{}.WithDefaults(),
+		Browser:    browser.Config{}.WithDefaults(),
 		Sandbox: Sandbox{
 			Mode:       SandboxPreferred,
 			Namespaces: true,

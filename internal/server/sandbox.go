@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
@@ -49,13 +50,16 @@ func isFile(path string) bool {
 }
 
 // capabilities returns what the machine offers to tools.
-func capabilities(c *config.Sandbox, s *sandbox.Sandbox, runners *command.Runners) []string {
+func capabilities(c *config.Sandbox, s *sandbox.Sandbox, runners *command.Runners, browsers *browser.Set) []string {
 	if c.Mode != config.SandboxOff && s.Capabilities().Landlock == 0 {
 		return nil
 	}
 	list := []string{command.Capability}
 	if _, ok := runners.Find(shell.PowerShell); ok {
 		list = append(list, shell.PowerShell)
+	}
+	if browsers.Available() {
+		list = append(list, browser.Capability)
 	}
 	return list
 }
