@@ -148,7 +148,7 @@ func (t *Tab) Snapshot(ctx context.Context, ref string, all bool) (s Snapshot, e
 			t.refs.forget()
 			t.shown, t.shownOf = nil, t.loader
 		}
-		tree.refs, tree.most = &t.refs, maxChildren
+		tree.most = maxChildren
 		from := tree.root
 		if ref != "" {
 			tree.most = maxAsked
@@ -156,7 +156,7 @@ func (t *Tab) Snapshot(ctx context.Context, ref string, all bool) (s Snapshot, e
 				return noElement(ref)
 			}
 		}
-		lines := flat(tree.render(from, 0), 0, nil)
+		lines := t.refs.flat(tree.render(from, 0), 0, nil)
 		if ref != "" {
 			s.Lines = lines
 			return nil
@@ -177,8 +177,7 @@ type tree struct {
 	byID      map[string]*axNode
 	byBackend map[cdp.BackendNodeID]*axNode
 	frames    map[cdp.BackendNodeID]*tree // what is in the frames of the page
-	refs      *refs
-	most      int // children that are shown
+	most      int                         // children that are shown
 }
 
 // accessibility asks for the tree of the page and of the frames in it.
@@ -250,6 +249,10 @@ type shownNode struct {
 	text  string
 	plain string // of a text
 	below []shownNode
+	more  int // that are not shown below
+
+	named      *axNode // what gets a ref; nil where nothing does
+	role, name string
 }
 
 // render returns the lines of a node: none or many for one that is not shown itself.
@@ -273,7 +276,7 @@ func (t *tree) render(n *axNode, depth int) []shownNode {
 		below = append(below, t.render(t.byID[id], depth+1)...)
 	}
 	if inner := t.frames[n.Backend]; inner != nil {
-		inner.refs, inner.most, inner.frames = t.refs, t.most, t.frames
+		inner.most, inner.frames = t.most, t.frames
 		below = append(below, inner.render(inner.root, depth+1)...)
 	}
 	focusable := n.property("focusable") == "true"
@@ -306,26 +309,41 @@ func (t *tree) render(n *axNode, depth int) []shownNode {
 		words = append(words, "value="+quoted(value))
 		below = nil
 	}
-	more := len(below) - t.most
-	if (interactive[role] || focusable || more > 0) && n.Backend != 0 {
-		ref := t.refs.of(n, role, name)
-		words = append(words, "["+ref+"]")
-		if more > 0 {
-			more = len(below) - shownChildren
-			below = append(below[:shownChildren:shownChildren], shownNode{text: fmt.Sprintf("(%d more: take a snapshot with ref %s)", more, ref)})
-		}
+	if wrapping[role] && len(below) == 1 && below[0].name == name && name != "" {
+		return below
 	}
-	return []shownNode{{text: strings.Join(words, " "), below: below}}
+	shown := shownNode{text: strings.Join(words, " "), below: below, role: role, name: name}
+	if n.Backend == 0 {
+		return []shownNode{shown}
+	}
+	if len(below) > t.most {
+		shown.below, shown.more = below[:shownChildren], len(below)-shownChildren
+	}
+	if interactive[role] || focusable || shown.more > 0 {
+		shown.named = n
+	}
+	return []shownNode{shown}
 }
+
+// wrapping are the roles of elements that often have one other in them, and its name.
+var wrapping = map[string]bool{"cell": true, "gridcell": true, "listitem": true, "columnheader": true, "rowheader": true, "group": true}
 
 // states are the properties that are shown.
 var states = []string{"level", "checked", "pressed", "selected", "expanded", "disabled", "required", "invalid", "readonly", "focused", "modal", "busy"}
 
-// flat returns nodes as lines.
-func flat(nodes []shownNode, depth int, lines []string) []string {
+// flat returns nodes as lines, and gives refs to those that are shown.
+func (r *refs) flat(nodes []shownNode, depth int, lines []string) []string {
+	indent := strings.Repeat(" ", depth)
 	for _, n := range nodes {
-		lines = append(lines, strings.Repeat(" ", depth)+n.text)
-		lines = flat(n.below, depth+1, lines)
+		line, ref := indent+n.text, ""
+		if n.named != nil {
+			ref = r.of(n.named, n.role, n.name)
+			line += " [" + ref + "]"
+		}
+		lines = r.flat(n.below, depth+1, append(lines, line))
+		if n.more > 0 {
+			lines = append(lines, fmt.Sprintf("%s (%d more: take a snapshot with ref %s)", indent, n.more, ref))
+		}
 	}
 	return lines
 }

@@ -435,3 +435,26 @@ func TestBrowserElsewhere(t *testing.T) {
 	elsewhere.Wait()
 	has(t, s.do("snapshot"), "browser")
 }
+
+// TestBrowserSnapshotIsShort: of a page with 5,000 elements a snapshot has at most a tenth
+// of its HTML, and what is left out can be asked for.
+func TestBrowserSnapshotIsShort(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("<!doctype html><title>Long</title><h1>Parts</h1><nav><a href=/>Home</a></nav><table><tbody>")
+	for i := range 1000 {
+		fmt.Fprintf(&page, "<tr class=\"row row-%d\"><td class=\"cell name\">Part %[1]d</td><td class=\"cell price\">%[1]d coins</td><td class=\"cell\"><a href=\"/parts/%[1]d\">Details of %[1]d</a></td><td class=\"cell\"><button type=button>Buy %[1]d</button></td></tr>\n", i)
+	}
+	page.WriteString("</tbody></table><form><input aria-label=Search></form>")
+	s := serveBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page.String()) }), "")
+	has(t, s.do("navigate", `"url":"http://shop.example/"`), `"Long"`)
+	short := s.do("snapshot")
+	has(t, short, `link "Home" [e1]`, `textbox "Search" [`, `button "Buy 3" [`, "970 more: take a snapshot with ref e")
+	if len(short) > page.Len()/10 {
+		t.Errorf("a snapshot of %d bytes of %d", len(short), page.Len())
+	}
+	more := regexp.MustCompile(`ref e\d+`).FindString(short)
+	if again := s.do("snapshot"); !strings.Contains(again, "Nothing has changed") {
+		t.Errorf("a second snapshot: %.300s", again)
+	}
+	has(t, s.do("snapshot", strings.Replace(more, "ref ", `"ref":"`, 1)+`"`), "Details of 500")
+}
