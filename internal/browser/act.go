@@ -205,7 +205,12 @@ func (t *Tab) explain(ctx context.Context, err error) error {
 // settle waits for what an action began: a page that loads, or requests that end soon.
 func (t *Tab) settle(ctx context.Context) error {
 	err := t.do(ctx, func(ctx context.Context) error {
-		_, _, err := runtime.Evaluate("new Promise(done => setTimeout(done, 0))").WithAwaitPromise(true).Do(ctx)
+		object, _, err := runtime.Evaluate("new Promise(done => setTimeout(() => done(document.title), 0))").WithAwaitPromise(true).WithReturnByValue(true).Do(ctx)
+		if err == nil {
+			t.b.mu.Lock()
+			t.title, t.titleAt = objectText(object), t.moves
+			t.b.mu.Unlock()
+		}
 		return err
 	})
 	if failure, ok := errors.AsType[*tools.Failure](err); ok && failure.Code == "dialog_open" {
@@ -355,9 +360,8 @@ func (t *Tab) point(ctx context.Context, ref string) (x, y float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := dom.ScrollIntoViewIfNeeded().WithBackendNodeID(e.node).Do(ctx); err != nil {
-		return 0, 0, t.gone(ref, err)
-	}
+	// Commands are done in order, and where the first fails so does the second.
+	t.b.conn.post(t.session, dom.CommandScrollIntoViewIfNeeded, dom.ScrollIntoViewIfNeeded().WithBackendNodeID(e.node))
 	quads, err := dom.GetContentQuads().WithBackendNodeID(e.node).Do(ctx)
 	if err != nil || len(quads) == 0 || len(quads[0]) < 8 {
 		return 0, 0, t.gone(ref, err)
@@ -434,12 +438,23 @@ func (t *Tab) call(ctx context.Context, node cdp.BackendNodeID, script string, r
 	return json.Unmarshal([]byte(object.Value), result)
 }
 
-func mouse(ctx context.Context, kind input.MouseType, x, y float64, button input.MouseButton, clicks int64) error {
+func mouse(kind input.MouseType, x, y float64, button input.MouseButton, clicks int64) *input.DispatchMouseEventParams {
 	e := input.DispatchMouseEvent(kind, x, y).WithButton(button).WithClickCount(clicks)
 	if button == input.Left && kind != input.MouseReleased {
 		e = e.WithButtons(1)
 	}
-	return e.Do(ctx)
+	return e
+}
+
+// mouse sends what a mouse does, and waits for the last of it: the page sees them in order.
+func (t *Tab) mouse(ctx context.Context, events ...*input.DispatchMouseEventParams) error {
+	last := len(events) - 1
+	for _, e := range events[:last] {
+		if err := t.b.conn.post(t.session, input.CommandDispatchMouseEvent, e); err != nil {
+			return err
+		}
+	}
+	return events[last].Do(ctx)
 }
 
 // Click clicks an element so many times.
@@ -449,18 +464,11 @@ func (t *Tab) Click(ctx context.Context, ref string, times int64) error {
 		if err != nil {
 			return err
 		}
-		if err := mouse(ctx, input.MouseMoved, x, y, input.None, 0); err != nil {
-			return err
-		}
+		events := []*input.DispatchMouseEventParams{mouse(input.MouseMoved, x, y, input.None, 0)}
 		for i := range times {
-			if err := mouse(ctx, input.MousePressed, x, y, input.Left, i+1); err != nil {
-				return err
-			}
-			if err := mouse(ctx, input.MouseReleased, x, y, input.Left, i+1); err != nil {
-				return err
-			}
+			events = append(events, mouse(input.MousePressed, x, y, input.Left, i+1), mouse(input.MouseReleased, x, y, input.Left, i+1))
 		}
-		return nil
+		return t.mouse(ctx, events...)
 	})
 }
 
@@ -487,7 +495,7 @@ func (t *Tab) Hover(ctx context.Context, ref string) error {
 		if err != nil {
 			return err
 		}
-		return mouse(ctx, input.MouseMoved, x, y, input.None, 0)
+		return t.mouse(ctx, mouse(input.MouseMoved, x, y, input.None, 0))
 	})
 }
 
@@ -502,18 +510,11 @@ func (t *Tab) Drag(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		if err := mouse(ctx, input.MouseMoved, x, y, input.None, 0); err != nil {
-			return err
-		}
-		if err := mouse(ctx, input.MousePressed, x, y, input.Left, 1); err != nil {
-			return err
-		}
+		events := []*input.DispatchMouseEventParams{mouse(input.MouseMoved, x, y, input.None, 0), mouse(input.MousePressed, x, y, input.Left, 1)}
 		for i := 1.0; i <= 4; i++ {
-			if err := mouse(ctx, input.MouseMoved, x+(toX-x)*i/4, y+(toY-y)*i/4, input.Left, 0); err != nil {
-				return err
-			}
+			events = append(events, mouse(input.MouseMoved, x+(toX-x)*i/4, y+(toY-y)*i/4, input.Left, 0))
 		}
-		return mouse(ctx, input.MouseReleased, toX, toY, input.Left, 1)
+		return t.mouse(ctx, append(events, mouse(input.MouseReleased, toX, toY, input.Left, 1))...)
 	})
 }
 
@@ -864,6 +865,13 @@ func (t *Tab) Text(ctx context.Context, ref string) (text, title string, err err
 
 // Title returns the title of the page.
 func (t *Tab) Title(ctx context.Context) (title string) {
+	t.b.mu.Lock()
+	title, known := t.title, t.title != "" && t.titleAt == t.moves
+	t.title = "" // the next call asks again
+	t.b.mu.Unlock()
+	if known {
+		return oneLine(title)
+	}
 	t.do(ctx, func(ctx context.Context) error { return t.value(ctx, "document.title", &title) })
 	return oneLine(title)
 }

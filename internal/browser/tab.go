@@ -81,6 +81,8 @@ type Tab struct {
 	url      string
 	frame    cdp.FrameID
 	loader   cdp.LoaderID
+	title    string // as the last action left it, if the page has not moved since
+	titleAt  int
 	loading  map[cdp.FrameID]bool
 	moves    int    // to other addresses, ever
 	status   int64  // of the document
