@@ -267,8 +267,6 @@ func (b *Browser) ending() string {
 	switch {
 	case err != nil:
 		return "never ran: " + err.Error()
-	case b.tooMuch != nil:
-		return "was ended: " + b.tooMuch.Error()
 	case exit.Reason == tools.OutOfMemory:
 		return fmt.Sprintf("was ended: its pages used more than the %s of memory they may", output.Size(uint64(b.set.config.Memory)))
 	case exit.Reason == tools.Exited:

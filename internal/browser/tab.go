@@ -66,7 +66,6 @@ type Browser struct {
 	notes        []string // for the call that runs
 	refused      map[string]string
 	downloads    []*Download
-	tooMuch      error // why it was ended
 }
 
 // A Tab is one page of a browser.
@@ -94,7 +93,6 @@ type Tab struct {
 	crashed  bool
 	console  []Message
 	requests []*Request
-	total    int // messages and requests, ever
 	refs     refs
 	shown    []string // the lines of the last snapshot
 	shownOf  cdp.LoaderID
@@ -410,12 +408,10 @@ func proxyError(headers network.Headers) string {
 
 // say keeps a message of the console.
 func (t *Tab) say(m Message) {
-	t.total++
 	t.console = append(t.console[max(0, len(t.console)-maxConsole+1):], m)
 }
 
 func (t *Tab) requested(r *Request) {
-	t.total++
 	t.requests = append(t.requests[max(0, len(t.requests)-maxRequests+1):], r)
 }
 
