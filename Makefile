@@ -30,7 +30,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal python typescript mcp providers openapi lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
@@ -207,6 +207,13 @@ terminal:
 	@command -v tmux >/dev/null || \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends tmux; } || \
 		echo "tmux could not be installed: no screens are looked at"
+
+# Tests of the browser are skipped where it cannot be installed.
+.PHONY: chromium
+chromium: ## Install Chromium, from Debian's packages.
+	@command -v chromium >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } || \
+		echo "Chromium could not be installed: the browser is not tested"
 
 # Tests that compare with ripgrep are skipped where it cannot be installed.
 .PHONY: ripgrep

@@ -50,6 +50,7 @@ var figures = []figure{
 	{"what models see", "index and tool_search at most 0.1 of the tokens of 200 definitions; 1 MiB of text with 200 calls in pieces of 20 bytes at most 30 ms of CPU; tool_search over 2,000 tools at most 2 ms", dialectFigure},
 	{"tools of MCP servers", "a call at most 1.15 times that of the SDK's own client; with 2,000 tools of 20 servers the first call is served at most 50 ms later, and the index costs at most 2 times as much for each tool", sourcesFigure},
 	{"web_fetch of a page of 100 KiB, 16 at once", "at most 1.5 times a client without checks that converts with the same libraries", webFigure},
+	{"the browser", "a click and a snapshot of an open page at most 1.3 times the same with chromedp", browserFigure},
 }
 
 // plan says how much is measured.

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/integrity"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
@@ -47,6 +48,11 @@ type Command struct {
 
 	// Guard judges the hosts that the command reaches; nil where nobody does.
 	Guard tools.Restrictions
+
+	// Proxied, if set, judges the hosts that the command reaches, in place of its rights
+	// and Guard: with it, a proxy of the server is all the network that the command is
+	// given, and its way to the loopback of the session.
+	Proxied *egress.Judge
 
 	// Apart keeps what calls of the session can write out of the environment: HOME is
 	// TMPDIR, which is empty where the command can only read, PATH is the server's, and no
@@ -264,7 +270,7 @@ func (x *Running) start(ctx context.Context) (err error) {
 	theirs = append(theirs, dir)
 
 	if x.jail == nil {
-		if x.jail, err = r.jailFor(ctx, c.Rights, c.Guard); err != nil {
+		if x.jail, err = r.jailFor(ctx, &c); err != nil {
 			return err
 		}
 	}
@@ -443,6 +449,18 @@ func (x *Running) give(stream tools.Stream, data []byte, raw int64) {
 
 func (x *Running) maxOutput() int64 {
 	return cmp.Or(x.command.MaxOutput, int64(x.runner.all.config.Limits.Output))
+}
+
+// Temp returns the temporary directory of the command, and how the command knows it.
+func (x *Running) Temp() (dir, seen string) { return x.jail.temp, x.runner.seen(x.jail.temp) }
+
+// Proxy returns the proxy of the command, with the secret by which that knows it; "" where
+// it has none.
+func (x *Running) Proxy() string {
+	if x.jail.hosts == nil {
+		return ""
+	}
+	return x.jail.hosts.client.URL(x.jail.hosts.listener.Addr().String())
 }
 
 // Done is closed when the command and everything it started are gone.

@@ -28,13 +28,16 @@ func (r *Runner) program(name string) (string, error) {
 	return "", tools.Failf("program_not_found", "There is no program %s on this machine: it is in none of %s.", name, strings.Join(r.all.config.Path, ", "))
 }
 
-// Find returns where a program is, if it is.
+// Find returns where a program is, if it is: one with a slash in its name is nowhere else.
 func (r *Runners) Find(name string) (path string, ok bool) { return find(r.config.Path, name) }
 
-// Find returns where commands find a program.
+// Find returns where commands find a program, as [Runners.Find] does.
 func (p *Programs) Find(name string) (path string, ok bool) { return find(p.Path, name) }
 
 func find(dirs []string, name string) (path string, ok bool) {
+	if strings.Contains(name, "/") {
+		dirs = []string{""}
+	}
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)

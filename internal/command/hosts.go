@@ -27,7 +27,7 @@ func needsHosts(rights *tools.Rights) bool {
 }
 
 // openProxy opens the way to the hosts that a command may reach.
-func (r *Runner) openProxy(rights *tools.Rights, restrictions tools.Restrictions) (*hostProxy, error) {
+func (r *Runner) openProxy(judge egress.Judge) (*hostProxy, error) {
 	space, err := r.space(false)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,22 @@ func (r *Runner) openProxy(rights *tools.Rights, restrictions tools.Restrictions
 	proxy := r.proxy
 	r.mu.Unlock()
 	go proxy.Serve(listener)
-	return &hostProxy{client: proxy.Open(judgeOf(rights, restrictions)), listener: listener}, nil
+	return &hostProxy{client: proxy.Open(judge), listener: listener}, nil
+}
+
+// withLoopback has a judge's clients reach the loopback of the session, where it has one
+// of its own: otherwise that would be the server's.
+func (r *Runner) withLoopback(judge egress.Judge) egress.Judge {
+	if r.all.config.Sandbox.Namespaces() {
+		judge.Local = func(ctx context.Context, port uint16) (net.Conn, error) {
+			space, err := r.space(false)
+			if err != nil {
+				return nil, err
+			}
+			return space.Dial(ctx, port)
+		}
+	}
+	return judge
 }
 
 func (o *hostProxy) port() uint16 { return uint16(o.listener.Addr().(*net.TCPAddr).Port) }

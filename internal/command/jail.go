@@ -60,19 +60,24 @@ type keptJail struct {
 	old  bool // it goes when nobody uses it
 }
 
-// jailFor returns where a command with these rights runs. Release it after use.
-// The restrictions judges hosts that the command reaches.
-func (r *Runner) jailFor(ctx context.Context, rights tools.Rights, restrictions tools.Restrictions) (*jailed, error) {
+// jailFor returns where a command runs. Release it after use.
+func (r *Runner) jailFor(ctx context.Context, c *Command) (*jailed, error) {
+	rights := c.Rights
 	view, err := r.viewFor(ctx, &rights)
 	if err != nil {
 		return nil, err
 	}
 	var hosts *hostProxy
-	if needsHosts(&rights) && rights.Network != 0 {
+	switch {
+	case c.Proxied != nil:
+		rights.Network = tools.NetworkHosts
+		hosts, err = r.openProxy(r.withLoopback(*c.Proxied))
+	case needsHosts(&rights) && rights.Network != 0:
 		rights.Network = max(rights.Network, tools.NetworkHosts)
-		if hosts, err = r.openProxy(&rights, restrictions); err != nil {
-			return nil, err
-		}
+		hosts, err = r.openProxy(judgeOf(&rights, c.Guard))
+	}
+	if err != nil {
+		return nil, err
 	}
 	var jail *jailed
 	switch {

@@ -48,7 +48,7 @@ func (r *Runner) RunScript(ctx context.Context, env tools.Env, s Script, out too
 	var endsIn *os.File
 	if s.KeepDir {
 		var err error
-		if s.jail, err = r.jailFor(ctx, s.Rights, s.Guard); err != nil {
+		if s.jail, err = r.jailFor(ctx, &s.Command); err != nil {
 			return tools.Result{}, err
 		}
 		defer s.jail.close()

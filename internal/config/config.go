@@ -20,6 +20,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/edge"
@@ -61,6 +62,7 @@ type Config struct {
 	Skills         []string           `yaml:"skills"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
+	Browser        browser.Config     `yaml:"browser"`
 	Answers        Answers            `yaml:"answers"`
 	Search         index.Config       `yaml:"search"`
 	Artifacts      artifact.Config    `yaml:"artifacts"`
@@ -196,6 +198,7 @@ func Default() *Config {
 			Settings:        session.DefaultExposed(),
 		},
 		Executions: executor.Limits{}.WithDefaults(),
+		Browser:    browser.Config{}.WithDefaults(),
 		Sandbox: Sandbox{
 			Mode:       SandboxPreferred,
 			Namespaces: true,

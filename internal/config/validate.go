@@ -55,6 +55,9 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateScripts(fault)
 	c.validateSkills(fault)
 	c.MCP.Check(fault)
+	if err := c.Browser.Check(); err != nil {
+		fault("browser.endpoint", "%v", err)
+	}
 	if _, err := LoadPolicy(c.Policy.File); err != nil {
 		fault("policy.file", "%v", err)
 	}

@@ -152,13 +152,17 @@ func (c *Client) dial(ctx context.Context, to target) (net.Conn, error) {
 	config := &c.proxy.config
 	ctx, cancel := context.WithTimeout(ctx, config.ConnectTime)
 	defer cancel()
-	if config.Upstream != "" {
+	if c.isOwn(to) {
+		conn, err := c.judge.Local(ctx, to.port)
+		return c.dialled(conn, err, to.String())
+	}
+	if upstream := c.upstream(to); upstream != "" {
 		if addr := to.literal(); addr.IsValid() {
 			if err := c.judge.check(ctx, addr, to, own, forCommands); err != nil {
 				return nil, err
 			}
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", config.Upstream)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", upstream)
 		return c.dialled(conn, err, "the operator's proxy")
 	}
 	addrs := []netip.Addr{to.addr}
@@ -173,6 +177,17 @@ func (c *Client) dial(ctx context.Context, to target) (net.Conn, error) {
 			conn, err := config.Dial(ctx, netip.AddrPortFrom(addr, to.port))
 			return c.dialled(conn, err, fmt.Sprintf("%s at %s", to, addr))
 		})
+}
+
+// isOwn reports whether a target is on the client's own loopback.
+func (c *Client) isOwn(to target) bool { return c.judge.Local != nil && to.isLoopback() }
+
+// upstream returns the proxy that is asked to reach a target; "" where none is.
+func (c *Client) upstream(to target) string {
+	if c.isOwn(to) {
+		return ""
+	}
+	return c.proxy.config.Upstream
 }
 
 // first connects to the first of addresses that check lets pass and that answers. ctx has

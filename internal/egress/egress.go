@@ -70,6 +70,10 @@ type Judge struct {
 	// Opened reports whether the operator opens this very address, wherever it leads:
 	// to the server's own machine, too. nil opens none.
 	Opened func(addr netip.Addr, port int) bool
+
+	// Local connects to a port on the client's own loopback, where Host allows a
+	// loopback address. nil: nobody reaches loopback through the proxy.
+	Local func(ctx context.Context, port uint16) (net.Conn, error)
 }
 
 // A Proxy serves clients that it knows by their secrets. It is safe for

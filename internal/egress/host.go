@@ -25,6 +25,12 @@ func (t target) String() string {
 	return t.host + ":" + strconv.Itoa(int(t.port))
 }
 
+// isLoopback reports whether the target is written as one on loopback: what a name
+// stands for is another question.
+func (t target) isLoopback() bool {
+	return t.addr.IsLoopback() || t.host == "localhost" || strings.HasSuffix(t.host, ".localhost")
+}
+
 // targetOf returns what a request asks to reach.
 func targetOf(r *http.Request) (target, error) {
 	switch {

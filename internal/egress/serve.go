@@ -113,7 +113,7 @@ func (c *Client) forward(w http.ResponseWriter, r *http.Request, conn net.Conn, 
 		DisableCompression: true,
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 	}
-	if upstream := c.proxy.config.Upstream; upstream != "" {
+	if upstream := c.upstream(to); upstream != "" {
 		transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: upstream})
 	}
 	(&httputil.ReverseProxy{
@@ -134,7 +134,7 @@ func (c *Client) forward(w http.ResponseWriter, r *http.Request, conn net.Conn, 
 // tunnel passes bytes between the client and conn until both ends have closed.
 func (c *Client) tunnel(w http.ResponseWriter, conn net.Conn, to target) error {
 	from := io.Reader(conn)
-	if c.proxy.config.Upstream != "" {
+	if c.upstream(to) != "" {
 		reader := bufio.NewReader(conn)
 		if err := ask(c.proxy.config.ConnectTime, reader, conn, to); err != nil {
 			return err

@@ -87,13 +87,14 @@ func (l *link) arrange(process *os.Process, kind helper.RequestKind, view string
 	return err
 }
 
-// lend returns a socket that listens on the loopback of the helper.
-func (l *link) lend() (*os.File, error) {
+// lend returns a socket of the helper's network: with Listen one that listens on its
+// loopback, with Socket one that is not connected.
+func (l *link) lend(kind helper.RequestKind) (*os.File, error) {
 	process, err := l.ready()
 	if err != nil {
 		return nil, err
 	}
-	rights, err := l.order(process, helper.Request{Kind: helper.Listen})
+	rights, err := l.order(process, helper.Request{Kind: kind})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (l *link) lend() (*os.File, error) {
 	if err != nil || len(files) != 1 {
 		return nil, syscall.EPROTO
 	}
-	return os.NewFile(uintptr(files[0]), "listener"), nil
+	return os.NewFile(uintptr(files[0]), "socket"), nil
 }
 
 // order has a helper do something, and returns the rights that come with its

@@ -36,6 +36,9 @@ func (*Space) Close() {}
 // Listen fails with [ErrUnavailable].
 func (*Space) Listen() (net.Listener, error) { return nil, ErrUnavailable }
 
+// Dial fails with [ErrUnavailable].
+func (*Space) Dial(context.Context, uint16) (net.Conn, error) { return nil, ErrUnavailable }
+
 // Jail is where commands would run.
 type Jail struct{}
 

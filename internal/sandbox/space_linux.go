@@ -4,9 +4,12 @@
 package sandbox
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,12 +68,69 @@ func (sp *Space) Listen() (net.Listener, error) {
 	if sp.link.open || !sp.sandbox.Namespaces() {
 		return net.Listen("tcp", "127.0.0.1:0")
 	}
-	file, err := sp.link.lend()
+	file, err := sp.link.lend(helper.Listen)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	return net.FileListener(file)
+}
+
+// Dial connects to a port on the loopback of the space. A space that shares the machine's
+// loopback has none of its own, and fails.
+func (sp *Space) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	if sp.link.open || !sp.sandbox.Namespaces() {
+		return nil, ErrUnavailable
+	}
+	conn, err := sp.dial(ctx, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
+	if errors.Is(err, unix.ECONNREFUSED) {
+		conn, err = sp.dial(ctx, netip.AddrPortFrom(netip.IPv6Loopback(), port))
+	}
+	return conn, err
+}
+
+// dial connects to an address of the network that the space has for itself.
+func (sp *Space) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	file, err := sp.link.lend(helper.Socket)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := connect(ctx, file, &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}); err != nil {
+		return nil, err
+	}
+	return net.FileConn(file)
+}
+
+// connect connects a socket, which is of the network of whoever made it.
+func connect(ctx context.Context, file *os.File, to unix.Sockaddr) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { file.SetWriteDeadline(time.Now()) })()
+	var result error
+	begun := false
+	err = raw.Write(func(fd uintptr) (done bool) {
+		if !begun {
+			begun = true
+			result = unix.Connect(int(fd), to)
+			return result != unix.EINPROGRESS
+		}
+		failed, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		if result = err; err == nil && failed != 0 {
+			result = unix.Errno(failed)
+		}
+		if result != nil {
+			return true
+		}
+		_, err = unix.Getpeername(int(fd))
+		return err == nil // otherwise it was woken too early
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return cmp.Or(err, result)
 }
 
 // find looks for a process by the id that it has in the space.

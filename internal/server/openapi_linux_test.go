@@ -95,6 +95,12 @@ const secretToken = "CANARY-7f3a-of-the-shop"
 // serveSources serves a configuration with these sections, in mode ask.
 func serveSources(t *testing.T, sections string) *sourcesServer {
 	t.Helper()
+	return serveConfined(t, "", sections)
+}
+
+// serveConfined is serveSources with more of the section sandbox.
+func serveConfined(t *testing.T, confined, sections string) *sourcesServer {
+	t.Helper()
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	dir := t.TempDir()
 	s := &sourcesServer{&hookedServer{t: t, dir: dir, workspace: filepath.Join(dir, "ws"), metrics: prometheus.NewRegistry()}, new(sourcesLog)}
@@ -102,8 +108,8 @@ func serveSources(t *testing.T, sections string) *sourcesServer {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "toolserver.yaml")
-	text := fmt.Sprintf("admin: {address: off}\nlisten: 127.0.0.1:0\nsandbox: {helper: %s}\naudit: {file: %s/audit, inputs: true}\n"+
-		"artifacts: {dir: %[2]s/artifacts}\nsessions: {workspace: %[2]s/ws, workspace_root: %[2]s/others, max_mode: allow}\n%s", sandboxtest.Helper(), dir, sections)
+	text := fmt.Sprintf("admin: {address: off}\nlisten: 127.0.0.1:0\nsandbox: {helper: %s%[4]s}\naudit: {file: %[2]s/audit, inputs: true}\n"+
+		"artifacts: {dir: %[2]s/artifacts}\nsessions: {workspace: %[2]s/ws, workspace_root: %[2]s/others, max_mode: allow}\n%[3]s", sandboxtest.Helper(), dir, sections, confined)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
@@ -50,7 +51,7 @@ func isFile(path string) bool {
 }
 
 // capabilities returns what the machine offers to tools.
-func capabilities(c *config.Config, s *sandbox.Sandbox, runners *command.Runners) (list []string) {
+func capabilities(c *config.Config, s *sandbox.Sandbox, runners *command.Runners, browsers *browser.Set) (list []string) {
 	if len(c.Skills) > 0 {
 		list = append(list, skill.Capability)
 	}
@@ -60,6 +61,9 @@ func capabilities(c *config.Config, s *sandbox.Sandbox, runners *command.Runners
 	list = append(list, command.Capability)
 	if _, ok := runners.Find(shell.PowerShell); ok {
 		list = append(list, shell.PowerShell)
+	}
+	if browsers.Available() {
+		list = append(list, browser.Capability)
 	}
 	return list
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
@@ -34,6 +35,7 @@ import (
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
+	browsertools "github.com/toolserver/toolserver/internal/tools/browser"
 	"github.com/toolserver/toolserver/internal/tools/catalog"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
 	"github.com/toolserver/toolserver/internal/tools/files"
@@ -47,7 +49,7 @@ import (
 )
 
 // builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions *companion.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, skills *skill.Set, webTools []tools.Tool) []tools.Tool {
+func builtin(runners *command.Runners, companions *companion.Set, browsers *browser.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, skills *skill.Set, webTools []tools.Tool) []tools.Tool {
 	writes := files.Tools(documents)
 	for i, tool := range writes {
 		if tool.Spec().Level == tools.WorkspaceWrite {
@@ -58,6 +60,7 @@ func builtin(runners *command.Runners, companions *companion.Set, documents file
 		writes,
 		shell.Tools(runners, companions),
 		git.Tools(runners),
+		browsertools.Tools(browsers),
 		searchtools.Tools(engines),
 		turn.Tools(),
 		made.Tools(),
@@ -136,7 +139,8 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		[][]string{{strconv.FormatBool(has.Namespaces), strconv.Itoa(has.Landlock)}})
 	runners := NewRunners(c, jails, c.Programs(), masker, logger)
 	documents := pdf.NewReader(pdf.Config{Sandbox: jails, Cache: filepath.Join(config.StateDir(), "toolserver", "pdf")})
-	registry := &tools.Registry{Capabilities: capabilities(c, jails, runners)}
+	browsers := browser.New(runners, c.Browser)
+	registry := &tools.Registry{Capabilities: capabilities(c, jails, runners, browsers)}
 	companions := companion.New(runners, companion.Config{Limits: c.Sandbox.Kept, Languages: languagesOf(&c.Sandbox)})
 	made, err := dynamic.New(c.Dynamic, registry, runners)
 	if err != nil {
@@ -150,7 +154,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err != nil {
 		return nil, err
 	}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, documents, enginesOf(c.Search), made, skills, webTools), c.Executions.MaxTimeout)...); err != nil {
+	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, browsers, documents, enginesOf(c.Search), made, skills, webTools), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -211,7 +215,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Receiving:     runners.Receiving,
 		Monitored:     runners.Monitored,
 		Space:         runners.Space,
-		Halt:          func(s *session.Session, user string) int { return companions.Halt(s, user) },
+		Halt:          func(s *session.Session, user string) int { return companions.Halt(s, user) + browsers.Halt(s, user) },
 		Processes:     runners.Running,
 		StopFile:      c.StopFile,
 		Confines:      func() (bool, int) { return has.Namespaces, has.Landlock },
@@ -287,7 +291,7 @@ func BuiltinSpecs() []*tools.Spec {
 	runners := command.New(command.Config{})
 	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
 	webTools, _ := web.Tools(web.Config{}, nil)                            // which has nothing to read
-	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), nil, search.NewPool(nil), made, skill.New(nil), webTools) {
+	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), browser.New(runners, browser.Config{}), nil, search.NewPool(nil), made, skill.New(nil), webTools) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

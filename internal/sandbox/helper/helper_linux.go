@@ -181,7 +181,10 @@ func (h *helper) next() error {
 	case Show, Hide:
 		return h.arrange(order.kind, string(rest))
 	case Listen:
-		return lend()
+		return lend(listening())
+	case Socket:
+		// One for IPv6 reaches addresses of IPv4, too.
+		return lend(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0))
 	default:
 		return errMalformed
 	}
@@ -206,22 +209,30 @@ func (h *helper) arrange(kind RequestKind, view string) error {
 	return err
 }
 
-// lend sends a socket that listens on loopback.
-func lend() error {
-	answer := make([]byte, AnswerSize)
+// listening returns a socket that listens on loopback.
+func listening() (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(fd)
-		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	if err != nil {
+		return -1, err
 	}
-	if err == nil {
+	if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err == nil {
 		err = unix.Listen(fd, 128)
 	}
+	if err != nil {
+		unix.Close(fd)
+	}
+	return fd, err
+}
+
+// lend sends a socket, which it closes, or why there is none.
+func lend(fd int, err error) error {
+	answer := make([]byte, AnswerSize)
 	if err != nil {
 		copy(answer[:AnswerSize-1], err.Error())
 		_, err = unix.Write(Orders, answer)
 		return err
 	}
+	defer unix.Close(fd)
 	return unix.Sendmsg(Orders, answer, unix.UnixRights(fd), nil, 0)
 }
 

@@ -67,8 +67,10 @@ const (
 	// Show makes a view, and Hide removes one. Both are answered.
 	Show
 	Hide
-	// Listen has the helper listen on its loopback; the socket comes with the answer.
+	// Listen has the helper listen on its loopback, and Socket make a socket of its
+	// network that is not connected; the socket comes with the answer.
 	Listen
+	Socket
 )
 
 // Limit is a resource limit, soft and hard alike; but a process has one more

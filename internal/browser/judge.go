@@ -1,0 +1,160 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/network"
+
+	"github.com/toolserver/toolserver/internal/egress"
+)
+
+// HostOf returns what an address with http or https reaches; false for other addresses.
+func HostOf(address string) (Host, bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return Host{}, false
+	}
+	host := Host{Name: strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))}
+	switch u.Scheme {
+	case "http", "ws":
+		host.Port = 80
+	case "https", "wss":
+		host.Port = 443
+	default:
+		return Host{}, false
+	}
+	if port := u.Port(); port != "" {
+		if host.Port, err = strconv.Atoi(port); err != nil || host.Port < 1 || host.Port > 65535 {
+			return Host{}, false
+		}
+	}
+	return host, true
+}
+
+// isLocal reports whether a host is written as one on loopback.
+func (h Host) isLocal() bool {
+	addr, err := netip.ParseAddr(h.Name)
+	return err == nil && addr.Unmap().IsLoopback() || h.Name == "localhost" || strings.HasSuffix(h.Name, ".localhost")
+}
+
+// judge returns what the proxy asks about each connection of the browser: pages, what they
+// load, WebSockets, workers, and what the browser does by itself.
+func (b *Browser) judge() egress.Judge {
+	return egress.Judge{
+		Host: func(_ context.Context, name string, port int) error {
+			host := Host{name, port}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.remember(host, b.reaches(host, b.anyLocal()))
+		},
+		Address: func(_ context.Context, addr netip.Addr, port int) (bool, error) {
+			host := Host{addr.String(), port}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.granted[host.key()] {
+				return true, nil
+			}
+			if b.restrictions == nil {
+				return false, nil
+			}
+			listed, err := b.restrictions.ReachesAddress(addr, port)
+			if err == nil && !listed {
+				b.remember(host, egress.Public(addr)) // which the proxy asks next
+			}
+			return listed, b.remember(host, err)
+		},
+	}
+}
+
+// reaches judges a host that is not named by the call that runs. Loopback is the session's
+// own, and local says that it is a page from there that asks. The browser is locked.
+func (b *Browser) reaches(host Host, local bool) error {
+	switch {
+	case b.granted[host.key()]:
+		return nil
+	case host.isLocal():
+		if local {
+			return nil
+		}
+		return fmt.Errorf("%s may not be reached from there: pages of other hosts do not reach what the session itself serves", host.key())
+	case b.restrictions == nil:
+		return errNoHosts
+	}
+	return b.restrictions.Reaches(host.Name, host.Port)
+}
+
+var errNoHosts = errors.New("this host may not be reached")
+
+// anyLocal reports whether a page of the session's own loopback is open.
+func (b *Browser) anyLocal() bool {
+	for _, t := range b.tabs {
+		if host, ok := HostOf(t.url); ok && host.isLocal() {
+			return true
+		}
+	}
+	return false
+}
+
+// remember keeps why something was refused, for who asks why a page is not there.
+func (b *Browser) remember(host Host, err error) error {
+	if err != nil && len(b.refused) < maxNotes {
+		b.refused[host.key()] = err.Error()
+		b.wake()
+	}
+	return err
+}
+
+// paused judges a request before it is made. The browser is locked.
+func (t *Tab) paused(ev *fetch.EventRequestPaused) {
+	if ev.Request == nil {
+		ev.Request = new(network.Request) // which is refused
+	}
+	host, ok := HostOf(ev.Request.URL)
+	if !ok {
+		t.answer(ev.RequestID, fmt.Errorf("%s may not be opened: pages are reached by http and https alone", clip(ev.Request.URL)))
+		return
+	}
+	page, _ := HostOf(t.url)
+	err := t.b.remember(host, t.b.reaches(host, page.isLocal()))
+	if err != nil || t.b.leave == nil {
+		t.answer(ev.RequestID, err)
+		return
+	}
+	go func() { // no proxy asks about addresses
+		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+		defer cancel()
+		err := t.b.elsewhere(ctx, host)
+		t.b.mu.Lock()
+		defer t.b.mu.Unlock()
+		t.answer(ev.RequestID, t.b.remember(host, err))
+	}()
+}
+
+// answer has a request made, or fail.
+func (t *Tab) answer(id fetch.RequestID, err error) {
+	if err != nil {
+		t.b.conn.post(t.session, fetch.CommandFailRequest, fetch.FailRequest(id, network.ErrorReasonBlockedByClient))
+		return
+	}
+	t.b.conn.post(t.session, fetch.CommandContinueRequest, fetch.ContinueRequest(id))
+}
+
+// challenged answers the proxy of the server, and nobody else.
+func (t *Tab) challenged(ev *fetch.EventAuthRequired) {
+	answer := &fetch.AuthChallengeResponse{Response: fetch.AuthChallengeResponseResponseCancelAuth}
+	if c := ev.AuthChallenge; c != nil && c.Source == fetch.AuthChallengeSourceProxy && t.b.proxy != nil {
+		secret, _ := t.b.proxy.Password()
+		answer = &fetch.AuthChallengeResponse{Response: fetch.AuthChallengeResponseResponseProvideCredentials, Username: t.b.proxy.Username(), Password: secret}
+	}
+	t.b.conn.post(t.session, fetch.CommandContinueWithAuth, fetch.ContinueWithAuth(ev.RequestID, answer))
+}

@@ -1,0 +1,460 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// aWeb is what a browser finds behind the proxy of the server: another one, on loopback,
+// that answers for every host itself and keeps which were asked for. No packet leaves the
+// machine.
+type aWeb struct {
+	listener net.Listener
+	site     http.Handler
+	mu       sync.Mutex
+	asked    []string
+}
+
+func newWeb(t *testing.T, site http.Handler) *aWeb {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &aWeb{listener: listener, site: site}
+	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mu.Lock()
+		w.asked = append(w.asked, r.Host)
+		w.mu.Unlock()
+		if r.Method == http.MethodConnect { // of a WebSocket
+			conn, rest, err := http.NewResponseController(rw).Hijack()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+			http.ReadRequest(bufio.NewReader(rest))
+			return
+		}
+		w.site.ServeHTTP(rw, r)
+	})}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	return w
+}
+
+func (w *aWeb) hosts() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.asked, " ")
+}
+
+// browserServer is a server whose sessions use a browser.
+type browserServer struct {
+	*sourcesServer
+	web *aWeb
+}
+
+func serveBrowser(t *testing.T, site http.Handler, config string) *browserServer {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("there is no Chromium: make chromium installs it")
+	}
+	web := newWeb(t, site)
+	var workspace string
+	t.Cleanup(func() { // when the server is down
+		if left := browsersIn(workspace); len(left) > 0 {
+			t.Errorf("left running: %v", left)
+		}
+	})
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveConfined(t, ", proxy: "+web.listener.Addr().String(), "policy: {file: "+policy+"}\nbrowser: {"+config+"}\n")
+	workspace = s.workspace
+	return &browserServer{s, web}
+}
+
+// browsersIn returns the processes of browsers whose session has a workspace.
+func browsersIn(workspace string) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if at, _ := os.Readlink(filepath.Join(dir, "cwd")); strings.HasSuffix(at, workspace) && bytes.Contains(cmdline, []byte("--remote-debugging-pipe")) {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// do performs a call of the tool, which a person approves, and returns how it ended.
+func (s *browserServer) do(operation string, more ...string) string {
+	s.t.Helper()
+	return told(s.end(operation, more...), false)
+}
+
+func (s *browserServer) end(operation string, more ...string) *pb.Finished {
+	s.t.Helper()
+	input := fmt.Sprintf(`{"operation":%q`, operation)
+	for _, pair := range more {
+		input += "," + pair
+	}
+	_, end := s.call(&pb.ExecuteToolRequest{Tool: "browser", InputJson: []byte(input + "}")}, func(*pb.Approval) pb.AnswerKind { return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE })
+	return end
+}
+
+// ref returns the ref of the line of a snapshot that begins so.
+func ref(t *testing.T, snapshot, begin string) string {
+	t.Helper()
+	found := regexp.MustCompile(regexp.QuoteMeta(begin) + `[^\n]*\[(e\d+)\]`).FindStringSubmatch(snapshot)
+	if found == nil {
+		t.Fatalf("no %s in:\n%s", begin, snapshot)
+	}
+	return `"ref":"` + found[1] + `"`
+}
+
+func has(t *testing.T, got string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in: %s", want, got)
+		}
+	}
+}
+
+const shopPage = `<!doctype html><html><head><title>%s</title></head><body style="margin:0;background:#fff"><h1>%[1]s</h1>%s</body></html>`
+
+// aShop is a small shop.
+func aShop() http.Handler {
+	mux := http.NewServeMux()
+	show := func(title, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprintf(w, shopPage, title, body)
+		}
+	}
+	mux.HandleFunc("GET /{$}", show("Sign in", `<form method=post action=/in><label>Name <input name=name></label><label>Password <input type=password name=password></label><button>Sign in</button></form><a href="http://bad.example/">Elsewhere</a>`))
+	mux.HandleFunc("POST /in", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "secret" {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, shopPage, "Wrong", "")
+			return
+		}
+		http.SetCookie(w, &http.Cookie{Name: "who", Value: r.FormValue("name"), Path: "/"})
+		http.Redirect(w, r, "/shop", http.StatusSeeOther)
+	})
+	mux.HandleFunc("GET /shop", func(w http.ResponseWriter, r *http.Request) {
+		who, err := r.Cookie("who")
+		if err != nil {
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+		found := ""
+		if q := r.FormValue("q"); q != "" {
+			found = "<ul><li>Red " + q + "<li>Blue " + q + "</ul>"
+		}
+		fmt.Fprintf(w, shopPage, "Shop", `<p>Hello `+who.Value+`</p><form><input name=q aria-label="Search"></form>`+found+`<a href=/order>Order</a>`)
+	})
+	mux.HandleFunc("GET /order", show("Order", `<form method=post action=/ordered enctype=multipart/form-data>
+<label>Colour <select name=colour><option value=r>Red<option value=b>Blue</select></label>
+<label><input type=checkbox name=gift> As a gift</label><label>Photo <input type=file name=photo></label>
+<button onclick="return confirm('Really order?')">Buy</button></form><a href=/invoice>Invoice</a>`))
+	mux.HandleFunc("POST /ordered", func(w http.ResponseWriter, r *http.Request) {
+		file, header, err := r.FormFile("photo")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		data, _ := io.ReadAll(file)
+		fmt.Fprintf(w, shopPage, "Thanks", fmt.Sprintf("<p>colour %s gift %s photo %s: %s</p>", r.FormValue("colour"), r.FormValue("gift"), header.Filename, data))
+	})
+	mux.HandleFunc("GET /invoice", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Disposition", `attachment; filename="../../evil.txt"`)
+		io.WriteString(w, "42 coins")
+	})
+	return mux
+}
+
+// TestBrowserShops: a real browser signs in, searches, fills a form, uploads, answers a
+// dialog, downloads, and shows what it sees.
+func TestBrowserShops(t *testing.T) {
+	s := serveBrowser(t, aShop(), "")
+	has(t, s.do("navigate", `"url":"http://shop.example/"`), `succeeded; Opened http://shop.example/ "Sign in"`)
+	page := s.do("snapshot")
+	has(t, page, `heading "Sign in" level=1`)
+	has(t, s.do("type", ref(t, page, `textbox "Name"`), `"text":"Ada"`), "succeeded")
+	has(t, s.do("type", ref(t, page, `textbox "Password"`), `"text":"secret"`), "succeeded")
+	if changes := s.do("snapshot"); !strings.Contains(changes, `+ textbox "Name" `) || strings.Contains(changes, "heading") {
+		t.Errorf("what changed: %s", changes)
+	}
+	has(t, s.do("click", ref(t, page, `button "Sign in"`)), `http://shop.example/shop "Shop"`)
+	has(t, s.do("click", ref(t, page, `button "Sign in"`)), "no_such_element", "take a snapshot")
+	page = s.do("snapshot")
+	has(t, page, "Hello Ada")
+	has(t, s.do("type", ref(t, page, `textbox "Search"`), `"text":"lamp"`, `"submit":true`), "/shop?q=lamp")
+	page = s.do("snapshot")
+	has(t, page, "Blue lamp")
+	has(t, s.do("text"), "Red lamp")
+	has(t, s.do("click", ref(t, page, `link "Order"`)), `"Order"`)
+	page = s.do("snapshot")
+	has(t, s.do("select", ref(t, page, `combobox "Colour"`), `"values":["Blue"]`), "succeeded")
+	has(t, s.do("select", ref(t, page, `combobox "Colour"`), `"values":["Green"]`), "not_selected", `"Red", "Blue"`)
+	has(t, s.do("click", ref(t, page, `checkbox "As a gift"`)), "succeeded")
+	if err := os.WriteFile(filepath.Join(s.workspace, "cat.txt"), []byte("a cat"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.do("upload", ref(t, page, `button "Photo`), `"path":"cat.txt"`), "succeeded")
+	has(t, s.do("click", ref(t, page, `button "Buy"`)), `The page shows a dialog and waits: confirm "Really order?"`)
+	has(t, s.do("snapshot"), "dialog_open")
+	has(t, s.do("dialog", `"accept":true`), `"Thanks"`)
+	has(t, s.do("text"), "colour b gift on photo cat.txt: a cat")
+	has(t, s.do("back"), `"Order"`)
+	has(t, s.do("click", ref(t, s.do("snapshot"), `link "Invoice"`)), "succeeded")
+	has(t, s.do("download", `"path":"in/invoice.txt"`), "succeeded", "Wrote in/invoice.txt")
+	if text := s.read("in/invoice.txt"); text != "42 coins" {
+		t.Errorf("downloaded %q", text)
+	}
+
+	end := s.end("screenshot", `"path":"shot.png"`)
+	picture, err := png.Decode(bytes.NewReader(end.GetContent()[2].GetImage().GetData()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := picture.Bounds().Size(); size.X != 1280 || size.Y != 800 {
+		t.Errorf("the screenshot has %v pixels", size)
+	}
+	if r, _, _, _ := picture.At(1279, 799).RGBA(); r != 0xffff {
+		t.Errorf("a corner is %x", r)
+	}
+	if whole, _ := os.ReadFile(filepath.Join(s.workspace, "shot.png")); !bytes.Equal(whole, end.GetContent()[2].GetImage().GetData()) {
+		t.Error("the file is another image")
+	}
+	has(t, s.do("pdf", `"path":"page.pdf"`), "Wrote page.pdf")
+	has(t, s.read("page.pdf"), "%PDF-")
+	has(t, s.do("evaluate", `"script":"1"`), "invalid_input", "/operation")
+	var details struct{ Tab, URL string }
+	if err := json.Unmarshal([]byte(s.end("text").GetDetailsJson()), &details); err != nil || details.URL != "http://shop.example/order" {
+		t.Errorf("details: %+v %v", details, err)
+	}
+}
+
+// TestBrowserReaches: pages reach what the policy allows, and the session's own loopback;
+// whatever else they try is refused, and told.
+func TestBrowserReaches(t *testing.T) {
+	var canaried []string
+	canary := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { canaried = append(canaried, r.URL.Path) }))
+	defer canary.Close()
+	_, port, _ := net.SplitHostPort(canary.Listener.Addr().String())
+	site := http.NewServeMux()
+	site.HandleFunc("GET /evil", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>Evil</title><link rel=prefetch href="http://prefetched.example/"><link rel=preconnect href="http://connected.example/"><link rel=dns-prefetch href="http://named.example/">
+<img src="http://localhost:`+port+`/img"><iframe src="http://169.254.169.254/latest"></iframe><iframe src="file:///etc/hostname"></iframe>
+<iframe src="http://bad.example/"></iframe><script src="http://cdn.example/ok.js"></script><script>
+const tries = ["http://127.0.0.1:`+port+`/fetch", "http://[::1]:`+port+`/six", "http://0x7f.1:`+port+`/hex", "http://10.0.0.1/", "http://metadata.google.internal/", "http://other.example/", "http://shop.example/redirect"];
+const sockets = ["ws://127.0.0.1:`+port+`/ws", "ws://socket.example/", "ws://10.0.0.1/"];
+const worker = new Worker(URL.createObjectURL(new Blob(["fetch('http://worker.example/').catch(() => 0).then(() => postMessage(1))"])));
+const all = [...tries.map(u => fetch(u, {mode: "no-cors"}).then(r => "", e => "")), ...sockets.map(u => new Promise(done => { new WebSocket(u).onclose = done })), new Promise(done => worker.onmessage = done)];
+try { new RTCPeerConnection({iceServers: [{urls: "stun:stun.example"}]}).createDataChannel("x") } catch (e) {}
+Promise.all(all).then(() => document.body.append("All tried"));
+</script><a href="http://bad.example/">Bad</a> <a href="http://other.example/x">Other</a>`)
+	})
+	site.HandleFunc("GET /redirect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://127.0.0.1:"+port+"/redirected", http.StatusFound)
+	})
+	site.HandleFunc("GET /ok.js", func(w http.ResponseWriter, r *http.Request) {})
+	s := serveBrowser(t, site, "")
+	for url, want := range map[string]string{
+		"file:///etc/hostname": "/url is no address", "view-source:file:///etc/hostname": "/url is no address", "chrome://settings": "/url is no address",
+		"javascript:alert(1)": "/url is no address", "ftp://shop.example/": "/url is no address", "ws://shop.example/": "/url is no address",
+		"http://bad.example/": "It is bad.", "http://other.example/": "denied; asked", "http://169.254.169.254/": "denied; asked", "http://10.0.0.1/": "denied; asked",
+	} {
+		has(t, s.ended("browser", fmt.Sprintf(`{"operation":"navigate","url":%q}`, url)), want)
+	}
+	if len(browsersIn(s.workspace)) > 0 {
+		t.Error("a browser runs that nobody needed")
+	}
+	// What a person approves by a name is still no way to this machine: the name is its own.
+	has(t, s.do("navigate", `"url":"http://127.0.0.1:`+port+`/navigated"`), "not_reached")
+	opened := s.do("navigate", `"url":"http://shop.example/evil"`)
+	has(t, opened, "Opened http://shop.example/evil", "Not reached: ", "bad.example may not be reached, by rule bad")
+	has(t, s.do("wait", `"text":"All tried"`), "succeeded")
+	page := s.do("snapshot")
+	has(t, s.ended("browser", `{"operation":"click",`+ref(t, page, `link "Bad"`)+`}`), "It is bad.")
+	has(t, s.ended("browser", `{"operation":"click",`+ref(t, page, `link "Other"`)+`}`), "denied; asked")
+	for _, host := range strings.Fields(s.web.hosts()) {
+		if host != "shop.example" && host != "cdn.example" {
+			t.Errorf("%s was asked for", host)
+		}
+	}
+	if len(canaried) > 0 {
+		t.Errorf("this machine was asked for %v", canaried)
+	}
+
+	if _, err := exec.LookPath("python3"); err != nil {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(s.workspace, "index.html"), []byte("<title>Mine</title>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.approved("bash", `{"command":"python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
+	has(t, s.approved("process_output", `{"id":"p1","until":"Serving","wait_ms":60000}`), "Serving")
+	has(t, s.do("navigate", `"url":"http://localhost:4173/"`), `"Mine"`)
+}
+
+// TestBrowserSurvives: pages that take all they can are bounded, and told of.
+func TestBrowserSurvives(t *testing.T) {
+	site := http.NewServeMux()
+	site.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<title>Fine</title>fine") })
+	site.HandleFunc("GET /never", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "<title>Never</title>begun"+strings.Repeat(" ", 4096))
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	site.HandleFunc("GET /tabs", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>Tabs</title><button onclick="for (let i = 0; i < 1000; i++) open('/?' + i, '_blank')">Open</button>`)
+	})
+	site.HandleFunc("GET /big", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Disposition", "attachment; filename=big.bin")
+		w.Header().Set("Content-Length", strconv.Itoa(10<<30))
+		piece := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	})
+	site.HandleFunc("GET /alerts", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>Alerts</title><script>for (;;) alert("again")</script>`)
+	})
+	site.HandleFunc("GET /memory", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>Memory</title><script>const all = []; setInterval(() => all.push(new Uint8Array(256 << 20).fill(1)), 0)</script>`)
+	})
+	s := serveBrowser(t, site, "tabs: 4, memory: 1536MiB, download: 4MiB")
+	at := func(path string) string { return `"url":"http://shop.example` + path + `"` }
+	has(t, s.do("navigate", at("/never"), `"timeout_ms":1000`), "succeeded", "The page still loads.")
+	has(t, s.do("navigate", at("/tabs")), `"Tabs"`)
+	s.do("click", ref(t, s.do("snapshot"), `button "Open"`))
+	if tabs := s.do("tabs"); strings.Count(tabs, "http://shop.example/") > 4 {
+		t.Errorf("tabs: %s", tabs)
+	}
+	has(t, s.do("navigate", at("/big")), "succeeded")
+	has(t, s.do("download"), "download_cancelled", "more than the 4 MiB")
+	has(t, s.do("navigate", at("/alerts")), `alert "again"`)
+	has(t, s.do("dialog"), `alert "again"`)
+	has(t, s.do("navigate", at("/")), `"Fine"`)
+
+	// One that is killed in the middle of a call.
+	pids := slices.DeleteFunc(browsersIn(s.workspace), func(pid int) bool {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return bytes.Contains(cmdline, []byte("--type=")) // a part of it
+	})
+	if len(pids) != 1 {
+		t.Fatalf("browsers: %v", pids)
+	}
+	ended := make(chan string, 1)
+	go func() { ended <- s.do("wait", `"text":"never shown"`, `"timeout_ms":60000`) }()
+	for len(ended) == 0 && len(browsersIn(s.workspace)) > 0 {
+		if s.busy() {
+			syscall.Kill(pids[0], syscall.SIGKILL)
+			break
+		}
+	}
+	has(t, <-ended, "browser_ended", "was ended by signal KILL", "next call begins with a new one")
+	has(t, s.do("navigate", at("/")), `"Fine"`)
+
+	s.do("navigate", at("/memory"), `"timeout_ms":20000`)
+	if got := s.do("wait", `"text":"never shown"`, `"timeout_ms":60000`); !strings.Contains(got, "of memory they may") && !strings.Contains(got, "crashed") && !strings.Contains(got, "This is a new browser") {
+		t.Errorf("a page that takes all memory: %s", got)
+	}
+	has(t, s.do("navigate", at("/")), `"Fine"`)
+}
+
+// busy reports whether the browser is used by a call.
+func (s *browserServer) busy() bool {
+	return strings.Contains(s.do("console"), "one can at a time")
+}
+
+// TestBrowserElsewhere: a browser that the operator runs is used in place of one of ours.
+func TestBrowserElsewhere(t *testing.T) {
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no Chromium: make chromium installs it")
+	}
+	site := httptest.NewServer(aShop())
+	defer site.Close()
+	elsewhere := exec.CommandContext(t.Context(), program, "--headless", "--no-sandbox", "--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")
+	elsewhere.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	said, err := elsewhere.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := elsewhere.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-elsewhere.Process.Pid, syscall.SIGKILL)
+		elsewhere.Wait()
+	})
+	endpoint := ""
+	for lines := bufio.NewScanner(said); endpoint == "" && lines.Scan(); {
+		_, endpoint, _ = strings.Cut(lines.Text(), "DevTools listening on ")
+	}
+	go io.Copy(io.Discard, said)
+	s := serveBrowser(t, http.NotFoundHandler(), "endpoint: "+endpoint)
+	has(t, s.do("navigate", `"url":"`+site.URL+`/"`), `"Sign in"`)
+	has(t, s.do("snapshot"), `textbox "Name"`)
+	has(t, s.do("navigate", `"url":"http://localhost:1/"`), "not_reached")
+	if len(browsersIn(s.workspace)) > 0 {
+		t.Error("a browser of ours runs")
+	}
+	syscall.Kill(-elsewhere.Process.Pid, syscall.SIGKILL)
+	elsewhere.Wait()
+	has(t, s.do("snapshot"), "browser")
+}
+
+// TestBrowserSnapshotIsShort: of a page with 5,000 elements a snapshot has at most a tenth
+// of its HTML, and what is left out can be asked for.
+func TestBrowserSnapshotIsShort(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("<!doctype html><title>Long</title><h1>Parts</h1><nav><a href=/>Home</a></nav><table><tbody>")
+	for i := range 1000 {
+		fmt.Fprintf(&page, "<tr class=\"row row-%d\"><td class=\"cell name\">Part %[1]d</td><td class=\"cell price\">%[1]d coins</td><td class=\"cell\"><a href=\"/parts/%[1]d\">Details of %[1]d</a></td><td class=\"cell\"><button type=button>Buy %[1]d</button></td></tr>\n", i)
+	}
+	page.WriteString("</tbody></table><form><input aria-label=Search></form>")
+	s := serveBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page.String()) }), "")
+	has(t, s.do("navigate", `"url":"http://shop.example/"`), `"Long"`)
+	short := s.do("snapshot")
+	has(t, short, `link "Home" [e1]`, `textbox "Search" [`, `button "Buy 3" [`, "970 more: take a snapshot with ref e")
+	if len(short) > page.Len()/10 {
+		t.Errorf("a snapshot of %d bytes of %d", len(short), page.Len())
+	}
+	more := regexp.MustCompile(`ref e\d+`).FindString(short)
+	if again := s.do("snapshot"); !strings.Contains(again, "Nothing has changed") {
+		t.Errorf("a second snapshot: %.300s", again)
+	}
+	has(t, s.do("snapshot", strings.Replace(more, "ref ", `"ref":"`, 1)+`"`), "Details of 500")
+}
