@@ -88,7 +88,7 @@ func newSessionsCreate(in Inside) *cobra.Command {
 		idle                                time.Duration
 		asJSON                              bool
 	)
-	request := &pb.CreateSessionRequest{Tools: new(pb.ToolSelection)}
+	request := &pb.CreateSessionRequest{Tools: new(pb.ToolSelection), Activation: new(pb.ToolActivation)}
 	cmd := &cobra.Command{
 		Use:   "create [ID]",
 		Short: "Open a session and print its id",
@@ -109,6 +109,8 @@ by default, and no flag goes beyond what its operator allows.`,
 	flags.StringVar(&network, "network", "", "how far its commands reach: "+strings.Join(words("NETWORK_", pb.Network_value), ", "))
 	flags.StringSliceVar(&request.Tools.Include, "tools", nil, `tools it has: names, globs such as "git_*", kinds such as "@builtin"; none: all`)
 	flags.StringSliceVar(&request.Tools.Exclude, "without", nil, "tools it does not have, also if --tools names them")
+	flags.StringSliceVar(&request.Activation.Pinned, "pin", nil, "tools whose definitions its model is always given: names, or globs (default: as the server has it)")
+	flags.Uint32Var(&request.Activation.Limit, "active", 0, "how many others its model is given, those found or called last (default: as the server has it)")
 	flags.StringToStringVar(&request.Labels, "label", nil, "free words for rules, logs and people, such as team=infra")
 	flags.DurationVar(&idle, "idle-ttl", 0, "how long to keep it unused; 0: for ever (default: as the server has it)")
 	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
@@ -415,6 +417,8 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	t.Row("level", levelText(s.GetLevel()))
 	t.Row("network", networkWord(s.GetNetwork()))
 	t.Row("tools", selectionText(s.GetTools()))
+	t.Row("pinned", Visible(strings.Join(s.GetActivation().GetPinned(), ", ")))
+	t.Row("active", activeText(s.GetActivation()))
 	if persona := s.GetPersona(); persona != "" {
 		t.Row("persona", persona)
 	}
@@ -431,6 +435,15 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 		t.Row("forgotten", fmt.Sprintf("%d call ids: calls with them would run again", n))
 	}
 	return t.Flush()
+}
+
+// activeText tells which tools are active beside those that are pinned.
+func activeText(a *pb.ToolActivation) string {
+	names := "none yet"
+	if len(a.GetActive()) > 0 {
+		names = strings.Join(a.GetActive(), ", ")
+	}
+	return Visible(fmt.Sprintf("%s (%d at most)", names, a.GetLimit()))
 }
 
 func selectionText(s *pb.ToolSelection) string {

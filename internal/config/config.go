@@ -114,6 +114,8 @@ type Sessions struct {
 	MaxPerPrincipal   int           `yaml:"max_per_principal"`
 	KeepWorkspace     time.Duration `yaml:"keep_workspace"`
 	MaxKept           int           `yaml:"max_kept"`
+
+	Activation session.Activation `yaml:"activation"`
 }
 
 type Policy struct {
@@ -189,6 +191,7 @@ func Default() *Config {
 			MaxPerPrincipal: session.DefaultMaxPerPrincipal,
 			KeepWorkspace:   time.Hour,
 			MaxKept:         session.DefaultMaxKept,
+			Activation:      session.DefaultActivation(),
 		},
 		Executions: executor.Limits{}.WithDefaults(),
 		Sandbox: Sandbox{
