@@ -23,6 +23,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -116,8 +117,10 @@ by default, and no flag goes beyond what its operator allows.`,
 	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
 	flags.StringVar(&answer, "answer", "", `how much text an answer has at most: characters, such as 50000, or tokens, such as "12000 tokens"`)
 	flags.StringVar(&request.Persona, "persona", "", "agent system whose tools it shows and whose results it gives, such as claude-code (default: our own)")
+	flags.StringVar(&request.Dialect, "dialect", "", "how its model reads and writes calls, such as anthropic: tokens are estimated for it")
 	flags.BoolVar(&request.Restore, "restore", false, "work on in the workspace of your last session ID, which ended; nothing else of it comes back")
 	flags.BoolVar(&asJSON, "json", false, "print the session, as JSON")
+	Complete(cmd, "dialect", toolcall.Names()...)
 	Complete(cmd, "call-order", words("CALL_ORDER_", pb.CallOrder_value)...)
 	Complete(cmd, "mode", words("MODE_", pb.Mode_value)...)
 	Complete(cmd, "level", words("LEVEL_", pb.Level_value)...)
@@ -421,6 +424,9 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	t.Row("active", activeText(s.GetActivation()))
 	if persona := s.GetPersona(); persona != "" {
 		t.Row("persona", persona)
+	}
+	if dialect := s.GetDialect(); dialect != "" {
+		t.Row("dialect", dialect)
 	}
 	t.Row("call order", strings.ToLower(strings.TrimPrefix(s.GetCallOrder().String(), "CALL_ORDER_")))
 	t.Row("answers", budgetText(s.GetAnswer()))

@@ -430,7 +430,7 @@ func (x *Execution) finish(finished *Finished) {
 	if x.batch != nil && x.batch.budget != nil {
 		x.batch.budget.fit(finished, x.Order.Tool, x.kept)
 	}
-	finished.count()
+	finished.count(x.Order.Measure)
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 
 	x.mu.Lock()

@@ -272,6 +272,7 @@ func settingsToProto(settings *session.Settings) *pb.Session {
 		Tools:      &pb.ToolSelection{Include: settings.Tools.Include, Exclude: settings.Tools.Exclude},
 		Labels:     settings.Labels,
 		Persona:    settings.Persona,
+		Dialect:    settings.Dialect,
 		Activation: &pb.ToolActivation{Limit: uint32(settings.Activation.Limit), Pinned: settings.Activation.Pinned},
 		IdleTtl:    idleToProto(settings.IdleTTL),
 		Answer:     budgetToProto(settings.Answer),

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -331,6 +332,11 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	}
 	if _, ok := persona.Named(settings.Persona); !ok && settings.Persona != "" {
 		return settings, fmt.Errorf("%w: persona %.64q: want one of %s", ErrInvalid, settings.Persona, strings.Join(persona.Names(), ", "))
+	}
+	if settings.Dialect != "" {
+		if _, err := toolcall.Named(settings.Dialect); err != nil {
+			return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
 	}
 	if err := settings.Activation.Check(); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
