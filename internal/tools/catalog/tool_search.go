@@ -89,10 +89,10 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 		found, matched = ix.search(in.Query, fits, limit)
 	}
 	var text strings.Builder
-	names := []string{}
+	names, room := []string{}, env.Shown()
 	for _, entry := range found {
 		definition := definitionOf(entry)
-		if text.Len()+len(definition) > env.Shown() && len(names) > 0 {
+		if room -= env.Measure.Of(definition); room < 0 && len(names) > 0 {
 			break // the answer has room for no more
 		}
 		text.WriteString(definition)
