@@ -68,7 +68,7 @@ var reserved = map[string][]string{
 	"github.com/modelcontextprotocol": {"bench", "bench/bare", "internal/edge", "internal/tools/mcp"},
 	"github.com/santhosh-tekuri":      {"internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/sandbox/sandboxtest", "internal/pdf/pdftest", "internal/workspace/workspacetest", "sdk/sdktest"},
-	"mvdan.cc/sh":                     {"internal/hook", "internal/shell"},
+	"mvdan.cc/sh":                     {"internal/shell"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

@@ -263,6 +263,7 @@ func (x *Execution) Context() context.Context {
 	return x.running
 }
 
+// notRunning is a context that is done. It belongs to no call.
 var notRunning = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -180,7 +180,7 @@ type kept struct {
 // changed whenever the status of one changes. It must be closed.
 func NewKeeper(registry *tools.Registry, changed func(Status)) *Keeper {
 	k := &Keeper{registry: registry, changed: changed, sources: make(map[string]*kept), settled: make(chan struct{})}
-	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.ctx, k.cancel = context.WithCancel(context.Background()) // for what keeps sources connected: Close ends it
 	return k
 }
 
