@@ -85,7 +85,7 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, erro
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
 	}}
 	if r.Batch != nil {
-		job.Answer = r.Batch.Answer(answer)
+		job.Answer = r.Batch.RoomFor(answer)
 		if a.Artifacts != nil {
 			job.Artifacts = a.Artifacts(s)
 		}

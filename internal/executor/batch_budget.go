@@ -27,9 +27,9 @@ func (t *textBudget) take(size int) int {
 	return size
 }
 
-// Answer returns how much text the answer of a call of the batch has at most, which may
+// RoomFor returns how much room the answer of a call of the batch has, which may
 // have so much by itself.
-func (b *Batch) Answer(own int) int {
+func (b *Batch) RoomFor(own int) int {
 	if b.budget == nil {
 		return own
 	}
