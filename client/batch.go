@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,16 +100,20 @@ func (b *Batch) Call(call Call) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return request.GetCallId(), b.add(request)
+}
+
+func (b *Batch) add(request *pb.ExecuteToolRequest) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return "", ErrClosed
+		return ErrClosed
 	}
 	added := &batchCall{request: request, position: uint32(len(b.calls) + 1)}
 	b.calls = append(b.calls, added)
 	b.open++
 	b.send(outgoing{callMessage(request), added})
-	return request.GetCallId(), nil
+	return nil
 }
 
 // Close says that no call follows. The batch ends once all its calls have; until then
@@ -141,6 +146,7 @@ func (b *Batch) Events() iter.Seq2[*pb.BatchEvent, error] {
 // A BatchResult is what came of a call: either is set.
 type BatchResult struct {
 	CallID   string
+	Tool     string // empty where it was not taken, of a batch that is watched
 	Finished *pb.Finished
 	Err      error // a status: the call was not taken, and nothing of it ran
 }
@@ -167,6 +173,10 @@ func (b *Batch) Results() ([]BatchResult, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	tools := make(map[string]string) // of calls that another client added
+	for _, call := range b.finished.GetCalls() {
+		tools[call.GetCallId()] = call.GetTool()
+	}
 	var list []BatchResult
 	for _, call := range slices.SortedFunc(slices.Values(b.calls), byPosition) {
 		result, told := results[call.position]
@@ -174,6 +184,7 @@ func (b *Batch) Results() ([]BatchResult, error) {
 			result.Err = fmt.Errorf("the events of the batch were read by somebody else, so the result is not known")
 		}
 		result.CallID = call.request.GetCallId()
+		result.Tool = cmp.Or(call.request.GetTool(), tools[result.CallID])
 		list = append(list, result)
 	}
 	return list, nil

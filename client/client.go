@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package client is the Go client of toolserver: list, execute, batch, watch and
-// approve, each of which outlives a lost connection. What else the contract has is
+// approve, each of which outlives a lost connection, and what renders tools and results
+// for a model and parses its calls. What else the contract has is
 // called by the generated clients that a [Client] has as fields.
 //
 // A call is run at most once. When the connection breaks, a client goes on after the

@@ -56,6 +56,7 @@ func connect(t *testing.T, address string, options client.Options) *client.Clien
 // TestClient tries everything of a client against one server.
 func TestClient(t *testing.T) {
 	server, wire := start(t)
+	t.Run("dialects", func(t *testing.T) { turnInText(t, agent(t, server.Address, pb.Mode_MODE_ALLOW)) })
 	t.Run("list", func(t *testing.T) {
 		c := agent(t, server.Address, pb.Mode_MODE_ALLOW)
 		tools, err := c.List(t.Context(), "read_file", "write_*")

@@ -72,9 +72,9 @@ var reserved = map[string][]string{
 	"github.com/getkin/kin-openapi":   {"internal/tools/openapi"},
 	"github.com/oasdiff":              {"internal/tools/openapi"},
 	"github.com/modelcontextprotocol": {"bench", "bench/bare", "internal/edge", "internal/tools/mcp"},
-	"github.com/santhosh-tekuri":      {"internal/admission", "internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
+	"github.com/santhosh-tekuri":      {"internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
-	"mvdan.cc/sh":                     {"internal/hook", "internal/shell"},
+	"mvdan.cc/sh":                     {"internal/shell"},
 }
 
 // TestFloors proves that imports point downwards, and that nobody imports what

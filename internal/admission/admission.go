@@ -133,7 +133,7 @@ func (a *Admission) Resume(ctx context.Context, order executor.Order) (Admitted,
 	admitted, err := a.admit(ctx, &Request{
 		Principal: auth.Principal{Name: order.Session.Owner.Name(), Tenant: order.Session.Owner.Tenant(), OnBehalfOf: order.OnBehalfOf, MaxMode: order.MaxMode}, SessionID: order.Session.ID,
 		Tool: order.Tool, CallID: order.CallID, Purpose: order.Purpose, Input: Input{JSON: order.Input},
-		Answer: tools.Budget{Characters: order.Answer}, Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
+		Answer: tools.BudgetOf(order.Answer, order.Measure), Timeout: order.Timeout, OnDisconnect: order.OnDisconnect, Trace: order.Trace,
 		CalledAs: order.CalledAs, Form: order.Form,
 	}, found)
 	if before := order.Question; err == nil && before != nil && admitted.Question != nil && admitted.Question.Digest == before.Digest {
@@ -234,7 +234,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	job.Tool, job.Version, job.Policy = entry.Spec.Name, entry.Spec.Version, p.Version()
 	subject := a.Subject(s, entry, job.MaxMode, job.OnBehalfOf)
 	env := a.Env(s, p.Restrictions(subject), job.CallID)
-	env.Answer, env.OnBehalfOf = job.Answer, job.OnBehalfOf
+	env.Answer, env.Measure, env.OnBehalfOf = job.Answer, job.Measure, job.OnBehalfOf
 	call, err := decodeInput(entry, env, input)
 	if wrong, ok := errors.AsType[*tools.InputError](err); ok {
 		if input.Problem == nil {

@@ -4,7 +4,6 @@
 package admission
 
 import (
-	"cmp"
 	"hash/maphash"
 	"time"
 
@@ -77,16 +76,16 @@ func (a *Admission) checkEnvelope(r *Request) error {
 // propose returns the job that a request asks for in a session, before anything is
 // decided.
 func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, error) {
-	answer, err := s.Answer(r.Answer)
+	answer, measure, err := s.Answer(r.Answer)
 	if err != nil {
 		return nil, err
 	}
 	job := &executor.Job{AsSent: r.asSent, Order: executor.Order{
-		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer,
+		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer, Measure: measure,
 		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
 	}}
 	if r.Batch != nil {
-		job.Answer = r.Batch.Answer(cmp.Or(answer, tools.DefaultAnswer))
+		job.Answer = r.Batch.RoomFor(answer)
 		if a.Artifacts != nil {
 			job.Artifacts = a.Artifacts(s)
 		}

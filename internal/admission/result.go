@@ -6,13 +6,11 @@ package admission
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
+	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -37,9 +35,9 @@ func (r *resultSchemas) promised(entry *tools.Entry, call tools.Call) tools.Call
 	made, known := r.compiled.Load(entry)
 	if !known {
 		r.forgetReplaced()
-		made, _ = r.compiled.LoadOrStore(entry, sync.OnceValues(func() (*jsonschema.Schema, error) { return compileSchema(entry.Spec.ResultSchema) }))
+		made, _ = r.compiled.LoadOrStore(entry, sync.OnceValues(func() (*schema.Schema, error) { return schema.Any(entry.Spec.ResultSchema) }))
 	}
-	c := promisedCall{call, entry.Spec.Name, made.(func() (*jsonschema.Schema, error))}
+	c := promisedCall{call, entry.Spec.Name, made.(func() (*schema.Schema, error))}
 	if _, ok := call.(tools.Renewer); ok {
 		return renewedPromise{c}
 	}
@@ -61,24 +59,11 @@ func (r *resultSchemas) forgetReplaced() {
 	})
 }
 
-func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(jsonschema.SchemeURLLoader{}) // a schema names no files, and no addresses
-	if err := compiler.AddResource("result.json", value); err != nil {
-		return nil, err
-	}
-	return compiler.Compile("result.json")
-}
-
 // promisedCall is a call whose JSON content is checked.
 type promisedCall struct {
 	tools.Call
 	tool   string
-	schema func() (*jsonschema.Schema, error)
+	schema func() (*schema.Schema, error)
 }
 
 // renewedPromise is one that can be judged anew.
@@ -99,7 +84,7 @@ func (c promisedCall) Run(ctx context.Context, rights tools.Rights, out tools.Si
 	if err != nil {
 		return result, err
 	}
-	schema, err := c.schema()
+	promise, err := c.schema()
 	if err != nil {
 		return result, tools.Failf("result_schema", "The tool %s declares a schema for its result that is none: %s. That is a mistake of the tool; what it answered is above.", c.tool, briefly(err))
 	}
@@ -110,11 +95,7 @@ func (c promisedCall) Run(ctx context.Context, rights tools.Rights, out tools.Si
 			continue
 		}
 		found = true
-		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err == nil {
-			err = schema.Validate(value)
-		}
-		if err != nil {
+		if err := promise.Validate(text); err != nil {
 			return result, tools.Failf("result_schema", "The tool %s did its work, and its answer is not what its result schema declares: %s. That is a mistake of the tool, not of the call; what it answered is above.", c.tool, briefly(err))
 		}
 	}

@@ -43,13 +43,8 @@ func newMCPList(in Inside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME...]",
 		Short: "List sources of tools: how they are, and what waits for you",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.ListSources(cmd.Context(), &pb.ListSourcesRequest{Names: args})
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
+			response, err := client.ListSources(ctx, &pb.ListSourcesRequest{Names: args})
 			if err != nil {
 				return err
 			}
@@ -63,7 +58,7 @@ func newMCPList(in Inside) *cobra.Command {
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one source a line, as JSON")
 	to.AddFlags(cmd, in)
@@ -114,13 +109,8 @@ func newMCPLogs(in Inside) *cobra.Command {
 		Use:   "logs NAME",
 		Short: "Print the last lines of what a server said",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.ReadSourceLog(cmd.Context(), &pb.ReadSourceLogRequest{Name: args[0]})
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
+			response, err := client.ReadSourceLog(ctx, &pb.ReadSourceLogRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
@@ -129,7 +119,7 @@ func newMCPLogs(in Inside) *cobra.Command {
 				fmt.Fprintln(out, Visible(line))
 			}
 			return nil
-		},
+		}),
 	}
 	to.AddFlags(cmd, in)
 	return cmd
@@ -144,13 +134,8 @@ func newMCPApprove(in Inside) *cobra.Command {
 a tool says after you have looked at it, and what a tool says is read by models: "mcp list"
 shows what it said then and now. Without names of tools, all that wait are approved.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			response, err := client.ApproveTools(cmd.Context(), &pb.ApproveToolsRequest{Name: args[0], Tools: args[1:]})
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
+			response, err := client.ApproveTools(ctx, &pb.ApproveToolsRequest{Name: args[0], Tools: args[1:]})
 			if err != nil {
 				return err
 			}
@@ -162,7 +147,7 @@ shows what it said then and now. Without names of tools, all that wait are appro
 				fmt.Fprintln(out, "nothing waits for an approval")
 			}
 			return nil
-		},
+		}),
 	}
 	to.AddFlags(cmd, in)
 	return cmd
@@ -174,16 +159,11 @@ func newMCPRetry(in Inside) *cobra.Command {
 		Use:   "retry NAME",
 		Short: "Try at once to connect to a server that is unavailable",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
+			if _, err := client.RetrySource(ctx, &pb.RetrySourceRequest{Name: args[0]}); err != nil {
 				return err
 			}
-			defer client.Close()
-			if _, err = client.RetrySource(cmd.Context(), &pb.RetrySourceRequest{Name: args[0]}); err != nil {
-				return err
-			}
-			list, err := client.ListSources(cmd.Context(), &pb.ListSourcesRequest{})
+			list, err := client.ListSources(ctx, &pb.ListSourcesRequest{})
 			if err != nil {
 				return err
 			}
@@ -193,9 +173,9 @@ func newMCPRetry(in Inside) *cobra.Command {
 					said = args[0] + " is available"
 				}
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), said)
+			fmt.Fprintln(NewStream(os.Stdout), said)
 			return nil
-		},
+		}),
 	}
 	to.AddFlags(cmd, in)
 	return cmd
@@ -213,15 +193,10 @@ func newMCPSignIn(in Inside) *cobra.Command {
 browser is sent to this machine in the end, the command waits for it there. Otherwise give
 the address that the browser shows in the end with --redirected.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := to.connectOutside(cmd)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
+		RunE: onServer(&to, func(ctx context.Context, client *Client, args []string) error {
 			out := NewStream(os.Stdout)
 			if paste == "" {
-				response, err := client.ListSources(cmd.Context(), &pb.ListSourcesRequest{Names: args})
+				response, err := client.ListSources(ctx, &pb.ListSourcesRequest{Names: args})
 				if err != nil {
 					return err
 				}
@@ -233,16 +208,16 @@ the address that the browser shows in the end with --redirected.`,
 					return fmt.Errorf("nobody has to sign in for %s now", args[0])
 				}
 				fmt.Fprintf(out, "Sign in at\n\n  %s\n\n", Visible(link))
-				if paste, err = waitForBrowser(cmd.Context(), link); err != nil {
+				if paste, err = waitForBrowser(ctx, link); err != nil {
 					return fmt.Errorf("%w; once you have signed in, run this again with --redirected and the address that the browser shows", err)
 				}
 			}
-			if _, err := client.CompleteSignIn(cmd.Context(), &pb.CompleteSignInRequest{Name: args[0], RedirectedUrl: paste}); err != nil {
+			if _, err := client.CompleteSignIn(ctx, &pb.CompleteSignInRequest{Name: args[0], RedirectedUrl: paste}); err != nil {
 				return err
 			}
 			fmt.Fprintln(out, "signed in")
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&paste, "redirected", "", "the address that the browser was sent to in the end")
 	to.AddFlags(cmd, in)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/endpoint"
 	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -88,7 +89,7 @@ func newSessionsCreate(in Inside) *cobra.Command {
 		idle                                time.Duration
 		asJSON                              bool
 	)
-	request := &pb.CreateSessionRequest{Tools: new(pb.ToolSelection)}
+	request := &pb.CreateSessionRequest{Tools: new(pb.ToolSelection), Activation: new(pb.ToolActivation)}
 	cmd := &cobra.Command{
 		Use:   "create [ID]",
 		Short: "Open a session and print its id",
@@ -109,13 +110,17 @@ by default, and no flag goes beyond what its operator allows.`,
 	flags.StringVar(&network, "network", "", "how far its commands reach: "+strings.Join(words("NETWORK_", pb.Network_value), ", "))
 	flags.StringSliceVar(&request.Tools.Include, "tools", nil, `tools it has: names, globs such as "git_*", kinds such as "@builtin"; none: all`)
 	flags.StringSliceVar(&request.Tools.Exclude, "without", nil, "tools it does not have, also if --tools names them")
+	flags.StringSliceVar(&request.Activation.Pinned, "pin", nil, "tools whose definitions its model is always given: names, or globs (default: as the server has it)")
+	flags.Uint32Var(&request.Activation.Limit, "active", 0, "how many others its model is given, those found or called last (default: as the server has it)")
 	flags.StringToStringVar(&request.Labels, "label", nil, "free words for rules, logs and people, such as team=infra")
 	flags.DurationVar(&idle, "idle-ttl", 0, "how long to keep it unused; 0: for ever (default: as the server has it)")
 	flags.StringVar(&order, "call-order", "", "which calls run at the same time: free (all that come) or safe (those that disturb no other)")
 	flags.StringVar(&answer, "answer", "", `how much text an answer has at most: characters, such as 50000, or tokens, such as "12000 tokens"`)
 	flags.StringVar(&request.Persona, "persona", "", "agent system whose tools it shows and whose results it gives, such as claude-code (default: our own)")
+	flags.StringVar(&request.Dialect, "dialect", "", "how its model reads and writes calls, such as anthropic: tokens are estimated for it")
 	flags.BoolVar(&request.Restore, "restore", false, "work on in the workspace of your last session ID, which ended, with its todos, plan and notes; nothing else of it comes back")
 	flags.BoolVar(&asJSON, "json", false, "print the session, as JSON")
+	Complete(cmd, "dialect", toolcall.Names()...)
 	Complete(cmd, "call-order", words("CALL_ORDER_", pb.CallOrder_value)...)
 	Complete(cmd, "mode", words("MODE_", pb.Mode_value)...)
 	Complete(cmd, "level", words("LEVEL_", pb.Level_value)...)
@@ -415,8 +420,13 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	t.Row("level", levelText(s.GetLevel()))
 	t.Row("network", networkWord(s.GetNetwork()))
 	t.Row("tools", selectionText(s.GetTools()))
+	t.Row("pinned", Visible(strings.Join(s.GetActivation().GetPinned(), ", ")))
+	t.Row("active", activeText(s.GetActivation()))
 	if persona := s.GetPersona(); persona != "" {
 		t.Row("persona", persona)
+	}
+	if dialect := s.GetDialect(); dialect != "" {
+		t.Row("dialect", dialect)
 	}
 	t.Row("call order", strings.ToLower(strings.TrimPrefix(s.GetCallOrder().String(), "CALL_ORDER_")))
 	t.Row("answers", budgetText(s.GetAnswer()))
@@ -431,6 +441,15 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 		t.Row("forgotten", fmt.Sprintf("%d call ids: calls with them would run again", n))
 	}
 	return t.Flush()
+}
+
+// activeText tells which tools are active beside those that are pinned.
+func activeText(a *pb.ToolActivation) string {
+	names := "none yet"
+	if len(a.GetActive()) > 0 {
+		names = strings.Join(a.GetActive(), ", ")
+	}
+	return Visible(fmt.Sprintf("%s (%d at most)", names, a.GetLimit()))
 }
 
 func selectionText(s *pb.ToolSelection) string {

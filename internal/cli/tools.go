@@ -133,7 +133,7 @@ func tokenTable(out *Stream, response *pb.ListToolsResponse) error {
 		return err
 	}
 	total := response.GetTokens()
-	_, err := fmt.Fprintf(out, "\n%d tokens for %d definitions, give or take %d %%\n", total.GetTokens(), len(list), total.GetErrorPercent())
+	_, err := fmt.Fprintf(out, "\n%d tokens for %d definitions, give or take %d %% (%s)\n", total.GetTokens(), len(list), total.GetErrorPercent(), total.GetBasis())
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 type Transcript struct {
 	window    *output.Window
 	limit     int
+	measure   tools.Measure
 	artifacts tools.Artifacts
 	words     tools.Words
 	whole     []byte // all there is while it fits into the window
@@ -20,9 +21,10 @@ type Transcript struct {
 	bytes     [tools.Terminal + 1]uint64
 }
 
-// NewTranscript returns one of which the model is shown at most limit bytes.
+// NewTranscript returns one of which the model is shown at most limit bytes, and no more
+// than take so much room of its answer.
 func NewTranscript(env tools.Env, limit int) Transcript {
-	return Transcript{window: output.NewWindow(limit), limit: limit, artifacts: env.Artifacts, words: env.Words}
+	return Transcript{window: output.NewWindow(limit), limit: limit, measure: env.Measure, artifacts: env.Artifacts, words: env.Words}
 }
 
 // Write adds output.
@@ -60,12 +62,17 @@ func (t *Transcript) keep() {
 // Content returns what the model is shown, and the artifact that has the rest.
 // Nothing is written any more.
 func (t *Transcript) Content() (text string, artifact []tools.Content) {
-	text = t.window.Text(func(gap output.Gap) string {
+	more := func(gap output.Gap) string {
 		if t.keep(); t.artifact == nil {
 			return "this server does not keep it; write to a file, or filter what is written"
 		}
 		return t.words.ReadOn(t.artifact.Close(), gap)
-	})
+	}
+	text = t.window.Text(more)
+	for shown := t.limit; t.measure.Tokens && shown > 0 && t.measure.Of(text) > t.limit; text = t.window.Text(more) {
+		shown = shown * t.limit / t.measure.Of(text) * 19 / 20
+		t.window.Narrow(shown)
+	}
 	if t.artifact != nil {
 		artifact = []tools.Content{t.artifact.Close()}
 	}

@@ -120,6 +120,8 @@ type Sessions struct {
 	KeepWorkspace     time.Duration   `yaml:"keep_workspace"`
 	MaxKept           int             `yaml:"max_kept"`
 	Settings          session.Exposed `yaml:"settings"`
+
+	Activation session.Activation `yaml:"activation"`
 }
 
 type Policy struct {
@@ -196,6 +198,7 @@ func Default() *Config {
 			KeepWorkspace:   time.Hour,
 			MaxKept:         session.DefaultMaxKept,
 			Settings:        session.DefaultExposed(),
+			Activation:      session.DefaultActivation(),
 		},
 		Executions: executor.Limits{}.WithDefaults(),
 		Browser:    browser.Config{}.WithDefaults(),

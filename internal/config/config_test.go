@@ -193,6 +193,7 @@ func TestBadConfigurations(t *testing.T) {
 		"anchors":             {"listen: &a 127.0.0.1:0\n", nil, []string{"c.yaml:1: listen: anchors"}},
 		"a level":             {"sessions:\n  level: root\n", nil, []string{`c.yaml:2: sessions.level: "root" is no level: want one of read_only`}},
 		"level above maximum": {"sessions:\n  max_level: read_only\n", nil, []string{"c.yaml:1: sessions.level: workspace_write is above"}},
+		"too many active":     {"sessions:\n  activation:\n    limit: 1001\n", nil, []string{"c.yaml:2: sessions.activation: 1001 active tools: want 1 to 1000"}},
 		"mode not allowed":    {"sessions:\n  mode: allow\n  modes: [ask, plan]\n", nil, []string{"c.yaml:2: sessions.mode: allow is not among"}},
 		"workspace":           {"sessions:\n  workspace: /no/such/dir\n", nil, []string{"c.yaml:2: sessions.workspace: stat /no/such/dir"}},
 		"result too large":    {"executions:\n  max_result_bytes: 4MiB\n", nil, []string{"c.yaml:2: executions.max_result_bytes: 4MiB does not fit"}},

@@ -481,6 +481,9 @@ func (c *Config) validateLimits(fault FaultFunc) {
 	within(fault, "sessions.max_per_principal", c.Sessions.MaxPerPrincipal, 1, 1_000_000)
 	within(fault, "sessions.keep_workspace", c.Sessions.KeepWorkspace, 0, 365*day)
 	within(fault, "sessions.max_kept", c.Sessions.MaxKept, 1, 1_000_000)
+	if err := c.Sessions.Activation.Check(); err != nil {
+		fault("sessions.activation", "%v", err)
+	}
 	within(fault, "shutdown_grace", c.ShutdownGrace, 0, day)
 
 	x := &c.Executions

@@ -102,7 +102,7 @@ func New(config Config) *Handler {
 		config: config, limits: config.Limits.WithDefaults(),
 		sessions: make(map[string]*httpSession), owned: make(map[owner]int),
 	}
-	h.closing, h.close = context.WithCancel(context.Background())
+	h.closing, h.close = context.WithCancel(context.Background()) // for all sessions: Close ends it
 	h.nobody = mcp.NewServer(&mcp.Implementation{Name: "toolserver"}, &mcp.ServerOptions{SupportedProtocolVersions: Protocols})
 	streamable := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 		if s, ok := r.Context().Value(newSessionKey{}).(*httpSession); ok {

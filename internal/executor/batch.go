@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 var (
@@ -46,7 +47,8 @@ type BatchOrder struct {
 	ID       string // empty: one is given
 	Strategy Strategy
 	Parallel int // of Batched
-	Answer   int // characters of text that the results have together; 0: no bound
+	Answer   int // room of the text that the results have together; 0: no bound
+	Measure  tools.Measure
 }
 
 // A Batch is calls whose events have one order. It holds no events: those are in the
@@ -115,7 +117,7 @@ func (e *Executor) NewBatch(order BatchOrder) (*Batch, error) {
 		calls: make([]batchCall, 1), byID: make(map[string]int), moved: make(chan struct{}, 1),
 	}
 	if order.Answer > 0 {
-		b.budget = &textBudget{left: order.Answer, whole: order.Answer}
+		b.budget = &textBudget{left: order.Answer, measure: order.Measure}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 // textBudget is how much text and JSON the results of a batch have together. The calls that
 // end first take from it first.
 type textBudget struct {
-	whole int
-	mu    sync.Mutex
-	left  int
+	measure tools.Measure
+	mu      sync.Mutex
+	left    int
 }
 
 // take returns as much of a size as there is left, and keeps it.
@@ -27,9 +27,9 @@ func (t *textBudget) take(size int) int {
 	return size
 }
 
-// Answer returns how much text the answer of a call of the batch has at most, which may
+// RoomFor returns how much room the answer of a call of the batch has, which may
 // have so much by itself.
-func (b *Batch) Answer(own int) int {
+func (b *Batch) RoomFor(own int) int {
 	if b.budget == nil {
 		return own
 	}
@@ -51,25 +51,27 @@ func (t *textBudget) fit(f *Finished, tool string, artifacts tools.Artifacts) {
 			rest = append(rest, c)
 		}
 	}
-	room := t.take(text.Len())
-	if room == text.Len() {
+	needs := t.measure.Of(text.String())
+	room := t.take(needs)
+	if room == needs {
 		return
 	}
-	env := tools.Env{Answer: room, Artifacts: artifacts}
+	env := tools.Env{Answer: room, Measure: t.measure, Artifacts: artifacts}
 	var content []tools.Content
 	if room >= tools.MinAnswer {
 		content = env.Begin(text.String(), tool+".txt")
 	} else if whole, ok := env.Keep(tool+".txt", text.String()); ok {
 		content = append(content, whole) // there is no room to say more
 	}
-	shown := 0
+	kept, takes := 0, 0
 	for _, c := range content {
 		if piece, ok := c.(tools.Text); ok {
-			shown += len(piece)
+			kept += len(piece)
+			takes += t.measure.Of(string(piece))
 		}
 	}
-	t.take(shown - room) // which gives the rest back
-	f.TotalBytes, f.KeptBytes = max(f.TotalBytes, text.Len()), shown
+	t.take(takes - room) // which gives the rest back
+	f.TotalBytes, f.KeptBytes = max(f.TotalBytes, text.Len()), kept
 	f.Result.Content = append(content, rest...)
 }
 
@@ -86,9 +88,10 @@ func (t *textBudget) fitJSON(f *Finished, tool string, env tools.Env) {
 			content = append(content, c)
 			continue
 		}
-		room := t.take(len(piece))
-		if room == len(piece) {
-			kept += room
+		needs := t.measure.Of(string(piece))
+		room := t.take(needs)
+		if room == needs {
+			kept += len(piece)
 			content = append(content, c)
 			continue
 		}

@@ -263,6 +263,7 @@ func (x *Execution) Context() context.Context {
 	return x.running
 }
 
+// notRunning is a context that is done. It belongs to no call.
 var notRunning = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -430,7 +431,7 @@ func (x *Execution) finish(finished *Finished) {
 	if x.batch != nil && x.batch.budget != nil {
 		x.batch.budget.fit(finished, x.Order.Tool, x.kept)
 	}
-	finished.count()
+	finished.count(x.Order.Measure)
 	x.executor.leave(x, finished) // before the end: whoever sees the end may call again
 
 	x.mu.Lock()

@@ -51,8 +51,10 @@ type Order struct {
 	CalledAs string
 	Form     persona.Form
 
-	// Answer is how much text the answer has at most, in characters.
-	Answer int
+	// Answer is how much room the text of the answer has, and Measure how much of it a
+	// text takes.
+	Answer  int
+	Measure tools.Measure
 
 	// Verdict is what let the call pass, or what asks. Policy is the version of the
 	// policy that judged.

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/output"
-	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -142,13 +141,13 @@ func short(text string, n int) string {
 }
 
 // count estimates what the content costs a model.
-func (f *Finished) count() {
+func (f *Finished) count(m tools.Measure) {
 	for _, c := range f.Result.Content {
 		switch c := c.(type) {
 		case tools.Text:
-			f.Tokens += toolcall.AnyFamily().Tokens(string(c))
+			f.Tokens += m.Cost(string(c))
 		case tools.JSON:
-			f.Tokens += toolcall.AnyFamily().Tokens(string(c))
+			f.Tokens += m.Cost(string(c))
 		}
 	}
 }

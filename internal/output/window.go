@@ -62,8 +62,11 @@ func (w *Window) Write(p []byte) (int, error) {
 
 var newline = []byte{'\n'}
 
-// Cut reports whether something was left out by now.
-func (w *Window) Cut() bool { return w.bytes > uint64(w.limit) }
+// Narrow lets the text have fewer bytes than the limit was before.
+func (w *Window) Narrow(limit int) {
+	w.first = w.first * limit / w.limit
+	w.limit = limit
+}
 
 // Text returns what was kept, cleaned (see [Clean]), with a line in place of what
 // was left out. It is cut between lines where they are not too long. Without that
@@ -71,7 +74,7 @@ func (w *Window) Cut() bool { return w.bytes > uint64(w.limit) }
 // the gap, unless more is nil.
 func (w *Window) Text(more func(Gap) string) string {
 	head, tail := w.head, append(bytes.Clone(w.tail[w.next:]), w.tail[:w.next]...)
-	if !w.Cut() {
+	if uint64(len(head)+len(tail)) == w.bytes {
 		all := append(bytes.Clone(head), tail...)
 		text := Clean(all)
 		if len(text) <= w.limit {

@@ -47,11 +47,23 @@ func TestWindow(t *testing.T) {
 				if got := w.Text(nil); got != test.want {
 					t.Errorf("in pieces of %d:\n%q, want\n%q", size, got, test.want)
 				}
-				if w.Cut() != (len(test.raw) > test.limit) {
-					t.Errorf("cut %v", w.Cut())
-				}
 			}
 		})
+	}
+}
+
+// TestNarrow: a window that was narrowed has what one has that was as narrow from the
+// first.
+func TestNarrow(t *testing.T) {
+	for _, lines := range []int{3, 30, 300} {
+		raw := strings.Repeat("a line of text\n", lines)
+		wide, narrow := output.NewWindow(1000), output.NewWindow(100)
+		wide.Write([]byte(raw))
+		narrow.Write([]byte(raw))
+		wide.Narrow(100)
+		if got, want := wide.Text(nil), narrow.Text(nil); got != want {
+			t.Errorf("%d lines:\n%q, want\n%q", lines, got, want)
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 	maxOpen  = 2_000   // of those within each other
 )
 
-// A Schema is a JSON Schema of an object. Its methods are safe for concurrent use.
+// A Schema is a JSON Schema. Its methods are safe for concurrent use.
 type Schema struct {
 	// Text is the schema as it was written, without space.
 	Text json.RawMessage
@@ -52,6 +52,30 @@ func Object(text json.RawMessage, strict bool) (*Schema, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = json.RawMessage(`{"type":"object","properties":{}}`)
 	}
+	object, err := read(text)
+	if err != nil {
+		return nil, err
+	}
+	if kind, said := object["type"]; said && kind != "object" {
+		return nil, fmt.Errorf("the schema is of type %v: an input is an object", kind)
+	}
+	object["type"] = "object"
+	if _, said := object["additionalProperties"]; strict && !said && !composed(object) {
+		object["additionalProperties"] = false
+	}
+	return newSchema(object)
+}
+
+// Any compiles the schema of a value of any type, such as a result.
+func Any(text json.RawMessage) (*Schema, error) {
+	object, err := read(text)
+	if err != nil {
+		return nil, err
+	}
+	return newSchema(object)
+}
+
+func read(text json.RawMessage) (map[string]any, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("the schema has %d bytes: at most %d", len(text), MaxBytes)
 	}
@@ -63,22 +87,19 @@ func Object(text json.RawMessage, strict bool) (*Schema, error) {
 	if !ok {
 		return nil, errors.New(`the schema is no object: want {"type": "object", "properties": {…}}`)
 	}
-	if kind, said := object["type"]; said && kind != "object" {
-		return nil, fmt.Errorf("the schema is of type %v: an input is an object", kind)
-	}
-	object["type"] = "object"
-	if _, said := object["additionalProperties"]; strict && !said && !composed(object) {
-		object["additionalProperties"] = false
-	}
+	return object, nil
+}
+
+func newSchema(object map[string]any) (*Schema, error) {
 	if err := bounded(object); err != nil {
 		return nil, err
 	}
-	s := &Schema{value: object}
-	if s.Text, err = compact(object); err != nil {
+	text, err := compact(object)
+	if err != nil {
 		return nil, err
 	}
-	s.compiled, err = compile(object)
-	return s, err
+	compiled, err := compile(object)
+	return &Schema{Text: text, value: object, compiled: compiled}, err
 }
 
 // composed reports whether a schema has its keys from others too, so that those it

@@ -248,7 +248,7 @@ func (in *batchInput) start(ctx context.Context, start *pb.BatchStart) error {
 	if err != nil {
 		return err
 	}
-	order.Session = session.Ref()
+	order.Session, order.Measure.Family = session.Ref(), session.Family()
 	batch, err := in.executor.NewBatch(order)
 	if err != nil {
 		return err
@@ -300,7 +300,7 @@ func batchOrder(start *pb.BatchStart) (order executor.BatchOrder, err error) {
 	if err == nil && budget.Check(math.MaxInt32) != nil {
 		err = invalid("answer: %v", budget.Check(math.MaxInt32))
 	}
-	order.Answer = budget.Size()
+	order.Answer, order.Measure.Tokens = budget.Size(), budget.Tokens > 0
 	return order, err
 }
 

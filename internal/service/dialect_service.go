@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/toolserver/toolserver/internal/persona"
+	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/toolcall"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -32,8 +33,20 @@ func dialectNamed(name string) (*toolcall.Dialect, error) {
 	return d, nil
 }
 
+// dialectOf returns the dialect of a session; empty where it or the session is not there.
+func dialectOf(of *session.Session) string {
+	if of == nil {
+		return ""
+	}
+	return of.Settings().Dialect
+}
+
 func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderToolsRequest) (*pb.RenderToolsResponse, error) {
-	dialect, err := dialectNamed(request.GetDialect())
+	of, err := s.tools.listed(ctx, request.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	dialect, err := dialectNamed(cmp.Or(request.GetDialect(), dialectOf(of)))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +142,7 @@ func tokensOf(tool *pb.Tool) int {
 // costOf returns about what a list costs in its view.
 func costOf(list []*pb.Tool, view pb.ToolView) *pb.TokenEstimate {
 	any := toolcall.AnyFamily()
-	cost := &pb.TokenEstimate{Family: any.Name, ErrorPercent: uint32(any.Error)}
+	cost := estimate(any, "")
 	for _, tool := range list {
 		if view == pb.ToolView_TOOL_VIEW_FULL || view == pb.ToolView_TOOL_VIEW_ACTIVE {
 			cost.Tokens += tool.GetTokens()
@@ -141,7 +154,7 @@ func costOf(list []*pb.Tool, view pb.ToolView) *pb.TokenEstimate {
 }
 
 func estimate(family *toolcall.Family, text string) *pb.TokenEstimate {
-	return &pb.TokenEstimate{Tokens: uint32(family.Tokens(text)), Family: family.Name, ErrorPercent: uint32(family.Error)}
+	return &pb.TokenEstimate{Tokens: uint32(family.Tokens(text)), Family: family.Name, ErrorPercent: uint32(family.Error), Basis: family.Basis}
 }
 
 func (s *dialectService) RenderResults(_ context.Context, request *pb.RenderResultsRequest) (*pb.RenderResultsResponse, error) {
@@ -233,7 +246,7 @@ func (s *dialectService) parser(ctx context.Context, start *pb.ParseStart) (*too
 	if err != nil {
 		return nil, err
 	}
-	parser, err := toolcall.NewParser(cmp.Or(start.GetDialect(), toolcall.AnyText), toTell(list))
+	parser, err := toolcall.NewParser(cmp.Or(start.GetDialect(), dialectOf(of), toolcall.AnyText), toTell(list))
 	if err != nil {
 		return nil, invalid("%v", err)
 	}

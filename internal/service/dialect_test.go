@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/toolcall"
@@ -316,4 +317,48 @@ func TestFilesDoNotCall(t *testing.T) {
 			t.Errorf("%s: %v", d.Name, err)
 		}
 	}
+}
+
+// TestDialectOfASession: its tools and calls are in its dialect, and what is bounded in tokens
+// is counted as those of its model.
+func TestDialectOfASession(t *testing.T) {
+	s := serve(t, withCatalog)
+	s.write("numbers.txt", strings.Repeat("1 2 3 4 5 6 7 8 9;\n", 2000))
+	c := s.dial("")
+	dialects := pb.NewDialectServiceClient(c.conn)
+	tokens := func(n uint32) *pb.AnswerBudget {
+		return &pb.AnswerBudget{Size: &pb.AnswerBudget_Tokens{Tokens: n}}
+	}
+	_, err := c.UpdateSession(timeout(t), &pb.UpdateSessionRequest{
+		Session: &pb.Session{Dialect: "mistral", Answer: tokens(2000)}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"dialect", "answer"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	family := toolcall.FamilyNamed("mistral")
+	read := c.run(asJSON("read_file", `{"path":"numbers.txt"}`))
+	if cost := family.Tokens(text(read)); cost > 2000 || cost < 1500 || read.GetContentTokens() != uint32(cost) {
+		t.Errorf("the answer costs %d, and says %d", cost, read.GetContentTokens())
+	}
+	if !strings.Contains(text(read), `read_file {"path":"numbers.txt","offset":`) {
+		t.Errorf("it does not page:\n%s", text(read)[max(0, len(text(read))-300):])
+	}
+	b := c.batch(&pb.BatchStart{Answer: tokens(3000)})
+	for range 10 {
+		b.call("", "read_file", `{"path":"numbers.txt"}`)
+	}
+	b.end()
+	total := 0
+	for _, finished := range b.results() {
+		total += family.Tokens(text(finished))
+	}
+	if total > 3000 || total < 2000 {
+		t.Errorf("the answers of a batch cost %d", total)
+	}
+	rendered, err := dialects.RenderTools(timeout(t), &pb.RenderToolsRequest{})
+	if err != nil || rendered.GetDefinitionTokens().GetFamily() != "mistral" || !json.Valid([]byte(rendered.GetDefinitions())) {
+		t.Errorf("%v %v", rendered, err)
+	}
+	_, err = c.CreateSession(timeout(t), &pb.CreateSessionRequest{Dialect: "klingon"})
+	wantCode(t, err, codes.InvalidArgument, "klingon", "anthropic")
 }

@@ -278,7 +278,7 @@ func (s steps) tell(x *executor.Execution, end *executor.Finished, said []execut
 	for _, text := range said {
 		fmt.Fprintf(&b, "\n"+hookMark+"%s]\n%s\n", text.Hook, strings.TrimRight(ownWords(text.Text), "\n"))
 	}
-	env := tools.Env{Answer: x.Order.Answer}
+	env := tools.Env{Answer: x.Order.Answer, Measure: x.Order.Measure}
 	if found, err := s.config.Sessions.Resolve(x.Order.Session); err == nil && s.artifacts != nil {
 		env.Artifacts = s.artifacts.of(found)
 	}
@@ -289,7 +289,7 @@ func (s steps) tell(x *executor.Execution, end *executor.Finished, said []execut
 		content, reason = content[:len(content)-1], content[len(content)-1:]
 	}
 	result := tools.Result{Content: content}
-	env.Less(len(textOf(addition))+len(textOf(reason))).Fit(x.Order.Tool, &result)
+	env.Less(env.Measure.Of(textOf(addition)+textOf(reason))).Fit(x.Order.Tool, &result)
 	end.Result.Content = slices.Concat(result.Content, addition, reason)
 }
 

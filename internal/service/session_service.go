@@ -68,6 +68,7 @@ func settingsFrom(message interface {
 	GetAnswer() *pb.AnswerBudget
 	GetPersona() string
 	GetActivation() *pb.ToolActivation
+	GetDialect() string
 }) (session.Settings, error) {
 	settings := session.Settings{
 		Level:   tools.Level(message.GetLevel()),
@@ -76,6 +77,7 @@ func settingsFrom(message interface {
 		Tools:   tools.Selection{Include: message.GetTools().GetInclude(), Exclude: message.GetTools().GetExclude()},
 		Labels:  message.GetLabels(),
 		Persona: message.GetPersona(),
+		Dialect: message.GetDialect(),
 
 		Activation: session.Activation{Limit: int(min(message.GetActivation().GetLimit(), math.MaxInt32)), Pinned: message.GetActivation().GetPinned()},
 		Ordered:    message.GetCallOrder() == pb.CallOrder_CALL_ORDER_SAFE,
@@ -212,12 +214,13 @@ var changes = map[string]func(settings *session.Settings, wanted session.Setting
 	"answer":     func(s *session.Settings, wanted session.Settings) { s.Answer = wanted.Answer },
 	"persona":    func(s *session.Settings, wanted session.Settings) { s.Persona = wanted.Persona },
 	"activation": func(s *session.Settings, wanted session.Settings) { s.Activation = wanted.Activation },
+	"dialect":    func(s *session.Settings, wanted session.Settings) { s.Dialect = wanted.Dialect },
 	"idle_ttl":   func(s *session.Settings, wanted session.Settings) { s.IdleTTL = wanted.IdleTTL },
 
 	"call_order": func(s *session.Settings, wanted session.Settings) { s.Ordered = wanted.Ordered },
 }
 
-var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona", "activation"}, ", ")
+var changeable = strings.Join([]string{"level", "mode", "network", "tools", "labels", "idle_ttl", "call_order", "answer", "persona", "activation", "dialect"}, ", ")
 
 func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSessionRequest) (*pb.CloseSessionResponse, error) {
 	reason := request.GetReason()

@@ -6,6 +6,7 @@ package service_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -101,7 +102,13 @@ func TestResultSchema(t *testing.T) {
 			t.Errorf("%s: %v", input, end)
 		}
 	}
-	for _, schema := range []string{`{"type":"nonsense"}`, `{"$ref":"file:///etc/passwd"}`, `{"$ref":"http://127.0.0.1:1/x"}`} {
+	var doubling strings.Builder // with each of its definitions: to check it would never end
+	doubling.WriteString(`{"$ref":"#/$defs/a0","$defs":{"a60":true`)
+	for i := range 60 {
+		fmt.Fprintf(&doubling, `,"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]}`, i, i+1, i+1)
+	}
+	doubling.WriteString(`}}`)
+	for _, schema := range []string{`{"type":"nonsense"}`, `{"$ref":"file:///etc/passwd"}`, `{"$ref":"http://127.0.0.1:1/x"}`, doubling.String()} {
 		c := serve(t, withAnswering(schema)).dial("")
 		if end := c.run(asJSON("answering", `{"data":{"n":1}}`)); end.GetFailure().GetCode() != "result_schema" || strings.Contains(text(end), "root:") {
 			t.Errorf("%s: %v", schema, end)

@@ -353,7 +353,7 @@ var keepsOpen = map[string]bool{"WatchTools": true, "WatchSession": true, "Watch
 // servicesOf are the RPCs of the contract.
 func servicesOf(t testing.TB) (list []protoreflect.MethodDescriptor) {
 	t.Helper()
-	for _, file := range []string{"tool", "session", "approval", "policy", "workspace", "dialect"} {
+	for _, file := range []string{"tool", "session", "approval", "policy", "workspace", "dialect", "source"} {
 		found, err := protoregistry.GlobalFiles.FindFileByPath("toolserver/v1/" + file + "_service.proto")
 		if err != nil {
 			t.Fatal(err)

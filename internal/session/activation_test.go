@@ -5,6 +5,7 @@ package session_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -51,6 +52,26 @@ func TestActivation(t *testing.T) {
 	for _, wrong := range []session.Activation{{Limit: -1}, {Limit: 1001}, {Pinned: []string{"[a"}}} {
 		if _, err := store.Create(owner, session.Request{ID: "c", Settings: session.Settings{Activation: wrong}}); err == nil {
 			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+
+	told := session.NewStore(session.Config{WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{
+		Mode: tools.ModeAsk, Level: tools.ReadOnly, Activation: session.Activation{Pinned: []string{"github__*"}},
+	}})
+	defer told.Close()
+	for id, test := range map[string]struct {
+		asks, want session.Activation
+	}{
+		"nothing": {session.Activation{}, session.Activation{Limit: 20, Pinned: []string{"github__*"}}},
+		"limit":   {session.Activation{Limit: 3}, session.Activation{Limit: 3, Pinned: []string{"github__*"}}},
+		"pinned":  {session.Activation{Pinned: []string{"bash"}}, session.Activation{Limit: 20, Pinned: []string{"bash"}}},
+	} {
+		s, err := told.Create(owner, session.Request{ID: id, Settings: session.Settings{Activation: test.asks}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Settings().Activation; !reflect.DeepEqual(got, test.want) {
+			t.Errorf("a session that asks for %s has %+v", id, got)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type option struct {
 
 var options = []option{
 	{"active_tools", "how many tools are active beside those that always are: 1 to " + strconv.Itoa(maxActive),
-		func(s *Settings) string { return strconv.Itoa(s.Activation.Settled().Limit) },
+		func(s *Settings) string { return strconv.Itoa(s.Activation.Limit) },
 		func(s *Settings, text string) (err error) {
 			if s.Activation.Limit, err = strconv.Atoi(text); err == nil && s.Activation.Limit < 1 {
 				err = fmt.Errorf("want at least 1")

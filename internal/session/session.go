@@ -28,6 +28,7 @@ import (
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/history"
 	"github.com/toolserver/toolserver/internal/lease"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -99,6 +100,10 @@ type Settings struct {
 	// our own.
 	Persona string
 
+	// Dialect is how the session's model reads and writes calls, see [toolcall.Named];
+	// empty: not known.
+	Dialect string
+
 	// MaxMode is the most permissive mode that the session may have; 0 is that of the
 	// store. It is its principal's, and not the caller's to choose.
 	MaxMode tools.Mode
@@ -152,14 +157,25 @@ const maxSayings = 100
 func (s *Session) Changed() <-chan struct{} { return s.state.Load().next }
 func (s *Session) Closed() <-chan struct{}  { return s.over }
 
-// Answer returns how many characters of text the answer to a call has at most:
-// what the call asks for or, where it does not, what its session has. Only here is
+// Answer returns how much room the answer to a call has, and how it is measured: what
+// the call asks for or, where it does not, what its session has. Only here is
 // that decided. The error says which range the operator allows.
-func (s *Session) Answer(call tools.Budget) (int, error) {
+func (s *Session) Answer(call tools.Budget) (int, tools.Measure, error) {
 	if err := call.Check(s.store.config.MaxAnswer); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return 0, tools.Measure{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return cmp.Or(call.Size(), s.Settings().Answer.Size()), nil
+	budget := cmp.Or(call, s.Settings().Answer)
+	return budget.Size(), tools.Measure{Family: s.Family(), Tokens: budget.Tokens > 0}, nil
+}
+
+// Family returns the name of the family of the session's model, see
+// [toolcall.FamilyNamed].
+func (s *Session) Family() string {
+	dialect, err := toolcall.Named(s.Settings().Dialect)
+	if err != nil {
+		return toolcall.AnyFamily().Name
+	}
+	return dialect.Family().Name
 }
 
 // Mode returns the mode of now.

@@ -22,6 +22,7 @@ import (
 	"github.com/toolserver/toolserver/internal/lease"
 	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/toolcall"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
@@ -71,7 +72,8 @@ type Config struct {
 	MaxCacheBytes int64
 
 	// Default are the settings of a session that asks for nothing else. Network 0
-	// means none, and no Answer [tools.DefaultAnswer].
+	// means none, no Answer [tools.DefaultAnswer], and no Activation
+	// [DefaultActivation].
 	Default Settings
 
 	// MaxAnswer is how many characters an answer may be asked to have at most; 0
@@ -168,6 +170,7 @@ func NewStore(config Config) *Store {
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
 	config.MaxMode = cmp.Or(config.MaxMode, config.Default.Mode)
 	config.Default.Answer = cmp.Or(config.Default.Answer, tools.Budget{Characters: tools.DefaultAnswer})
+	config.Default.Activation = config.Default.Activation.or(DefaultActivation())
 	config.MaxAnswer = max(cmp.Or(config.MaxAnswer, tools.DefaultMaxAnswer), config.Default.Answer.Size())
 	return &Store{config: config, byKey: make(map[key]*Session), byRef: make(map[Ref]*Session)}
 }
@@ -313,6 +316,7 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
 	settings.Network = cmp.Or(settings.Network, s.config.Default.Network)
 	settings.Answer = cmp.Or(settings.Answer, s.config.Default.Answer)
+	settings.Activation = settings.Activation.or(s.config.Default.Activation)
 	settings.IdleTTL = cmp.Or(settings.IdleTTL, s.config.Default.IdleTTL, Forever)
 	if settings.Level > s.config.MaxLevel {
 		return settings, fmt.Errorf("%w: level %s is above %s, the highest the operator allows", ErrForbidden, settings.Level, s.config.MaxLevel)
@@ -331,6 +335,11 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 	}
 	if _, ok := persona.Named(settings.Persona); !ok && settings.Persona != "" {
 		return settings, fmt.Errorf("%w: persona %.64q: want one of %s", ErrInvalid, settings.Persona, strings.Join(persona.Names(), ", "))
+	}
+	if settings.Dialect != "" {
+		if _, err := toolcall.Named(settings.Dialect); err != nil {
+			return settings, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
 	}
 	if err := settings.Activation.Check(); err != nil {
 		return settings, fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -222,6 +222,7 @@ func TestSettings(t *testing.T) {
 		{"a long value", session.Settings{Labels: map[string]string{"k": strings.Repeat("v", 257)}}, session.Settings{}, session.ErrInvalid},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			test.want.Activation = session.DefaultActivation()
 			s, err := store.Create("alice", session.Request{Settings: test.ask})
 			if !errors.Is(err, test.err) {
 				t.Fatalf("%v, want %v", err, test.err)

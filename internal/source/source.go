@@ -187,7 +187,7 @@ func NewKeeper(registry *tools.Registry, changed func(Status)) *Keeper {
 		settled: make(chan struct{}), begun: make(chan struct{}),
 	}
 	k.begin = sync.OnceFunc(func() { close(k.begun) })
-	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.ctx, k.cancel = context.WithCancel(context.Background()) // for what keeps sources connected: Close ends it
 	return k
 }
 

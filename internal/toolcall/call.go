@@ -107,8 +107,11 @@ func broken(id, tool string, raw []byte, format string, args ...any) Broken {
 	if tool != "" {
 		about = "The call of " + tool
 	}
-	return Broken{ID: id, Tool: tool, Raw: valid(raw), Message: fmt.Sprintf(
-		"%s could not be read and was not run: %s. Write the whole call again.", about, fmt.Sprintf(format, args...))}
+	why := fmt.Sprintf(format, args...)
+	if !strings.HasSuffix(why, "?") {
+		why += "."
+	}
+	return Broken{ID: id, Tool: tool, Raw: valid(raw), Message: about + " could not be read and was not run: " + why + " Write the whole call again."}
 }
 
 // finish makes a call of a draft, or says why there is none.

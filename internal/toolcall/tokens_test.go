@@ -47,6 +47,9 @@ func TestTokens(t *testing.T) {
 			}
 		}
 		if len(errors) == 0 {
+			if !strings.HasPrefix(family.Basis, "not measured") {
+				t.Errorf("%s says that it was measured with %s", family.Name, family.Basis)
+			}
 			continue // there is no public tokenizer
 		}
 		slices.Sort(errors)
@@ -59,6 +62,19 @@ func TestTokens(t *testing.T) {
 	for text, want := range map[string]int{"": 0, " ": 1, "hello": 2} {
 		if got := toolcall.AnyFamily().Tokens(text); got != want {
 			t.Errorf("%q costs %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestPrefix: a prefix is as long as its tokens allow.
+func TestPrefix(t *testing.T) {
+	text := strings.Repeat("func main() { fmt.Println(\"héllo, wörld 12345\") }\n日本", 20)
+	for _, family := range toolcall.Families {
+		for limit := range family.Tokens(text) + 2 {
+			n := family.Prefix(text, limit)
+			if family.Tokens(text[:n]) > limit || n < len(text) && family.Tokens(text[:n+1]) <= limit {
+				t.Fatalf("%s: %d bytes for %d tokens: they cost %d", family.Name, n, limit, family.Tokens(text[:n]))
+			}
 		}
 	}
 }

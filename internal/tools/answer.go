@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/toolcall"
 )
 
 // How much text an answer has, in characters. They are counted as the bytes of
@@ -21,17 +22,51 @@ const (
 	DefaultAnswer    = 50_000
 	DefaultMaxAnswer = 400_000
 
-	// TokenCharacters is what a token is taken for. Models differ: it is an
-	// estimate, and on the safe side for English and most code.
+	// TokenCharacters is how many characters of room a token takes.
 	TokenCharacters = 4
 )
+
+// A Measure says how much of the room of an answer a text takes: a character for each
+// byte or, where answers are bounded in tokens, [TokenCharacters] for each token. The zero
+// Measure counts bytes.
+type Measure struct {
+	Family string // of the model that reads the answer, see [toolcall.FamilyNamed]
+	Tokens bool   // answers are bounded in tokens
+}
+
+// Of returns how much room a text takes.
+func (m Measure) Of(text string) int {
+	if !m.Tokens {
+		return len(text)
+	}
+	return m.Cost(text) * TokenCharacters
+}
+
+// Cost returns about how many tokens a text costs the model.
+func (m Measure) Cost(text string) int { return toolcall.FamilyNamed(m.Family).Tokens(text) }
+
+// prefix returns how many bytes of a text take at most so much room.
+func (m Measure) prefix(text string, room int) int {
+	if !m.Tokens {
+		return min(len(text), room)
+	}
+	return min(room, toolcall.FamilyNamed(m.Family).Prefix(text, room/TokenCharacters))
+}
 
 // A Budget is how much text the answer to a model has at most, in one of two
 // units. The zero Budget leaves it to somebody else.
 type Budget struct{ Characters, Tokens int }
 
-// Size returns the budget in characters; 0 for the zero Budget.
+// Size returns the room that the budget gives; 0 for the zero Budget.
 func (b Budget) Size() int { return max(b.Characters, b.Tokens*TokenCharacters) }
+
+// BudgetOf returns the budget that gives a room.
+func BudgetOf(room int, m Measure) Budget {
+	if m.Tokens {
+		return Budget{Tokens: room / TokenCharacters}
+	}
+	return Budget{Characters: room}
+}
 
 // Check returns why the budget is none, where most characters are allowed. The zero
 // Budget is one.
@@ -77,11 +112,12 @@ func (b Budget) String() string {
 	return strconv.Itoa(b.Characters)
 }
 
-// answer returns how much text the answer of a call has at most.
+// answer returns how much room the answer of a call has.
 func (e Env) answer() int { return cmp.Or(e.Answer, DefaultAnswer) }
 
 // Shown returns how many bytes of what a call found it shows: all that its answer
-// has room for, but for notes below.
+// has room for, but for notes below. Where answers are bounded in tokens they may take more
+// room than that: see [Spec.Pages].
 func (e Env) Shown() int {
 	n := e.answer()
 	return n - n/25 - 360
@@ -187,10 +223,10 @@ func (w Words) ReadOn(a Artifact, gap output.Gap) string {
 // out is kept as an artifact with this name, and a last line says how to read it.
 func (e Env) Begin(text, name string) []Content {
 	limit := e.Shown()
-	if len(text) <= limit {
+	if e.Measure.Of(text) <= limit {
 		return []Content{Text(text)}
 	}
-	window := output.NewBeginning(limit)
+	window := output.NewBeginning(e.Measure.prefix(text, limit))
 	window.Write([]byte(text))
 	var kept Content
 	shown := window.Text(func(gap output.Gap) string {
@@ -226,7 +262,7 @@ func (e Env) Share(n int) Env {
 	return e
 }
 
-// Less returns an Env whose answer has n characters less than this one.
+// Less returns an Env whose answer has so much less room than this one.
 func (e Env) Less(n int) Env {
 	e.Answer = max(e.answer()-n, MinAnswer/2)
 	return e
@@ -239,13 +275,7 @@ func (e Env) Fit(tool string, r *Result) { e.fit(tool, r) }
 // fit has the text of a result keep to the budget of the call, whatever its tool made
 // of it.
 func (e *Env) fit(tool string, r *Result) {
-	size := 0
-	for _, c := range r.Content {
-		if text, ok := c.(Text); ok {
-			size += len(text)
-		}
-	}
-	if size <= e.answer() {
+	if e.room(r) <= e.answer() {
 		return
 	}
 	var whole strings.Builder
@@ -258,4 +288,14 @@ func (e *Env) fit(tool string, r *Result) {
 		}
 	}
 	r.Content = append(e.Begin(whole.String(), tool+".txt"), rest...)
+}
+
+// room returns how much room the text of a result takes.
+func (e *Env) room(r *Result) (size int) {
+	for _, c := range r.Content {
+		if text, ok := c.(Text); ok {
+			size += e.Measure.Of(string(text))
+		}
+	}
+	return size
 }

@@ -60,6 +60,34 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestFitTokens holds the text of any tool to a budget in tokens, of texts that have many and
+// few of them. One that pages is asked for less, and not cut.
+func TestFitTokens(t *testing.T) {
+	type line struct {
+		Line string `json:"line"`
+	}
+	for _, pages := range []bool{false, true} {
+		tool := tools.New(tools.Spec{Name: "writes", Level: tools.ReadOnly, Pages: pages}, nil,
+			func(_ context.Context, env tools.Env, in line, _ tools.Sink) (tools.Result, error) {
+				return tools.TextResult(strings.Repeat(in.Line+"\n", env.Shown()/(len(in.Line)+1))), nil
+			})
+		for _, line := range []string{"a line of plain words", "{}[]();;!!..,,", "日本語の文", "8 9 1 2 3 4"} {
+			env := toolstest.Env(t, nil)
+			env.Answer, env.Measure = 4_000, tools.Measure{Family: "mistral", Tokens: true}
+			result, _, err := toolstest.Run(t, tool, env, `{"line":"`+line+`"}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := toolstest.Text(result)
+			cost := env.Measure.Cost(text)
+			cut := strings.Contains(text, "left out")
+			if cost > 1000 || cost < 500 || pages && cut {
+				t.Errorf("%q, paged %v: %d tokens, cut %v", line, pages, cost, cut)
+			}
+		}
+	}
+}
+
 func TestBudget(t *testing.T) {
 	for _, test := range []struct {
 		budget tools.Budget

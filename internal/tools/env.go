@@ -47,9 +47,10 @@ type Env struct {
 	// none.
 	Settings Settings
 
-	// Answer is how much text the answer has at most, in characters; 0 means
-	// [DefaultAnswer].
-	Answer int
+	// Answer is how much room the text of the answer has; 0 means [DefaultAnswer].
+	// Measure says how much of it a text takes.
+	Answer  int
+	Measure Measure
 
 	// Words are those by which the model knows tools and keys.
 	Words Words

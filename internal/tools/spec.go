@@ -72,6 +72,10 @@ type Spec struct {
 	// Dangerous says that the tool can do harm that cannot be undone.
 	Dangerous bool
 
+	// Pages says that a call only reads, and answers with less where it has less room: it
+	// is asked again where what it shows costs more tokens than its answer may have.
+	Pages bool
+
 	// RunsCode says that every call runs code that nobody can judge, so that to
 	// trust one is to trust all.
 	RunsCode bool

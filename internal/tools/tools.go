@@ -261,6 +261,15 @@ func (c *typedCall[In]) Run(ctx context.Context, rights Rights, out Sink) (Resul
 	c.Effects()
 	c.env.Rights = rights
 	result, err := c.tool.run(ctx, c.env, c.in, out)
+	less := c.env
+	for step := range 4 { // what it shows may not become less at once
+		takes := c.env.room(&result)
+		if !c.tool.spec.Pages || err != nil || takes <= c.env.answer() {
+			break
+		}
+		less.Answer = max(less.answer()*c.env.answer()/takes*(19-3*step)/20, MinAnswer/2)
+		result, err = c.tool.run(ctx, less, c.in, out)
+	}
 	c.env.fit(c.tool.spec.Name, &result)
 	return result, err
 }

@@ -98,10 +98,10 @@ func find(env tools.Env, ix *index, in searchInput) (tools.Result, error) {
 		found, matched = ix.search(in.Query, fits, limit)
 	}
 	var text strings.Builder
-	names, loaded, shown := []string{}, []string{}, 0
+	names, loaded, shown, room := []string{}, []string{}, 0, env.Shown()
 	for _, it := range found {
 		definition := it.definition(env)
-		if text.Len()+len(definition) > env.Shown() && shown > 0 {
+		if room -= env.Measure.Of(definition); room < 0 && shown > 0 {
 			break // the answer has room for no more
 		}
 		text.WriteString(definition)

@@ -102,6 +102,15 @@ func TestToolSearch(t *testing.T) {
 			}
 		}
 	}
+	env, shelf := toolstest.Env(t, nil), stocked(t)
+	env.Catalog, env.Answer, env.Measure = shelf, 2000, tools.Measure{Tokens: true}
+	result, _, err := toolstest.Run(t, catalog.ToolSearch(nil), env, `{"query":"ping"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := toolstest.Text(result); env.Measure.Cost(text) > 500 || strings.Contains(text, "left out") || len(shelf.activated) < 2 || strings.Count(text, `{"name":`) != len(shelf.activated) {
+		t.Errorf("with 500 tokens: %d activated, and\n%s", len(shelf.activated), text)
+	}
 	if _, _, err := toolstest.Run(t, catalog.ToolSearch(nil), toolstest.Env(t, nil), `{"query":"x"}`); err == nil {
 		t.Error("there is a search where there is no catalog")
 	}

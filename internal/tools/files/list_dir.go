@@ -70,6 +70,7 @@ func ListDir() tools.Tool {
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
+			Pages:           true,
 			Examples: []tools.Example{
 				{Summary: "The workspace", Input: json.RawMessage(`{}`)},
 				{Summary: "Three levels of a directory", Input: json.RawMessage(`{"path":"src","depth":3,"exclude":["*.o"]}`)},

@@ -107,6 +107,7 @@ func Read(documents Documents) tools.Tool {
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
+			Pages:           true,
 			Examples: []tools.Example{
 				{Summary: "A whole file", Input: json.RawMessage(`{"path":"README.md"}`)},
 				{Summary: "Twenty lines from line 100", Input: json.RawMessage(`{"path":"main.go","offset":100,"limit":20}`)},

@@ -48,6 +48,7 @@ func Glob(engines *engine.Pool) tools.Tool {
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
+			Pages:           true,
 			Examples: []tools.Example{
 				{Summary: "All Go files, the newest first", Input: json.RawMessage(`{"pattern":"**/*.go"}`)},
 				{Summary: "TypeScript below src, by name", Input: json.RawMessage(`{"pattern":"**/*.{ts,tsx}","path":"src","sort":"name"}`)},

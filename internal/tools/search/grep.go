@@ -73,6 +73,7 @@ func Grep(engines *engine.Pool) tools.Tool {
 			Category:        category,
 			Level:           tools.ReadOnly,
 			ConcurrencySafe: true,
+			Pages:           true,
 			Examples: []tools.Example{
 				{Summary: "Where a function is defined", Input: json.RawMessage(`{"pattern":"func \\w*Admit\\(","type":"go"}`)},
 				{Summary: "A plain text, whatever its case, with two lines around it", Input: json.RawMessage(`{"pattern":"out of memory","literal":true,"ignore_case":true,"context":2}`)},

@@ -29,7 +29,7 @@ type RenderToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session whose tools to render; empty: the caller's default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The dialect.
+	// The dialect; empty: that of the session.
 	Dialect string `protobuf:"bytes,2,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// Which tools: ACTIVE or FULL, which is all of them; not set: ACTIVE.
 	View ToolView `protobuf:"varint,3,opt,name=view,proto3,enum=toolserver.v1.ToolView" json:"view,omitempty"`
@@ -480,7 +480,7 @@ type ParseStart struct {
 	// The session whose tools are called; empty: the caller's default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The dialect, "text" for text with calls of any dialect, or "auto" for whatever comes;
-	// empty: "text".
+	// empty: that of the session or, where it has none, "text".
 	Dialect       string `protobuf:"bytes,2,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1312,8 +1312,8 @@ type Finished struct {
 	// The hooks of the operator that were asked about the call, in their order. What
 	// they said to the model is in the content.
 	Hooks []*HookRun `protobuf:"bytes,60,rep,name=hooks,proto3" json:"hooks,omitempty"`
-	// What the text of content costs a model in tokens, about: see TokenEstimate, for any
-	// family. Pictures do not count.
+	// What the text of content costs a model in tokens, about: see TokenEstimate, for the
+	// family of the session's dialect. Pictures do not count.
 	ContentTokens uint32 `protobuf:"varint,70,opt,name=content_tokens,json=contentTokens,proto3" json:"content_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

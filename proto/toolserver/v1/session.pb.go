@@ -256,6 +256,10 @@ type Session struct {
 	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
 	// Which tools are active: those whose definitions the model is given.
 	Activation *ToolActivation `protobuf:"bytes,60,opt,name=activation,proto3" json:"activation,omitempty"`
+	// The dialect of the session's model, one of DialectService: RenderTools and ParseCalls
+	// take it where they name none, and tokens are estimated for its family. Empty: it is
+	// not known, and tokens are estimated for any.
+	Dialect string `protobuf:"bytes,61,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
 	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -432,6 +436,13 @@ func (x *Session) GetActivation() *ToolActivation {
 	return nil
 }
 
+func (x *Session) GetDialect() string {
+	if x != nil {
+		return x.Dialect
+	}
+	return ""
+}
+
 func (x *Session) GetTenant() string {
 	if x != nil {
 		return x.Tenant
@@ -590,8 +601,8 @@ type AnswerBudget_Characters struct {
 }
 
 type AnswerBudget_Tokens struct {
-	// Tokens. They are not counted but estimated: four characters each, which most
-	// models stay below with English and code.
+	// Tokens, estimated for the family of the session's dialect: see TokenEstimate, which
+	// tells how far the true number may be from it.
 	Tokens uint32 `protobuf:"varint,2,opt,name=tokens,proto3,oneof"`
 }
 
@@ -659,7 +670,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\x98\b\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xb2\b\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -688,7 +699,8 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\apersona\x18( \x01(\tR\apersona\x12=\n" +
 	"\n" +
 	"activation\x18< \x01(\v2\x1d.toolserver.v1.ToolActivationR\n" +
-	"activation\x12\x16\n" +
+	"activation\x12\x18\n" +
+	"\adialect\x18= \x01(\tR\adialect\x12\x16\n" +
 	"\x06tenant\x182 \x01(\tR\x06tenant\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -509,7 +509,9 @@ type CreateSessionRequest struct {
 	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
 	// Which tools are active: those whose definitions the model is given; not set: the
 	// server's default.
-	Activation    *ToolActivation `protobuf:"bytes,60,opt,name=activation,proto3" json:"activation,omitempty"`
+	Activation *ToolActivation `protobuf:"bytes,60,opt,name=activation,proto3" json:"activation,omitempty"`
+	// The dialect of the session's model, one of DialectService; empty: it is not known.
+	Dialect       string `protobuf:"bytes,61,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +635,13 @@ func (x *CreateSessionRequest) GetActivation() *ToolActivation {
 		return x.Activation
 	}
 	return nil
+}
+
+func (x *CreateSessionRequest) GetDialect() string {
+	if x != nil {
+		return x.Dialect
+	}
+	return ""
 }
 
 // CreateSessionResponse has the new session.
@@ -941,7 +950,7 @@ type UpdateSessionRequest struct {
 	// server's default.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// The fields to change: mode, level, tools, labels, idle_ttl, network,
-	// call_order, answer.
+	// call_order, answer, persona, activation, dialect.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1303,7 +1312,7 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\tremaining\x18\x02 \x03(\v2\x13.toolserver.v1.StopR\tremaining\"\x12\n" +
 	"\x10ListStopsRequest\">\n" +
 	"\x11ListStopsResponse\x12)\n" +
-	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xa9\x05\n" +
+	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xc3\x05\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1321,7 +1330,8 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\apersona\x18( \x01(\tR\apersona\x12=\n" +
 	"\n" +
 	"activation\x18< \x01(\v2\x1d.toolserver.v1.ToolActivationR\n" +
-	"activation\x1a9\n" +
+	"activation\x12\x18\n" +
+	"\adialect\x18= \x01(\tR\adialect\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +

@@ -361,7 +361,10 @@ type TokenEstimate struct {
 	// How far the true number may be from it, in percent, for nineteen of twenty texts in
 	// English, code or data. In other languages it may be half of it or, in family any,
 	// nearly all.
-	ErrorPercent  uint32 `protobuf:"varint,3,opt,name=error_percent,json=errorPercent,proto3" json:"error_percent,omitempty"`
+	ErrorPercent uint32 `protobuf:"varint,3,opt,name=error_percent,json=errorPercent,proto3" json:"error_percent,omitempty"`
+	// The tokenizers that error_percent was measured with, such as "o200k_base". Where it
+	// begins with "not measured", error_percent is a guess.
+	Basis         string `protobuf:"bytes,4,opt,name=basis,proto3" json:"basis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,6 +418,13 @@ func (x *TokenEstimate) GetErrorPercent() uint32 {
 		return x.ErrorPercent
 	}
 	return 0
+}
+
+func (x *TokenEstimate) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
 }
 
 // ToolExample is an input that works.
@@ -496,11 +506,12 @@ const file_toolserver_v1_tool_proto_rawDesc = "" +
 	"\x0fdefault_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0edefaultTimeout\x126\n" +
 	"\bexamples\x18\x10 \x03(\v2\x1a.toolserver.v1.ToolExampleR\bexamples\x12-\n" +
 	"\x12unavailable_reason\x18\x11 \x01(\tR\x11unavailableReason\x12\x16\n" +
-	"\x06tokens\x18< \x01(\rR\x06tokens\"d\n" +
+	"\x06tokens\x18< \x01(\rR\x06tokens\"z\n" +
 	"\rTokenEstimate\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\rR\x06tokens\x12\x16\n" +
 	"\x06family\x18\x02 \x01(\tR\x06family\x12#\n" +
-	"\rerror_percent\x18\x03 \x01(\rR\ferrorPercent\"F\n" +
+	"\rerror_percent\x18\x03 \x01(\rR\ferrorPercent\x12\x14\n" +
+	"\x05basis\x18\x04 \x01(\tR\x05basis\"F\n" +
 	"\vToolExample\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12\x1d\n" +
 	"\n" +

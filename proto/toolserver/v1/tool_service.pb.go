@@ -2557,7 +2557,7 @@ type Limits struct {
 	MinAnswerCharacters uint32 `protobuf:"varint,11,opt,name=min_answer_characters,json=minAnswerCharacters,proto3" json:"min_answer_characters,omitempty"`
 	// The most that they may ask for.
 	MaxAnswerCharacters uint32 `protobuf:"varint,12,opt,name=max_answer_characters,json=maxAnswerCharacters,proto3" json:"max_answer_characters,omitempty"`
-	// How many characters a token is taken for.
+	// How many characters the range has for each token of the range in tokens.
 	CharactersPerToken uint32 `protobuf:"varint,13,opt,name=characters_per_token,json=charactersPerToken,proto3" json:"characters_per_token,omitempty"`
 	// How many calls a batch has at most: those beyond are refused.
 	MaxBatchCalls uint32 `protobuf:"varint,60,opt,name=max_batch_calls,json=maxBatchCalls,proto3" json:"max_batch_calls,omitempty"`

@@ -8,6 +8,7 @@ output: cut the wire, kill the server, start it again. It answers on standard in
 """
 
 import os
+import pathlib
 import sys
 import threading
 import unittest
@@ -42,6 +43,32 @@ class ClientTest(unittest.TestCase):
         tools = self.agent().list("read_file", "write_*")
         self.assertEqual([tool.name for tool in tools], ["read_file", "write_file"])
         self.assertTrue(all(tool.description and tool.input_schema for tool in tools))
+
+    def test_turn_in_text(self):
+        agent, testdata = self.agent(), pathlib.Path(__file__).parent / "../../testdata"
+        rendered = agent.render_tools("hermes", "read_file", "write_file")
+        self.assertIn("<tool_call>", rendered.definitions)
+        text, unread, batch = "", [], agent.batch()
+        for piece in agent.parse("hermes", (testdata / "turn.txt").read_text()):
+            text += piece.text
+            if piece.HasField("call"):
+                batch.call(piece.call)
+            elif piece.HasField("broken"):
+                unread.append(toolserver.unread(piece.broken))
+        results = [result.for_model() for result in batch.results()]
+        messages = agent.render_results("hermes", results + unread).messages
+        want = (testdata / "turn.golden").read_text()
+        self.assertEqual(f"{text.strip()}\n---\n{messages}\n", want)
+
+        def gone():
+            yield "some text"
+            raise KeyError("the model is gone")
+
+        with self.assertRaises(KeyError):
+            list(agent.parse("auto", gone()))
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(agent.parse("klingon", "x"))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
 
     def test_execute(self):
         agent = self.agent()

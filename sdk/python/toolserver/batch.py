@@ -14,7 +14,7 @@ import grpc
 
 from toolserver._calls import Input, Tries, call_request, cancelled_event
 from toolserver._calls import addressed, for_another, lost_connection, lost_event, not_taken
-from toolserver.v1 import batch_pb2, event_pb2, tool_service_pb2
+from toolserver.v1 import batch_pb2, content_pb2, dialect_service_pb2, event_pb2, tool_service_pb2
 
 if TYPE_CHECKING:
     from toolserver.client import Client
@@ -38,6 +38,17 @@ class BatchResult:
     call_id: str
     finished: Optional[event_pb2.Finished] = None
     refused: Optional[batch_pb2.BatchCallRefused] = None
+    tool: str = ""
+
+    def for_model(self) -> dialect_service_pb2.CallResult:
+        """Returns the result as Client.render_results takes it."""
+        result = dialect_service_pb2.CallResult(call_id=self.call_id, tool=self.tool, failed=True)
+        if self.finished is not None:
+            result.failed = self.finished.outcome != event_pb2.OUTCOME_SUCCEEDED
+            result.content.extend(self.finished.content)
+        elif self.refused is not None:
+            result.content.append(content_pb2.Content(text=self.refused.message))
+        return result
 
 
 @dataclasses.dataclass
@@ -108,13 +119,21 @@ class Batch:
             except grpc.RpcError:
                 pass  # who iterates tries again, and is told
 
-    def call(self, tool: str, input: Input = None, **details: Any) -> str:
-        """Adds a call, and returns its id. details are as in Client.execute.
+    def call(
+        self,
+        tool: Union[str, tool_service_pb2.ExecuteToolRequest],
+        input: Input = None,
+        **details: Any,
+    ) -> str:
+        """Adds a call, or one that Client.parse found, and returns its id.
 
-        An id that the batch has already is an error in the result of this call, as all
-        that a model can do wrong is.
+        details are as in Client.execute. An id that the batch has already is an error in
+        the result of this call, as all that a model can do wrong is.
         """
-        request = call_request(tool, input, **details)
+        if isinstance(tool, str):
+            request = call_request(tool, input, **details)
+        else:
+            request = call_request(tool.tool, tool.input_json, tool.call_id, **details)
         with self._changed:
             if self._closed:
                 raise ValueError("the batch is closed: a call that comes later belongs in a new one")
@@ -184,7 +203,15 @@ class Batch:
             elif event.refused.position:
                 results[event.refused.position] = {"refused": event.refused}
         calls = sorted(self._calls, key=lambda call: call.position)
-        return [BatchResult(call.request.call_id, **results.get(call.position, {})) for call in calls]
+        tools = {call.call_id: call.tool for call in self._summary.calls}  # also of others' calls
+        return [
+            BatchResult(
+                call.request.call_id,
+                tool=call.request.tool or tools.get(call.request.call_id, ""),
+                **results.get(call.position, {}),
+            )
+            for call in calls
+        ]
 
     def __iter__(self) -> Iterator[batch_pb2.BatchEvent]:
         number = 1

@@ -13,16 +13,18 @@ from __future__ import annotations
 import ipaddress
 import re
 import threading
-from typing import Any, Callable, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
 
 import grpc
 
 from toolserver._calls import Input, Tries, addressed, call_request, for_another
 from toolserver._calls import lost_connection, lost_event, new_id, not_taken
 from toolserver.batch import Batch
-from toolserver.v1 import approval_pb2, approval_service_pb2, batch_pb2, event_pb2
+from toolserver.v1 import approval_pb2, approval_service_pb2, batch_pb2, content_pb2, event_pb2
 from toolserver.v1 import execution_pb2, tool_pb2, tool_service_pb2
+from toolserver.v1 import dialect_service_pb2
 from toolserver.v1.approval_service_pb2_grpc import ApprovalServiceStub
+from toolserver.v1.dialect_service_pb2_grpc import DialectServiceStub
 from toolserver.v1.policy_service_pb2_grpc import PolicyServiceStub
 from toolserver.v1.session_service_pb2_grpc import SessionServiceStub
 from toolserver.v1.tool_service_pb2_grpc import ToolServiceStub
@@ -44,8 +46,8 @@ _CHANNEL = [
 class Client:
     """A server, for one principal and one session. It can be used by many threads.
 
-    What the five verbs do not do, the stubs do: tools, sessions, approvals, policy and
-    workspaces.
+    What the verbs do not do, the stubs do: tools, sessions, approvals, policy, workspaces
+    and dialects.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Client:
         self.approvals = ApprovalServiceStub(channel)
         self.policy = PolicyServiceStub(channel)
         self.workspaces = WorkspaceServiceStub(channel)
+        self.dialects = DialectServiceStub(channel)
         self.session = session
         self.patience = patience
 
@@ -194,6 +197,63 @@ class Client:
             if error.code() not in late:  # else it is answered, by whomever
                 raise
         answers[approval.approval_id] = None
+
+    def render_tools(
+        self, dialect: str = "", *names: str
+    ) -> dialect_service_pb2.RenderToolsResponse:
+        """Returns tools as a dialect has them, such as "anthropic" or "hermes".
+
+        Without a dialect, it is the session's. The tools are those named or, where none is,
+        those that are active, with an index of the others.
+        """
+        request = dialect_service_pb2.RenderToolsRequest(
+            session_id=self.session, dialect=dialect, names=names
+        )
+        if names:
+            request.view = tool_service_pb2.TOOL_VIEW_FULL
+        return self._again(lambda: self.dialects.RenderTools(request))
+
+    def render_results(
+        self, dialect: str, results: Iterable[dialect_service_pb2.CallResult]
+    ) -> dialect_service_pb2.RenderResultsResponse:
+        """Returns the results of one turn as a dialect has them: the next message.
+
+        BatchResult.for_model and unread make them.
+        """
+        request = dialect_service_pb2.RenderResultsRequest(dialect=dialect, results=results)
+        return self._again(lambda: self.dialects.RenderResults(request))
+
+    def parse(
+        self, dialect: str, chunks: Iterable[Union[str, bytes]]
+    ) -> Iterator[dialect_service_pb2.ParseCallsResponse]:
+        """Yields text, calls and broken calls of what a model writes, in their order.
+
+        chunks are its text, or the stream of its provider, cut anywhere. A call comes as
+        soon as it is complete: Batch.call takes it, so that it runs while the model still
+        writes. The dialect may be "auto". A lost connection ends it: nothing is sent twice.
+        """
+        failed: List[Exception] = []
+
+        def requests() -> Iterator[dialect_service_pb2.ParseCallsRequest]:
+            start = dialect_service_pb2.ParseStart(session_id=self.session, dialect=dialect)
+            yield dialect_service_pb2.ParseCallsRequest(start=start)
+            try:
+                for chunk in chunks:
+                    data = chunk.encode() if isinstance(chunk, str) else chunk
+                    yield dialect_service_pb2.ParseCallsRequest(chunk=data)
+            except Exception as error:  # of the model
+                failed.append(error)
+                stream.cancel()
+
+        stream = self.dialects.ParseCalls(requests())
+        try:
+            yield from stream
+        except grpc.RpcError:
+            if failed:
+                raise failed[0]
+            raise
+        finally:
+            stream.cancel()
 
     def cancel(self, call_id: str, reason: str = "") -> execution_pb2.Execution:
         """Ends a call, and returns how it ended."""
@@ -327,6 +387,16 @@ def text(finished: event_pb2.Finished) -> str:
     """Returns what of a result is text or JSON, as it is shown to a model."""
     parts = [part for part in finished.content if part.WhichOneof("kind") in ("text", "json")]
     return "\n".join(part.text or part.json for part in parts)
+
+
+def unread(broken: dialect_service_pb2.BrokenCall) -> dialect_service_pb2.CallResult:
+    """Returns the result of a call that could not be read, for the model to correct."""
+    return dialect_service_pb2.CallResult(
+        call_id=broken.call_id,
+        tool=broken.tool,
+        failed=True,
+        content=[content_pb2.Content(text=broken.message)],
+    )
 
 
 def allow() -> approval_service_pb2.ResolveApprovalRequest:

@@ -40,6 +40,7 @@ const maxUnheard = 3; // batches that a call is sent in of which no word comes
  */
 export interface BatchResult {
   callId: string;
+  tool: string;
   finished?: Finished;
   refused?: BatchCallRefused;
 }
@@ -142,10 +143,13 @@ export class Batch implements AsyncIterable<BatchEvent> {
   }
 
   /**
-   * Adds a call, and returns its id. An id that the batch has already is an error in the
+   * Adds a call, or one that Client.parse found, and returns its id. An id that the batch has already is an error in the
    * result of this call, as all that a model can do wrong is.
    */
-  call(call: Call): string {
+  call(call: Call | ExecuteToolRequest): string {
+    if ("$typeName" in call) {
+      call = { id: call.callId, tool: call.tool, input: new TextDecoder().decode(call.inputJson) };
+    }
     const request = callRequest(call, "");
     if (this.closed) {
       throw new Error("the batch is closed: a call that comes later belongs in a new one");
@@ -208,7 +212,7 @@ export class Batch implements AsyncIterable<BatchEvent> {
   async results(): Promise<BatchResult[]> {
     this.ending = true;
     this.endIfDone();
-    const results = new Map<number, Omit<BatchResult, "callId">>();
+    const results = new Map<number, Pick<BatchResult, "finished" | "refused">>();
     for await (const { kind } of this) {
       if (kind.case === "call" && kind.value.event?.kind.case === "finished") {
         results.set(kind.value.position, { finished: kind.value.event.kind.value });
@@ -217,7 +221,12 @@ export class Batch implements AsyncIterable<BatchEvent> {
       }
     }
     const calls = this.calls.toSorted((a, b) => a.position - b.position);
-    return calls.map(({ request, position }) => ({ callId: request.callId ?? "", ...results.get(position) }));
+    const tools = new Map(this.summary.calls.map(({ callId, tool }) => [callId, tool])); // also of others' calls
+    return calls.map(({ request: { callId = "", tool }, position }) => ({
+      callId,
+      tool: tool || (tools.get(callId) ?? ""),
+      ...results.get(position),
+    }));
   }
 
   private done(): boolean {

@@ -7,12 +7,13 @@
 // standard input.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { Code, ConnectError } from "@connectrpc/connect";
 
 import { allow, BatchStrategy, Client, deny, Detached, type Event, Mode, OnDisconnect } from "./index.js";
-import { Outcome, result, text } from "./index.js";
+import { forModel, Outcome, result, text, unread } from "./index.js";
 
 const gate = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on";
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -52,6 +53,40 @@ test("list", async () => {
   const tools = await (await agent()).list("read_file", "write_*");
   assert.deepEqual(tools.map(({ name }) => name), ["read_file", "write_file"]);
   assert.ok(tools.every(({ description, inputSchema }) => description && inputSchema));
+});
+
+test("a turn in text", async () => {
+  const client = await agent();
+  const testdata = (name: string) => readFileSync(`testdata/${name}`, "utf8");
+  const { definitions } = await client.renderTools("hermes", "read_file", "write_file");
+  assert.match(definitions, /<tool_call>/);
+  const batch = client.batch();
+  const broken = [];
+  let written = "";
+  for await (const { kind } of client.parse("hermes", testdata("turn.txt"))) {
+    if (kind.case === "text") {
+      written += kind.value;
+    } else if (kind.case === "call") {
+      batch.call(kind.value);
+    } else if (kind.case === "broken") {
+      broken.push(unread(kind.value));
+    }
+  }
+  const results = (await batch.results()).map(forModel);
+  const { messages } = await client.renderResults("hermes", [...results, ...broken]);
+  assert.equal(`${written.trim()}\n---\n${messages}\n`, testdata("turn.golden"));
+
+  async function* gone(): AsyncGenerator<string> {
+    yield "some text";
+    throw new RangeError("the model is gone");
+  }
+  await assert.rejects(async () => {
+    for await (const _ of client.parse("auto", gone()));
+  }, RangeError);
+  const klingon = async () => {
+    for await (const _ of client.parse("klingon", "x"));
+  };
+  assert.equal(await code(klingon()), Code.InvalidArgument);
 });
 
 test("execute", async () => {

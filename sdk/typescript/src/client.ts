@@ -7,13 +7,17 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client as Service, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
-import { Batch } from "./batch.js";
+import { Batch, type BatchResult } from "./batch.js";
 import { addressed, type Call, callRequest, endedEarly, forAnother, lostConnection } from "./calls.js";
 import { lostEvent, notTaken, StreamSignal, Tries } from "./calls.js";
 import { AnswerKind, type Approval } from "./gen/toolserver/v1/approval_pb.js";
 import { ApprovalService, type ResolveApprovalRequestSchema } from "./gen/toolserver/v1/approval_service_pb.js";
 import type { BatchStartSchema } from "./gen/toolserver/v1/batch_pb.js";
-import type { Event, Finished } from "./gen/toolserver/v1/event_pb.js";
+import { type BrokenCall, type CallResult, CallResultSchema } from "./gen/toolserver/v1/dialect_service_pb.js";
+import { DialectService, type ParseCallsRequestSchema } from "./gen/toolserver/v1/dialect_service_pb.js";
+import type { ParseCallsResponse, RenderResultsResponse } from "./gen/toolserver/v1/dialect_service_pb.js";
+import type { RenderToolsResponse } from "./gen/toolserver/v1/dialect_service_pb.js";
+import { type Event, type Finished, Outcome } from "./gen/toolserver/v1/event_pb.js";
 import type { Execution } from "./gen/toolserver/v1/execution_pb.js";
 import { PolicyService } from "./gen/toolserver/v1/policy_service_pb.js";
 import { SessionService } from "./gen/toolserver/v1/session_service_pb.js";
@@ -51,8 +55,8 @@ export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>,
  * last event that it has. When the server that ran a call is gone, the call ends with
  * Outcome.LOST: it may have run, and the client does not run it again.
  *
- * What the five verbs do not do, the clients of the services do: tools, sessions,
- * approvals, policy and workspaces.
+ * What the verbs do not do, the clients of the services do: tools, sessions, approvals,
+ * policy, workspaces and dialects.
  */
 export class Client {
   readonly tools: Service<typeof ToolService>;
@@ -60,6 +64,7 @@ export class Client {
   readonly approvals: Service<typeof ApprovalService>;
   readonly policy: Service<typeof PolicyService>;
   readonly workspaces: Service<typeof WorkspaceService>;
+  readonly dialects: Service<typeof DialectService>;
   readonly session: string;
   readonly patienceMs: number;
   private readonly manager: Http2SessionManager;
@@ -93,6 +98,7 @@ export class Client {
     this.approvals = createClient(ApprovalService, transport);
     this.policy = createClient(PolicyService, transport);
     this.workspaces = createClient(WorkspaceService, transport);
+    this.dialects = createClient(DialectService, transport);
     this.session = options.session ?? "";
     this.patienceMs = options.patienceMs ?? 60_000;
   }
@@ -221,6 +227,59 @@ export class Client {
       if (code !== Code.NotFound && code !== Code.FailedPrecondition) {
         throw error; // else it is answered, by whomever
       }
+    }
+  }
+
+  /**
+   * Returns tools as a dialect has them, such as "anthropic" or "hermes"; empty: the
+   * session's. They are those named or, where none is, those that are active, with an index
+   * of the others.
+   */
+  renderTools(dialect = "", ...names: string[]): Promise<RenderToolsResponse> {
+    const view = names.length > 0 ? ToolView.FULL : ToolView.ACTIVE;
+    return this.again(() => this.dialects.renderTools({ sessionId: this.session, dialect, names, view }));
+  }
+
+  /**
+   * Returns the results of one turn as a dialect has them: the next message to the model.
+   * forModel and unread make them.
+   */
+  renderResults(dialect: string, results: CallResult[]): Promise<RenderResultsResponse> {
+    return this.again(() => this.dialects.renderResults({ dialect, results }));
+  }
+
+  /**
+   * Yields text, calls and broken calls of what a model writes, in their order. The chunks
+   * are its text, or the stream of its provider, cut anywhere. A call comes as soon as it is
+   * complete: Batch.call takes it, so that it runs while the model still writes. The
+   * dialect may be "auto". A lost connection ends it: nothing is sent twice.
+   */
+  async *parse(
+    dialect: string,
+    chunks: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
+    leave?: AbortSignal,
+  ): AsyncGenerator<ParseCallsResponse> {
+    const stream = new StreamSignal(this.until(leave));
+    const sessionId = this.session;
+    let failed: { error: unknown } | undefined;
+    async function* requests(): AsyncGenerator<MessageInitShape<typeof ParseCallsRequestSchema>> {
+      yield { kind: { case: "start", value: { sessionId, dialect } } };
+      try {
+        for await (const chunk of chunks) {
+          const value = typeof chunk === "string" ? new TextEncoder().encode(chunk) : chunk;
+          yield { kind: { case: "chunk", value } };
+        }
+      } catch (error) {
+        failed = { error }; // of the model
+        stream.end();
+      }
+    }
+    try {
+      yield* this.dialects.parseCalls(requests(), { signal: stream.signal });
+    } catch (error) {
+      throw failed ? failed.error : error;
+    } finally {
+      stream.end();
     }
   }
 
@@ -369,6 +428,17 @@ export function text(finished: Finished): string {
   return finished.content
     .flatMap(({ kind }) => (kind.case === "text" || kind.case === "json" ? [kind.value] : []))
     .join("\n");
+}
+
+/** Returns the result of a call of a batch as Client.renderResults takes it. */
+export function forModel({ callId, tool, finished, refused }: BatchResult): CallResult {
+  const content = finished?.content ?? [{ kind: { case: "text" as const, value: refused?.message ?? "" } }];
+  return create(CallResultSchema, { callId, tool, content, failed: finished?.outcome !== Outcome.SUCCEEDED });
+}
+
+/** Returns the result of a call that could not be read, for the model to correct. */
+export function unread({ callId, tool, message }: BrokenCall): CallResult {
+  return create(CallResultSchema, { callId, tool, failed: true, content: [{ kind: { case: "text", value: message } }] });
 }
 
 /** Lets a call run, this once. */
