@@ -17,7 +17,7 @@ func TestSchemasOfReplacedTools(t *testing.T) {
 	a := New(Config{Registry: registry})
 	for range 20 { // as a source that changes its tools does
 		err := registry.Replace("x", tools.NewForeign(tools.Foreign{
-			Spec:   tools.Spec{Name: "y", Summary: "Says y.", Kind: tools.MCP, Level: tools.ReadOnly, ResultSchema: json.RawMessage(`{"type":"object"}`)},
+			Spec:   tools.Spec{Name: "y", Summary: "Says y.", Kind: tools.Script, Level: tools.ReadOnly, ResultSchema: json.RawMessage(`{"type":"object"}`)},
 			Schema: json.RawMessage(`{"type":"object"}`),
 			Check:  func(input json.RawMessage) (json.RawMessage, error) { return input, nil },
 			Run: func(context.Context, tools.Env, json.RawMessage, tools.Sink) (tools.Result, error) {
