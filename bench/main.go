@@ -87,17 +87,17 @@ var full = plan{
 	outputRounds: 20, outputSlice: 128 * mib, output: 1024 * mib, stopped: 100,
 	startupRounds: 15, searchRounds: 11, treeFiles: 20_000, sample: 200 * time.Millisecond,
 	shellRounds: 15, pacedCalls: 15, floodRounds: 5, cancelRounds: 9,
-	remainsCommands: 10_000, remainsOutput: 256 * mib, remainsRest: 30 * time.Second, limit: 25 * time.Minute,
+	remainsCommands: 10_000, remainsOutput: 256 * mib, remainsRest: 30 * time.Second, limit: 40 * time.Minute,
 }
 
 // short is only to see that everything works.
 var short = plan{
-	warmups: 1, rounds: 2, slice: 20 * time.Millisecond, concurrency: []int{1, 16, 64},
+	warmups: 1, rounds: 1, slice: 20 * time.Millisecond, concurrency: []int{1, 16},
 	waitingRounds: 1, executions: 200, settle: 50 * time.Millisecond,
-	outputRounds: 2, outputSlice: 4 * mib, output: 64 * mib, stopped: 10,
-	startupRounds: 2, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
+	outputRounds: 1, outputSlice: 4 * mib, output: 16 * mib, stopped: 10,
+	startupRounds: 1, searchRounds: 1, treeFiles: 200, sample: time.Millisecond,
 	shellRounds: 1, pacedCalls: 3, floodRounds: 1, cancelRounds: 1,
-	remainsCommands: 20, remainsOutput: mib, remainsRest: time.Millisecond, limit: 5 * time.Minute,
+	remainsCommands: 20, remainsOutput: mib, remainsRest: time.Millisecond, limit: 15 * time.Minute,
 }
 
 // harness is a run: what it measures with, and what it noticed on the way.
