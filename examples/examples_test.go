@@ -87,7 +87,7 @@ func TestTurnPage(t *testing.T) {
 func TestClientReadme(t *testing.T) {
 	_, program, _ := strings.Cut(read(t, "../client/README.md"), "```go\n")
 	program, rest, _ := strings.Cut(program, "```")
-	_, lines, _ := strings.Cut(rest, "```\n")
+	_, lines, _ := strings.Cut(rest, "\n\n```\n")
 	lines, _, _ = strings.Cut(lines, "```")
 	top, err := filepath.Abs("..")
 	if err != nil {

@@ -128,7 +128,7 @@ func TestModes(t *testing.T) {
 		ask           allow    allow  ask     ask    allow  ask    ask      ask    ask      ask         ask
 		allow         allow    allow  allow   allow  allow  allow  ask      allow  allow    allow       allow
 		deny          deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
-		plan          allow    allow  deny    deny   allow  deny   deny     deny   deny     deny        deny
+		plan          allow    allow  deny    deny   allow  deny   ask      deny   deny     deny        deny
 		accept_edits  allow    allow  allow   allow  allow  ask    ask      ask    ask      ask         ask
 		beyond        deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
 		below         deny     deny   deny    deny   deny   deny   deny     deny   deny     deny        deny
