@@ -319,6 +319,15 @@ func (s *Schema) Validate(value any) error {
 	return nil
 }
 
+// ValidateText is Validate of a value that is not decoded yet.
+func (s *Schema) ValidateText(text []byte) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return s.Validate(value)
+}
+
 // validate holds the schema against a value, unless that would take too long: a schema that
 // refers to itself twice in each level of a value doubles with each.
 func (s *Schema) validate(value any) error {
