@@ -103,8 +103,8 @@ func (s *wholeServer) waitForLog(name, text string) {
 	s.t.Fatalf("%s did not say %q: %q", name, text, lines)
 }
 
-// retry has a source tried at once that was lost.
-func (s *wholeServer) retry(name string) {
+// waitForAnswer waits until a source answers that was lost, or is about to be.
+func (s *wholeServer) waitForAnswer(name string) {
 	s.t.Helper()
 	s.waitForSource(name, func(one *pb.Source) bool {
 		if one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE {
@@ -112,7 +112,7 @@ func (s *wholeServer) retry(name string) {
 				s.t.Fatal(err)
 			}
 		}
-		return one.GetState() == pb.SourceState_SOURCE_STATE_AVAILABLE && one.GetRestarts() > 0
+		return describe(s.run(name+"__echo", `{"text":"back"}`)) == "back"
 	})
 }
 
@@ -362,9 +362,7 @@ func TestMCPHostile(t *testing.T) {
 				t.Errorf("during %s, a call elsewhere ended: %v", test.tool, r.GetEvent().GetFinished())
 			}
 		}
-		if test.lost {
-			s.retry("bad")
-		}
+		s.waitForAnswer("bad")
 	}
 	s.waitForSource("mute", func(one *pb.Source) bool {
 		return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE && one.GetReason() == "it did not answer within 1s" && one.GetNextAttempt() != nil
