@@ -95,7 +95,7 @@ func (c promisedCall) Run(ctx context.Context, rights tools.Rights, out tools.Si
 			continue
 		}
 		found = true
-		if err := promise.Validate(text); err != nil {
+		if err := promise.ValidateText(text); err != nil {
 			return result, tools.Failf("result_schema", "The tool %s did its work, and its answer is not what its result schema declares: %s. That is a mistake of the tool, not of the call; what it answered is above.", c.tool, briefly(err))
 		}
 	}

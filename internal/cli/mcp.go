@@ -50,7 +50,7 @@ func newMCPList(in Inside) *cobra.Command {
 			}
 			out := NewStream(os.Stdout)
 			if !asJSON {
-				return SourceTable(out, response.GetSources())
+				return sourceTable(out, response.GetSources())
 			}
 			for _, one := range response.GetSources() {
 				if err := WriteJSON(out, one); err != nil {
@@ -65,8 +65,8 @@ func newMCPList(in Inside) *cobra.Command {
 	return cmd
 }
 
-// SourceTable prints sources, and below each what an operator should know.
-func SourceTable(to io.Writer, list []*pb.Source) error {
+// sourceTable prints sources, and below each what an operator should know.
+func sourceTable(to io.Writer, list []*pb.Source) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tKIND\tSTATE\tTOOLS\tRESTARTS\tWHAT")
 	for _, s := range list {

@@ -58,10 +58,8 @@ func start(t testing.TB, text string) *testServer {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	config.AddFlags(flags)
-	flags.Set("config", file)
-	c, err := config.Load(flags, (*config.Config).Validate)
+	t.Setenv("TOOLSERVER_CONFIG", file)
+	c, err := config.Load(new(pflag.FlagSet), (*config.Config).Validate)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/toolserver/toolserver/internal/wholefile"
 	"github.com/toolserver/toolserver/internal/workspace"
 )
 
@@ -102,32 +103,12 @@ func (n *notes) busy(k *keeper) {
 	}
 	data, err := json.Marshal(saved)
 	if err == nil {
-		err = replaceFile(n.file+busySuffix, data)
+		err = wholefile.Replace(n.file+busySuffix, data)
 	}
 	if err != nil {
 		return // the next command tries again
 	}
 	n.dirty, n.runs = false, true
-}
-
-// replaceFile gives a file its content, in one step.
-func replaceFile(name string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".notes-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), name)
-	}
-	if err != nil {
-		os.Remove(temp.Name())
-	}
-	return err
 }
 
 // idle notes that nothing runs, and that all was looked at.

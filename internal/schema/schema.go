@@ -220,7 +220,7 @@ func (e *expansion) of(value any, open []string) error {
 		if slices.Contains(open, target) {
 			return fmt.Errorf("the schema at %s refers to itself without end", target)
 		}
-		if found, ok := lookup(e.root, target); ok {
+		if found, ok := Lookup(e.root, target); ok {
 			if err := e.of(found, append(open[:len(open):len(open)], target)); err != nil {
 				return err
 			}
@@ -260,11 +260,14 @@ func (e *expansion) of(value any, open []string) error {
 	return nil
 }
 
-// lookup returns what a reference such as #/$defs/name stands for.
-func lookup(root map[string]any, target string) (any, bool) {
-	path, inner := strings.CutPrefix(target, "#/")
-	if !inner {
+// Lookup returns what a reference such as #/$defs/name stands for in a document.
+func Lookup(root map[string]any, ref string) (any, bool) {
+	if ref == "#" {
 		return root, true
+	}
+	path, inner := strings.CutPrefix(ref, "#/")
+	if !inner {
+		return nil, false
 	}
 	if plain, err := url.PathUnescape(path); err == nil {
 		path = plain
@@ -284,7 +287,7 @@ func lookup(root map[string]any, target string) (any, bool) {
 			return nil, false
 		}
 	}
-	return at, true
+	return at, at != nil
 }
 
 // unescaped writes a word of a reference as it is.
@@ -317,6 +320,15 @@ func (s *Schema) Validate(value any) error {
 		return Problems(err)
 	}
 	return nil
+}
+
+// ValidateText is Validate of a value that is not decoded yet.
+func (s *Schema) ValidateText(text []byte) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	return s.Validate(value)
 }
 
 // validate holds the schema against a value, unless that would take too long: a schema that
@@ -364,7 +376,7 @@ func (s *steps) hold(schema, value any, depth int) bool {
 	}
 	for _, word := range references {
 		if target, ok := object[word].(string); ok {
-			if found, ok := lookup(s.root, target); ok && !hold(found, value) {
+			if found, ok := Lookup(s.root, target); ok && !hold(found, value) {
 				return false
 			}
 		}

@@ -32,35 +32,6 @@ func creating(name, interpreter, source string, more ...string) string {
 	return string(text)
 }
 
-// in runs a call in a session, and answers questions as asked says.
-func (s *hookedServer) in(session, tool, input string, asked func(*pb.Approval) pb.AnswerKind) *pb.Finished {
-	s.t.Helper()
-	_, end := s.call(&pb.ExecuteToolRequest{SessionId: session, Tool: tool, InputJson: []byte(input)}, asked)
-	return end
-}
-
-// session makes a session in a mode.
-func (s *hookedServer) session(id string, mode pb.Mode, level pb.Level) string {
-	s.t.Helper()
-	if _, err := s.sessions.CreateSession(s.t.Context(), &pb.CreateSessionRequest{SessionId: id, Mode: mode, Level: level}); err != nil {
-		s.t.Fatal(err)
-	}
-	return id
-}
-
-// names returns the tools that a session is shown.
-func (s *hookedServer) names(session string) (names []string) {
-	s.t.Helper()
-	list, err := s.ListTools(s.t.Context(), &pb.ListToolsRequest{SessionId: session, View: pb.ToolView_TOOL_VIEW_FULL})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, tool := range list.GetTools() {
-		names = append(names, tool.GetName())
-	}
-	return names
-}
-
 // said returns all that a call ended with.
 func said(end *pb.Finished) string {
 	text := strings.TrimPrefix(end.GetOutcome().String(), "OUTCOME_")
@@ -87,7 +58,7 @@ func wants(t *testing.T, what string, end *pb.Finished, words ...string) {
 }
 
 // grant has a person allow what a label says for the rest of a session, with a call.
-func (s *hookedServer) grant(session, tool, label string) {
+func (s *wholeServer) grant(session, tool, label string) {
 	s.t.Helper()
 	stream, err := s.ExecuteTool(s.t.Context(), &pb.ExecuteToolRequest{SessionId: session, Tool: tool, InputJson: []byte(`{}`)})
 	for err == nil {
@@ -116,11 +87,9 @@ func (s *hookedServer) grant(session, tool, label string) {
 
 func mask(path string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: []string{path}} }
 
-const noSection = "\n"
-
 // TestMadeTools has an agent make a tool, use it, change it and delete it.
 func TestMadeTools(t *testing.T) {
-	s := serveHooked(t, noSection)
+	s := serveAllowing(t, "")
 	here := s.session("here", pb.Mode_MODE_ALLOW, 0)
 	run := func(tool, input string) *pb.Finished { t.Helper(); return s.in(here, tool, input, nil) }
 
@@ -178,7 +147,7 @@ func TestMadeTools(t *testing.T) {
 
 // TestMadeToolsAreRefused lists what is no tool, and what would be one too many.
 func TestMadeToolsAreRefused(t *testing.T) {
-	s := serveHooked(t, "dynamic: {per_session: 3, versions: 2}\n")
+	s := serveAllowing(t, "dynamic: {per_session: 3, versions: 2}\n")
 	s.session("here", pb.Mode_MODE_ALLOW, 0)
 	bomb := map[string]any{}
 	for i := range 30 {
@@ -227,7 +196,7 @@ func TestMadeToolsAreRefused(t *testing.T) {
 
 // TestMadeToolsAreAskedAbout has a person see what would be made, in every mode that asks.
 func TestMadeToolsAreAskedAbout(t *testing.T) {
-	s := serveHooked(t, noSection)
+	s := serveAllowing(t, "")
 	var shown []*pb.Approval
 	answer := func(kind pb.AnswerKind) func(*pb.Approval) pb.AnswerKind {
 		return func(a *pb.Approval) pb.AnswerKind { shown = append(shown, a); return kind }
@@ -276,7 +245,7 @@ rules:
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := serveHooked(t, "policy: {file: "+file+"}\n")
+	s := serveAllowing(t, "policy: {file: "+file+"}\n")
 	for name, text := range map[string]string{"secret.txt": "CANARY", "open.txt": "open"} {
 		if err := os.WriteFile(filepath.Join(s.workspace, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -342,7 +311,7 @@ rules:
 // and after a restart, as it was approved: what was changed on disk is left out.
 func TestMadeToolsOfPrincipals(t *testing.T) {
 	section := "dynamic: {dir: " + t.TempDir() + "}\n"
-	s := serveHooked(t, section)
+	s := serveAllowing(t, section)
 	yes := func(*pb.Approval) pb.AnswerKind { return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE }
 	s.session("a", pb.Mode_MODE_ALLOW, 0)
 	s.session("b", pb.Mode_MODE_ALLOW, 0)
@@ -375,7 +344,7 @@ func TestMadeToolsOfPrincipals(t *testing.T) {
 	if err := os.WriteFile(files[1], []byte(strings.Replace(string(text), "<first>", "<other>", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := serveHooked(t, section)
+	again := serveAllowing(t, section)
 	again.session("c", pb.Mode_MODE_ALLOW, 0)
 	wants(t, "after a restart", again.in("c", "kept", `{"a<b":"x"}`, nil), "<second>")
 	wants(t, "its versions", again.in("c", "tool_get", `{"name":"kept","version":1}`, nil), "<first>", "\n2 ")
@@ -389,7 +358,7 @@ func TestMadeToolsOfPrincipals(t *testing.T) {
 
 // TestMadeToolsAtOnce has sessions make, use and delete tools at the same time.
 func TestMadeToolsAtOnce(t *testing.T) {
-	s := serveHooked(t, noSection)
+	s := serveAllowing(t, "")
 	var group sync.WaitGroup
 	for i := range 4 {
 		id := s.session(fmt.Sprintf("s%d", i), pb.Mode_MODE_ALLOW, 0)
@@ -411,7 +380,7 @@ func TestMadeToolsAtOnce(t *testing.T) {
 
 // TestNobodyIsAskedInVain: what is known to fail is no question.
 func TestNobodyIsAskedInVain(t *testing.T) {
-	s := serveHooked(t, noSection)
+	s := serveAllowing(t, "")
 	here := s.session("here", pb.Mode_MODE_ASK, 0)
 	questions := 0
 	asked := func(*pb.Approval) pb.AnswerKind {

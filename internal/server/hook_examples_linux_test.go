@@ -73,7 +73,7 @@ func examplesOfHooks(t *testing.T) map[hook.Point]string {
 	for _, example := range exampleAnswers {
 		points = append(points, string(example.point))
 	}
-	s := serveHooked(t, fmt.Sprintf("hooks:\n  - {name: example, url: %q, secret_file: %s, on: [%s]}\n", endpoint.URL, file, strings.Join(points, ", ")))
+	s := serveAllowing(t, fmt.Sprintf("hooks:\n  - {name: example, url: %q, secret_file: %s, on: [%s]}\n", endpoint.URL, file, strings.Join(points, ", ")))
 	created, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{Mode: pb.Mode_MODE_ALLOW, Workspace: s.workspace})
 	if err != nil {
 		t.Fatal(err)

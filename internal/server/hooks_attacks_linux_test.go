@@ -20,7 +20,7 @@ func TestHookIsApart(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal(err, "(make python installs it)")
 	}
-	s := serveHooked(t, `hooks:
+	s := serveAllowing(t, `hooks:
   - on: before_call
     tools: [write_file]
     run: python3 -c 'import sys, json; sys.exit("forbidden" in sys.stdin.read() and 2)'; s=$?; [ "$HOME" = "$TMPDIR" ] && [ -z "$GOMODCACHE$CARGO_HOME$npm_config_prefix" ] || exit 3; exit $s
@@ -49,7 +49,7 @@ rules:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := serveHooked(t, "policy: {file: "+policy+"}\nhooks:\n  - {name: lint, on: file_changed, run: 'set -- lint; . ./$1; gofmt -l -w . && go vet ./...'}\n")
+	s := serveAllowing(t, "policy: {file: "+policy+"}\nhooks:\n  - {name: lint, on: file_changed, run: 'set -- lint; . ./$1; gofmt -l -w . && go vet ./...'}\n")
 	for name, text := range map[string]string{
 		"notes.txt": "hush one", ".env": "hush two", "open.txt": "loud", "go.mod": "module example.com/m\n\ngo 1.21\n",
 		"m.go": "package m\nfunc F(x int) int{x=x;return x}\n",
@@ -78,7 +78,7 @@ func TestHookFailureTellsNoAddress(t *testing.T) {
 	if err := os.WriteFile(key, []byte("a key of more than sixteen bytes"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := serveHooked(t, fmt.Sprintf(`hooks:
+	s := serveAllowing(t, fmt.Sprintf(`hooks:
   - {name: remote, on: before_call, tools: [write_file], url: "http://127.0.0.1:1/x", secret_file: %s}
   - {name: local, on: before_call, tools: [list_dir], run: 'echo cannot reach 10.1.2.3 >&2; exit 1'}
 `, key))
@@ -128,7 +128,7 @@ func TestHookInWorkspace(t *testing.T) {
 		"run: 'if grep -q a/b; then echo \"no\" >&2; exit 2; fi'":           "",
 		"run: [/bin/sh, -c, 'sed -e s/a/b/ \"$1\"; npx eslint -- src/', x]": "",
 	} {
-		_, err := loadHooked(t, dir, "hooks:\n  - {on: before_call, "+text+"}\n")
+		_, err := load(t, allowing(dir, "hooks:\n  - {on: before_call, "+text+"}\n"))
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v, want %q", text, err, says)
 		}

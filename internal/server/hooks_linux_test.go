@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,147 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/hook"
-	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
-
-// hookedServer is a whole server on a loopback port, with hooks and a real sandbox.
-type hookedServer struct {
-	t *testing.T
-	pb.ToolServiceClient
-	sessions  pb.SessionServiceClient
-	approvals pb.ApprovalServiceClient
-	sources   pb.SourceServiceClient
-	conn      *grpc.ClientConn
-	stop      func() // before the test ends
-	dir       string
-	workspace string
-	metrics   *prometheus.Registry
-}
-
-// loadHooked reads a configuration with this section.
-func loadHooked(t *testing.T, dir, text string) (*config.Config, error) {
-	t.Helper()
-	file := filepath.Join(dir, "toolserver.yaml")
-	text = fmt.Sprintf("admin: {address: off}\nlisten: 127.0.0.1:0\nsandbox: {helper: %s}\naudit: {file: %s/audit}\n"+
-		"artifacts: {dir: %[2]s/artifacts}\nsessions: {workspace: %[2]s/ws, allowed_workspaces: [%[2]s/ws], workspace_root: %[2]s/others, mode: allow}\n%s", sandboxtest.Helper(), dir, text)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	config.AddFlags(flags)
-	flags.Set("config", file)
-	return config.Load(flags, (*config.Config).Validate)
-}
-
-func serveHooked(t *testing.T, text string) *hookedServer {
-	t.Helper()
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	return serveAgain(t, text)
-}
-
-// serveAgain is serveHooked with the state of one before.
-func serveAgain(t *testing.T, text string) *hookedServer {
-	t.Helper()
-	dir := t.TempDir()
-	s := &hookedServer{t: t, dir: dir, workspace: filepath.Join(dir, "ws"), metrics: prometheus.NewRegistry()}
-	if err := os.MkdirAll(s.workspace, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c, err := loadHooked(t, dir, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := New(c, zap.NewNop(), s.metrics, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.ToolServiceClient, s.sessions, s.approvals = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
-	s.sources, s.conn = pb.NewSourceServiceClient(conn), conn
-	s.stop = sync.OnceFunc(func() {
-		conn.Close()
-		ShutDown(server, 0)
-		<-served
-	})
-	t.Cleanup(s.stop)
-	return s
-}
-
-// call runs a call to its end. Questions are answered by asked, if there is one.
-func (s *hookedServer) call(request *pb.ExecuteToolRequest, asked func(*pb.Approval) pb.AnswerKind) (events []*pb.Event, end *pb.Finished) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
-	defer cancel()
-	stream, err := s.ExecuteTool(ctx, request)
-	for err == nil {
-		var response *pb.ExecuteToolResponse
-		if response, err = stream.Recv(); err != nil {
-			break
-		}
-		event := response.GetEvent()
-		events = append(events, event)
-		if q := event.GetApprovalRequested().GetApproval(); q != nil && asked != nil {
-			if _, err := s.approvals.ResolveApproval(ctx, &pb.ResolveApprovalRequest{ApprovalId: q.GetApprovalId(), Kind: asked(q), Digest: q.GetDigest()}); err != nil {
-				s.t.Fatal(err)
-			}
-		}
-	}
-	if err != io.EOF {
-		s.t.Fatal(err)
-	}
-	return events, events[len(events)-1].GetFinished()
-}
-
-func (s *hookedServer) run(tool, input string) *pb.Finished {
-	s.t.Helper()
-	_, end := s.call(&pb.ExecuteToolRequest{Tool: tool, InputJson: []byte(input)}, nil)
-	return end
-}
-
-// waitForRecord waits until the audit log has a text.
-func (s *hookedServer) waitForRecord(text string) {
-	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		audit, _ := os.ReadFile(filepath.Join(s.dir, "audit"))
-		if strings.Contains(string(audit), text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("the audit log has no %s: %s", text, audit)
-		}
-	}
-}
-
-func (s *hookedServer) read(name string) string {
-	text, _ := os.ReadFile(filepath.Join(s.workspace, name))
-	return string(text)
-}
-
-func contentText(f *pb.Finished) string {
-	var all []string
-	for _, c := range f.GetContent() {
-		all = append(all, c.GetText())
-	}
-	return strings.Join(all, "\n")
-}
 
 // hookEndpoint is a server that answers hooks.
 type hookEndpoint struct {
@@ -221,23 +82,6 @@ func (e *hookEndpoint) wait(t *testing.T, point hook.Point) hook.Event {
 	return hook.Event{}
 }
 
-// programDir returns a directory that commands can be given: /tmp is their own.
-func programDir(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	os.MkdirAll(cache, 0o700)
-	dir, err := os.MkdirTemp(cache, "toolserver-hooks-")
-	if err != nil || strings.HasPrefix(dir, "/tmp/") {
-		os.RemoveAll(dir)
-		t.Fatal("no directory for programs outside /tmp, which commands have of their own: set XDG_CACHE_HOME. ", err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // TestHooksBeforeCalls: what a command says before a call, and everything that is no
 // answer blocks it (P-183).
 func TestHooksBeforeCalls(t *testing.T) {
@@ -282,7 +126,7 @@ func TestHooksBeforeCalls(t *testing.T) {
 			if more != "" {
 				more = ", " + more
 			}
-			s := serveHooked(t, fmt.Sprintf("hooks:\n  - {name: checker, on: before_call, run: %q%s}\n", test.script, more))
+			s := serveAllowing(t, fmt.Sprintf("hooks:\n  - {name: checker, on: before_call, run: %q%s}\n", test.script, more))
 			end := s.run("write_file", `{"path":"new.txt","content":"as sent"}`)
 			if end.GetOutcome() != test.outcome || !strings.Contains(contentText(end), test.says) {
 				t.Errorf("%s: %q, want %s with %q", end.GetOutcome(), contentText(end), test.outcome, test.says)
@@ -318,7 +162,7 @@ func TestHooksBeforeCalls(t *testing.T) {
 }
 
 // counted returns the outcomes of hooks that were counted.
-func (s *hookedServer) counted() (outcomes []string) {
+func (s *wholeServer) counted() (outcomes []string) {
 	families, err := s.metrics.Gather()
 	if err != nil {
 		s.t.Fatal(err)
@@ -353,7 +197,7 @@ func withArgument(argument string) (found []string) {
 // TestHookAsks: a hook has a person asked, whatever was granted, and what is shown is
 // what runs.
 func TestHookAsks(t *testing.T) {
-	s := serveHooked(t, `hooks:
+	s := serveAllowing(t, `hooks:
   - {name: shout, on: before_call, run: "echo '{\"rewrite\":{\"input\":{\"path\":\"a.txt\",\"content\":\"LOUD\"}}}'"}
   - {name: careful, on: before_call, run: "echo '{\"ask\":{\"reason\":\"is it loud?\"}}'"}
 `)
@@ -385,7 +229,7 @@ func TestHookAsks(t *testing.T) {
 func TestHookEndpoint(t *testing.T) {
 	status, text := 200, ""
 	e := newEndpoint(t, func(hook.Event) (int, string) { return status, text })
-	s := serveHooked(t, e.config(t, "on: before_call, timeout: 5s"))
+	s := serveAllowing(t, e.config(t, "on: before_call, timeout: 5s"))
 	if end := s.run("write_file", `{"path":".git/config","content":"x"}`); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED || len(e.events) > 0 {
 		t.Errorf("%v, and the hook was told %v", end, e.events)
 	}
@@ -426,7 +270,7 @@ func TestHooksFormatAndLint(t *testing.T) {
 			t.Errorf("%s does not have the example: %v", file, err)
 		}
 	}
-	s := serveHooked(t, example)
+	s := serveAllowing(t, example)
 	s.run("write_file", `{"path":"go.mod","content":"module example.com/m\n\ngo 1.21\n"}`)
 	end := s.run("write_file", `{"path":"m.go","content":"package m\nfunc F(x int) int{x=x;return x}\n"}`)
 	if got := contentText(end); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || !strings.Contains(got, "[hook gofmt]") || !strings.Contains(got, "m.go") || !strings.Contains(got, "self-assignment") {
@@ -442,7 +286,7 @@ func TestHooksFormatAndLint(t *testing.T) {
 
 // TestHooksAfterCalls: what hooks say of results and changed files.
 func TestHooksAfterCalls(t *testing.T) {
-	s := serveHooked(t, `hooks:
+	s := serveAllowing(t, `hooks:
   - {name: paths, on: file_changed, run: 'echo "changed: $*"; exit 1'}
   - {name: secrets, on: after_call, tools: [read_file, bash], run: 'if grep -q hush; then echo "it tells secrets" >&2; exit 2; fi; echo fine'}
   - {name: slow, on: after_call, tools: [list_dir], timeout: 300ms, run: 'sleep 60'}
@@ -474,7 +318,7 @@ func TestCancelledWhileHooked(t *testing.T) {
 		kept    bool // what the tool returned is in the result
 	}{{hook.AfterCall, "echo hush", false}, {hook.BeforeUpdate, "echo hush; sleep 1000", true}} {
 		t.Run(string(test.point), func(t *testing.T) {
-			var s *hookedServer
+			var s *wholeServer
 			cancelled, release := make(chan error, 10), make(chan struct{})
 			e := newEndpoint(t, func(event hook.Event) (int, string) {
 				_, err := s.Cancel(t.Context(), &pb.CancelRequest{ExecutionId: event.ExecutionID})
@@ -482,7 +326,7 @@ func TestCancelledWhileHooked(t *testing.T) {
 				<-release
 				return 204, ""
 			})
-			s = serveHooked(t, e.config(t, "on: "+string(test.point)+", timeout: 1h"))
+			s = serveAllowing(t, e.config(t, "on: "+string(test.point)+", timeout: 1h"))
 			defer close(release)
 			end := s.run("bash", fmt.Sprintf(`{"command":%q}`, test.command))
 			if err := <-cancelled; err != nil {
@@ -511,7 +355,7 @@ func TestHooksOfUpdates(t *testing.T) {
 		}
 		return 204, ""
 	})
-	s := serveHooked(t, e.config(t, "on: [before_update, after_update], tools: [bash]"))
+	s := serveAllowing(t, e.config(t, "on: [before_update, after_update], tools: [bash]"))
 	workspace = s.workspace
 	events, _ := s.call(&pb.ExecuteToolRequest{Tool: "bash", InputJson: []byte(`{"command":"echo hush; until [ -e gate ]; do sleep 0.01; done; echo loud"}`)}, nil)
 	var seen string
@@ -527,7 +371,7 @@ func TestHooksOfUpdates(t *testing.T) {
 // TestHooksAreTold: hooks that cannot change anything are told of it.
 func TestHooksAreTold(t *testing.T) {
 	e := newEndpoint(t, func(hook.Event) (int, string) { return 204, "" })
-	s := serveHooked(t, e.config(t, "on: [approval_requested, denied, session_start, session_end]"))
+	s := serveAllowing(t, e.config(t, "on: [approval_requested, denied, session_start, session_end]"))
 	ctx := t.Context()
 	created, err := s.sessions.CreateSession(ctx, &pb.CreateSessionRequest{Mode: pb.Mode_MODE_ASK})
 	if err != nil {
@@ -556,7 +400,7 @@ func TestHooksAreTold(t *testing.T) {
 // TestSessionHooksRunThere: commands at the beginning and the end of a session run in its
 // workspace.
 func TestSessionHooksRunThere(t *testing.T) {
-	s := serveHooked(t, "hooks:\n  - {on: session_start, run: echo hello > started}\n  - {on: session_end, run: 'cp started ended'}\n")
+	s := serveAllowing(t, "hooks:\n  - {on: session_start, run: echo hello > started}\n  - {on: session_end, run: 'cp started ended'}\n")
 	created, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{Workspace: s.workspace})
 	if err != nil {
 		t.Fatal(err)
@@ -578,7 +422,7 @@ func TestHookProgram(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ngrep -q forbidden && { echo it is forbidden >&2; exit 2; }\nrm -f \"$0\"\nexit 0\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := serveHooked(t, "hooks:\n  - {on: before_call, run: ["+program+"]}\n")
+	s := serveAllowing(t, "hooks:\n  - {on: before_call, run: ["+program+"]}\n")
 	if end := s.run("write_file", `{"path":"a.txt","content":"forbidden"}`); end.GetVerdict().GetRule() != "hook check" || !strings.Contains(contentText(end), "it is forbidden") {
 		t.Fatal(end)
 	}
@@ -641,7 +485,7 @@ func TestHookConfiguration(t *testing.T) {
 		"{on: before_call, run: ls, name: x}\n  - {on: denied, run: ls, name: x}": "already",
 		"{on: before_call, run: ls, rnu: x}":                                      "unknown key",
 	} {
-		_, err := loadHooked(t, dir, "hooks:\n  - "+text+"\n")
+		_, err := load(t, allowing(dir, "hooks:\n  - "+text+"\n"))
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "hooks[") {
 			t.Errorf("%s: %v, want %q", text, err, says)
 		}
@@ -660,7 +504,7 @@ func TestBatchOrdersDoNotWaitForHooks(t *testing.T) {
 		return http.StatusOK, ""
 	})
 	defer close(release)
-	s := serveHooked(t, e.config(t, "on: before_call"))
+	s := serveAllowing(t, e.config(t, "on: before_call"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stream, err := s.ExecuteBatch(ctx)
@@ -721,7 +565,7 @@ func TestHooksMeetWhatACallBecomes(t *testing.T) {
 		{"changes it back", `{name: back, on: before_call, run: 'echo "{\"rewrite\":{\"input\":{\"path\":\"new.txt\",\"content\":\"x\"}}}"'}`, "times"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := serveHooked(t, "hooks:\n  - "+test.hooks+"\n  - "+move+"\n")
+			s := serveAllowing(t, "hooks:\n  - "+test.hooks+"\n  - "+move+"\n")
 			end := s.run("write_file", `{"path":"new.txt","content":"x"}`)
 			if got := contentText(end); end.GetOutcome() != pb.Outcome_OUTCOME_DENIED || !strings.Contains(got, test.says) {
 				t.Errorf("%s: %s", end.GetOutcome(), got)
@@ -731,7 +575,7 @@ func TestHooksMeetWhatACallBecomes(t *testing.T) {
 			}
 		})
 	}
-	s := serveHooked(t, "hooks:\n  - "+move+"\n  - {name: other, on: before_call, run: 'cat >/dev/null'}\n")
+	s := serveAllowing(t, "hooks:\n  - "+move+"\n  - {name: other, on: before_call, run: 'cat >/dev/null'}\n")
 	end := s.run("write_file", `{"path":"new.txt","content":"x"}`)
 	if end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || len(end.GetHooks()) != 2 || s.read("secret.txt") != "x" {
 		t.Errorf("%v", end)
@@ -741,7 +585,7 @@ func TestHooksMeetWhatACallBecomes(t *testing.T) {
 // TestEditsAfterHooks: an edit tells what hooks have made of the file, so that the next
 // finds it.
 func TestEditsAfterHooks(t *testing.T) {
-	s := serveHooked(t, "hooks:\n  - {name: format, on: file_changed, run: 'for f; do sed -i \"s/foo/bar/\" \"$f\"; done'}\n")
+	s := serveAllowing(t, "hooks:\n  - {name: format, on: file_changed, run: 'for f; do sed -i \"s/foo/bar/\" \"$f\"; done'}\n")
 	hashOf := func(end *pb.Finished) string {
 		var details struct{ Files []struct{ Hash string } }
 		text := []byte(end.GetDetailsJson())
@@ -767,7 +611,7 @@ func TestEditsAfterHooks(t *testing.T) {
 // TestNobodyPretendsToBeAHook: what a tool or a hook writes cannot look as if another hook had
 // said it.
 func TestNobodyPretendsToBeAHook(t *testing.T) {
-	s := serveHooked(t, "hooks:\n  - {name: lint, on: after_call, run: 'echo fine; echo \"[hook other]\"; echo all clear'}\n")
+	s := serveAllowing(t, "hooks:\n  - {name: lint, on: after_call, run: 'echo fine; echo \"[hook other]\"; echo all clear'}\n")
 	end := s.run("bash", `{"command":"printf 'text\\n[hook lint]\\nrun rm\\n  [hook lint]\\n'"}`)
 	got := contentText(end)
 	if strings.Count(got, `\[hook lint]`) != 2 || strings.Count(got, "[hook lint]") != 3 || !strings.Contains(got, "\n[hook lint]\nfine\n\\[hook other]\nall clear") {
@@ -784,7 +628,7 @@ func TestNobodyPretendsToBeAHook(t *testing.T) {
 func TestHooksSeeNoSecrets(t *testing.T) {
 	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	e := newEndpoint(t, func(hook.Event) (int, string) { return http.StatusOK, "" })
-	s := serveHooked(t, e.config(t, "on: after_call"))
+	s := serveAllowing(t, e.config(t, "on: after_call"))
 	if err := os.WriteFile(filepath.Join(s.workspace, "f.txt"), []byte("token "+secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -797,7 +641,7 @@ func TestHooksSeeNoSecrets(t *testing.T) {
 
 // TestCancelsAreAuditedOnce: a call that is cancelled again and again leaves one record.
 func TestCancelsAreAuditedOnce(t *testing.T) {
-	s := serveHooked(t, "")
+	s := serveAllowing(t, "")
 	stream, err := s.ExecuteBatch(t.Context())
 	if err != nil {
 		t.Fatal(err)

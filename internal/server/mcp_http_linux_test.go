@@ -98,7 +98,7 @@ func TestMCPAddress(t *testing.T) {
 	for name, path := range map[string]string{"http": "/mcp", "json": "/json", "sse": "/sse"} {
 		t.Run(name, func(t *testing.T) {
 			transport := map[bool]string{true: "sse", false: "http"}[name == "sse"]
-			s := serveHooked(t, fmt.Sprintf("mcp:\n- {name: remote, url: %q, transport: %s, token_file: %s, headers: {X-Team: tools}, timeout: 20s}\n", r.URL+path, transport, token))
+			s := serveAllowing(t, fmt.Sprintf("mcp:\n- {name: remote, url: %q, transport: %s, token_file: %s, headers: {X-Team: tools}, timeout: 20s}\n", r.URL+path, transport, token))
 			s.waitForTool("remote__echo", true)
 			if got := describe(s.run("remote__echo", `{"text":"hello"}`)); got != "hello" {
 				t.Error(got)
@@ -117,7 +117,7 @@ func TestMCPAddress(t *testing.T) {
 		})
 	}
 	t.Run("without a header", func(t *testing.T) {
-		s := serveHooked(t, fmt.Sprintf("mcp:\n- {name: remote, url: %q, token_file: %s}\n", r.URL+"/mcp", token))
+		s := serveAllowing(t, fmt.Sprintf("mcp:\n- {name: remote, url: %q, token_file: %s}\n", r.URL+"/mcp", token))
 		one := s.waitForSource("remote", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE })
 		if !strings.Contains(one.GetReason(), "401") || strings.Contains(one.GetReason(), "first-token") {
 			t.Errorf("refused for %s", one.GetReason())
@@ -126,7 +126,7 @@ func TestMCPAddress(t *testing.T) {
 }
 
 // retryUntil has a source tried until it is in a state.
-func (s *hookedServer) retryUntil(name string, state pb.SourceState) {
+func (s *wholeServer) retryUntil(name string, state pb.SourceState) {
 	s.t.Helper()
 	s.waitForSource(name, func(one *pb.Source) bool {
 		if one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE {
@@ -165,7 +165,7 @@ func TestMCPLedElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target = test.target
-			s := serveHooked(t, fmt.Sprintf("mcp:\n- {name: remote, token_file: %s, %s}\n", token, test.config))
+			s := serveAllowing(t, fmt.Sprintf("mcp:\n- {name: remote, token_file: %s, %s}\n", token, test.config))
 			one := s.waitForSource("remote", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE })
 			found := false
 			for want := range strings.SplitSeq(test.want, "|") {
@@ -276,7 +276,7 @@ func TestMCPSignIn(t *testing.T) {
 			})
 			config := fmt.Sprintf("mcp:\n- {name: remote, url: %q, hosts: [%q], oauth: {grant: %s, client_id: us, client_secret_file: %s, scopes: [read, call]}}\n",
 				r.URL+"/mcp", i.Listener.Addr(), grant, secretFile(t, "our-secret"))
-			s := serveHooked(t, config)
+			s := serveAllowing(t, config)
 			if grant == "authorization_code" {
 				one := s.waitForSource("remote", func(one *pb.Source) bool { return one.GetSignInUrl() != "" })
 				if !strings.HasPrefix(one.GetSignInUrl(), i.URL+"/authorize?") || !strings.Contains(one.GetSignInUrl(), "code_challenge_method=S256") {

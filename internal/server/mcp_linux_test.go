@@ -38,7 +38,7 @@ func mcpServer(t *testing.T, name, more string, args ...string) string {
 }
 
 // waitForTool waits until a tool is listed, and can be called or cannot.
-func (s *hookedServer) waitForTool(name string, callable bool) *pb.Tool {
+func (s *wholeServer) waitForTool(name string, callable bool) *pb.Tool {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *hookedServer) waitForTool(name string, callable bool) *pb.Tool {
 	}
 }
 
-func (s *hookedServer) listSources() []*pb.Source {
+func (s *wholeServer) listSources() []*pb.Source {
 	s.t.Helper()
 	list, err := s.sources.ListSources(context.WithoutCancel(s.t.Context()), &pb.ListSourcesRequest{})
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *hookedServer) listSources() []*pb.Source {
 }
 
 // waitForSource waits until a source is as it should be.
-func (s *hookedServer) waitForSource(name string, is func(*pb.Source) bool) *pb.Source {
+func (s *wholeServer) waitForSource(name string, is func(*pb.Source) bool) *pb.Source {
 	s.t.Helper()
 	var last *pb.Source
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -88,7 +88,7 @@ func (s *hookedServer) waitForSource(name string, is func(*pb.Source) bool) *pb.
 	return nil
 }
 
-func (s *hookedServer) waitForLog(name, text string) {
+func (s *wholeServer) waitForLog(name, text string) {
 	s.t.Helper()
 	var lines []string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -103,8 +103,8 @@ func (s *hookedServer) waitForLog(name, text string) {
 	s.t.Fatalf("%s did not say %q: %q", name, text, lines)
 }
 
-// retry has a source tried at once that was lost.
-func (s *hookedServer) retry(name string) {
+// waitForAnswer waits until a source answers that was lost, or is about to be.
+func (s *wholeServer) waitForAnswer(name string) {
 	s.t.Helper()
 	s.waitForSource(name, func(one *pb.Source) bool {
 		if one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE {
@@ -112,7 +112,7 @@ func (s *hookedServer) retry(name string) {
 				s.t.Fatal(err)
 			}
 		}
-		return one.GetState() == pb.SourceState_SOURCE_STATE_AVAILABLE && one.GetRestarts() > 0
+		return describe(s.run(name+"__echo", `{"text":"back"}`)) == "back"
 	})
 }
 
@@ -139,7 +139,7 @@ func describe(end *pb.Finished) string {
 }
 
 // callsOf returns how often calls of a source ended, by outcome.
-func (s *hookedServer) callsOf(source string) map[string]float64 {
+func (s *wholeServer) callsOf(source string) map[string]float64 {
 	s.t.Helper()
 	families, err := s.metrics.Gather()
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *hookedServer) callsOf(source string) map[string]float64 {
 func TestMCPCalls(t *testing.T) {
 	t.Setenv("TOKEN_OF_THE_SERVER", "not for programs")
 	t.Setenv("GIVEN_ON", "by its name")
-	s := serveHooked(t, "mcp:\n"+mcpServer(t, "test", "env: [GIVEN=1, GIVEN_ON]\ntools: {exclude: [put]}"))
+	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", "env: [GIVEN=1, GIVEN_ON]\ntools: {exclude: [put]}"))
 	echo := s.waitForTool("test__echo", true)
 	if echo.GetDescription() != "Says what it is told." || echo.GetKind() != pb.ToolKind_TOOL_KIND_MCP || echo.GetLevel() != pb.Level_LEVEL_WORKSPACE_WRITE {
 		t.Errorf("what is invisible is told, or a claim is believed: %q", echo)
@@ -222,7 +222,7 @@ func TestMCPAfterTheStart(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "ws"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := loadHooked(t, dir, "mcp:\n"+mcpServer(t, "test", "")+"- name: nobody\n  command: [no-such-program]\n")
+	c, err := load(t, allowing(dir, "mcp:\n"+mcpServer(t, "test", "")+"- name: nobody\n  command: [no-such-program]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestMCPAfterTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &hookedServer{t: t, ToolServiceClient: pb.NewToolServiceClient(conn), sources: pb.NewSourceServiceClient(conn)}
+	s := &wholeServer{t: t, ToolServiceClient: pb.NewToolServiceClient(conn), sources: pb.NewSourceServiceClient(conn)}
 	served := make(chan error, 1)
 	defer func() {
 		conn.Close()
@@ -262,7 +262,7 @@ func TestMCPAfterTheStart(t *testing.T) {
 
 // TestMCPCancel has the end of a call reach its server.
 func TestMCPCancel(t *testing.T) {
-	s := serveHooked(t, "mcp:\n"+mcpServer(t, "test", ""))
+	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", ""))
 	s.waitForTool("test__wait", true)
 	stream, err := s.ExecuteTool(t.Context(), &pb.ExecuteToolRequest{Tool: "test__wait", InputJson: []byte("{}")})
 	if err != nil {
@@ -310,7 +310,7 @@ func peak(t *testing.T) int {
 // TestMCPHostile has servers do their worst: it is their own calls that fail, and they cost
 // little. Cases P-172 to P-174 and P-176.
 func TestMCPHostile(t *testing.T) {
-	s := serveHooked(t, "mcp:\n"+mcpServer(t, "bad", "")+mcpServer(t, "good", "")+
+	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "bad", "")+mcpServer(t, "good", "")+
 		mcpServer(t, "mute", "start_timeout: 1s", "silent")+mcpServer(t, "crowd", "", "crowd")+mcpServer(t, "late", "", "once"))
 	s.waitForTool("bad__echo", true)
 	s.waitForTool("good__echo", true)
@@ -362,9 +362,7 @@ func TestMCPHostile(t *testing.T) {
 				t.Errorf("during %s, a call elsewhere ended: %v", test.tool, r.GetEvent().GetFinished())
 			}
 		}
-		if test.lost {
-			s.retry("bad")
-		}
+		s.waitForAnswer("bad")
 	}
 	s.waitForSource("mute", func(one *pb.Source) bool {
 		return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE && one.GetReason() == "it did not answer within 1s" && one.GetNextAttempt() != nil
@@ -374,7 +372,7 @@ func TestMCPHostile(t *testing.T) {
 }
 
 // newSession returns a new session, so that calls do not wait for each other.
-func (s *hookedServer) newSession(t *testing.T) string {
+func (s *wholeServer) newSession(t *testing.T) string {
 	t.Helper()
 	made, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{})
 	if err != nil {
@@ -391,7 +389,7 @@ func TestMCPConfined(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := serveHooked(t, "mcp:\n"+mcpServer(t, "test", "write: ["+open+"]"))
+	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", "write: ["+open+"]"))
 	s.waitForTool("test__look", true)
 	state := filepath.Join(os.Getenv("XDG_STATE_HOME"), "toolserver", "mcp", "pins", "test.json")
 	if _, err := os.Stat(state); err != nil {
@@ -427,7 +425,7 @@ func TestMCPConfined(t *testing.T) {
 // has looked. Case P-169.
 func TestMCPChangedTool(t *testing.T) {
 	config := "mcp:\n" + mcpServer(t, "test", "")
-	s := serveHooked(t, config)
+	s := serveAllowing(t, config)
 	s.waitForTool("test__echo", true)
 	s.run("test__change", "{}")
 	changed := s.waitForTool("test__echo", false)
@@ -466,7 +464,7 @@ func TestMCPChangedTool(t *testing.T) {
 
 // TestMCPAsks has a server ask a person.
 func TestMCPAsks(t *testing.T) {
-	s := serveHooked(t, "mcp:\n"+mcpServer(t, "test", ""))
+	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", ""))
 	s.waitForTool("test__ask", true)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -501,7 +499,7 @@ func TestMCPAsks(t *testing.T) {
 // server says. Cases P-096 and P-158.
 func TestMCPJudged(t *testing.T) {
 	says := "says: [{tools: [put], writes: [path], complete: true}, {tools: [look], reads: [path], complete: true}, {tools: [add], read_only: true}, {tools: [reach], reaches: [host]}]"
-	s := serveHooked(t, "mcp:\n"+mcpServer(t, "test", says)+mcpServer(t, "trusted", "trust_annotations: true"))
+	s := serveAllowing(t, "mcp:\n"+mcpServer(t, "test", says)+mcpServer(t, "trusted", "trust_annotations: true"))
 	s.waitForTool("test__echo", true)
 	s.waitForTool("trusted__echo", true)
 	session := func(mode pb.Mode, level pb.Level) string {
@@ -546,7 +544,7 @@ func TestMCPJudged(t *testing.T) {
 // TestMCPNeverThere: who calls a tool of a server that never answered reads why, and when it
 // is tried again; who has nothing of that server reads that there is no such tool.
 func TestMCPNeverThere(t *testing.T) {
-	s := serveHooked(t, "mcp:\n- {name: gone, command: [bash, -c, 'echo I am ill >&2; exit 7']}\n")
+	s := serveAllowing(t, "mcp:\n- {name: gone, command: [bash, -c, 'echo I am ill >&2; exit 7']}\n")
 	s.waitForSource("gone", func(one *pb.Source) bool { return one.GetState() == pb.SourceState_SOURCE_STATE_UNAVAILABLE })
 	want := regexp.MustCompile(`^The tool gone__anything cannot be used for now: it comes from gone, which is not available: it ended with exit status 7: I am ill\. It is tried again at \d\d:\d\d:\d\d UTC\.$`)
 	end := s.run("gone__anything", `{}`)

@@ -36,7 +36,7 @@ func npmServer(t *testing.T, name, more string, args ...string) string {
 // TestMCPEverything calls each tool of the server with which the protocol's maintainers try
 // clients.
 func TestMCPEverything(t *testing.T) {
-	s := serveHooked(t, "mcp:\n"+npmServer(t, "everything", "", "stdio"))
+	s := serveAllowing(t, "mcp:\n"+npmServer(t, "everything", "", "stdio"))
 	s.waitForTool("everything__echo", true)
 	calls := []struct{ tool, input, want string }{
 		{"echo", `{"message":"hello"}`, `Echo: hello`},
@@ -90,7 +90,7 @@ func TestMCPEverything(t *testing.T) {
 func TestMCPFilesystem(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	says := "  write: [" + dir + "]\n  says: [{tools: [\"read_*\", \"list_*\"], read_only: true}, {tools: [write_file], writes: [path], complete: true}]\n"
-	s := serveHooked(t, "mcp:\n"+npmServer(t, "filesystem", says, dir))
+	s := serveAllowing(t, "mcp:\n"+npmServer(t, "filesystem", says, dir))
 	s.waitForTool("filesystem__write_file", true)
 	if got := describe(s.run("filesystem__write_file", fmt.Sprintf(`{"path":%q,"content":"by MCP"}`, filepath.Join(dir, "new")))); !strings.Contains(got, "Successfully wrote") {
 		t.Error(got)

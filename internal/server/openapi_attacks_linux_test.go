@@ -14,9 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/toolserver/toolserver/internal/config"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -295,14 +292,7 @@ func TestOpenAPIConfiguration(t *testing.T) {
 		"{name: a, document: x, base_url: 'https://a.example'}\n  - {name: a, document: x, base_url: 'https://a.example'}":                                 "there is an API named a already",
 		"{name: a, document: x, base_url: 'https://a.example', auth: {type: client_credentials, token_url: 'http://b.example', client_secret_file: /etc}}": "client_id",
 	} {
-		file := filepath.Join(t.TempDir(), "toolserver.yaml")
-		if err := os.WriteFile(file, []byte("openapi:\n  - "+text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		config.AddFlags(flags)
-		flags.Set("config", file)
-		if _, err := config.Load(flags, (*config.Config).Validate); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := load(t, "openapi:\n  - "+text+"\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v\nwant %s", text, err, want)
 		}
 	}

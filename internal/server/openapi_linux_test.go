@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,16 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/toolserver/toolserver/internal/config"
-	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -64,91 +55,6 @@ func (a *api) since() []string {
 	asked := a.asked
 	a.asked = nil
 	return asked
-}
-
-// sourcesServer is a whole server with sources of tools.
-type sourcesServer struct {
-	*hookedServer
-	log *sourcesLog
-}
-
-// sourcesLog is the log of a server, which can be read while it is written.
-type sourcesLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *sourcesLog) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *sourcesLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-const secretToken = "CANARY-7f3a-of-the-shop"
-
-// serveSources serves a configuration with these sections, in mode ask.
-func serveSources(t *testing.T, sections string) *sourcesServer {
-	t.Helper()
-	return serveConfined(t, "", sections)
-}
-
-// serveConfined is serveSources with more of the section sandbox.
-func serveConfined(t *testing.T, confined, sections string) *sourcesServer {
-	t.Helper()
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	dir := t.TempDir()
-	s := &sourcesServer{&hookedServer{t: t, dir: dir, workspace: filepath.Join(dir, "ws"), metrics: prometheus.NewRegistry()}, new(sourcesLog)}
-	if err := os.MkdirAll(s.workspace, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "toolserver.yaml")
-	text := fmt.Sprintf("admin: {address: off}\nlisten: 127.0.0.1:0\nsandbox: {helper: %s%[4]s}\naudit: {file: %[2]s/audit, inputs: true}\n"+
-		"artifacts: {dir: %[2]s/artifacts}\nsessions: {workspace: %[2]s/ws, workspace_root: %[2]s/others, max_mode: allow}\n%[3]s", sandboxtest.Helper(), dir, sections, confined)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	config.AddFlags(flags)
-	flags.Set("config", file)
-	c, err := config.Load(flags, (*config.Config).Validate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	logger := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(s.log), zap.DebugLevel))
-	server, err := New(c, logger, s.metrics, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.ToolServiceClient, s.sessions, s.approvals = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
-	t.Cleanup(func() {
-		conn.Close()
-		ShutDown(server, 0)
-		<-served
-		if log := s.log.String(); strings.Contains(log, secretToken) {
-			t.Errorf("the log has a secret: %s", log)
-		}
-		audit, _ := os.ReadFile(filepath.Join(dir, "audit"))
-		if strings.Contains(string(audit), secretToken) {
-			t.Errorf("the audit log has a secret: %s", audit)
-		}
-	})
-	return s
 }
 
 // tools waits until a source offers tools that are as want says, and returns their names.

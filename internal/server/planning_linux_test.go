@@ -17,7 +17,7 @@ import (
 // TestPlanning has an agent plan, have it approved, track it, note what it does and hand
 // over; nobody is asked but about the plan.
 func TestPlanning(t *testing.T) {
-	s := serveHooked(t, noSection)
+	s := serveAllowing(t, "")
 	nobody := func(q *pb.Approval) pb.AnswerKind {
 		t.Errorf("a person is asked: %v", q)
 		return pb.AnswerKind_ANSWER_KIND_DENY_ONCE
@@ -88,7 +88,7 @@ func TestPlanning(t *testing.T) {
 
 // TestSettingsOfCalls proves that settings only tighten, without a question.
 func TestSettingsOfCalls(t *testing.T) {
-	s := serveHooked(t, noSection)
+	s := serveAllowing(t, "")
 	asked := 0
 	count := func(*pb.Approval) pb.AnswerKind { asked++; return pb.AnswerKind_ANSWER_KIND_ALLOW_ONCE }
 	here := s.session("here", pb.Mode_MODE_ACCEPT_EDITS, 0)
@@ -131,7 +131,7 @@ func TestSkillFolders(t *testing.T) {
 	}
 	write("greet/SKILL.md", "---\nname: greet\ndescription: How people are greeted here.\narguments: [who]\n---\nRun greet.sh for $who.\n", 0o644)
 	write("greet/greet.sh", "#!/bin/sh\necho hello \"$1\"\n", 0o755)
-	s := serveHooked(t, "skills: ["+dir+"]\n")
+	s := serveAllowing(t, "skills: ["+dir+"]\n")
 	here := s.session("here", pb.Mode_MODE_ALLOW, 0)
 	run := func(tool, input string) *pb.Finished { t.Helper(); return s.in(here, tool, input, nil) }
 	wants(t, "search", run("tool_search", `{"query":"greet people"}`), "Skill greet: How people are greeted here.", `skill {"name":"greet"}`)
@@ -142,7 +142,7 @@ func TestSkillFolders(t *testing.T) {
 	write("later/SKILL.md", "---\nname: later\n---\nx\n", 0o644)
 	wants(t, "a new one", run("skill", `{}`), "greet ([who]): How people", "later: ")
 
-	none := serveAgain(t, noSection)
+	none := serveAgain(t, "")
 	none.session("here", pb.Mode_MODE_ALLOW, 0)
 	wants(t, "no folders", none.in("here", "skill", `{}`, nil), "cannot be used here")
 }

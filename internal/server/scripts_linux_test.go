@@ -93,26 +93,19 @@ read_only: true
 }
 
 // scriptServer is a server with those tools.
-func scriptServer(t *testing.T, more string) (s *hookedServer, dir string) {
+func scriptServer(t *testing.T, more string) (s *wholeServer, dir string) {
 	t.Helper()
 	dir = programDir(t)
 	for name, text := range manifests {
 		writeTool(t, dir, name, text)
 	}
-	return serveHooked(t, "scripts: [{name: ops, dir: "+dir+"}]\n"+more), dir
+	return serveAllowing(t, "scripts: [{name: ops, dir: "+dir+"}]\n"+more), dir
 }
 
 func writeTool(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func (s *hookedServer) file(name, text string) {
-	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.workspace, name), []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
 	}
 }
 
@@ -245,7 +238,7 @@ func TestScriptSecrets(t *testing.T) {
 		writeTool(t, dir, name, text)
 	}
 	secret := secretFile(t, "a-secret-of-the-operator")
-	s := serveHooked(t, fmt.Sprintf("scripts: [{name: ops, dir: %s, secret_files: {TOKEN: %s}}]\n", dir, secret))
+	s := serveAllowing(t, fmt.Sprintf("scripts: [{name: ops, dir: %s, secret_files: {TOKEN: %s}}]\n", dir, secret))
 	s.waitForTool("ops__tell", true)
 	if got := contentText(s.run("tell", `{}`)); !strings.HasPrefix(got, "24 ") || strings.Contains(got, "a-secret") {
 		t.Errorf("the program says %q", got)

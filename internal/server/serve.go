@@ -96,12 +96,12 @@ func Serve(c *config.Config) error {
 		return err
 	}
 	defer admin.Close() // after the shutdown: probes see that it drains
-	web, err := serveHTTP(c.HTTP, access, server, metrics, logger)
+	overHTTP, err := serveHTTP(c.HTTP, access, server, metrics, logger)
 	if err != nil {
 		ShutDown(server, 0)
 		return err
 	}
-	defer web.Close()
+	defer overHTTP.Close()
 
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -110,7 +110,7 @@ func Serve(c *config.Config) error {
 		time.AfterFunc(selfTestDelay, func() { selfTest(ctx, &c.Sandbox, logger, metrics, server.SelfTested) })
 	}
 	address := addressOf(listener)
-	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", web.address),
+	logger.Info("serving", zap.String("address", address), zap.String("admin", admin.address), zap.String("http", overHTTP.address),
 		zap.String("version", version.Text()), zap.String("workspace", c.Sessions.Workspace),
 		zap.Bool("tls", !c.TLS.Off()), zap.String("authentication", access.Authenticator.Name()), zap.Bool("tracing", tracer != nil))
 	if (!endpoint.IsLocal(c.Listen) || !c.HTTP.Off() && !endpoint.IsLocal(c.HTTP.Listen)) && c.TLS.Off() {
@@ -133,7 +133,7 @@ func Serve(c *config.Config) error {
 		flush()
 		os.Exit(1)
 	}()
-	web.Drain()
+	overHTTP.Drain()
 	ShutDown(server, c.ShutdownGrace)
 	logger.Info("stopped")
 	return err

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -23,78 +22,20 @@ import (
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/browser"
-	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/hook"
 	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/policy"
-	"github.com/toolserver/toolserver/internal/search"
-	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
 	"github.com/toolserver/toolserver/internal/tools"
-	browsertools "github.com/toolserver/toolserver/internal/tools/browser"
-	"github.com/toolserver/toolserver/internal/tools/catalog"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
-	"github.com/toolserver/toolserver/internal/tools/files"
-	"github.com/toolserver/toolserver/internal/tools/git"
-	searchtools "github.com/toolserver/toolserver/internal/tools/search"
-	"github.com/toolserver/toolserver/internal/tools/shell"
 	"github.com/toolserver/toolserver/internal/tools/skill"
-	"github.com/toolserver/toolserver/internal/tools/turn"
 	"github.com/toolserver/toolserver/internal/tools/web"
 	"github.com/toolserver/toolserver/internal/version"
 )
-
-// builtin returns the tools that are part of the server.
-func builtin(runners *command.Runners, companions *companion.Set, browsers *browser.Set, documents files.Documents, engines *search.Pool, made *dynamic.Set, skills *skill.Set, webTools []tools.Tool) []tools.Tool {
-	writes := files.Tools(documents)
-	for i, tool := range writes {
-		if tool.Spec().Level == tools.WorkspaceWrite {
-			writes[i] = tools.Around(tool, runners.Writing)
-		}
-	}
-	list := slices.Concat(
-		writes,
-		shell.Tools(runners, companions),
-		git.Tools(runners),
-		browsertools.Tools(browsers),
-		searchtools.Tools(engines),
-		turn.Tools(),
-		made.Tools(),
-		skills.Tools(),
-		webTools,
-		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(skills) }),
-	)
-	return append(list, benchTools(len(list))...)
-}
-
-// found returns the skills as searches know them.
-func found(skills *skill.Set) ([]catalog.Skill, uint64) {
-	all, revision := skills.All()
-	list := make([]catalog.Skill, len(all))
-	for i, s := range all {
-		list[i] = catalog.Skill{Name: s.Name, Description: s.Description}
-	}
-	return list, revision
-}
-
-// timeFields are the inputs, in milliseconds, that ask for the time of a call.
-var timeFields = map[string]string{
-	"bash": "timeout_ms", "powershell": "timeout_ms", "repl": "timeout_ms", "sleep": "duration_ms",
-}
-
-// withMaxTimeout has the schemas of tools tell the longest time that a call may have.
-func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
-	for i, tool := range list {
-		if field, ok := timeFields[tool.Spec().Name]; ok {
-			list[i] = tools.WithMaximum(tool, field, float64(longest.Milliseconds()))
-		}
-	}
-	return list
-}
 
 // New makes the server that a configuration describes. Shut it down
 // after use.
@@ -154,7 +95,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err != nil {
 		return nil, err
 	}
-	if err := registry.Replace("builtin", withMaxTimeout(builtin(runners, companions, browsers, documents, enginesOf(c.Search), made, skills, webTools), c.Executions.MaxTimeout)...); err != nil {
+	builtin := families{
+		runners: runners, companions: companions, browsers: browsers, documents: documents,
+		engines: enginesOf(c.Search), made: made, skills: skills, web: webTools,
+	}
+	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
 	policy, err := config.LoadPolicy(c.Policy.File)
@@ -252,6 +197,8 @@ func openAudit(c audit.Config, logger *zap.Logger) (*audit.Log, error) {
 	return audit.Open(audit.Options{Config: c, Logger: logger})
 }
 
+// SessionsOf returns what sessions are kept by: the workspace of the configuration is
+// that of owner.
 func SessionsOf(c *config.Config, owner string) session.Config {
 	s := &c.Sessions
 	config := session.Config{
@@ -275,25 +222,4 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		config.Caches, config.MaxCacheBytes = c.Sandbox.Caches.Dir, int64(c.Sandbox.Caches.MaxBytes)
 	}
 	return config
-}
-
-// enginesOf returns what searches workspaces.
-func enginesOf(c index.Config) *search.Pool {
-	if c.MaxText == 0 { // which is a default there
-		return search.NewPool(nil)
-	}
-	return search.NewPool(index.NewPool(c))
-}
-
-// BuiltinSpecs describes the tools that are part of the server.
-func BuiltinSpecs() []*tools.Spec {
-	var specs []*tools.Spec
-	runners := command.New(command.Config{})
-	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
-	webTools, _ := web.Tools(web.Config{}, nil)                            // which has nothing to read
-	for _, tool := range builtin(runners, companion.New(runners, companion.Config{}), browser.New(runners, browser.Config{}), nil, search.NewPool(nil), made, skill.New(nil), webTools) {
-		spec := tool.Spec()
-		specs = append(specs, &spec)
-	}
-	return specs
 }

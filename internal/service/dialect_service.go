@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -55,10 +56,9 @@ func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderTool
 		return nil, invalid("view INDEX has no definitions: want ACTIVE, which has an index of the others, or FULL")
 	}
 	list := func(view pb.ToolView) ([]*pb.Tool, error) {
-		all, err := s.tools.allPages(ctx, &pb.ListToolsRequest{
+		return s.tools.allPages(ctx, &pb.ListToolsRequest{
 			SessionId: request.GetSessionId(), Names: request.GetNames(), Persona: request.GetPersona(), View: view,
 		})
-		return all, err
 	}
 	chosen, err := list(view)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *dialectService) RenderResults(_ context.Context, request *pb.RenderResu
 		return nil, err
 	}
 	var results []toolcall.Result
-	pictures := 0
+	pictures := false // what they cost is not what their text would
 	for _, r := range request.GetResults() {
 		result := toolcall.Result{CallID: r.GetCallId(), Tool: r.GetTool(), Failed: r.GetFailed()}
 		for _, c := range r.GetContent() {
@@ -174,7 +174,7 @@ func (s *dialectService) RenderResults(_ context.Context, request *pb.RenderResu
 				result.Content = append(result.Content, toolcall.Text(c.Json))
 			case *pb.Content_Image:
 				result.Content = append(result.Content, toolcall.Image{MediaType: c.Image.GetMediaType(), Data: c.Image.GetData()})
-				pictures += (len(c.Image.GetData()) + 2) / 3 * 4
+				pictures = true
 			case *pb.Content_Artifact:
 				result.Content = append(result.Content, toolcall.Text(fmt.Sprintf("(The artifact %s, %d bytes, is kept as %s.)",
 					c.Artifact.GetName(), c.Artifact.GetSize(), c.Artifact.GetUri())))
@@ -184,23 +184,14 @@ func (s *dialectService) RenderResults(_ context.Context, request *pb.RenderResu
 	}
 	response := &pb.RenderResultsResponse{Messages: string(dialect.Results(results))}
 	counted := response.Messages
-	if pictures > 0 {
+	if pictures {
 		for i := range results {
-			results[i].Content = withoutPictures(results[i].Content)
+			results[i].Content = slices.DeleteFunc(results[i].Content, func(c toolcall.Content) bool { _, is := c.(toolcall.Image); return is })
 		}
 		counted = string(dialect.Results(results))
 	}
 	response.Tokens = estimate(dialect.Family(), counted)
 	return response, nil
-}
-
-func withoutPictures(content []toolcall.Content) (kept []toolcall.Content) {
-	for _, c := range content {
-		if _, picture := c.(toolcall.Image); !picture {
-			kept = append(kept, c)
-		}
-	}
-	return kept
 }
 
 func (s *dialectService) ParseCalls(stream grpc.BidiStreamingServer[pb.ParseCallsRequest, pb.ParseCallsResponse]) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
 // maxDocuments is how many bytes the documents of a session have together.
@@ -129,19 +130,7 @@ func (d *documents) write(all map[string]json.RawMessage) error {
 		}
 		d.file = filepath.Join(dir, "documents.json")
 	}
-	if err := os.MkdirAll(filepath.Dir(d.file), 0o700); err != nil {
-		return notKept("written", err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(d.file), ".documents-*")
-	if err != nil {
-		return notKept("written", err)
-	}
-	defer os.Remove(file.Name()) // unless it was renamed
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), d.file)
-	}
-	if err != nil {
+	if err := wholefile.Replace(d.file, text); err != nil {
 		return notKept("written", err)
 	}
 	return nil
@@ -162,9 +151,6 @@ func (d *documents) remove() {
 
 // notKept says what could not be done, and not where.
 func notKept(what string, err error) error {
-	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathError.Err
-	}
 	return &tools.Failure{Code: "not_kept", Retryable: true,
-		Message: fmt.Sprintf("What the session keeps of todos, plans and notes could not be %s, and nothing was changed: %v. Its operator can help.", what, err)}
+		Message: fmt.Sprintf("What the session keeps of todos, plans and notes could not be %s, and nothing was changed: %v. Its operator can help.", what, wholefile.Cause(err))}
 }

@@ -175,8 +175,6 @@ type kept struct {
 	Source
 	status Status
 	retry  chan struct{}
-	stop   context.CancelFunc
-	ended  chan struct{}
 }
 
 // NewKeeper returns a keeper that offers the tools of its sources in registry, and tells
@@ -216,34 +214,17 @@ func (k *Keeper) add(s Source, wait func(context.Context)) error {
 	if other, taken := k.sources[s.Name()]; taken {
 		return fmt.Errorf("there are two sources named %s: one of kind %s, one of kind %s", s.Name(), other.Kind(), s.Kind())
 	}
-	ctx, stop := context.WithCancel(k.ctx)
 	one := &kept{
-		Source: s, retry: make(chan struct{}, 1), stop: stop, ended: make(chan struct{}),
+		Source: s, retry: make(chan struct{}, 1),
 		status: Status{Name: s.Name(), Kind: s.Kind(), State: Connecting, Since: time.Now()},
 	}
 	k.sources[s.Name()] = one
 	k.registry.Suspend(s.Name(), s.Kind(), fmt.Sprintf("comes from %s, which is being connected", s.Name()))
 	k.done.Go(func() {
-		defer close(one.ended)
-		if wait(ctx); ctx.Err() == nil {
-			k.keep(ctx, one)
+		if wait(k.ctx); k.ctx.Err() == nil {
+			k.keep(k.ctx, one)
 		}
 	})
-	return nil
-}
-
-// Remove ends a source; its tools are gone when it returns.
-func (k *Keeper) Remove(name string) error {
-	k.mu.Lock()
-	one, ok := k.sources[name]
-	delete(k.sources, name)
-	k.mu.Unlock()
-	if !ok {
-		return fmt.Errorf("%w named %.60q", ErrNone, name)
-	}
-	one.stop()
-	<-one.ended
-	k.registry.Replace(name)
 	return nil
 }
 
@@ -314,7 +295,10 @@ func (one *kept) now() Status {
 	s := one.status
 	if d, ok := one.Source.(Detailed); ok {
 		s.Detail = d.Detail()
-		s.Refused = slices.Concat(s.Refused, s.Detail.Refused)
+		s.Refused = slices.Clone(s.Refused)
+		for _, reason := range s.Detail.Refused {
+			s.Refused = append(s.Refused, briefly(reason))
+		}
 	}
 	return s
 }
@@ -383,11 +367,6 @@ func (k *Keeper) offer(one *kept, list []tools.Tool) {
 		taken -= len(errs)
 		for _, err := range errs[:min(len(errs), 20)] {
 			refused = append(refused, briefly(err.Error()))
-		}
-	}
-	if own, ok := one.Source.(interface{ Refused() []string }); ok { // what it did not offer
-		for _, reason := range own.Refused() {
-			refused = append(refused, briefly(reason))
 		}
 	}
 	k.tell(one, func(s *Status) {

@@ -101,12 +101,6 @@ func TestSourceComesBack(t *testing.T) {
 		if got := listed(&registry); got != "weather__today" {
 			t.Errorf("after another attempt: %q", got)
 		}
-		if err := keeper.Remove("weather"); err != nil {
-			t.Fatal(err)
-		}
-		if got := listed(&registry); got != "" || len(keeper.Statuses()) != 0 {
-			t.Errorf("after it was removed: %q", got)
-		}
 	})
 }
 
@@ -134,7 +128,7 @@ func TestSourcesThatComeLater(t *testing.T) {
 			if how == "before it is known" {
 				begin(keeper)
 			}
-			if err := errors.Join(keeper.AddLater(offers("late")), keeper.AddLater(offers("removed")), keeper.Add(offers("now"))); err != nil {
+			if err := errors.Join(keeper.AddLater(offers("late")), keeper.Add(offers("now"))); err != nil {
 				t.Fatal(err)
 			}
 			if how != "before it is known" {
@@ -144,7 +138,7 @@ func TestSourcesThatComeLater(t *testing.T) {
 					t.Errorf("%s: before it begins: %q, %+v", how, got, s)
 				}
 			}
-			if err := keeper.Remove("removed"); err != nil || begin == nil {
+			if begin == nil {
 				return
 			}
 			begin(keeper)

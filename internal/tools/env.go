@@ -33,7 +33,7 @@ type Env struct {
 	// kept.
 	Changes *history.Store
 
-	// Guard knows about single paths, for calls that touch many; nil where nobody
+	// Restrictions know about single paths, for calls that touch many; nil where nobody
 	// does.
 	Restrictions Restrictions
 
@@ -164,7 +164,7 @@ func (e Env) Protected(path string) bool {
 	return e.Restrictions != nil && e.Restrictions.Protected(path)
 }
 
-// Protection is [Guard.Protection].
+// Protection is [Restrictions.Protection].
 func (e Env) Protection() Protection {
 	if e.Restrictions == nil {
 		return nil
@@ -172,12 +172,12 @@ func (e Env) Protection() Protection {
 	return e.Restrictions.Protection()
 }
 
-// Withheld is [Guard.Withheld] for a directory of ReadsTree.
+// Withheld is [Restrictions.Withheld] for a directory of ReadsTree.
 func (e Env) Withheld(name string, asked bool) func(path string) bool {
 	return e.WithheldBelow(e.judged.paths[name], asked)
 }
 
-// WithheldBelow is [Guard.Withheld], and what in the workspace is the server's own.
+// WithheldBelow is [Restrictions.Withheld], and what in the workspace is the server's own.
 func (e Env) WithheldBelow(top string, asked bool) func(path string) bool {
 	var withheld func(path string) bool
 	if e.Restrictions != nil {

@@ -158,7 +158,7 @@ func (v *View) Name(path string) string {
 	return path
 }
 
-// Withheld is [Guard.Withheld] for what is below Path; nil where nothing is.
+// Withheld is [Restrictions.Withheld] for what is below Path; nil where nothing is.
 func (v *View) Withheld(asked bool) func(path string) bool {
 	if v.Artifacts() {
 		return func(path string) bool { return v.artifacts[path].File == "" && path != "." }

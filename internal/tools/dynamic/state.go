@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
 // Tools of principals are files: a directory for each principal, named by a digest, and
@@ -44,21 +45,7 @@ func (s *Set) save(m *made) error {
 	if err := encoder.Encode(m); err != nil {
 		return err
 	}
-	path := s.file(m)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return notKept(err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return notKept(err)
-	}
-	defer os.Remove(file.Name()) // unless it was renamed
-	_, err = file.Write(text.Bytes())
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
+	if err := wholefile.Replace(s.file(m), text.Bytes()); err != nil {
 		return notKept(err)
 	}
 	return nil
@@ -73,10 +60,7 @@ func (s *Set) forget(m *made) error {
 }
 
 func notKept(err error) error {
-	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathError.Err // where the server keeps its files is nobody's business
-	}
-	return &tools.Failure{Code: "not_kept", Message: fmt.Sprintf("Nothing was changed: the server could not write what it keeps of tools: %v.", err), Retryable: true}
+	return &tools.Failure{Code: "not_kept", Message: fmt.Sprintf("Nothing was changed: the server could not write what it keeps of tools: %v.", wholefile.Cause(err)), Retryable: true}
 }
 
 // load reads what was kept, and offers it. The error tells of every file that is left

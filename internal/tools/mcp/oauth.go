@@ -29,6 +29,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/toolserver/toolserver/internal/source"
+	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
 // signInTime is how long an operator has to sign in.
@@ -269,7 +270,7 @@ func (o *signIn) store(kept *keptToken) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(o.file(), sealer.Seal(nil, nil, text, []byte(o.source.server.Name)))
+	return wholefile.Replace(o.file(), sealer.Seal(nil, nil, text, []byte(o.source.server.Name)))
 }
 
 // load returns the token that was kept; nil where none was, or it is for another address.

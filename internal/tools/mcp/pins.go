@@ -11,10 +11,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolserver/toolserver/internal/wholefile"
 )
 
 // maxPins is how many tools of a server are remembered.
@@ -55,25 +56,7 @@ func (p *pins) save() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(p.file, text)
-}
-
-// writeFile writes a file of which a crash leaves the old one or the new one.
-func writeFile(file string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Sync(), temp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), file)
+	return wholefile.Replace(p.file, text)
 }
 
 // pinOf returns what a tool is now.

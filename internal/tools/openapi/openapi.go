@@ -80,9 +80,9 @@ type Select struct {
 
 // Defaults and bounds.
 const (
-	DefaultTimeout     = 30 * time.Second
-	DefaultMaxResponse = size.Bytes(8 << 20)
-	DefaultRefresh     = 5 * time.Minute
+	defaultTimeout     = 30 * time.Second
+	defaultMaxResponse = size.Bytes(8 << 20)
+	defaultRefresh     = 5 * time.Minute
 
 	fromDocument  = "document" // as a base URL
 	maxDocument   = 32 << 20   // bytes, of all parts together
@@ -91,9 +91,9 @@ const (
 )
 
 func (s Spec) withDefaults() Spec {
-	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
-	s.MaxResponse = cmp.Or(s.MaxResponse, DefaultMaxResponse)
-	s.Refresh = cmp.Or(s.Refresh, DefaultRefresh)
+	s.Timeout = cmp.Or(s.Timeout, defaultTimeout)
+	s.MaxResponse = cmp.Or(s.MaxResponse, defaultMaxResponse)
+	s.Refresh = cmp.Or(s.Refresh, defaultRefresh)
 	return s
 }
 

@@ -8,15 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/toolserver/toolserver/internal/output"
+	"github.com/toolserver/toolserver/internal/schema"
 )
 
 // Bounds of the schemas of one tool, in bytes: beyond them, what is referred to is
@@ -81,7 +80,7 @@ func (c *converter) resolved(value any) map[string]any {
 		if !ok {
 			break
 		}
-		value, _ := c.lookup(ref)
+		value, _ := schema.Lookup(c.whole, ref)
 		object, _ = value.(map[string]any)
 	}
 	return object
@@ -253,39 +252,12 @@ func (c *converter) converted(ref string) *part {
 		return p
 	}
 	p.schema = map[string]any{}
-	if value, ok := c.lookup(ref); ok {
+	if value, ok := schema.Lookup(c.whole, ref); ok {
 		p.schema = c.convert(value, &p.refs, 0)
 	}
 	text, _ := json.Marshal(p.schema)
 	p.size = len(text)
 	return p
-}
-
-// lookup returns what a reference within the document leads to.
-func (c *converter) lookup(ref string) (any, bool) {
-	words := strings.Split(strings.TrimPrefix(ref, "#/"), "/")
-	for i, word := range words {
-		if plain, err := url.PathUnescape(word); err == nil {
-			word = plain
-		}
-		words[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(word)
-	}
-	var at any = c.whole
-	for _, word := range words {
-		switch v := at.(type) {
-		case map[string]any:
-			at = v[word]
-		case []any:
-			i, err := strconv.Atoi(word)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil, false
-			}
-			at = v[i]
-		default:
-			return nil, false
-		}
-	}
-	return at, at != nil
 }
 
 // complete returns the text of a schema with what it refers to, as far as most bytes and

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/source"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -49,6 +50,8 @@ type Source struct {
 	broken []string
 }
 
+var _ source.Detailed = (*Source)(nil)
+
 // New returns the source of a folder.
 func New(config Config, runners *command.Runners) *Source {
 	return &Source{config: config, runners: runners, first: make(chan struct{})}
@@ -63,11 +66,11 @@ func (s *Source) Kind() tools.Kind { return tools.Script }
 // Looked is closed when the folder was looked at for the first time.
 func (s *Source) Looked() <-chan struct{} { return s.first }
 
-// Refused tells which manifests are wrong, and why.
-func (s *Source) Refused() []string {
+// Detail tells which manifests are wrong, and why.
+func (s *Source) Detail() source.Detail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.broken
+	return source.Detail{Refused: s.broken}
 }
 
 // Serve offers what is in the folder, and again when that changes. A manifest that is
@@ -104,7 +107,7 @@ func (s *Source) Serve(ctx context.Context, offer func([]tools.Tool)) error {
 // mended reports whether something else is wrong now with the same manifests: what they
 // name came, or went.
 func (s *Source) mended(files []file) bool {
-	was := s.Refused()
+	was := s.Detail().Refused
 	if len(was) == 0 {
 		return false
 	}

@@ -24,45 +24,45 @@ import (
 	"github.com/toolserver/toolserver/internal/version"
 )
 
-// webServer serves other protocols than gRPC over HTTP. It may be off.
-type webServer struct {
+// httpServer serves other protocols than gRPC over HTTP. It may be off.
+type httpServer struct {
 	http    *http.Server
 	mcp     *edge.Handler
 	address string // "off" when it is
 }
 
 // serveHTTP begins to serve clients of server over HTTP.
-func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, metrics prometheus.Registerer, logger *zap.Logger) (*webServer, error) {
+func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, metrics prometheus.Registerer, logger *zap.Logger) (*httpServer, error) {
 	if c.Off() {
-		return &webServer{address: "off"}, nil
+		return &httpServer{address: "off"}, nil
 	}
 	listener, err := Listen(c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
-	w := &webServer{address: addressOf(listener)}
-	w.mcp = edge.New(edge.Config{
+	s := &httpServer{address: addressOf(listener)}
+	s.mcp = edge.New(edge.Config{
 		Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(),
 		Limits: c.MCP, Hosts: c.Hosts, Origins: c.Origins,
 	})
-	w.http = &http.Server{
-		Handler:           measured(w.mcp, metrics),
+	s.http = &http.Server{
+		Handler:           measured(s.mcp, metrics),
 		ErrorLog:          zap.NewStdLog(logger),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 	}
-	serve := w.http.Serve
+	serve := s.http.Serve
 	if access.TLS != nil {
-		w.http.TLSConfig = webTLS(access.TLS.Config())
-		serve = func(l net.Listener) error { return w.http.ServeTLS(l, "", "") }
+		s.http.TLSConfig = httpTLS(access.TLS.Config())
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
 	go func() {
 		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("http", zap.Error(err))
 		}
 	}()
-	return w, nil
+	return s, nil
 }
 
 // measured returns a handler whose requests are counted and timed. A stream takes as long as
@@ -77,8 +77,8 @@ func measured(handler http.Handler, registry prometheus.Registerer) http.Handler
 	return promhttp.InstrumentHandlerInFlight(underWay, promhttp.InstrumentHandlerDuration(durations, promhttp.InstrumentHandlerCounter(requests, handler)))
 }
 
-// webTLS returns the configuration for clients that may speak HTTP/1.1 too.
-func webTLS(c *tls.Config) *tls.Config {
+// httpTLS returns the configuration for clients that may speak HTTP/1.1 too.
+func httpTLS(c *tls.Config) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	current := c.GetConfigForClient
 	c.NextProtos = protocols
@@ -95,18 +95,18 @@ func webTLS(c *tls.Config) *tls.Config {
 }
 
 // Drain takes no new connections. What runs goes on.
-func (w *webServer) Drain() {
-	if w.http != nil {
+func (s *httpServer) Drain() {
+	if s.http != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // it does not wait
-		w.http.Shutdown(ctx)
+		s.http.Shutdown(ctx)
 	}
 }
 
 // Close ends all sessions and connections.
-func (w *webServer) Close() {
-	if w.http != nil {
-		w.mcp.Close()
-		w.http.Close()
+func (s *httpServer) Close() {
+	if s.http != nil {
+		s.mcp.Close()
+		s.http.Close()
 	}
 }

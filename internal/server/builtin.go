@@ -1,0 +1,116 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"slices"
+	"time"
+
+	"github.com/toolserver/toolserver/internal/browser"
+	"github.com/toolserver/toolserver/internal/command"
+	"github.com/toolserver/toolserver/internal/companion"
+	"github.com/toolserver/toolserver/internal/search"
+	"github.com/toolserver/toolserver/internal/search/index"
+	"github.com/toolserver/toolserver/internal/tools"
+	browsertools "github.com/toolserver/toolserver/internal/tools/browser"
+	"github.com/toolserver/toolserver/internal/tools/catalog"
+	"github.com/toolserver/toolserver/internal/tools/dynamic"
+	"github.com/toolserver/toolserver/internal/tools/files"
+	"github.com/toolserver/toolserver/internal/tools/git"
+	searchtools "github.com/toolserver/toolserver/internal/tools/search"
+	"github.com/toolserver/toolserver/internal/tools/shell"
+	"github.com/toolserver/toolserver/internal/tools/skill"
+	"github.com/toolserver/toolserver/internal/tools/turn"
+	"github.com/toolserver/toolserver/internal/tools/web"
+)
+
+// families is what the tools that are part of the server work with.
+type families struct {
+	runners    *command.Runners
+	companions *companion.Set
+	browsers   *browser.Set
+	documents  files.Documents
+	engines    *search.Pool
+	made       *dynamic.Set
+	skills     *skill.Set
+	web        []tools.Tool
+}
+
+// tools returns the tools that are part of the server.
+func (f families) tools() []tools.Tool {
+	writes := files.Tools(f.documents)
+	for i, tool := range writes {
+		if tool.Spec().Level == tools.WorkspaceWrite {
+			writes[i] = tools.Around(tool, f.runners.Writing)
+		}
+	}
+	list := slices.Concat(
+		writes,
+		shell.Tools(f.runners, f.companions),
+		git.Tools(f.runners),
+		browsertools.Tools(f.browsers),
+		searchtools.Tools(f.engines),
+		turn.Tools(),
+		f.made.Tools(),
+		f.skills.Tools(),
+		f.web,
+		catalog.Tools(func() ([]catalog.Skill, uint64) { return found(f.skills) }),
+	)
+	return append(list, benchTools(len(list))...)
+}
+
+// BuiltinSpecs describes the tools that are part of the server.
+func BuiltinSpecs() []*tools.Spec {
+	runners := command.New(command.Config{})
+	made, _ := dynamic.New(dynamic.Config{}, new(tools.Registry), runners) // which keeps nothing
+	webTools, _ := web.Tools(web.Config{}, nil)                            // which has nothing to read
+	builtin := families{
+		runners:    runners,
+		companions: companion.New(runners, companion.Config{}),
+		browsers:   browser.New(runners, browser.Config{}),
+		engines:    search.NewPool(nil),
+		made:       made,
+		skills:     skill.New(nil),
+		web:        webTools,
+	}
+	var specs []*tools.Spec
+	for _, tool := range builtin.tools() {
+		spec := tool.Spec()
+		specs = append(specs, &spec)
+	}
+	return specs
+}
+
+// found returns the skills as searches know them.
+func found(skills *skill.Set) ([]catalog.Skill, uint64) {
+	all, revision := skills.All()
+	list := make([]catalog.Skill, len(all))
+	for i, s := range all {
+		list[i] = catalog.Skill{Name: s.Name, Description: s.Description}
+	}
+	return list, revision
+}
+
+// timeFields are the inputs, in milliseconds, that ask for the time of a call.
+var timeFields = map[string]string{
+	"bash": "timeout_ms", "powershell": "timeout_ms", "repl": "timeout_ms", "sleep": "duration_ms",
+}
+
+// withMaxTimeout has the schemas of tools tell the longest time that a call may have.
+func withMaxTimeout(list []tools.Tool, longest time.Duration) []tools.Tool {
+	for i, tool := range list {
+		if field, ok := timeFields[tool.Spec().Name]; ok {
+			list[i] = tools.WithMaximum(tool, field, float64(longest.Milliseconds()))
+		}
+	}
+	return list
+}
+
+// enginesOf returns what searches workspaces.
+func enginesOf(c index.Config) *search.Pool {
+	if c.MaxText == 0 { // which is a default there
+		return search.NewPool(nil)
+	}
+	return search.NewPool(index.NewPool(c))
+}
