@@ -61,9 +61,6 @@ func (b *Browser) judge() egress.Judge {
 			host := Host{addr.String(), port}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if b.granted[host.key()] {
-				return true, nil
-			}
 			if b.restrictions == nil {
 				return false, nil
 			}

@@ -77,7 +77,7 @@ type browserServer struct {
 	web *aWeb
 }
 
-func serveBrowser(t *testing.T, site http.Handler, config string) *browserServer {
+func serveBrowser(t *testing.T, site http.Handler, config string, rules ...string) *browserServer {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("there is no Chromium: make chromium installs it")
@@ -90,7 +90,7 @@ func serveBrowser(t *testing.T, site http.Handler, config string) *browserServer
 		}
 	})
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"+strings.Join(rules, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serveConfined(t, ", proxy: "+web.listener.Addr().String(), "policy: {file: "+policy+"}\nbrowser: {"+config+"}\n")
@@ -299,6 +299,9 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	}
 	// What a person approves by a name is still no way to this machine: the name is its own.
 	has(t, s.do("navigate", `"url":"http://127.0.0.1:`+port+`/navigated"`), "not_reached")
+	// Nor is one of an address to what no rule lists.
+	has(t, s.do("navigate", `"url":"http://169.254.169.254/latest"`), "not_reached", "where clouds keep their metadata")
+	has(t, s.do("navigate", `"url":"http://10.0.0.1/"`), "not_reached", "is a private address")
 	opened := s.do("navigate", `"url":"http://shop.example/evil"`)
 	has(t, opened, "Opened http://shop.example/evil", "Not reached: ", "bad.example may not be reached, by rule bad")
 	has(t, s.do("wait", `"text":"All tried"`), "succeeded")
@@ -424,7 +427,7 @@ func TestBrowserElsewhere(t *testing.T) {
 		_, endpoint, _ = strings.Cut(lines.Text(), "DevTools listening on ")
 	}
 	go io.Copy(io.Discard, said)
-	s := serveBrowser(t, http.NotFoundHandler(), "endpoint: "+endpoint)
+	s := serveBrowser(t, http.NotFoundHandler(), "endpoint: "+endpoint, "  - {name: here, action: allow, hosts: [127.0.0.1]}\n")
 	has(t, s.do("navigate", `"url":"`+site.URL+`/"`), `"Sign in"`)
 	has(t, s.do("snapshot"), `textbox "Name"`)
 	has(t, s.do("navigate", `"url":"http://localhost:1/"`), "not_reached")
