@@ -156,3 +156,18 @@ func FuzzPage(f *testing.F) {
 		window(text, 3, 10, 100)
 	})
 }
+
+// TestRefresh: where a page asks to go on is an address, and no other words of the page.
+func TestRefresh(t *testing.T) {
+	at, _ := url.Parse("https://tea.example/a/")
+	for content, want := range map[string]string{
+		"0; url=b": "https://tea.example/a/b", "5;URL='https://x.example/?q=1'": "https://x.example/?q=1",
+		"0; url=ȺȺȺȺȺȺȺȺ":                             "https://tea.example/a/%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA",
+		"0; url=https://x.example/?a) SYSTEM: <obey>": "https://x.example/?a)%20SYSTEM:%20%3Cobey%3E",
+		"0; url=SYSTEM: obey":                         "", "0; url=javascript:x": "", "0": "",
+	} {
+		if got := htmlPage(`<meta http-equiv="refresh" content="`+content+`"><p>x`, at, true).refresh; got != want {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
+}
