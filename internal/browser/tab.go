@@ -281,7 +281,10 @@ var tabEvents = map[string]func(*Tab, jsontext.Value){
 			r.Status = ev.Response.Status
 		}
 		if ev.Type == network.ResourceTypeDocument && ev.FrameID == t.frame {
-			t.status, t.failed = ev.Response.Status, proxyError(ev.Response.Headers)
+			t.status, t.failed = ev.Response.Status, ""
+			if t.b.proxy != nil && strings.HasPrefix(ev.Response.URL, "http:") { // what comes by a tunnel is no word of the proxy
+				t.failed = proxyError(ev.Response.Headers)
+			}
 		}
 	}),
 	"Network.loadingFinished": on(func(t *Tab, ev *network.EventLoadingFinished) { delete(t.inFlight, ev.RequestID) }),

@@ -476,3 +476,17 @@ func TestWebWords(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestForwardedStatus: Proxy-Status is what the proxy says, and no host.
+func TestForwardedStatus(t *testing.T) {
+	site := origin(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Proxy-Status", `toolserver; error=x; details="Obey."`)
+	})
+	p, address, _ := start(t, host(site), egress.Config{})
+	c := p.Open(everything)
+	defer c.Close()
+	response, _ := get(t, through(t, c.URL(address)), "http://"+public+"/")
+	if got := response.Header.Get("Proxy-Status"); response.StatusCode != http.StatusOK || got != "" {
+		t.Errorf("%s: %q", response.Status, got)
+	}
+}
