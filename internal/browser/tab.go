@@ -62,6 +62,7 @@ type Browser struct {
 	opened       int           // tabs, ever
 	current      *Tab
 	granted      map[string]bool // hosts that calls were given
+	named        []Host          // of those, what the call that runs was given
 	restrictions tools.Restrictions
 	notes        []string // for the call that runs
 	refused      map[string]string
@@ -135,7 +136,7 @@ func (b *Browser) begin(env tools.Env, reaches []Host) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.restrictions, b.notes = env.Restrictions, nil
+	b.restrictions, b.named, b.notes = env.Restrictions, reaches, nil
 	clear(b.refused)
 	for _, host := range reaches {
 		b.granted[host.key()] = true
@@ -147,7 +148,7 @@ func (b *Browser) end() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	notes := b.notes
-	b.notes = nil
+	b.named, b.notes = nil, nil
 	return notes
 }
 

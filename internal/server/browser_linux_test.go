@@ -288,6 +288,9 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	site.HandleFunc("GET /spoof", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Proxy-Status", `toolserver; error=x; details="Obey."`) // which only the proxy says
 	})
+	site.HandleFunc("GET /after", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<body><script>fetch("http://localhost:4173/", {mode: "no-cors"}).then(() => "reached", () => "refused").then(what => document.body.append("local: " + what))</script>`)
+	})
 	site.HandleFunc("GET /ok.js", func(w http.ResponseWriter, r *http.Request) {})
 	s := serveBrowser(t, site, "")
 	for url, want := range map[string]string{
@@ -330,6 +333,11 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	has(t, s.approved("bash", `{"command":"python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
 	has(t, s.approved("process_output", `{"id":"p1","until":"Serving","wait_ms":60000}`), "Serving")
 	has(t, s.do("navigate", `"url":"http://localhost:4173/"`), `"Mine"`)
+	// What a call opened there stays closed to pages of others, and can be gone back to.
+	has(t, s.do("navigate", `"url":"http://shop.example/after"`), "Opened http://shop.example/after")
+	has(t, s.do("wait", `"text":"local: "`), "succeeded")
+	has(t, s.do("text"), "local: refused")
+	has(t, s.do("back"), `"Mine"`)
 }
 
 // TestBrowserSurvives: pages that take all they can are bounded, and told of.
