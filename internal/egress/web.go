@@ -466,7 +466,8 @@ type robotsRules struct {
 }
 
 const (
-	maxRobots  = 1000 // hosts whose rules are kept
+	maxRobots  = 200       // hosts whose rules are kept
+	robotsSize = 512 << 10 // bytes of them that are read, somewhat more than RFC 9309 asks for
 	robotsTime = time.Hour
 )
 
@@ -483,7 +484,7 @@ func (v *Visit) permitted(ctx context.Context, u *url.URL) error {
 			return err
 		}
 		rules = robotsRules{until: time.Now().Add(robotsTime)}
-		if data, err := robotstxt.FromStatusAndBytes(answer.Status, answer.Body); err == nil {
+		if data, err := robotstxt.FromStatusAndBytes(answer.Status, answer.Body[:min(len(answer.Body), robotsSize)]); err == nil {
 			rules.group = data.FindGroup(w.config.UserAgent)
 		}
 		w.mu.Lock()

@@ -490,3 +490,20 @@ func TestForwardedStatus(t *testing.T) {
 		t.Errorf("%s: %q", response.Status, got)
 	}
 }
+
+// TestRobotsSize: of a large robots.txt the beginning is read, for it is kept.
+func TestRobotsSize(t *testing.T) {
+	site := origin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			fmt.Fprint(w, "User-agent: *\nDisallow: /first\n"+strings.Repeat("# more\n", 100_000)+"Disallow: /last\n")
+		}
+	})
+	w := &world{names: map[string][]string{"tea.test": {public}}, to: host(site)}
+	web := egress.NewWeb(egress.WebConfig{LookUp: w.resolve, Dial: w.dial, Robots: true})
+	if _, err := visit(t, web, everything, "http://tea.test/first", nil); err == nil || !strings.Contains(err.Error(), "robots.txt") {
+		t.Error(err)
+	}
+	if _, err := visit(t, web, everything, "http://tea.test/last", nil); err != nil {
+		t.Error(err)
+	}
+}
