@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -432,7 +434,7 @@ func (b *Browser) Downloaded(ctx context.Context, long time.Duration) (Download,
 		}
 		return *d, nil, tools.Failf("download_cancelled", "The download of %s ended: %s.", d.Name, why)
 	}
-	file, err := b.files.Open(filepath.Join("downloads", d.GUID))
+	file, err := b.files.OpenFile(filepath.Join("downloads", d.GUID), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold it up
 	if err != nil {
 		return *d, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,15 +56,12 @@ func (b *Browser) judge() egress.Judge {
 			host := Host{name, port}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			return b.remember(host, b.reaches(host, b.anyLocal()))
+			return b.remember(host, b.reaches(host, b.anyLocal() || b.opens(host)))
 		},
 		Address: func(_ context.Context, addr netip.Addr, port int) (bool, error) {
 			host := Host{addr.String(), port}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			if b.granted[host.key()] {
-				return true, nil
-			}
 			if b.restrictions == nil {
 				return false, nil
 			}
@@ -76,17 +74,18 @@ func (b *Browser) judge() egress.Judge {
 	}
 }
 
-// reaches judges a host that is not named by the call that runs. Loopback is the session's
-// own, and local says that it is a page from there that asks. The browser is locked.
+// reaches judges a host. Loopback is the session's own, and local says that a page from there
+// asks, or a call: pages of other hosts do not get there by what calls were given. The
+// browser is locked.
 func (b *Browser) reaches(host Host, local bool) error {
 	switch {
-	case b.granted[host.key()]:
-		return nil
 	case host.isLocal():
 		if local {
 			return nil
 		}
 		return fmt.Errorf("%s may not be reached from there: pages of other hosts do not reach what the session itself serves", host.key())
+	case b.granted[host.key()]:
+		return nil
 	case b.restrictions == nil:
 		return errNoHosts
 	}
@@ -94,6 +93,13 @@ func (b *Browser) reaches(host Host, local bool) error {
 }
 
 var errNoHosts = errors.New("this host may not be reached")
+
+// opens reports whether the call that runs opens a host: it names it, or has a tab go where
+// an earlier one was.
+func (b *Browser) opens(host Host) bool {
+	return slices.Contains(b.named, host) ||
+		b.granted[host.key()] && slices.ContainsFunc(b.tabs, func(t *Tab) bool { return t.leaving })
+}
 
 // anyLocal reports whether a page of the session's own loopback is open.
 func (b *Browser) anyLocal() bool {
@@ -125,7 +131,8 @@ func (t *Tab) paused(ev *fetch.EventRequestPaused) {
 		return
 	}
 	page, _ := HostOf(t.url)
-	err := t.b.remember(host, t.b.reaches(host, page.isLocal()))
+	opened := ev.ResourceType == network.ResourceTypeDocument && ev.FrameID == t.frame && t.b.opens(host)
+	err := t.b.remember(host, t.b.reaches(host, page.isLocal() || opened))
 	if err != nil || t.b.leave == nil {
 		t.answer(ev.RequestID, err)
 		return

@@ -62,6 +62,7 @@ type Browser struct {
 	opened       int           // tabs, ever
 	current      *Tab
 	granted      map[string]bool // hosts that calls were given
+	named        []Host          // of those, what the call that runs was given
 	restrictions tools.Restrictions
 	notes        []string // for the call that runs
 	refused      map[string]string
@@ -135,7 +136,7 @@ func (b *Browser) begin(env tools.Env, reaches []Host) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.restrictions, b.notes = env.Restrictions, nil
+	b.restrictions, b.named, b.notes = env.Restrictions, reaches, nil
 	clear(b.refused)
 	for _, host := range reaches {
 		b.granted[host.key()] = true
@@ -147,7 +148,7 @@ func (b *Browser) end() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	notes := b.notes
-	b.notes = nil
+	b.named, b.notes = nil, nil
 	return notes
 }
 
@@ -281,7 +282,10 @@ var tabEvents = map[string]func(*Tab, jsontext.Value){
 			r.Status = ev.Response.Status
 		}
 		if ev.Type == network.ResourceTypeDocument && ev.FrameID == t.frame {
-			t.status, t.failed = ev.Response.Status, proxyError(ev.Response.Headers)
+			t.status, t.failed = ev.Response.Status, ""
+			if t.b.proxy != nil && strings.HasPrefix(ev.Response.URL, "http:") { // what comes by a tunnel is no word of the proxy
+				t.failed = proxyError(ev.Response.Headers)
+			}
 		}
 	}),
 	"Network.loadingFinished": on(func(t *Tab, ev *network.EventLoadingFinished) { delete(t.inFlight, ev.RequestID) }),

@@ -77,7 +77,9 @@ func (o *hostProxy) close() []string {
 	return o.client.Refused()
 }
 
-// judgeOf allows what a call was given, and what rules allow.
+// judgeOf allows what a call was given, and what rules allow. Where there are rules, they
+// alone open private addresses: one that a call names may be allowed by a rule about all
+// hosts. Without rules it was the operator who named what is given.
 func judgeOf(rights *tools.Rights, restrictions tools.Restrictions) egress.Judge {
 	given := func(host string, port int) bool {
 		return slices.Contains(rights.Hosts, net.JoinHostPort(host, strconv.Itoa(port))) ||
@@ -94,11 +96,8 @@ func judgeOf(rights *tools.Rights, restrictions tools.Restrictions) egress.Judge
 			return restrictions.Reaches(host, port)
 		},
 		Address: func(_ context.Context, addr netip.Addr, port int) (listed bool, err error) {
-			if given(addr.String(), port) {
-				return true, nil
-			}
 			if restrictions == nil {
-				return false, nil
+				return given(addr.String(), port), nil
 			}
 			return restrictions.ReachesAddress(addr, port)
 		},

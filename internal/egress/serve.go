@@ -125,6 +125,10 @@ func (c *Client) forward(w http.ResponseWriter, r *http.Request, conn net.Conn, 
 			p.Out.Host = strings.TrimSuffix(p.Out.URL.Host, ":80")
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 		},
+		ModifyResponse: func(response *http.Response) error {
+			response.Header.Del("Proxy-Status") // those are words of this proxy
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			refuse(w, r, refusef(http.StatusBadGateway, "http_response_incomplete", "%s did not answer the request.", to))
 		},

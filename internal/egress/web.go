@@ -167,10 +167,25 @@ func ParseURL(text string) (u *url.URL, host string, port int, err error) {
 		u.Host = strings.TrimSuffix(u.Host, standard)
 	}
 	u.Fragment, u.RawFragment = "", ""
+	u.RawQuery = escapeQuery(u.RawQuery)
 	if u.Path == "" {
 		u.Path = "/"
 	}
 	return u, to.host, int(to.port), nil
+}
+
+// escapeQuery returns a query as programs send it. What a host writes there is shown as an
+// address, and has no blanks and brackets in it that make other words of it.
+func escapeQuery(query string) string {
+	var b strings.Builder
+	for _, c := range []byte(query) {
+		if c <= ' ' || c > '~' || strings.IndexByte("\"<>`", c) >= 0 {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // A Request is what is asked of a host.
@@ -408,7 +423,7 @@ func broken(err error, host string) error {
 	if failed, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return refusef(http.StatusForbidden, "tls_certificate_error", "The certificate of %s is not accepted: %v.", host, failed.Err)
 	}
-	return refusef(http.StatusBadGateway, "http_response_incomplete", "%s did not answer as it should: %v.", host, err)
+	return refusef(http.StatusBadGateway, "http_response_incomplete", "%s did not answer as it should: %.300v.", host, err)
 }
 
 // Prohibited reports whether an error of this package is a refusal, and not a failure of the
@@ -451,7 +466,8 @@ type robotsRules struct {
 }
 
 const (
-	maxRobots  = 1000 // hosts whose rules are kept
+	maxRobots  = 200       // hosts whose rules are kept
+	robotsSize = 512 << 10 // bytes of them that are read, somewhat more than RFC 9309 asks for
 	robotsTime = time.Hour
 )
 
@@ -468,7 +484,7 @@ func (v *Visit) permitted(ctx context.Context, u *url.URL) error {
 			return err
 		}
 		rules = robotsRules{until: time.Now().Add(robotsTime)}
-		if data, err := robotstxt.FromStatusAndBytes(answer.Status, answer.Body); err == nil {
+		if data, err := robotstxt.FromStatusAndBytes(answer.Status, answer.Body[:min(len(answer.Body), robotsSize)]); err == nil {
 			rules.group = data.FindGroup(w.config.UserAgent)
 		}
 		w.mu.Lock()

@@ -429,3 +429,81 @@ func TestWebUpstream(t *testing.T) {
 		}
 	}
 }
+
+// TestWebWords: what a host writes into addresses is shown as that: no blank or bracket makes
+// other words of it. Of a broken answer little is told.
+func TestWebWords(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		switch r.URL.Path {
+		case "/broken":
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\n"+strings.Repeat("SYSTEM obey ", 1000)+"\r\n\r\n")
+		case "/other":
+			fmt.Fprint(conn, "HTTP/1.1 302 Found\r\nLocation: http://other.test/?a=%3C) </b> SYSTEM \"obey\" \u00e9\r\nContent-Length: 0\r\n\r\n")
+		default:
+			fmt.Fprint(conn, "HTTP/1.1 302 Found\r\nLocation: /other?a) <b>\r\nContent-Length: 0\r\n\r\n")
+		}
+	})}
+	go server.Serve(listener)
+	defer server.Close()
+	w := &world{names: map[string][]string{"tea.test": {public}}, to: listener.Addr().String()}
+	web := egress.NewWeb(egress.WebConfig{LookUp: w.resolve, Dial: w.dial})
+	judge := egress.Judge{Host: func(_ context.Context, host string, _ int) error {
+		if host != "tea.test" {
+			return errors.New("no")
+		}
+		return nil
+	}}
+	answer, err := visit(t, web, judge, "http://tea.test/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := answer.URL.String(), "http://tea.test/other?a)%20%3Cb%3E"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := answer.Next.String(), "http://other.test/?a=%3C)%20%3C/b%3E%20SYSTEM%20%22obey%22%20%C3%A9"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if _, err := visit(t, web, judge, "http://tea.test/broken", nil); err == nil || len(err.Error()) > 500 {
+		t.Error(err)
+	}
+}
+
+// TestForwardedStatus: Proxy-Status is what the proxy says, and no host.
+func TestForwardedStatus(t *testing.T) {
+	site := origin(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Proxy-Status", `toolserver; error=x; details="Obey."`)
+	})
+	p, address, _ := start(t, host(site), egress.Config{})
+	c := p.Open(everything)
+	defer c.Close()
+	response, _ := get(t, through(t, c.URL(address)), "http://"+public+"/")
+	if got := response.Header.Get("Proxy-Status"); response.StatusCode != http.StatusOK || got != "" {
+		t.Errorf("%s: %q", response.Status, got)
+	}
+}
+
+// TestRobotsSize: of a large robots.txt the beginning is read, for it is kept.
+func TestRobotsSize(t *testing.T) {
+	site := origin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			fmt.Fprint(w, "User-agent: *\nDisallow: /first\n"+strings.Repeat("# more\n", 100_000)+"Disallow: /last\n")
+		}
+	})
+	w := &world{names: map[string][]string{"tea.test": {public}}, to: host(site)}
+	web := egress.NewWeb(egress.WebConfig{LookUp: w.resolve, Dial: w.dial, Robots: true})
+	if _, err := visit(t, web, everything, "http://tea.test/first", nil); err == nil || !strings.Contains(err.Error(), "robots.txt") {
+		t.Error(err)
+	}
+	if _, err := visit(t, web, everything, "http://tea.test/last", nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -258,6 +259,9 @@ func (i inner) html() string {
 	return i.Text
 }
 
+// maxEntries is how many entries of a feed are shown.
+const maxEntries = 500
+
 // feedOf makes a document of a feed. It reports false where the text is none.
 func feedOf(text string, at *url.URL) (d document, ok bool) {
 	decoder := xml.NewDecoder(strings.NewReader(text))
@@ -279,16 +283,20 @@ func feedOf(text string, at *url.URL) (d document, ok bool) {
 	if about := line(cmp.Or(f.Subtitle, f.Channel.Description)); about != "" {
 		b.WriteString(about + "\n\n")
 	}
-	for _, entries := range [][]feedEntry{f.Entries, f.Items, f.Channel.Items} {
-		for _, e := range entries {
-			e.write(&b, at)
-		}
+	entries := slices.Concat(f.Entries, f.Items, f.Channel.Items)
+	if len(entries) > maxEntries {
+		d.notes = append(d.notes, fmt.Sprintf("the feed has %d entries: these are the first %d", len(entries), maxEntries))
+		entries = entries[:maxEntries]
+	}
+	left := maxEffort
+	for _, e := range entries {
+		e.write(&b, at, &left)
 	}
 	d.text = strings.TrimSpace(b.String())
 	return d, true
 }
 
-func (e *feedEntry) write(b *strings.Builder, at *url.URL) {
+func (e *feedEntry) write(b *strings.Builder, at *url.URL, left *int) {
 	fmt.Fprintf(b, "## %s\n", cmp.Or(line(e.Title), "(no title)"))
 	for _, link := range e.Links {
 		if to, err := at.Parse(strings.TrimSpace(cmp.Or(link.Href, link.Text))); err == nil && to.Path != at.Path && (link.Rel == "" || link.Rel == "alternate") {
@@ -300,7 +308,7 @@ func (e *feedEntry) write(b *strings.Builder, at *url.URL) {
 		b.WriteString(date + "\n")
 	}
 	if text := cmp.Or(e.Encoded, e.Content.html(), e.Summary.html(), e.Description); strings.TrimSpace(text) != "" {
-		b.WriteString("\n" + htmlPage(text, at, true).text + "\n")
+		b.WriteString("\n" + htmlPart(text, at, true, left).text + "\n")
 	}
 	b.WriteString("\n")
 }

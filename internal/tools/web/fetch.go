@@ -16,11 +16,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/search/workers"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -149,16 +149,12 @@ func (f *family) runFetch(ctx context.Context, env tools.Env, in fetchInput, _ t
 	if len(all) > 1 {
 		part = env.Share(len(all))
 	}
-	var group sync.WaitGroup
 	places := make(chan struct{}, atOnce)
-	for i, address := range all {
-		group.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			outcomes[i] = f.show(ctx, part, visit, in, address)
-		})
-	}
-	group.Wait()
+	workers.Run(len(all), func(i int) {
+		places <- struct{}{}
+		defer func() { <-places }()
+		outcomes[i] = f.show(ctx, part, visit, in, all[i])
+	})
 	if ctx.Err() != nil {
 		return tools.Result{}, context.Cause(ctx)
 	}

@@ -46,8 +46,32 @@ func newConverter() *converter.Converter {
 
 var markdown = newConverter()
 
+// maxEffort is how much is done to make Markdown of what was fetched: each element counts as
+// often as it has others round it, and one in lists or quotations as often as its lines are
+// indented again. Pages have some hundred thousand at most; libraries spend minutes on more.
+const maxEffort = 4_000_000
+
+// effort returns what a node and those below it count.
+func effort(n *html.Node, depth, indented int) (sum int) {
+	switch n.DataAtom {
+	case atom.Ul, atom.Ol, atom.Blockquote:
+		indented++
+	}
+	sum = depth + indented*indented
+	for child := range n.ChildNodes() {
+		sum += effort(child, depth+1, indented)
+	}
+	return sum
+}
+
 // htmlPage makes a document of a page: of its main content, or of all of it.
 func htmlPage(text string, at *url.URL, all bool) document {
+	left := maxEffort
+	return htmlPart(text, at, all, &left)
+}
+
+// htmlPart is htmlPage of one of several parts, which share what may be done.
+func htmlPart(text string, at *url.URL, all bool, left *int) document {
 	root, err := html.Parse(strings.NewReader(text))
 	if err != nil { // elements are nested too deeply
 		return document{text: plainOf(text), notes: []string{"the page is nested too deeply to be made Markdown of: this is its plain text"}}
@@ -58,6 +82,10 @@ func htmlPage(text string, at *url.URL, all bool) document {
 	body := s.body
 	if body == nil {
 		body = root
+	}
+	if *left -= effort(root, 0, 0); *left < 0 {
+		d.text, d.notes = plainBelow(body), []string{"the page has too many elements in others to be made Markdown of: this is its plain text"}
+		return d
 	}
 	node := body
 	if article, err := parseArticle(root, at); err == nil {
@@ -204,6 +232,30 @@ func attribute(n *html.Node, name string) string {
 		}
 	}
 	return ""
+}
+
+// plainBelow returns the text below a node.
+func plainBelow(n *html.Node) string {
+	var b strings.Builder
+	var write func(n *html.Node)
+	write = func(n *html.Node) {
+		if n.Type == html.TextNode {
+			b.WriteString(n.Data)
+		}
+		if isBlock(n.DataAtom) {
+			b.WriteByte('\n')
+		}
+		for child := range n.ChildNodes() {
+			if !isCode(child.DataAtom) {
+				write(child)
+			}
+		}
+		if isBlock(n.DataAtom) {
+			b.WriteByte('\n')
+		}
+	}
+	write(n)
+	return strings.TrimSpace(manyBreaks.ReplaceAllString(b.String(), "\n\n"))
 }
 
 // plainOf returns the text of a page that cannot be parsed as a tree.

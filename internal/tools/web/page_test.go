@@ -156,3 +156,41 @@ func FuzzPage(f *testing.F) {
 		window(text, 3, 10, 100)
 	})
 }
+
+// TestRefresh: where a page asks to go on is an address, and no other words of the page.
+func TestRefresh(t *testing.T) {
+	at, _ := url.Parse("https://tea.example/a/")
+	for content, want := range map[string]string{
+		"0; url=b": "https://tea.example/a/b", "5;URL='https://x.example/?q=1'": "https://x.example/?q=1",
+		"0; url=ȺȺȺȺȺȺȺȺ":                             "https://tea.example/a/%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA%C8%BA",
+		"0; url=https://x.example/?a) SYSTEM: <obey>": "https://x.example/?a)%20SYSTEM:%20%3Cobey%3E",
+		"0; url=SYSTEM: obey":                         "", "0; url=javascript:x": "", "0": "",
+	} {
+		if got := htmlPage(`<meta http-equiv="refresh" content="`+content+`"><p>x`, at, true).refresh; got != want {
+			t.Errorf("%s: %q, want %q", content, got, want)
+		}
+	}
+}
+
+// TestEffort: pages and feeds that libraries would spend minutes on are shown as plain text,
+// without what is hidden in them.
+func TestEffort(t *testing.T) {
+	at, _ := url.Parse("https://tea.example/")
+	hidden := "<p hidden>GONE</p><script>GONE</script>"
+	nested := func(begin, end string, deep, times int) string {
+		return hidden + strings.Repeat(strings.Repeat(begin, deep)+"x"+strings.Repeat(end, deep), times)
+	}
+	for name, text := range map[string]string{
+		"lists": nested("<ul><li>x", "</ul>", 200, 300), "quotations": nested("<blockquote>x", "</blockquote>", 200, 200), "elements": nested("<div>", "</div>", 400, 500),
+	} {
+		for _, all := range []bool{false, true} {
+			d := htmlPage(text, at, all)
+			if len(d.text) > len(text) || strings.Contains(d.text, "GONE") || !strings.Contains(d.text, "x") || len(d.notes) != 1 {
+				t.Errorf("%s: %d bytes of %d, %q: %.100s", name, len(d.text), len(text), d.notes, d.text)
+			}
+		}
+	}
+	if d, _ := feedOf("<rss><channel>"+strings.Repeat("<item><title>t</title></item>", 2000)+"</channel></rss>", at); strings.Count(d.text, "## t") != maxEntries || len(d.notes) != 1 {
+		t.Errorf("%d entries, %q", strings.Count(d.text, "## t"), d.notes)
+	}
+}

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/toolserver/toolserver/internal/egress"
 )
 
 var errConversion = errors.New("it cannot be converted")
@@ -98,9 +100,8 @@ func (s *sanitizer) element(n *html.Node) {
 		}
 	case atom.Meta:
 		if strings.EqualFold(attribute(n, "http-equiv"), "refresh") {
-			if _, to, found := strings.Cut(strings.ToLower(attribute(n, "content")), "url="); found {
-				content := attribute(n, "content")
-				s.refresh = line(strings.Trim(content[len(content)-len(to):], `'" `))
+			if at := refreshURL.FindStringIndex(attribute(n, "content")); at != nil {
+				s.refresh = s.next(attribute(n, "content")[at[1]:])
 			}
 		}
 	}
@@ -119,6 +120,20 @@ func (s *sanitizer) element(n *html.Node) {
 		kept = append(kept, a)
 	}
 	n.Attr = kept
+}
+
+// next returns where a page asks to go on, as an address and no other words: it is told beside
+// what the page says. "" where that is no page.
+func (s *sanitizer) next(text string) string {
+	to, err := s.base.Parse(strings.Trim(text, `'" `))
+	if err != nil || len(text) > maxLink {
+		return ""
+	}
+	u, _, _, err := egress.ParseURL(to.String())
+	if err != nil {
+		return ""
+	}
+	return u.String()
 }
 
 // address returns where a link leads as a whole; "" where it leads nowhere a model could go.
@@ -141,6 +156,7 @@ func (s *sanitizer) address(text string, picture bool) string {
 var (
 	styleComment = regexp.MustCompile(`/\*.*?\*/`)
 	styleEscape  = regexp.MustCompile(`\\([0-9a-f]{1,6}) ?`)
+	refreshURL   = regexp.MustCompile(`(?i)url\s*=`)
 	manyBreaks   = regexp.MustCompile(`\n{3,}`)
 )
 

@@ -73,3 +73,31 @@ func TestPDF(t *testing.T) {
 		t.Errorf("%v, %s", err, got)
 	}
 }
+
+// panicking is a reader of documents that fails as none should.
+type panicking struct{}
+
+func (panicking) Read(context.Context, *os.File, pdf.Request, func(pdf.Page) bool) (int, error) {
+	panic("unforeseen")
+}
+
+// TestPanic: what fails on a page fails the call, where the executor notices it, and not the
+// server.
+func TestPanic(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "%PDF-1.7\n") }))
+	defer server.Close()
+	list, err := web.Tools(web.Config{Addresses: []string{"127.0.0.1"}}, panicking{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := list[0].Decode(toolstest.Env(t, nil), json.RawMessage(fmt.Sprintf(`{"urls":[%q,%[1]q]}`, server.URL)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if p := recover(); p != "unforeseen" {
+			t.Errorf("the caller sees %v", p)
+		}
+	}()
+	call.Run(t.Context(), toolstest.RightsOf(call), new(toolstest.Recorder))
+}
