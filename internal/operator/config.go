@@ -56,7 +56,7 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 			if err := c.FillIn(); err != nil {
 				return err
 			}
-			if wrong := c.Warnings(); len(wrong) > 0 {
+			if wrong := c.Warnings(cmd.Context()); len(wrong) > 0 {
 				return fmt.Errorf("the server would start, and these are wrong:\n  %s", strings.Join(wrong, "\n  "))
 			}
 			if all {
