@@ -218,6 +218,18 @@ func TestScreensOfReplay(t *testing.T) {
 	p.until(`^in: echo no''thing typed\nnothing typed$`)
 }
 
+// TestScreensOfPlan: a call asks on its own terminal, and offers no answer for ever where there
+// is none.
+func TestScreensOfPlan(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--config", writeFile(t, "c.yaml", "sessions: {mode: plan}\n"))
+	p := openPane(t, 100, 24, server.address)
+	p.line("clear; toolserver call exit_plan_mode plan='do it'")
+	p.until(`\? \[y\]es, \[n\]o, \[m\]ore >`)
+	p.line("y")
+	p.until(`The plan was approved`)
+}
+
 // TestScreensOfApprovals answers a call on the screen of approvals.
 func TestScreensOfApprovals(t *testing.T) {
 	t.Parallel()

@@ -132,7 +132,11 @@ func (k *asker) show(a *pb.Approval) {
 // prompt asks for the next line, and waits for it in the background.
 func (k *asker) prompt() {
 	a := k.waiting[0]
-	text := fmt.Sprintf("Allow it within %s? [y]es, [a]lways, [n]o, [d] never, [m]ore", ageText(time.Until(a.GetExpireTime().AsTime())))
+	choices := "[y]es, [a]lways, [n]o, [d] never, [m]ore"
+	if len(a.GetTiers()) == 0 {
+		choices = "[y]es, [n]o, [m]ore"
+	}
+	text := fmt.Sprintf("Allow it within %s? %s", ageText(time.Until(a.GetExpireTime().AsTime())), choices)
 	switch n := len(a.GetQuestions()); {
 	case n > 1:
 		text = fmt.Sprintf("Answer %d of %d", len(k.answers)+1, n)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -183,6 +184,10 @@ func notExecuted(c Command, err error) error {
 	}
 	switch start.Errno {
 	case syscall.ENOENT:
+		if _, err := os.Stat(c.Path); err == nil {
+			return tools.Failf("program_not_found", "%s was not started: the sandbox does not let it be read, or the interpreter that its first line names is missing. "+
+				"The operator opens its directory with sandbox.read, to an MCP server with read of its entry (--read of mcp add).", c.Path)
+		}
 		return tools.Failf("program_not_found", "%s was not started: it, or the interpreter that its first line names, does not exist.", c.Path)
 	case syscall.EACCES, syscall.EPERM:
 		return tools.Failf("not_executable", "%s was not started: it is not executable, or lies where the sandbox lets nothing run.", c.Path)

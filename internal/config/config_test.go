@@ -175,7 +175,7 @@ func TestBadConfigurations(t *testing.T) {
 		"two documents":       {"listen: 127.0.0.1:0\n---\nlisten: x\n", nil, []string{"c.yaml:2: a second document"}},
 		"a list as a value":   {"listen: [a]\n", nil, []string{"c.yaml:1: listen: want a single value"}},
 		"a value as a list":   {"sessions:\n  modes: ask\n", nil, []string{"c.yaml:2: sessions.modes: want a list"}},
-		"a value as a group":  {"admin: off\n", nil, []string{"c.yaml:1: admin: want keys with values"}},
+		"a value as a group":  {"admin: off\n", nil, []string{"c.yaml:1: admin: want keys with values here: address, pprof"}},
 		"no value":            {"listen:\n", nil, []string{"c.yaml:1: listen: has no value"}},
 		"files":               {"files:\n  max_file_bytes: 8GiB\n  max_uploads: 0\n", nil, []string{"c.yaml:2: files.max_file_bytes: 8GiB is above files.max_tree_bytes, 4GiB", "c.yaml:3: files.max_uploads: 0 is out of bounds"}},
 		"a fraction":          {"wire:\n  max_streams: 1.5\n", nil, []string{`c.yaml:2: wire.max_streams: "1.5" is not a whole number`}},

@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -131,9 +132,9 @@ func (c *Config) validateSkills(fault FaultFunc) {
 }
 
 // Warnings tells what is wrong with what the configuration names and a server starts
-// without: manifests of scripts, programs that are not there, and skills that are wrong.
+// without: manifests of scripts, documents of APIs, programs that are not there, and skills that are wrong.
 // Skills that calls could write are offered, for the operator named their folder.
-func (c *Config) Warnings() (list []string) {
+func (c *Config) Warnings(ctx context.Context) (list []string) {
 	programs := c.Programs()
 	missing := func(program string) string {
 		if filepath.IsAbs(program) {
@@ -157,6 +158,7 @@ func (c *Config) Warnings() (list []string) {
 	for _, s := range c.Scripts {
 		list = append(list, script.Check(s, missing)...)
 	}
+	list = append(list, c.OpenAPI.Wrong(ctx)...)
 	for i, real := range WithoutLinks(c.Skills) {
 		if dir := inside(c.writable(), real); dir != "" {
 			list = append(list, fmt.Sprintf("skills: %s lies in %s, where calls can write: they can change what others are told to do", c.Skills[i], dir))

@@ -131,6 +131,15 @@ func (w *Web) Visit(judge Judge, named ...string) *Visit {
 	return v
 }
 
+// Foresee returns why nobody reaches a page, where its address alone tells that: it spells out
+// the server's own machine, which the operator did not open.
+func (w *Web) Foresee(u *url.URL) error {
+	whateverRulesList := func(context.Context, netip.Addr, int) (bool, error) { return true, nil }
+	visit := w.Visit(Judge{Address: whateverRulesList})
+	defer visit.Close()
+	return visit.reachable(context.Background(), u) // which waits for nothing
+}
+
 // Close ends the connections.
 func (v *Visit) Close() { v.transport.CloseIdleConnections() }
 

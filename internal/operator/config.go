@@ -56,8 +56,8 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 			if err := c.FillIn(); err != nil {
 				return err
 			}
-			if wrong := c.Warnings(); len(wrong) > 0 {
-				return fmt.Errorf("the server would start without these:\n  %s", strings.Join(wrong, "\n  "))
+			if wrong := c.Warnings(cmd.Context()); len(wrong) > 0 {
+				return fmt.Errorf("the server would start, and these are wrong:\n  %s", strings.Join(wrong, "\n  "))
 			}
 			if all {
 				return printConfig(c, cli.NewStream(os.Stdout), origin)

@@ -141,7 +141,7 @@ func diagnose(ctx context.Context, c *config.Config) (*diagnosis, error) {
 			d.Sandbox.Holds = d.Sandbox.Holds && !check.Required
 		}
 	}
-	d.advise(c)
+	d.advise(ctx, c)
 	return d, nil
 }
 

@@ -108,7 +108,7 @@ var usualPlaces = []string{
 }
 
 // advise tells what to set where something is missing.
-func (d *diagnosis) advise(c *config.Config) {
+func (d *diagnosis) advise(ctx context.Context, c *config.Config) {
 	for _, p := range d.Programs {
 		if p.Path != "" {
 			if p.Problem != "" {
@@ -120,7 +120,7 @@ func (d *diagnosis) advise(c *config.Config) {
 			d.Advice = append(d.Advice, p.Name+": "+advice)
 		}
 	}
-	d.Advice = append(d.Advice, c.Warnings()...)
+	d.Advice = append(d.Advice, c.Warnings(ctx)...)
 	if c.Sandbox.Network.String() == "none" {
 		d.Advice = append(d.Advice, "network: nothing can be downloaded. sandbox.network opens more.")
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -309,7 +310,8 @@ func (s *Schema) Check(input json.RawMessage) (json.RawMessage, error) {
 	}
 	settled := Settle(s.value, value, nil)
 	if s.validate(settled) != nil {
-		return nil, Problems(err)
+		properties, _ := s.value["properties"].(map[string]any)
+		return nil, problems(err, slices.Sorted(maps.Keys(properties)))
 	}
 	return compact(settled)
 }
@@ -491,7 +493,10 @@ func Unquoted(want, text string) (any, bool) {
 }
 
 // Problems returns what a schema has found wrong, for a model to correct.
-func Problems(err error) error {
+func Problems(err error) error { return problems(err, nil) }
+
+// problems is [Problems] of an input that has these keys, if any are known.
+func problems(err error, keys []string) error {
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
 		return &tools.InputError{Problems: []tools.Problem{{Message: err.Error()}}}
@@ -503,7 +508,7 @@ func Problems(err error) error {
 			collect(cause)
 		}
 		if len(e.Causes) == 0 && len(wrong.Problems) < 20 {
-			wrong.Problems = append(wrong.Problems, problemOf(e))
+			wrong.Problems = append(wrong.Problems, problemOf(e, keys))
 		}
 	}
 	collect(invalid)
@@ -523,7 +528,7 @@ func joined(keys []string) string {
 
 var english = message.NewPrinter(language.English)
 
-func problemOf(e *jsonschema.ValidationError) tools.Problem {
+func problemOf(e *jsonschema.ValidationError, keys []string) tools.Problem {
 	at := ""
 	for _, key := range e.InstanceLocation {
 		at += "/" + key
@@ -532,7 +537,11 @@ func problemOf(e *jsonschema.ValidationError) tools.Problem {
 	case *kind.Required:
 		return tools.Problem{Pointer: at + "/" + joined(k.Missing), Message: "is required"}
 	case *kind.AdditionalProperties:
-		return tools.Problem{Pointer: at + "/" + joined(k.Properties), Message: "unknown key"}
+		message := "unknown key"
+		if at == "" && len(keys) > 0 && len(keys) <= 50 {
+			message = tools.UnknownKey(joined(k.Properties), keys)
+		}
+		return tools.Problem{Pointer: at + "/" + joined(k.Properties), Message: message}
 	case *kind.Type:
 		return tools.Problem{Pointer: at, Message: fmt.Sprintf("want %s, got %s", strings.Join(k.Want, " or "), k.Got)}
 	}

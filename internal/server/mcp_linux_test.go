@@ -171,7 +171,7 @@ func TestMCPCalls(t *testing.T) {
 	for _, test := range []struct{ tool, input, want string }{
 		{"echo", `{"text":"hello"}`, "hello"},
 		{"test__echo", `{"text":"hällo"}`, "hällo"},
-		{"echo", `{"text":"hello","more":1}`, "invalid_input: .*/more: unknown key"},
+		{"echo", `{"text":"hello","more":1}`, `invalid_input: .*/more: unknown key: want one of "text"`},
 		{"test__add", `{"a":1,"b":2.5}`, `json {"sum":3.5}`},
 		{"test__add", `{"a":"1","b":2}`, `json {"sum":3}`},
 		{"test__add", `{"a":true,"b":2}`, `invalid_input: .*/a: want number, got boolean`},

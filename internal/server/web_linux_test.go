@@ -239,6 +239,9 @@ func TestWebHosts(t *testing.T) {
 		"http://evil-allowed.example/":      "denied; asked",
 		"http://denied.example/":            "denied",
 		"http://DENIED.example./x":          "denied",
+		"http://127.0.0.1:1/":               "failed; not_reachable", // whoever approves it
+		"http://localhost:1/":               "failed; not_reachable",
+		"http://10.1.2.3/":                  "denied; asked", // a rule may list it
 	} {
 		if got := s.ended("web_fetch", `{"url":"`+address+`"}`); !strings.HasPrefix(got, want) || want == "denied" && strings.HasPrefix(got, "denied; asked") {
 			t.Errorf("%s: %s, want %s", address, got, want)

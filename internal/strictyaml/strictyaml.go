@@ -11,6 +11,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -129,7 +130,11 @@ func (r *Reader) set(node ast.Node, target reflect.Value, key string) {
 func (r *Reader) mapping(node ast.Node, target reflect.Value, key string) {
 	m, ok := node.(ast.MapNode)
 	if !ok {
-		r.at(node.GetToken(), key, "want keys with values here")
+		text := "want keys with values here"
+		if target.Kind() == reflect.Struct && key != "" {
+			text += ": " + strings.Join(slices.Sorted(maps.Keys(FieldsOf(target))), ", ")
+		}
+		r.at(node.GetToken(), key, text)
 		return
 	}
 	var fields map[string]reflect.Value
@@ -174,11 +179,7 @@ func FieldsOf(target reflect.Value) map[string]reflect.Value {
 }
 
 func suggestion(name string, fields map[string]reflect.Value) string {
-	var known []string
-	for field := range fields {
-		known = append(known, field)
-	}
-	slices.Sort(known)
+	known := slices.Sorted(maps.Keys(fields))
 	return cmp.Or(nearest.Hint(nearest.Names(name, known)), "; want one of "+strings.Join(known, ", "))
 }
 

@@ -301,7 +301,7 @@ func (d *decoder) fields(s *shape, v reflect.Value) bool {
 		i := s.find(name, next)
 		switch {
 		case i < 0:
-			ok = d.refuseKey(unknownKey(s, name))
+			ok = d.refuseKey(UnknownKey(name, s.names()))
 		case seen&(1<<i) != 0:
 			ok = d.refuseKey("key appears twice")
 		default:
@@ -334,8 +334,8 @@ func (d *decoder) refuseKey(message string) bool {
 	return d.problemf("%s", message) && d.skip()
 }
 
-func unknownKey(s *shape, name string) string {
-	names := s.names()
+// UnknownKey tells of a key that an object does not take, whose keys have these names.
+func UnknownKey(name string, names []string) string {
 	if len(names) == 0 {
 		return "unknown key: this object takes no keys"
 	}

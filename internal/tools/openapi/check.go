@@ -4,6 +4,7 @@
 package openapi
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -31,6 +32,31 @@ func (c Config) Check(fault func(key, format string, args ...any)) {
 		}
 		names[spec.Name] = true
 	}
+}
+
+// Wrong returns what is wrong with the documents of APIs that lie in files or in the
+// configuration. Those at addresses are not asked for.
+func (c Config) Wrong(ctx context.Context) (wrong []string) {
+	for _, spec := range c {
+		if spec.URL != "" {
+			continue
+		}
+		at := "openapi " + spec.Name + ": "
+		if spec.File != "" {
+			at += spec.File + ": "
+		}
+		tell := func(text string) { wrong = append(wrong, at+text) }
+		s := New(spec, tell)
+		var now state
+		_, err := s.look(ctx, &now)
+		if err == nil {
+			_, err = s.build(ctx, now.text)
+		}
+		if err != nil {
+			tell(err.Error())
+		}
+	}
+	return wrong
 }
 
 func (s *Spec) check(fault func(key, format string, args ...any)) {

@@ -58,7 +58,7 @@ func (in input) Check() (problems []tools.Problem) {
 
 // Tools returns the family.
 func (s *Set) Tools() []tools.Tool {
-	return []tools.Tool{tools.New(
+	tool := tools.New(
 		tools.Spec{
 			Name:                 "skill",
 			Aliases:              []string{"Skill"},
@@ -90,7 +90,11 @@ func (s *Set) Tools() []tools.Tool {
 				return found.document(env, in.File)
 			}
 			return found.load(env, in.Arguments)
-		})}
+		})
+	if len(s.dirs) == 0 {
+		tool = tools.WithUnavailable(tool, "has no skills: the operator names folders of them in the configuration, such as skills: [/etc/toolserver/skills]")
+	}
+	return []tools.Tool{tool}
 }
 
 // list tells which skills there are.

@@ -82,7 +82,7 @@ func (in fetchInput) all() []string {
 
 // fetch returns the tool that shows pages.
 func (f *family) fetch() tools.Tool {
-	return tools.New(
+	tool := tools.New(
 		tools.Spec{
 			Name:            "web_fetch",
 			Aliases:         []string{"WebFetch", "webfetch", "fetch_url"},
@@ -101,6 +101,7 @@ func (f *family) fetch() tools.Tool {
 		},
 		func(_ tools.Env, in fetchInput) []tools.Effect { return reaches(in.all()...) },
 		f.runFetch)
+	return tools.WithForesight(tool, func(_ tools.Env, in fetchInput) error { return f.foresee(in.all()...) })
 }
 
 // atOnce is how many pages of one call are fetched at once.

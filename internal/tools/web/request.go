@@ -59,7 +59,7 @@ func (in requestInput) method() string { return cmp.Or(in.Method, http.MethodGet
 
 // request returns the tool that sends a request.
 func (f *family) request() tools.Tool {
-	return tools.WithPreview(tools.New(
+	tool := tools.WithPreview(tools.New(
 		tools.Spec{
 			Name:        "http_request",
 			Aliases:     []string{"HttpRequest"},
@@ -75,6 +75,7 @@ func (f *family) request() tools.Tool {
 		},
 		func(_ tools.Env, in requestInput) []tools.Effect { return reaches(in.URL) },
 		f.runRequest), previewRequest)
+	return tools.WithForesight(tool, func(_ tools.Env, in requestInput) error { return f.foresee(in.URL) })
 }
 
 // previewRequest shows a request to the person who is asked.

@@ -244,6 +244,25 @@ func reaches(addresses ...string) (effects []tools.Effect) {
 	return effects
 }
 
+// foresee returns how a call fails of which every address leads to the server's own machine;
+// nil where that is not known. A person is not asked about such a call.
+func (f *family) foresee(addresses ...string) (err error) {
+	for _, text := range addresses {
+		u, _, _, wrong := egress.ParseURL(text)
+		if wrong != nil {
+			return nil // which the check refused
+		}
+		why := f.web.Foresee(u)
+		if why == nil {
+			return nil
+		}
+		if err == nil {
+			err = failure(why)
+		}
+	}
+	return err
+}
+
 // reachedBy returns what effects reach.
 func reachedBy(effects []tools.Effect) reached {
 	r := make(reached)
