@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"image"
 	"image/png"
 	"io"
 	"net"
@@ -192,6 +193,17 @@ func aShop() http.Handler {
 		data, _ := io.ReadAll(file)
 		fmt.Fprintf(w, shopPage, "Thanks", fmt.Sprintf("<p>colour %s gift %s photo %s: %s</p>", r.FormValue("colour"), r.FormValue("gift"), header.Filename, data))
 	})
+	mux.HandleFunc("GET /play", show("Play", `<pre id=said></pre><script>const say = text => said.append(text + "\n")</script>
+<button onmouseover="say('hovered')">Over</button> <button onclick="setTimeout(() => say('it came late'), 50)">Later</button>
+<button onclick="console.log('hello', 42); fetch('/missing'); nothing()">Log</button> <input aria-label=Keys onkeydown="say('key ' + event.key + event.ctrlKey)">
+<a href=/other target=_blank>Other</a> <iframe title=Inner src=/inner></iframe> <iframe title=Far src=http://cdn.example/inner></iframe>
+<div role=button tabindex=0 draggable=true ondragstart="event.dataTransfer.setData('text/plain', 'the card')">Card</div>
+<div role=button tabindex=0 ondragover="event.preventDefault()" ondrop="event.preventDefault(); say('dropped ' + event.dataTransfer.getData('text/plain'))">Box</div>
+<div role=button tabindex=0 onpointerdown="this.setPointerCapture(event.pointerId)" onpointerup="say('slid ' + (event.offsetY > 20))">Slider</div>
+<div role=img aria-label=Red tabindex=0 style="width:120px;height:50px;background:#f00"></div><div style="height:3000px"></div>
+<script>onscroll = () => { if (scrollY === 700) say("scrolled") }; onmessage = event => say(event.data)</script>`))
+	mux.HandleFunc("GET /inner", show("Inner", `<button onclick="parent.postMessage('from ' + location.host, '*')">Within</button>`))
+	mux.HandleFunc("GET /other", show("Other", ""))
 	mux.HandleFunc("GET /invoice", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Disposition", `attachment; filename="../../evil.txt"`)
 		io.WriteString(w, "42 coins")
@@ -260,6 +272,82 @@ func TestBrowserShops(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.end("text").GetDetailsJson()), &details); err != nil || details.URL != "http://shop.example/order" {
 		t.Errorf("details: %+v %v", details, err)
 	}
+}
+
+// TestBrowserOperates: what else can be done with a page, and looked at.
+func TestBrowserOperates(t *testing.T) {
+	s := serveBrowser(t, aShop(), "evaluate: true")
+	has(t, s.do("navigate", `"url":"http://shop.example/play"`), `"Play"`)
+	page := s.do("snapshot")
+	does := func(want, operation string, more ...string) {
+		t.Helper()
+		has(t, s.do(operation, more...), "succeeded")
+		has(t, s.do("wait", `"text":"`+want+`"`), "succeeded")
+	}
+	does("hovered", "hover", ref(t, page, `button "Over"`))
+	does("it came late", "click", ref(t, page, `button "Later"`))
+	has(t, s.do("wait", `"text":"never shown"`, `"timeout_ms":10`), "not_shown", "does not show")
+	has(t, s.do("wait", `"text":"hovered"`, `"gone":true`, `"timeout_ms":10`), "not_shown", "still shows")
+	does("key Entertrue", "press", ref(t, page, `textbox "Keys"`), `"key":"Control+Enter"`)
+	has(t, s.do("press", `"key":"Hyper+A"`), "no_such_key")
+	has(t, s.do("press", `"key":"Return"`), "no_such_key", "Enter")
+	does("dropped the card", "drag", ref(t, page, `button "Card"`), strings.Replace(ref(t, page, `button "Box"`), "ref", "to_ref", 1))
+	does("slid true", "drag", ref(t, page, `button "Slider"`), strings.Replace(ref(t, page, `image "Red"`), "ref", "to_ref", 1))
+	within := regexp.MustCompile(`button "Within" \[(e\d+)\]`).FindAllStringSubmatch(page, -1)
+	if len(within) != 2 {
+		t.Fatalf("what is in frames: %s", page)
+	}
+	does("from shop.example", "click", `"ref":"`+within[0][1]+`"`)
+	does("from cdn.example", "click", `"ref":"`+within[1][1]+`"`)
+	has(t, s.do("click", ref(t, page, `button "Log"`)), "succeeded")
+	has(t, s.do("wait", `"state":"idle"`), "succeeded")
+	has(t, s.do("console"), "log: hello 42 http://shop.example/play:", "error: ReferenceError: nothing is not defined")
+	has(t, s.do("network"), "GET http://shop.example/play 200 (Document)", "GET http://shop.example/missing 404 (Fetch)")
+
+	red := s.end("screenshot", ref(t, page, `image "Red"`)).GetContent()
+	picture, err := png.Decode(bytes.NewReader(red[len(red)-1].GetImage().GetData()))
+	if err != nil || picture.Bounds().Dx() != 120 || picture.Bounds().Dy() != 50 {
+		t.Fatalf("an element: %v, %v", picture, err)
+	}
+	for _, at := range []image.Point{{0, 0}, {119, 0}, {0, 49}, {119, 49}} {
+		if r, g, b, _ := picture.At(at.X, at.Y).RGBA(); r != 0xffff || g != 0 || b != 0 {
+			t.Errorf("an element is %x %x %x at %v", r, g, b, at)
+		}
+	}
+	full := s.end("screenshot", `"full":true`).GetContent()
+	if picture, err = png.Decode(bytes.NewReader(full[len(full)-1].GetImage().GetData())); err != nil || picture.Bounds().Dx() != 1280 || picture.Bounds().Dy() < 3000 {
+		t.Errorf("the whole page: %v, %v", picture.Bounds(), err)
+	}
+	does("scrolled", "scroll", `"pixels":700`)
+	has(t, s.do("scroll", `"direction":"up"`, `"pixels":700`), "succeeded")
+
+	has(t, s.do("evaluate", `"script":"const n = 20; await Promise.resolve({sum: n + 22})"`), `{"sum":42}`)
+	has(t, s.do("evaluate", `"script":"missing.part"`), "script_failed", "missing is not defined")
+	has(t, s.do("click", ref(t, page, `link "Other"`)), "A new tab was opened, t2")
+	has(t, s.do("tabs", `"action":"select"`, `"tab":"t2"`), "t1 http://shop.example/play", "t2 ")
+	has(t, s.do("wait", `"text":"Other"`), `http://shop.example/other "Other"`)
+	has(t, s.do("tabs", `"action":"select"`, `"tab":"t9"`), "no_such_tab", "There are: t1, t2")
+	has(t, s.do("tabs", `"action":"new"`, `"url":"http://shop.example/inner"`), "t3 http://shop.example/inner (the one")
+	if got := s.do("tabs", `"action":"close"`, `"tab":"t2"`); strings.Contains(got, "t2") || !strings.Contains(got, "t3 http://shop.example/inner (the one") {
+		t.Errorf("a tab was closed: %s", got)
+	}
+	has(t, s.do("tabs", `"action":"close"`, `"tab":"t3"`), "t1 http://shop.example/play (the one")
+	has(t, s.do("navigate", `"url":"http://shop.example/other"`), `"Other"`)
+	has(t, s.do("back"), `Went back to http://shop.example/play "Play"`)
+	has(t, s.do("forward"), `Went forward to http://shop.example/other "Other"`)
+	has(t, s.do("forward"), "no_such_page", "in the history of the tab")
+	has(t, s.do("reload"), `Loaded again: http://shop.example/other "Other"`)
+
+	has(t, s.do("navigate", `"url":"http://shop.example/order"`), `"Order"`)
+	page = s.do("snapshot")
+	if err := os.WriteFile(filepath.Join(s.workspace, "large"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(s.workspace, "large"), 256<<20+1); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.do("upload", ref(t, page, `button "Photo`), `"path":"large"`), "too_large", "at most 256 MiB")
+	has(t, s.do("upload", ref(t, page, `button "Buy`), `"path":"toolserver.yaml"`), "file_not_found")
 }
 
 // TestBrowserReaches: pages reach what the policy allows, and the session's own loopback;
