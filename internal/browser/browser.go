@@ -86,7 +86,7 @@ var programs = []string{"/usr/lib/chromium/chromium", "chromium", "chromium-brow
 // program returns the path of Chromium.
 func (s *Set) program() (path string, ok bool) {
 	if s.config.Path != "" {
-		return s.config.Path, true
+		return s.runners.Find(s.config.Path)
 	}
 	for _, name := range programs {
 		if path, ok := s.runners.Find(name); ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // HostOf returns what an address with http or https reaches; false for other addresses.
@@ -81,6 +82,13 @@ func (b *Browser) judge() egress.Judge {
 func (b *Browser) reaches(host Host, local bool) error {
 	switch {
 	case b.granted[host.key()]:
+		if b.restrictions == nil {
+			return nil
+		}
+		// The policy may be another one than when the host was given.
+		if denied, ok := errors.AsType[tools.Prohibition](b.restrictions.Reaches(host.Name, host.Port)); ok {
+			return denied
+		}
 		return nil
 	case host.isLocal():
 		if local {

@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -91,7 +92,7 @@ func serveBrowser(t *testing.T, site http.Handler, config string) *browserServer
 		}
 	})
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: closed, action: deny, hosts: [shop.example], when: 'has(input.url) && input.url == \"http://cdn.example/from\"', reason: It is closed.}\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serveConfined(t, ", proxy: "+web.listener.Addr().String(), "policy: {file: "+policy+"}\nbrowser: {"+config+"}\n")
@@ -413,6 +414,97 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	has(t, s.do("navigate", `"url":"http://localhost:4173/"`), `"Mine"`)
 }
 
+// TestBrowserHasNoOtherWay: WebRTC and service workers reach no more than pages do, and a host
+// that was given to a browser is judged anew with each call.
+func TestBrowserHasNoOtherWay(t *testing.T) {
+	var canaried atomic.Int32
+	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { canaried.Add(1) }))
+	defer canary.Close()
+	canary.Config.ConnState = func(net.Conn, http.ConnState) { canaried.Add(1) }
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	fill := strings.NewReplacer("{udp}", strconv.Itoa(packets.LocalAddr().(*net.UDPAddr).Port), "{tcp}", strconv.Itoa(canary.Listener.Addr().(*net.TCPAddr).Port))
+	site := http.NewServeMux()
+	site.HandleFunc("GET /rtc", func(w http.ResponseWriter, r *http.Request) {
+		fill.WriteString(w, `<title>Call</title><body><script>(async () => {
+const servers = [{urls: "stun:127.0.0.1:{udp}"}, {urls: "turn:127.0.0.1:{tcp}?transport=tcp", username: "u", credential: "c"}];
+const one = new RTCPeerConnection({iceServers: servers}), two = new RTCPeerConnection();
+const gathered = new Promise(done => one.onicegatheringstatechange = () => one.iceGatheringState === "complete" && done());
+one.createDataChannel("x");
+await one.setLocalDescription();
+await two.setRemoteDescription(one.localDescription);
+await two.setLocalDescription();
+await one.setRemoteDescription(two.localDescription);
+await one.addIceCandidate({candidate: "candidate:1 1 udp 2122260223 127.0.0.1 {udp} typ host", sdpMid: "0"});
+await one.addIceCandidate({candidate: "candidate:2 1 tcp 1518280447 127.0.0.1 {tcp} typ host tcptype passive", sdpMid: "0"}).catch(() => 0);
+await Promise.race([gathered, new Promise(done => setTimeout(done, 1000))]); // it may never end
+document.body.append("All tried");
+})().catch(e => document.body.append(String(e)))</script>`)
+	})
+	site.HandleFunc("GET /worked", func(w http.ResponseWriter, r *http.Request) {})
+	site.HandleFunc("GET /from", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>From</title><img src="http://shop.example/picture">`)
+	})
+	s := serveBrowser(t, site, "")
+	has(t, s.do("navigate", `"url":"http://shop.example/rtc"`), `"Call"`)
+	has(t, s.do("wait", `"text":"All tried"`), "succeeded")
+	if _, err := exec.LookPath("python3"); err == nil {
+		for name, text := range map[string]string{
+			"index.html": `<title>Mine</title><body><script>navigator.serviceWorker.onmessage = e => document.body.append(e.data);
+navigator.serviceWorker.register("/worker.js").then(() => navigator.serviceWorker.ready).then(r => r.active.postMessage("go"))</script>`,
+			"worker.js": fill.Replace(`onmessage = async e => {
+const all = ["http://127.0.0.1:{tcp}/", "http://[::1]:{tcp}/", "http://10.0.0.1/", "http://169.254.169.254/", "http://other.example/", "http://bad.example/", "http://cdn.example/worked"];
+await Promise.all(all.map(u => fetch(u, {mode: "no-cors"}).catch(() => 0)));
+e.source.postMessage("The worker tried");
+}`),
+		} {
+			if err := os.WriteFile(filepath.Join(s.workspace, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has(t, s.approved("bash", `{"command":"python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
+		has(t, s.approved("process_output", `{"id":"p1","until":"Serving","wait_ms":60000}`), "Serving")
+		has(t, s.do("navigate", `"url":"http://localhost:4173/"`), `"Mine"`)
+		has(t, s.do("wait", `"text":"The worker tried"`), "succeeded")
+		has(t, s.web.hosts(), "cdn.example")
+	}
+	for _, host := range strings.Fields(s.web.hosts()) {
+		if host != "shop.example" && host != "cdn.example" {
+			t.Errorf("%s was asked for", host)
+		}
+	}
+	if n := canaried.Load(); n > 0 {
+		t.Errorf("this machine was connected to %d times", n)
+	}
+	if _, err := packets.WriteTo([]byte("mine"), packets.LocalAddr()); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 1500)
+	if n, _, err := packets.ReadFrom(buffer); err != nil || string(buffer[:n]) != "mine" {
+		t.Errorf("this machine was sent %q, %v", buffer[:n], err)
+	}
+
+	before := strings.Count(s.web.hosts(), "shop.example")
+	has(t, s.do("navigate", `"url":"http://cdn.example/from"`), `"From"`, "shop.example may not be reached, by rule closed: It is closed.")
+	if strings.Count(s.web.hosts(), "shop.example") > before {
+		t.Error("a host that is denied by now was asked for")
+	}
+}
+
+// TestBrowserIsMissing: without a browser the tool is listed with how to get one.
+func TestBrowserIsMissing(t *testing.T) {
+	s := serveSources(t, "browser: {path: /nonexistent/chromium}\n")
+	list, err := s.ListTools(t.Context(), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Names: []string{"browser"}})
+	if err != nil || len(list.GetTools()) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	has(t, list.GetTools()[0].GetUnavailableReason(), "has no Chromium", "browser.path", "browser.endpoint")
+	has(t, s.ended("browser", `{"operation":"snapshot"}`), "has no Chromium")
+}
+
 // TestBrowserSurvives: pages that take all they can are bounded, and told of.
 func TestBrowserSurvives(t *testing.T) {
 	site := http.NewServeMux()
@@ -421,6 +513,9 @@ func TestBrowserSurvives(t *testing.T) {
 		io.WriteString(w, "<title>Never</title>begun"+strings.Repeat(" ", 4096))
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
+	})
+	site.HandleFunc("GET /loop", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "<title>Loop</title><script>while (true);</script>")
 	})
 	site.HandleFunc("GET /tabs", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `<title>Tabs</title><button onclick="for (let i = 0; i < 1000; i++) open('/?' + i, '_blank')">Open</button>`)
@@ -453,6 +548,8 @@ func TestBrowserSurvives(t *testing.T) {
 	has(t, s.do("download"), "download_cancelled", "more than the 4 MiB")
 	has(t, s.do("navigate", at("/alerts")), `alert "again"`)
 	has(t, s.do("dialog"), `alert "again"`)
+	has(t, s.do("navigate", at("/loop"), `"timeout_ms":1000`), "The page still loads.")
+	has(t, s.do("snapshot"), "page_unresponsive", "a script of it may run without end")
 	has(t, s.do("navigate", at("/")), `"Fine"`)
 
 	// One that is killed in the middle of a call.
