@@ -180,11 +180,16 @@ func (t *Tab) Drag(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		events := []*input.DispatchMouseEventParams{mouse(input.MouseMoved, x, y, input.None, 0), mouse(input.MousePressed, x, y, input.Left, 1)}
-		for i := 1.0; i <= 4; i++ {
-			events = append(events, mouse(input.MouseMoved, x+(toX-x)*i/4, y+(toY-y)*i/4, input.Left, 0))
+		if err := t.mouse(ctx, mouse(input.MouseMoved, x, y, input.None, 0), mouse(input.MousePressed, x, y, input.Left, 1)); err != nil {
+			return err
 		}
-		return t.mouse(ctx, append(events, mouse(input.MouseReleased, toX, toY, input.Left, 1))...)
+		// One after the other: the page says by the first ones whether something is carried.
+		for i := 1.0; i <= 4; i++ {
+			if err := t.mouse(ctx, mouse(input.MouseMoved, x+(toX-x)*i/4, y+(toY-y)*i/4, input.Left, 0)); err != nil {
+				return err
+			}
+		}
+		return t.mouse(ctx, mouse(input.MouseReleased, toX, toY, input.Left, 1))
 	})
 }
 

@@ -31,6 +31,10 @@ import (
 // Capability is what a server offers that has a browser.
 const Capability = "chromium"
 
+// Unavailable tells an operator how there would be a browser.
+const Unavailable = "has no Chromium: the operator installs it (the package chromium of Debian), or names a program in browser.path of the configuration, " +
+	"or one that runs elsewhere in browser.endpoint"
+
 // Config is the section "browser" of the configuration. Zero fields take the defaults
 // named.
 type Config struct {
@@ -82,7 +86,7 @@ var programs = []string{"/usr/lib/chromium/chromium", "chromium", "chromium-brow
 // program returns the path of Chromium.
 func (s *Set) program() (path string, ok bool) {
 	if s.config.Path != "" {
-		return s.config.Path, true
+		return s.runners.Find(s.config.Path)
 	}
 	for _, name := range programs {
 		if path, ok := s.runners.Find(name); ok {

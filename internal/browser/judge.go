@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // HostOf returns what an address with http or https reaches; false for other addresses.
@@ -85,6 +86,13 @@ func (b *Browser) reaches(host Host, local bool) error {
 		}
 		return fmt.Errorf("%s may not be reached from there: pages of other hosts do not reach what the session itself serves", host.key())
 	case b.granted[host.key()]:
+		if b.restrictions == nil {
+			return nil
+		}
+		// The policy may be another one than when the host was given.
+		if denied, ok := errors.AsType[tools.Prohibition](b.restrictions.Reaches(host.Name, host.Port)); ok {
+			return denied
+		}
 		return nil
 	case b.restrictions == nil:
 		return errNoHosts

@@ -58,7 +58,7 @@ func (s *Set) start(ctx context.Context, env tools.Env, runner *command.Runner, 
 	}
 	program, ok := s.program()
 	if !ok {
-		return nil, tools.Failf("no_browser", "There is no Chromium on this machine: the operator installs it, or names one in browser.path or browser.endpoint.")
+		return nil, tools.Failf("no_browser", "This server %s.", Unavailable)
 	}
 	b := newBrowser(s)
 	b.begin(env, reaches) // pages are judged from the first request on

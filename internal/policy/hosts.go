@@ -19,7 +19,7 @@ func (g restrictions) Reaches(host string, port int) error {
 	case v.Action == Allow:
 		return nil
 	case v.weight != 0 && v.Action == Deny:
-		return fmt.Errorf("%s may not be reached, by %s: %s", host, v.Rule, v.Reason)
+		return tools.Prohibition(fmt.Sprintf("%s may not be reached, by %s: %s", host, v.Rule, v.Reason))
 	}
 	return fmt.Errorf("%s may not be reached: no rule of the policy allows it. Name it in a call, so that a person can be asked, or go on without it", host)
 }

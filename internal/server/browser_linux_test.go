@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"image"
 	"image/png"
 	"io"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -90,7 +92,7 @@ func serveBrowser(t *testing.T, site http.Handler, config string, rules ...strin
 		}
 	})
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"+strings.Join(rules, "")), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: closed, action: deny, hosts: [shop.example], when: 'has(input.url) && input.url == \"http://cdn.example/from\"', reason: It is closed.}\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"+strings.Join(rules, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := serveConfined(t, ", proxy: "+web.listener.Addr().String(), "policy: {file: "+policy+"}\nbrowser: {"+config+"}\n")
@@ -192,6 +194,17 @@ func aShop() http.Handler {
 		data, _ := io.ReadAll(file)
 		fmt.Fprintf(w, shopPage, "Thanks", fmt.Sprintf("<p>colour %s gift %s photo %s: %s</p>", r.FormValue("colour"), r.FormValue("gift"), header.Filename, data))
 	})
+	mux.HandleFunc("GET /play", show("Play", `<pre id=said></pre><script>const say = text => said.append(text + "\n")</script>
+<button onmouseover="say('hovered')">Over</button> <button onclick="setTimeout(() => say('it came late'), 50)">Later</button>
+<button onclick="console.log('hello', 42); fetch('/missing'); nothing()">Log</button> <input aria-label=Keys onkeydown="say('key ' + event.key + event.ctrlKey)">
+<a href=/other target=_blank>Other</a> <iframe title=Inner src=/inner></iframe> <iframe title=Far src=http://cdn.example/inner></iframe>
+<div role=button tabindex=0 draggable=true ondragstart="event.dataTransfer.setData('text/plain', 'the card')">Card</div>
+<div role=button tabindex=0 ondragover="event.preventDefault()" ondrop="event.preventDefault(); say('dropped ' + event.dataTransfer.getData('text/plain'))">Box</div>
+<div role=button tabindex=0 onpointerdown="this.setPointerCapture(event.pointerId)" onpointerup="say('slid ' + (event.offsetY > 20))">Slider</div>
+<div role=img aria-label=Red tabindex=0 style="width:120px;height:50px;background:#f00"></div><div style="height:3000px"></div>
+<script>onscroll = () => { if (scrollY === 700) say("scrolled") }; onmessage = event => say(event.data)</script>`))
+	mux.HandleFunc("GET /inner", show("Inner", `<button onclick="parent.postMessage('from ' + location.host, '*')">Within</button>`))
+	mux.HandleFunc("GET /other", show("Other", ""))
 	mux.HandleFunc("GET /invoice", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Disposition", `attachment; filename="../../evil.txt"`)
 		io.WriteString(w, "42 coins")
@@ -260,6 +273,82 @@ func TestBrowserShops(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.end("text").GetDetailsJson()), &details); err != nil || details.URL != "http://shop.example/order" {
 		t.Errorf("details: %+v %v", details, err)
 	}
+}
+
+// TestBrowserOperates: what else can be done with a page, and looked at.
+func TestBrowserOperates(t *testing.T) {
+	s := serveBrowser(t, aShop(), "evaluate: true")
+	has(t, s.do("navigate", `"url":"http://shop.example/play"`), `"Play"`)
+	page := s.do("snapshot")
+	does := func(want, operation string, more ...string) {
+		t.Helper()
+		has(t, s.do(operation, more...), "succeeded")
+		has(t, s.do("wait", `"text":"`+want+`"`), "succeeded")
+	}
+	does("hovered", "hover", ref(t, page, `button "Over"`))
+	does("it came late", "click", ref(t, page, `button "Later"`))
+	has(t, s.do("wait", `"text":"never shown"`, `"timeout_ms":10`), "not_shown", "does not show")
+	has(t, s.do("wait", `"text":"hovered"`, `"gone":true`, `"timeout_ms":10`), "not_shown", "still shows")
+	does("key Entertrue", "press", ref(t, page, `textbox "Keys"`), `"key":"Control+Enter"`)
+	has(t, s.do("press", `"key":"Hyper+A"`), "no_such_key")
+	has(t, s.do("press", `"key":"Return"`), "no_such_key", "Enter")
+	does("dropped the card", "drag", ref(t, page, `button "Card"`), strings.Replace(ref(t, page, `button "Box"`), "ref", "to_ref", 1))
+	does("slid true", "drag", ref(t, page, `button "Slider"`), strings.Replace(ref(t, page, `image "Red"`), "ref", "to_ref", 1))
+	within := regexp.MustCompile(`button "Within" \[(e\d+)\]`).FindAllStringSubmatch(page, -1)
+	if len(within) != 2 {
+		t.Fatalf("what is in frames: %s", page)
+	}
+	does("from shop.example", "click", `"ref":"`+within[0][1]+`"`)
+	does("from cdn.example", "click", `"ref":"`+within[1][1]+`"`)
+	has(t, s.do("click", ref(t, page, `button "Log"`)), "succeeded")
+	has(t, s.do("wait", `"state":"idle"`), "succeeded")
+	has(t, s.do("console"), "log: hello 42 http://shop.example/play:", "error: ReferenceError: nothing is not defined")
+	has(t, s.do("network"), "GET http://shop.example/play 200 (Document)", "GET http://shop.example/missing 404 (Fetch)")
+
+	red := s.end("screenshot", ref(t, page, `image "Red"`)).GetContent()
+	picture, err := png.Decode(bytes.NewReader(red[len(red)-1].GetImage().GetData()))
+	if err != nil || picture.Bounds().Dx() != 120 || picture.Bounds().Dy() != 50 {
+		t.Fatalf("an element: %v, %v", picture, err)
+	}
+	for _, at := range []image.Point{{0, 0}, {119, 0}, {0, 49}, {119, 49}} {
+		if r, g, b, _ := picture.At(at.X, at.Y).RGBA(); r != 0xffff || g != 0 || b != 0 {
+			t.Errorf("an element is %x %x %x at %v", r, g, b, at)
+		}
+	}
+	full := s.end("screenshot", `"full":true`).GetContent()
+	if picture, err = png.Decode(bytes.NewReader(full[len(full)-1].GetImage().GetData())); err != nil || picture.Bounds().Dx() != 1280 || picture.Bounds().Dy() < 3000 {
+		t.Errorf("the whole page: %v, %v", picture.Bounds(), err)
+	}
+	does("scrolled", "scroll", `"pixels":700`)
+	has(t, s.do("scroll", `"direction":"up"`, `"pixels":700`), "succeeded")
+
+	has(t, s.do("evaluate", `"script":"const n = 20; await Promise.resolve({sum: n + 22})"`), `{"sum":42}`)
+	has(t, s.do("evaluate", `"script":"missing.part"`), "script_failed", "missing is not defined")
+	has(t, s.do("click", ref(t, page, `link "Other"`)), "A new tab was opened, t2")
+	has(t, s.do("tabs", `"action":"select"`, `"tab":"t2"`), "t1 http://shop.example/play", "t2 ")
+	has(t, s.do("wait", `"text":"Other"`), `http://shop.example/other "Other"`)
+	has(t, s.do("tabs", `"action":"select"`, `"tab":"t9"`), "no_such_tab", "There are: t1, t2")
+	has(t, s.do("tabs", `"action":"new"`, `"url":"http://shop.example/inner"`), "t3 http://shop.example/inner (the one")
+	if got := s.do("tabs", `"action":"close"`, `"tab":"t2"`); strings.Contains(got, "t2") || !strings.Contains(got, "t3 http://shop.example/inner (the one") {
+		t.Errorf("a tab was closed: %s", got)
+	}
+	has(t, s.do("tabs", `"action":"close"`, `"tab":"t3"`), "t1 http://shop.example/play (the one")
+	has(t, s.do("navigate", `"url":"http://shop.example/other"`), `"Other"`)
+	has(t, s.do("back"), `Went back to http://shop.example/play "Play"`)
+	has(t, s.do("forward"), `Went forward to http://shop.example/other "Other"`)
+	has(t, s.do("forward"), "no_such_page", "in the history of the tab")
+	has(t, s.do("reload"), `Loaded again: http://shop.example/other "Other"`)
+
+	has(t, s.do("navigate", `"url":"http://shop.example/order"`), `"Order"`)
+	page = s.do("snapshot")
+	if err := os.WriteFile(filepath.Join(s.workspace, "large"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(s.workspace, "large"), 256<<20+1); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.do("upload", ref(t, page, `button "Photo`), `"path":"large"`), "too_large", "at most 256 MiB")
+	has(t, s.do("upload", ref(t, page, `button "Buy`), `"path":"toolserver.yaml"`), "file_not_found")
 }
 
 // TestBrowserReaches: pages reach what the policy allows, and the session's own loopback;
@@ -340,6 +429,97 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	has(t, s.do("back"), `"Mine"`)
 }
 
+// TestBrowserHasNoOtherWay: WebRTC and service workers reach no more than pages do, and a host
+// that was given to a browser is judged anew with each call.
+func TestBrowserHasNoOtherWay(t *testing.T) {
+	var canaried atomic.Int32
+	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { canaried.Add(1) }))
+	defer canary.Close()
+	canary.Config.ConnState = func(net.Conn, http.ConnState) { canaried.Add(1) }
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	fill := strings.NewReplacer("{udp}", strconv.Itoa(packets.LocalAddr().(*net.UDPAddr).Port), "{tcp}", strconv.Itoa(canary.Listener.Addr().(*net.TCPAddr).Port))
+	site := http.NewServeMux()
+	site.HandleFunc("GET /rtc", func(w http.ResponseWriter, r *http.Request) {
+		fill.WriteString(w, `<title>Call</title><body><script>(async () => {
+const servers = [{urls: "stun:127.0.0.1:{udp}"}, {urls: "turn:127.0.0.1:{tcp}?transport=tcp", username: "u", credential: "c"}];
+const one = new RTCPeerConnection({iceServers: servers}), two = new RTCPeerConnection();
+const gathered = new Promise(done => one.onicegatheringstatechange = () => one.iceGatheringState === "complete" && done());
+one.createDataChannel("x");
+await one.setLocalDescription();
+await two.setRemoteDescription(one.localDescription);
+await two.setLocalDescription();
+await one.setRemoteDescription(two.localDescription);
+await one.addIceCandidate({candidate: "candidate:1 1 udp 2122260223 127.0.0.1 {udp} typ host", sdpMid: "0"});
+await one.addIceCandidate({candidate: "candidate:2 1 tcp 1518280447 127.0.0.1 {tcp} typ host tcptype passive", sdpMid: "0"}).catch(() => 0);
+await Promise.race([gathered, new Promise(done => setTimeout(done, 1000))]); // it may never end
+document.body.append("All tried");
+})().catch(e => document.body.append(String(e)))</script>`)
+	})
+	site.HandleFunc("GET /worked", func(w http.ResponseWriter, r *http.Request) {})
+	site.HandleFunc("GET /from", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>From</title><img src="http://shop.example/picture">`)
+	})
+	s := serveBrowser(t, site, "")
+	has(t, s.do("navigate", `"url":"http://shop.example/rtc"`), `"Call"`)
+	has(t, s.do("wait", `"text":"All tried"`), "succeeded")
+	if _, err := exec.LookPath("python3"); err == nil {
+		for name, text := range map[string]string{
+			"index.html": `<title>Mine</title><body><script>navigator.serviceWorker.onmessage = e => document.body.append(e.data);
+navigator.serviceWorker.register("/worker.js").then(() => navigator.serviceWorker.ready).then(r => r.active.postMessage("go"))</script>`,
+			"worker.js": fill.Replace(`onmessage = async e => {
+const all = ["http://127.0.0.1:{tcp}/", "http://[::1]:{tcp}/", "http://10.0.0.1/", "http://169.254.169.254/", "http://other.example/", "http://bad.example/", "http://cdn.example/worked"];
+await Promise.all(all.map(u => fetch(u, {mode: "no-cors"}).catch(() => 0)));
+e.source.postMessage("The worker tried");
+}`),
+		} {
+			if err := os.WriteFile(filepath.Join(s.workspace, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		has(t, s.approved("bash", `{"command":"python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
+		has(t, s.approved("process_output", `{"id":"p1","until":"Serving","wait_ms":60000}`), "Serving")
+		has(t, s.do("navigate", `"url":"http://localhost:4173/"`), `"Mine"`)
+		has(t, s.do("wait", `"text":"The worker tried"`), "succeeded")
+		has(t, s.web.hosts(), "cdn.example")
+	}
+	for _, host := range strings.Fields(s.web.hosts()) {
+		if host != "shop.example" && host != "cdn.example" {
+			t.Errorf("%s was asked for", host)
+		}
+	}
+	if n := canaried.Load(); n > 0 {
+		t.Errorf("this machine was connected to %d times", n)
+	}
+	if _, err := packets.WriteTo([]byte("mine"), packets.LocalAddr()); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 1500)
+	if n, _, err := packets.ReadFrom(buffer); err != nil || string(buffer[:n]) != "mine" {
+		t.Errorf("this machine was sent %q, %v", buffer[:n], err)
+	}
+
+	before := strings.Count(s.web.hosts(), "shop.example")
+	has(t, s.do("navigate", `"url":"http://cdn.example/from"`), `"From"`, "shop.example may not be reached, by rule closed: It is closed.")
+	if strings.Count(s.web.hosts(), "shop.example") > before {
+		t.Error("a host that is denied by now was asked for")
+	}
+}
+
+// TestBrowserIsMissing: without a browser the tool is listed with how to get one.
+func TestBrowserIsMissing(t *testing.T) {
+	s := serveSources(t, "browser: {path: /nonexistent/chromium}\n")
+	list, err := s.ListTools(t.Context(), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Names: []string{"browser"}})
+	if err != nil || len(list.GetTools()) != 1 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	has(t, list.GetTools()[0].GetUnavailableReason(), "has no Chromium", "browser.path", "browser.endpoint")
+	has(t, s.ended("browser", `{"operation":"snapshot"}`), "has no Chromium")
+}
+
 // TestBrowserSurvives: pages that take all they can are bounded, and told of.
 func TestBrowserSurvives(t *testing.T) {
 	site := http.NewServeMux()
@@ -348,6 +528,9 @@ func TestBrowserSurvives(t *testing.T) {
 		io.WriteString(w, "<title>Never</title>begun"+strings.Repeat(" ", 4096))
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
+	})
+	site.HandleFunc("GET /loop", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "<title>Loop</title><script>while (true);</script>")
 	})
 	site.HandleFunc("GET /tabs", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `<title>Tabs</title><button onclick="for (let i = 0; i < 1000; i++) open('/?' + i, '_blank')">Open</button>`)
@@ -380,6 +563,8 @@ func TestBrowserSurvives(t *testing.T) {
 	has(t, s.do("download"), "download_cancelled", "more than the 4 MiB")
 	has(t, s.do("navigate", at("/alerts")), `alert "again"`)
 	has(t, s.do("dialog"), `alert "again"`)
+	has(t, s.do("navigate", at("/loop"), `"timeout_ms":1000`), "The page still loads.")
+	has(t, s.do("snapshot"), "page_unresponsive", "a script of it may run without end")
 	has(t, s.do("navigate", at("/")), `"Fine"`)
 
 	// One that is killed in the middle of a call.

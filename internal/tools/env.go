@@ -89,8 +89,9 @@ type Restrictions interface {
 	// It returns nil where there is no such path.
 	Withheld(top string, asked bool) func(path string) bool
 
-	// Reaches returns why a host may not be reached by a command that runs, or nil;
-	// ReachesAddress the same of an address that a host stands for, and whether a
+	// Reaches returns why a host may not be reached by a command that runs, or nil: a
+	// [Prohibition] where a rule denies it, whoever may have allowed it before.
+	// ReachesAddress is the same of an address that a host stands for, and whether a
 	// rule lists that very address.
 	Reaches(host string, port int) error
 	ReachesAddress(addr netip.Addr, port int) (listed bool, err error)
@@ -99,6 +100,11 @@ type Restrictions interface {
 	// are; nil where that is nothing.
 	Protection() Protection
 }
+
+// A Prohibition is what a rule that denies says.
+type Prohibition string
+
+func (p Prohibition) Error() string { return string(p) }
 
 // A Protection tells what no call may write. Two that are equal protect the same.
 type Protection interface {

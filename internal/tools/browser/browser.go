@@ -132,7 +132,11 @@ func Browser(browsers *browser.Set) tools.Tool {
 	if browsers.Config().Evaluate {
 		names = append(slices.Clone(names), "evaluate")
 	}
-	return tools.WithChoices(tool, "operation", names...)
+	tool = tools.WithChoices(tool, "operation", names...)
+	if !browsers.Available() {
+		tool = tools.WithUnavailable(tool, browser.Unavailable)
+	}
+	return tool
 }
 
 // operations are those that need no leave of the operator.

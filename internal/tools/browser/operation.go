@@ -188,8 +188,11 @@ func upload(ctx context.Context, env tools.Env, b *browser.Browser, t *browser.T
 		return nil, tools.Failf("file_not_found", "%s cannot be uploaded: %v.", in.Path, err)
 	}
 	defer file.Close()
-	content := io.LimitReader(file, maxUpload)
-	if err := t.Upload(ctx, in.Ref, path.Base(path.Clean("/"+in.Path)), content); err != nil {
+	size := file.Info().Size
+	if size > maxUpload {
+		return nil, tools.Failf("too_large", "%s was not uploaded: it has %s, and a file that is uploaded at most %s. Upload a part of it, or a packed one.", in.Path, output.Size(uint64(size)), output.Size(maxUpload))
+	}
+	if err := t.Upload(ctx, in.Ref, path.Base(path.Clean("/"+in.Path)), io.LimitReader(file, size)); err != nil {
 		return nil, err
 	}
 	return []tools.Content{tools.Text("Chose " + in.Path + " in " + in.Ref + " on " + place(ctx, b, d))}, nil

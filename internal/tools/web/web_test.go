@@ -4,21 +4,19 @@
 package web_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/toolserver/toolserver/internal/pdf"
+	"github.com/toolserver/toolserver/internal/pdf/pdftest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
 	"github.com/toolserver/toolserver/internal/tools/web"
 )
+
+func TestMain(m *testing.M) { pdftest.Main(m) }
 
 func family(t testing.TB, c web.Config) map[string]tools.Tool {
 	t.Helper()
@@ -39,38 +37,62 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// documents is a reader whose documents have a page for each line.
-type documents struct{}
-
-func (documents) Read(_ context.Context, file *os.File, _ pdf.Request, yield func(pdf.Page) bool) (int, error) {
-	text, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<20))
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	for i, line := range lines {
-		if !yield(pdf.Page{Number: i + 1, Text: line + "\n"}) {
-			break
-		}
-	}
-	return len(lines), err
-}
-
 // TestPDF: a document is read by the reader of documents, whatever its header says.
 func TestPDF(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
-		fmt.Fprint(w, "%PDF-1.7\nsecond page\n")
+		if r.URL.Path == "/broken" {
+			fmt.Fprint(w, "%PDF-1.7\nnothing else\n")
+			return
+		}
+		http.ServeFile(w, r, "../../pdf/testdata/cjk.pdf")
 	}))
 	defer server.Close()
-	list, err := web.Tools(web.Config{Addresses: []string{"127.0.0.1"}}, documents{})
+	list, err := web.Tools(web.Config{Addresses: []string{"127.0.0.1"}}, pdftest.Documents{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	call, err := list[0].Decode(toolstest.Env(t, nil), json.RawMessage(fmt.Sprintf(`{"url":%q}`, server.URL)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	result, err := call.Run(t.Context(), toolstest.RightsOf(call), new(toolstest.Recorder))
-	if got := fmt.Sprint(result.Content); err != nil || !strings.Contains(got, "--- page 2 ---\nsecond page") || !strings.Contains(got, "PDF document of 2 pages") {
+	env := toolstest.Env(t, nil)
+	result, _, err := toolstest.Run(t, list[0], env, fmt.Sprintf(`{"url":%q}`, server.URL))
+	if got := fmt.Sprint(result.Content); err != nil || !strings.Contains(got, "--- page 1 ---\n你好，世界。") || !strings.Contains(got, "PDF document of 1 pages") {
 		t.Errorf("%v, %s", err, got)
+	}
+	if result, _, err = toolstest.Run(t, list[0], env, fmt.Sprintf(`{"url":"%s/broken"}`, server.URL)); err == nil || !strings.Contains(err.Error(), "It is a PDF document that cannot be read") {
+		t.Errorf("a broken one: %v, %v", result, err)
+	}
+}
+
+// TestCache: a session asks whether a page has changed while it has the page: until newer ones
+// need the room, and until its end. Nothing but gzip is accepted as packing.
+func TestCache(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path+r.Header.Get("If-None-Match"))
+		if packing := r.Header.Get("Accept-Encoding"); packing != "gzip" {
+			t.Errorf("Accept-Encoding: %s", packing)
+		}
+		if r.URL.Path == "/secret" {
+			w.Header().Set("Cache-Control", "private, No-Store")
+		}
+		w.Header().Set("ETag", "*")
+		fmt.Fprint(w, strings.Repeat("x", 60))
+	}))
+	defer server.Close()
+	fetch := family(t, web.Config{Addresses: []string{"127.0.0.1"}, Cache: 150})["web_fetch"]
+	env := toolstest.Env(t, nil)
+	get := func(paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			if _, _, err := toolstest.Run(t, fetch, env, fmt.Sprintf(`{"url":"%s/%s"}`, server.URL, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	get("a", "b", "a", "c", "b", "a", "secret", "secret")
+	env.Session.(*toolstest.Session).Close()
+	get("a", "a")
+	if got, want := strings.Join(asked, " "), "/a /b /a* /c /b /a /secret /secret /a /a"; got != want {
+		t.Errorf("asked for %s, want %s", got, want)
 	}
 }
 
