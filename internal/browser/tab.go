@@ -321,6 +321,7 @@ func (b *Browser) attached(ev *target.EventAttachedToTarget) {
 	if most := b.set.config.Tabs; len(b.tabs) >= most {
 		b.note("A page wanted more than the %d tabs that a browser may have: the others were closed before they began. Close tabs that are no longer needed.", most)
 		b.conn.post("", target.CommandCloseTarget, target.CloseTarget(info.TargetID))
+		b.conn.post(ev.SessionID, runtime.CommandRunIfWaitingForDebugger, nil) // its opener waits as long as it does
 		return
 	}
 	b.opened++
