@@ -344,12 +344,10 @@ func TestOpenAPIAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		<-hanging
-		if _, err := s.Cancel(ctx, &pb.CancelRequest{CallId: "hanging"}); err != nil {
-			t.Error(err)
-		}
-	}()
+	<-hanging
+	if _, err := s.Cancel(ctx, &pb.CancelRequest{CallId: "hanging"}); err != nil {
+		t.Fatal(err)
+	}
 	for {
 		response, err := stream.Recv()
 		if err != nil {
