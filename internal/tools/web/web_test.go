@@ -4,12 +4,16 @@
 package web_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/toolserver/toolserver/internal/pdf"
 	"github.com/toolserver/toolserver/internal/pdf/pdftest"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/toolstest"
