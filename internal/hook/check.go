@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/shell"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -100,6 +101,8 @@ func (s *Spec) checkEndpoint(m Machine, fault func(key, format string, args ...a
 		fault(".url", "%.80q is no address: want one such as https://checks.example.com/toolserver", s.URL)
 	} else if u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		fault(".url", "http to %s sends inputs and results in the clear, and anybody on the way can answer: want https, or an endpoint on this machine", u.Hostname())
+	} else if _, err := egress.Named(u); err != nil {
+		fault(".url", "%v", err)
 	}
 	if s.Network != 0 {
 		fault(".network", "is for a command")

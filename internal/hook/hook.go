@@ -213,7 +213,7 @@ func New(config Config, options Options) (*Hooks, error) {
 		return nil, nil
 	}
 	if options.Client == nil {
-		options.Client = newClient()
+		options.Client = newClient(config)
 	}
 	h := &Hooks{options: options, at: make(map[Point][]*Hook), pending: newTurns(maxNotices), ran: func(Run) {}}
 	names := make(map[string]int)

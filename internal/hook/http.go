@@ -18,6 +18,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/toolserver/toolserver/internal/egress"
 )
 
 // Headers of what is posted. The signature is "v1=" and the hexadecimal HMAC-SHA256, by
@@ -29,11 +31,19 @@ const (
 	HookHeader      = "Toolserver-Hook"
 )
 
-// newClient returns what endpoints are reached with: the operator has named them, so no
-// address is refused, no proxy is between, and nothing leads elsewhere.
-func newClient() *http.Client {
+// newClient returns what endpoints are reached with: those that the operator has named,
+// and nothing leads elsewhere.
+func newClient(c Config) *http.Client {
+	var dialer egress.Dialer
+	for _, spec := range c {
+		if u, err := url.Parse(spec.URL); err == nil && spec.URL != "" {
+			if host, err := egress.Named(u); err == nil {
+				dialer.Named = append(dialer.Named, host)
+			}
+		}
+	}
 	return &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+		Transport:     dialer.Transport(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -476,6 +476,7 @@ func TestHookConfiguration(t *testing.T) {
 		"{on: before_call, run: ls, effects: [eats]}":                             "no effect",
 		"{on: before_call, run: ls, effects: ['writes a[']}":                      "writes a[",
 		"{on: before_call, url: 'ftp://x', secret_file: /etc/hostname}":           "no address",
+		"{on: before_call, url: 'https://a:b@x', secret_file: /etc/hostname}":     "name or password",
 		"{on: before_call, url: 'https://x'}":                                     "secret_file",
 		"{on: before_call, url: 'https://x', secret_file: /no/such/file}":         "no such file",
 		"{on: before_call, run: ls, timeout: 2h}":                                 "out of bounds",
