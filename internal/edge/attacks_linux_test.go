@@ -262,8 +262,18 @@ func TestFloods(t *testing.T) {
 	}
 
 	busy := sessions[1]
-	for range 6 { // the stream of the client counts too
-		go busy.CallTool(t.Context(), &mcp.CallToolParams{Name: "sleep", Arguments: map[string]any{"duration_ms": 600_000}})
+	for i := range 5 { // without the client, which gives its session up where one is refused
+		call := fmt.Sprintf(`{"jsonrpc":"2.0","id":"s%d","method":"tools/call","params":{"name":"sleep","arguments":{"duration_ms":600000}}}`, i)
+		go func() {
+			for t.Context().Err() == nil { // until there is room: a ping may have had it
+				r := s.request(t, "POST", call, busy.ID())
+				r.Header.Set("Authorization", "Bearer "+alice)
+				if response, err := s.http.Client().Do(r); err == nil {
+					io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+				}
+			}
+		}()
 	}
 	waitUntil(t, "a request too many is refused", func() bool {
 		r := s.request(t, "POST", `{"jsonrpc":"2.0","id":"x","method":"ping"}`, busy.ID())
