@@ -146,6 +146,7 @@ func (t *Tab) paused(ev *fetch.EventRequestPaused) {
 		return
 	}
 	go func() { // no proxy asks about addresses
+		// The request waits for this, whatever becomes of the call that began it.
 		ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 		defer cancel()
 		err := t.b.elsewhere(ctx, host)

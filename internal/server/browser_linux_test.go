@@ -81,9 +81,7 @@ type browserServer struct {
 
 func serveBrowser(t *testing.T, site http.Handler, config string, rules ...string) *browserServer {
 	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("there is no Chromium: make chromium installs it")
-	}
+	needs(t, "chromium")
 	web := newWeb(t, site)
 	var workspace string
 	t.Cleanup(func() { // when the server is down
@@ -606,10 +604,7 @@ func (s *browserServer) busy() bool {
 
 // TestBrowserElsewhere: a browser that the operator runs is used in place of one of ours.
 func TestBrowserElsewhere(t *testing.T) {
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("there is no Chromium: make chromium installs it")
-	}
+	program := needs(t, "chromium")
 	site := httptest.NewServer(aShop())
 	defer site.Close()
 	elsewhere := exec.CommandContext(t.Context(), program, "--headless", "--no-sandbox", "--remote-debugging-port=0", "--user-data-dir="+t.TempDir(), "about:blank")

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -154,15 +155,35 @@ func (s *wholeServer) run(tool, input string) *pb.Finished {
 // waitForRecord waits until the audit log has a text.
 func (s *wholeServer) waitForRecord(text string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		audit, _ := os.ReadFile(filepath.Join(s.dir, "audit"))
-		if strings.Contains(string(audit), text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("the audit log has no %s: %s", text, audit)
+	var audit []byte
+	waitUntil(s.t, func() bool {
+		audit, _ = os.ReadFile(filepath.Join(s.dir, "audit"))
+		return strings.Contains(string(audit), text)
+	}, func() string { return fmt.Sprintf("the audit log has no %s: %s", text, audit) })
+}
+
+// waitUntil waits for what others bring about; otherwise says what came instead.
+func waitUntil(t testing.TB, is func() bool, otherwise func() string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(otherwise())
 		}
 	}
+}
+
+// needs returns where a program is that make test installs. Only people may be without it.
+func needs(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+	return path
 }
 
 func (s *wholeServer) read(name string) string {

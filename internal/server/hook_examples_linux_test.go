@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -104,17 +103,13 @@ func examplesOfHooks(t *testing.T) map[hook.Point]string {
 	if _, err := s.sessions.CloseSession(t.Context(), &pb.CloseSessionRequest{SessionId: id, Reason: "the work is done"}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	got := 0
+	waitUntil(t, func() bool {
 		mu.Lock()
-		got := len(events)
-		mu.Unlock()
-		if got == len(exampleAnswers) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("told of %d points: %v", got, events)
-		}
-	}
+		defer mu.Unlock()
+		got = len(events)
+		return got == len(exampleAnswers)
+	}, func() string { return fmt.Sprintf("told of %d points of %d", got, len(exampleAnswers)) })
 	mu.Lock()
 	defer mu.Unlock()
 	known := strings.NewReplacer(s.workspace, "/srv/work", id, "SESSION")

@@ -6,7 +6,6 @@ package server
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -14,9 +13,7 @@ import (
 // TestCommandsNameAddresses: a command that names a private address reaches it only where a
 // rule lists the address. One about all hosts does not, nor does a person who approves it.
 func TestCommandsNameAddresses(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip(err)
-	}
+	needs(t, "curl")
 	for rule, want := range map[string]string{
 		"{name: all, action: allow, hosts: ['*']}": "", "{name: other, action: allow, hosts: [example.com]}": "",
 		"{name: listed, action: allow, hosts: [169.254.169.254]}": "169.254.169.254",

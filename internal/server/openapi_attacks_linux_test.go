@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -183,11 +182,7 @@ func TestOpenAPIChanges(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); !s.logged("byfile", "what it was before stays"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a broken document is not told")
-		}
-	}
+	waitUntil(t, func() bool { return s.logged("byfile", "what it was before stays") }, func() string { return "a broken document is not told" })
 	s.tools("byfile", is("byfile__first"))
 	if err := os.WriteFile(file, []byte(one("second_one")), 0o600); err != nil {
 		t.Fatal(err)
@@ -195,11 +190,7 @@ func TestOpenAPIChanges(t *testing.T) {
 	s.tools("byfile", is("byfile__second_one"))
 	current.Store(one("late"))
 	s.tools("byurl", is("byurl__late"))
-	for deadline := time.Now().Add(time.Minute); unchanged.Load() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not ask whether the document has changed")
-		}
-	}
+	waitUntil(t, func() bool { return unchanged.Load() > 0 }, func() string { return "it does not ask whether the document has changed" })
 	current.Store(one("later"))
 	s.tools("byurl", is("byurl__later"))
 }
