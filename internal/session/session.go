@@ -171,11 +171,12 @@ func (s *Session) Answer(call tools.Budget) (int, tools.Measure, error) {
 // Family returns the name of the family of the session's model, see
 // [toolcall.FamilyNamed].
 func (s *Session) Family() string {
-	dialect, err := toolcall.Named(s.Settings().Dialect)
-	if err != nil {
-		return toolcall.AnyFamily().Name
+	if name := s.Settings().Dialect; name != "" {
+		if dialect, err := toolcall.Named(name); err == nil {
+			return dialect.Family().Name
+		}
 	}
-	return dialect.Family().Name
+	return toolcall.AnyFamily().Name
 }
 
 // Mode returns the mode of now.
