@@ -30,7 +30,7 @@ var floors = [][]string{
 	{"internal/browser", "internal/companion", "internal/persona", "internal/quota", "internal/source"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/schema", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
-	{"internal/sandbox", "internal/search/ignore", "internal/tools"},
+	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
 	{"internal/endpoint", "internal/glob", "internal/lease", "internal/picture", "internal/programtest", "internal/search/plain", "internal/search/workers", "internal/size", "internal/soaktest", "internal/version", "internal/wholefile", "proto/toolserver/v1"},
