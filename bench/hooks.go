@@ -19,6 +19,9 @@ import (
 // hookProgram is a compiled program that passes every call.
 const hookProgram = "/usr/bin/true"
 
+// hookedConfig is a configuration with a hook before each call.
+const hookedConfig = "hooks:\n  - {on: before_call, run: [" + hookProgram + "]}\n"
+
 // hooksFigure is the figure of hooks: what a hook adds to a call beside starting its
 // program with os/exec, and what a call costs that no hook is about.
 func hooksFigure(ctx context.Context, h *harness) ([]row, error) {
@@ -36,7 +39,7 @@ func hooksFigure(ctx context.Context, h *harness) ([]row, error) {
 		all = append(all, s)
 		return noop(s, work.Noop, false), nil
 	}
-	hooked, err := start("hooks:\n  - {on: before_call, run: [" + hookProgram + "]}\n")
+	hooked, err := start(hookedConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -32,25 +32,28 @@ func profile(ctx context.Context, h *harness, dir string, out io.Writer) error {
 		name    string
 		call    func(*server) caller
 		workers int
+		config  string
 	}{
-		{"execute", func(s *server) caller { return noop(s, work.Noop, false) }, many},
-		{"list", listTools, many},
-		{"read", func(s *server) caller { return readFile(s, text) }, many},
+		{"execute", func(s *server) caller { return noop(s, work.Noop, false) }, many, ""},
+		{"list", listTools, many, ""},
+		{"read", func(s *server) caller { return readFile(s, text) }, many, ""},
+		{"batch", func(s *server) caller { return readBatch(s, len(text)) }, 1, ""},
+		{"hook", func(s *server) caller { return noop(s, work.Noop, false) }, 1, hookedConfig},
 		{"output", func(s *server) caller {
 			return func(ctx context.Context) error {
 				_, err := receive(ctx, s.conn, h.plan.outputSlice, func(string) {})
 				return err
 			}
-		}, 1},
-		{"commands", runTrueAnywhere, shellWorkers},
+		}, 1, ""},
+		{"commands", runTrueAnywhere, shellWorkers, ""},
 		{"command-output", func(s *server) caller {
 			return func(ctx context.Context) error {
 				return bash(ctx, s, "", flood(h.plan.outputSlice), func(*pb.Output) error { return nil })
 			}
-		}, 1},
+		}, 1, ""},
 	} {
 		path := filepath.Join(dir, p.name+".pprof")
-		if err := profileLoad(ctx, h, p.call, p.workers, path); err != nil {
+		if err := profileLoad(ctx, h, p.config, p.call, p.workers, path); err != nil {
 			return fmt.Errorf("profile %s: %w", p.name, err)
 		}
 		fmt.Fprintf(out, "Profile: go tool pprof -top %s\n", path)
@@ -73,8 +76,12 @@ func runTrueAnywhere(s *server) caller {
 	}
 }
 
-func profileLoad(ctx context.Context, h *harness, callOf func(*server) caller, workers int, path string) error {
-	s, err := h.startShell(ctx)
+func profileLoad(ctx context.Context, h *harness, config string, callOf func(*server) caller, workers int, path string) error {
+	start := func(ctx context.Context) (*server, error) { return h.startShell(ctx) }
+	if config != "" {
+		start = func(ctx context.Context) (*server, error) { return h.startHooked(ctx, config) }
+	}
+	s, err := start(ctx)
 	if err != nil {
 		return err
 	}
