@@ -261,6 +261,36 @@ func (s *Store) add(r *Record) {
 	}
 }
 
+// Extend adds to a record what was done to one of its files right after the call, on its
+// behalf: undo takes back both. wrote is what the call left in the file, now what it has
+// since. It returns the record that has it, or r where it cannot be kept.
+func (s *Store) Extend(r *Record, path string, wrote []byte, now workspace.File) *Record {
+	last := slices.IndexFunc(r.Changes, func(c Change) bool { return c.Path == path && c.After.Hash == workspace.HashOf(wrote) })
+	if s == nil || r.Lost != "" || last < 0 {
+		return r
+	}
+	change := Change{Path: path, Before: r.Changes[last].After, After: stateOf(now)}
+	change.After.content = nil
+	next := &Record{} // what it takes beside r
+	var err error
+	if err = s.note(next, change.weight()); err == nil {
+		change.Before.content, err = s.spill(next, difference(wrote, now.Data))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.Index(s.records, r)
+	if err != nil || at < 0 { // without room, or gone by now
+		s.release(next)
+		return r
+	}
+	bytes, noted, segments := next.bytes, next.noted, next.segments
+	*next = *r // which others may be reading
+	next.Changes = append(slices.Clip(r.Changes), change)
+	next.bytes, next.noted, next.segments = r.bytes+bytes, r.noted+noted, slices.Concat(r.segments, segments)
+	s.records[at] = next
+	return next
+}
+
 // shorten leaves of a record that cannot be undone what is told of it.
 func (s *Store) shorten(r *Record) {
 	s.forget(r)

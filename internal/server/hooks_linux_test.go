@@ -607,6 +607,14 @@ func TestEditsAfterHooks(t *testing.T) {
 	if got := contentText(end); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || strings.Contains(got, "by a hook") || s.read("f.txt") != "bar 1\ntwo\nend\n" {
 		t.Errorf("%s: %s", end.GetOutcome(), got)
 	}
+	for _, want := range []string{"bar 1\ntwo\nbar 3\n", "bar 1\ntwo\nthree\n"} { // what hooks made of a change is taken back with it
+		if end := s.run("undo", `{}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.read("f.txt") != want {
+			t.Errorf("%s: %s: %q", end.GetOutcome(), contentText(end), s.read("f.txt"))
+		}
+	}
+	if end := s.run("undo", `{}`); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED || s.run("list_dir", `{"path":"f.txt"}`).GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("%s: %s", end.GetOutcome(), contentText(end))
+	}
 }
 
 // TestNobodyPretendsToBeAHook: what a tool or a hook writes cannot look as if another hook had

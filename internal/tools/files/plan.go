@@ -30,6 +30,7 @@ type plan struct {
 	changes []fileChange
 	notes   []string // for the model
 	again   string   // what was changed of new files since
+	record  *history.Record
 }
 
 // fileChange is what happens to one file.
@@ -277,8 +278,8 @@ func (p *plan) apply(env tools.Env, tool string) (tools.Result, error) {
 			return tools.Result{}, errors.Join(explain(err), batch.Rollback())
 		}
 	}
-	record := batch.Commit()
-	return p.result(env, details, record)
+	p.record = batch.Commit()
+	return p.result(env, details, p.record)
 }
 
 // restate returns the result of the plan with what its files have now, where that is
@@ -298,6 +299,7 @@ func (p *plan) restate(env tools.Env, before *tools.Result) (tools.Result, bool)
 		if err != nil || bytes.Equal(now.Data, c.data) {
 			continue
 		}
+		p.record = env.Changes.Extend(p.record, c.path, c.data, now)
 		text, _, err := decodeText(c.name, now.Data)
 		if err != nil || c.binary {
 			continue
@@ -314,11 +316,7 @@ func (p *plan) restate(env tools.Env, before *tools.Result) (tools.Result, bool)
 	if !changed {
 		return tools.Result{}, false
 	}
-	record := history.Record{ID: details.Change}
-	if !details.Undoable {
-		record.Lost = "what was there before is not kept"
-	}
-	result, err := p.result(env, details, &record)
+	result, err := p.result(env, details, p.record)
 	return result, err == nil
 }
 
