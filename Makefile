@@ -58,7 +58,7 @@ generated: $(BIN)/buf $(BIN)/.tools ## Fail if generating would change anything.
 	@buf generate --output .bin/generated
 	@buf build --exclude-source-info -o .bin/generated/proto/contract.binpb
 	@$(SCHEMA) -o .bin/generated/schema.binpb
-	@diff -r -x '*.proto' proto .bin/generated/proto && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
+	@diff -r -x '*.proto' -x rest.yaml proto .bin/generated/proto && diff -r -x '*.go' internal/rest .bin/generated/internal/rest && diff -r internal/rest/gateway .bin/generated/internal/rest/gateway && cmp internal/service/schema.binpb .bin/generated/schema.binpb || { echo "generated code is out of date: run make generate"; exit 1; }
 
 .PHONY: bench
 bench: ripgrep fd ## Measure against a bare gRPC server, and search against ripgrep; takes a quarter of an hour.
@@ -229,7 +229,8 @@ $(BIN):
 tools: $(BIN)/buf $(BIN)/grpcurl $(BIN)/.tools ## Build the tools that build/tools.mod pins into .bin.
 
 $(BIN)/.tools: build/tools.mod build/tools.sum | $(BIN)
-	$(TOOL) google.golang.org/grpc/cmd/protoc-gen-go-grpc google.golang.org/protobuf/cmd/protoc-gen-go honnef.co/go/tools/cmd/staticcheck
+	$(TOOL) github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-grpc-gateway github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-openapiv2 \
+		google.golang.org/grpc/cmd/protoc-gen-go-grpc google.golang.org/protobuf/cmd/protoc-gen-go honnef.co/go/tools/cmd/staticcheck
 	@touch $@
 
 $(BIN)/grpcurl: build/tools.mod build/tools.sum | $(BIN)

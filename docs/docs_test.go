@@ -64,11 +64,8 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := serve(t, server)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address, overHTTP := serve(t, server)
+	ports := strings.NewReplacer("localhost:8665", "localhost:"+portOf(t, address), "localhost:8667", "localhost:"+portOf(t, overHTTP))
 	tools, err := filepath.Abs(filepath.Join(root, ".bin"))
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +74,7 @@ func TestReadme(t *testing.T) {
 	var outputs strings.Builder
 	var waiting []*running
 	for _, c := range commands(read(t, "README.md")) {
-		line := strings.ReplaceAll(c.line, "localhost:8665", "localhost:"+port)
+		line := ports.Replace(c.line)
 		cmd := exec.Command("bash", "-c", line)
 		cmd.Dir, cmd.Env = root, environment
 		if c.background {
@@ -96,7 +93,7 @@ func TestReadme(t *testing.T) {
 	for _, want := range []string{
 		"toolserver.v1.ToolService", "returns ( stream .toolserver.v1.ExecuteToolResponse )",
 		`"read_file"`, `"progress"`, "OUTCOME_SUCCEEDED", "Waited 3s.", "OUTCOME_CANCELLED", "that is enough",
-		"OUTCOME_NO_SUCH_TOOL", "Did you mean read_file?", "OUTCOME_INVALID_INPUT", "# toolserver", `{"answer": 42}`,
+		"id: 3\ndata: {", "OUTCOME_NO_SUCH_TOOL", "Did you mean read_file?", "OUTCOME_INVALID_INPUT", "# toolserver", `{"answer": 42}`,
 	} {
 		if !strings.Contains(outputs.String(), want) {
 			t.Errorf("no command of the README printed %q", want)
@@ -131,10 +128,19 @@ func commands(readme string) []command {
 	return list
 }
 
-// serve starts a server on a port of its own and returns its address.
-func serve(t *testing.T, program string) string {
+func portOf(t *testing.T, address string) string {
 	t.Helper()
-	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--admin", "off")
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// serve starts a server on ports of its own and returns its addresses, of gRPC and of HTTP.
+func serve(t *testing.T, program string) (address, overHTTP string) {
+	t.Helper()
+	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "off")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	log, err := cmd.StderrPipe()
@@ -152,17 +158,17 @@ func serve(t *testing.T, program string) string {
 	})
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
-		var entry struct{ Msg, Address string }
+		var entry struct{ Msg, Address, HTTP string }
 		if json.Unmarshal(lines.Bytes(), &entry) == nil && entry.Msg == "serving" {
 			go func() {
 				for lines.Scan() { // so that the server never waits for us
 				}
 			}()
-			return entry.Address
+			return entry.Address, entry.HTTP
 		}
 	}
 	t.Fatal("the server does not serve")
-	return ""
+	return "", ""
 }
 
 // running is a command that runs beside others.

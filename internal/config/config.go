@@ -31,6 +31,7 @@ import (
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/session"
+	"github.com/toolserver/toolserver/internal/site"
 	"github.com/toolserver/toolserver/internal/size"
 	"github.com/toolserver/toolserver/internal/tools"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
@@ -89,6 +90,11 @@ type HTTP struct {
 	Hosts   []string    `yaml:"hosts"`
 	Origins []string    `yaml:"origins"`
 	MCP     edge.Limits `yaml:"mcp"`
+}
+
+// Site says which sites may send requests by HTTP.
+func (c *Config) Site() site.Guard {
+	return site.Guard{Hosts: c.HTTP.Hosts, Origins: c.HTTP.Origins, Open: c.Authentication.Off()}
 }
 
 // Off says that nothing is served over HTTP.

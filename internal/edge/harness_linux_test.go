@@ -72,7 +72,7 @@ func start(t testing.TB, text string) *testServer {
 	}
 	s.handler = edge.New(edge.Config{
 		Forward: s.Forward, Authenticator: access.Authenticator, Version: "1",
-		Limits: c.HTTP.MCP, Hosts: c.HTTP.Hosts, Origins: c.HTTP.Origins,
+		Limits: c.HTTP.MCP, Site: c.Site(),
 	})
 	s.http = httptest.NewUnstartedServer(s.handler)
 	if access.TLS != nil {

@@ -12,10 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +24,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/site"
 )
 
 // Config is what a [Handler] is made of. All fields but the last two are required.
@@ -45,13 +43,8 @@ type Config struct {
 	// Limits take their defaults where they are zero.
 	Limits Limits
 
-	// Hosts are the names that clients reach the server by, beside localhost and
-	// addresses. None, where callers prove who they are, are all.
-	Hosts []string
-
-	// Origins are the web pages, beside those of the server itself, whose scripts may
-	// send requests, such as "https://console.example".
-	Origins []string
+	// Site keeps other sites out.
+	Site site.Guard
 }
 
 // Path is where the handler serves.
@@ -111,7 +104,7 @@ func New(config Config) *Handler {
 		return h.nobody
 	}, &mcp.StreamableHTTPOptions{
 		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody),
-		DisableLocalhostProtection: true, // fromElsewhere is stricter
+		DisableLocalhostProtection: true, // site.Guard is stricter
 	})
 	h.serve = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
 		who := ctx.Value(requestKey{}).(*request)
@@ -137,7 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := h.fromElsewhere(r); err != nil {
+	if err := h.config.Site.Check(r); err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
@@ -180,31 +173,6 @@ func (h *Handler) contextOf(r *http.Request, who *request, s *httpSession) conte
 		ctx = context.WithValue(ctx, newSessionKey{}, s)
 	}
 	return ctx
-}
-
-// fromElsewhere returns why a request may have been sent by a page of another site: by
-// its origin, or by a name that such a site has led here (DNS rebinding).
-func (h *Handler) fromElsewhere(r *http.Request) error {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(strings.ToLower(host), "[]")
-	_, notAddress := netip.ParseAddr(host)
-	_, anybody := h.config.Authenticator.(auth.None)
-	known := notAddress == nil || host == "localhost" || slices.Contains(h.config.Hosts, host) || len(h.config.Hosts) == 0 && !anybody
-	if !known {
-		return fmt.Errorf("the host %.64q is not one of this server: want localhost, an address, or a name in http.hosts of its configuration", host)
-	}
-	origins := r.Header.Values("Origin")
-	if len(origins) == 0 || len(origins) == 1 && slices.Contains(h.config.Origins, origins[0]) {
-		return nil
-	}
-	at, err := url.Parse(origins[0])
-	if err != nil || len(origins) > 1 || at.Host != r.Host || (at.Scheme == "https") != (r.TLS != nil) {
-		return fmt.Errorf("the origin %.64q is another site: want none, that of this server, or one in http.origins of its configuration", origins[0])
-	}
-	return nil
 }
 
 // request is who sends an HTTP request, and how long it waits for the answer.

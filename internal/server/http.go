@@ -16,10 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/cors"
 	"go.uber.org/zap"
 
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/edge"
+	"github.com/toolserver/toolserver/internal/rest"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/version"
 )
@@ -32,21 +34,25 @@ type httpServer struct {
 }
 
 // serveHTTP begins to serve clients of server over HTTP.
-func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, metrics prometheus.Registerer, logger *zap.Logger) (*httpServer, error) {
-	if c.Off() {
+func serveHTTP(c *config.Config, access *config.Access, server *service.Server, metrics prometheus.Registerer, logger *zap.Logger) (*httpServer, error) {
+	if c.HTTP.Off() {
 		return &httpServer{address: "off"}, nil
 	}
-	listener, err := Listen(c.Listen)
+	listener, err := Listen(c.HTTP.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
 	}
 	s := &httpServer{address: addressOf(listener)}
-	s.mcp = edge.New(edge.Config{
-		Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(),
-		Limits: c.MCP, Hosts: c.Hosts, Origins: c.Origins,
-	})
+	guard := c.Site()
+	s.mcp = edge.New(edge.Config{Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(), Limits: c.HTTP.MCP, Site: guard})
+	everything := rest.New(rest.Config{Forward: server.Forward, Site: guard})
+	paths := http.NewServeMux()
+	paths.Handle(edge.Path, s.mcp)
+	paths.Handle("/", everything)
 	s.http = &http.Server{
-		Handler:           measured(s.mcp, metrics),
+		Handler:           measured(shared(paths, guard.Origins), metrics),
+		ConnContext:       everything.ConnContext,
+		ConnState:         everything.ConnState,
 		ErrorLog:          zap.NewStdLog(logger),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -63,6 +69,20 @@ func serveHTTP(c config.HTTP, access *config.Access, server *service.Server, met
 		}
 	}()
 	return s, nil
+}
+
+// shared returns a handler whose answers browsers let scripts of other sites read.
+func shared(handler http.Handler, origins []string) http.Handler {
+	if len(origins) == 0 {
+		return handler
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: origins,
+		AllowedMethods: []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete},
+		AllowedHeaders: []string{"Authorization", "Content-Type", "Last-Event-ID", "Mcp-Protocol-Version", "Mcp-Session-Id", "Toolserver-On-Behalf-Of"},
+		ExposedHeaders: []string{"Mcp-Session-Id", "Retry-After"},
+		MaxAge:         600,
+	}).Handler(handler)
 }
 
 // measured returns a handler whose requests are counted and timed. A stream takes as long as

@@ -96,7 +96,7 @@ func Serve(c *config.Config) error {
 		return err
 	}
 	defer admin.Close() // after the shutdown: probes see that it drains
-	overHTTP, err := serveHTTP(c.HTTP, access, server, metrics, logger)
+	overHTTP, err := serveHTTP(c, access, server, metrics, logger)
 	if err != nil {
 		ShutDown(server, 0)
 		return err

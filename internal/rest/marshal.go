@@ -1,0 +1,170 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// What a client can ask for with Accept, beside JSON.
+const (
+	eventStream = "text/event-stream"
+	octetStream = "application/octet-stream"
+)
+
+// maxMessage is how many bytes one message of a request has at most, as JSON. What it says
+// may be less: the chain bounds that.
+const maxMessage = 16 << 20
+
+// jsonOf writes messages as the mapping of protobuf says, and refuses what it does not know.
+var jsonOf = &runtime.JSONPb{}
+
+// lines writes messages as JSON: one, or one on each line of a stream.
+type lines struct{}
+
+// Marshal returns a message as JSON.
+func (lines) Marshal(v any) ([]byte, error) {
+	if streamed, ok := v.(map[string]any); ok && streamed["result"] != nil { // as the gateway wraps messages of streams
+		v = streamed["result"]
+	}
+	return jsonOf.Marshal(v)
+}
+
+// Unmarshal reads a message.
+func (lines) Unmarshal(data []byte, v any) error {
+	return lines{}.NewDecoder(bytes.NewReader(data)).Decode(v)
+}
+
+// NewEncoder is part of the interface.
+func (l lines) NewEncoder(w io.Writer) runtime.Encoder {
+	return runtime.EncoderFunc(func(v any) error {
+		text, err := l.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	})
+}
+
+// NewDecoder returns what reads the messages of a body, one after the other.
+func (lines) NewDecoder(r io.Reader) runtime.Decoder {
+	bounded := &boundedReader{reader: r}
+	decoder := json.NewDecoder(bounded)
+	return runtime.DecoderFunc(func(v any) error {
+		bounded.left = maxMessage
+		var text json.RawMessage
+		if err := decoder.Decode(&text); err != nil {
+			return explained(err)
+		}
+		message, ok := v.(proto.Message)
+		if !ok { // a field of one
+			return worded(jsonOf.Unmarshal(text, v))
+		}
+		return worded(protojson.Unmarshal(text, message))
+	})
+}
+
+// explained says what is wrong with a body.
+func explained(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the body is not JSON: it ends too soon")
+	}
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		return fmt.Errorf("the body is not JSON: %w at byte %d", err, syntax.Offset)
+	}
+	return err
+}
+
+// worded says it without the name of the library, which it spells in two ways.
+func worded(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.TrimPrefix(err.Error(), "proto:")
+	return errors.New("the body does not fit: " + strings.Trim(text, " \u00a0") + "; " + DocumentPath + " tells what does")
+}
+
+// boundedReader reads no more of a message than it may have.
+type boundedReader struct {
+	reader io.Reader
+	left   int
+}
+
+func (r *boundedReader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, fmt.Errorf("a message of the body has more than %d bytes", maxMessage)
+	}
+	n, err := r.reader.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// ContentType is that of an answer, and StreamContentType that of a stream.
+func (lines) ContentType(any) string       { return "application/json" }
+func (lines) StreamContentType(any) string { return "application/x-ndjson" }
+
+// events writes messages as server-sent events. The id of an event of an execution is its
+// sequence, so that a client which comes back with Last-Event-ID misses none.
+type events struct{ lines }
+
+// Marshal returns a message as an event.
+func (events) Marshal(v any) ([]byte, error) {
+	text, err := lines{}.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if streamed, ok := v.(map[string]any); ok {
+		if of, ok := streamed["result"].(interface{ GetEvent() *pb.Event }); ok {
+			b.WriteString("id: " + strconv.FormatUint(of.GetEvent().GetSequence(), 10) + "\n")
+		}
+		if streamed["error"] != nil {
+			b.WriteString("event: error\n")
+		}
+	}
+	b.WriteString("data: ")
+	b.Write(text)
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// ContentType is that of an answer that is no stream, as JSON; see Handler.
+func (events) StreamContentType(any) string { return eventStream }
+
+// plain writes the bytes of files and artifacts as they are.
+type plain struct{ lines }
+
+// Marshal returns the bytes of a message that has some.
+func (plain) Marshal(v any) ([]byte, error) {
+	if streamed, ok := v.(map[string]any); ok {
+		if of, ok := streamed["result"].(interface{ GetData() []byte }); ok {
+			return of.GetData(), nil
+		}
+	}
+	return lines{}.Marshal(v)
+}
+
+// Delimiter is between the messages of a stream.
+func (plain) Delimiter() []byte { return nil }
+
+// StreamContentType is that of a stream.
+func (plain) StreamContentType(v any) string {
+	if _, ok := v.(interface{ GetData() []byte }); ok {
+		return octetStream
+	}
+	return lines{}.StreamContentType(v)
+}

@@ -1,0 +1,164 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rest is the face of the server for clients without gRPC: every RPC by HTTP and
+// JSON, as proto/rest.yaml maps them, translated by grpc-gateway. It decides nothing: each
+// request is a call through the chain, by the credentials that it came with.
+//
+// Locks: that of peers guards which connections there are. It is not held while something
+// is called.
+package rest
+
+import (
+	"context"
+	"crypto/tls"
+	_ "embed"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	gateway "github.com/toolserver/toolserver/internal/rest/gateway/toolserver/v1"
+	"github.com/toolserver/toolserver/internal/site"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// Path is where RPCs are, and DocumentPath where the OpenAPI document about them is.
+const (
+	Path         = "/v1/"
+	DocumentPath = "/openapi.json"
+)
+
+//go:generate make -C ../.. generate
+//go:embed openapi.swagger.json
+var document []byte
+
+// writeTime is in which a client has to take what is sent.
+const writeTime = time.Minute
+
+// Config is what a [Handler] is made of.
+type Config struct {
+	// Forward returns a connection to the chain for a caller from that address and over
+	// that TLS connection, which may be none.
+	Forward func(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error)
+
+	// Site keeps other sites out.
+	Site site.Guard
+}
+
+// A Handler serves RPCs over HTTP. Its ConnContext and ConnState belong to the server that
+// serves it.
+type Handler struct {
+	peers
+	site site.Guard
+	mux  *runtime.ServeMux
+}
+
+// New returns a handler.
+func New(config Config) *Handler {
+	h := &Handler{peers: peers{forward: config.Forward}, site: config.Site}
+	h.mux = runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, lines{}),
+		runtime.WithMarshalerOption(eventStream, events{}),
+		runtime.WithMarshalerOption(octetStream, plain{}),
+		runtime.WithIncomingHeaderMatcher(passedOn),
+		runtime.WithOutgoingHeaderMatcher(nothing),
+		runtime.WithOutgoingTrailerMatcher(nothing),
+		runtime.WithErrorHandler(answerError),
+		runtime.WithRoutingErrorHandler(answerRouting),
+		runtime.SetQueryParameterParser(parameters{}),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(), // a form is no query
+	)
+	ctx, conn := context.Background(), throughPeer{}
+	if err := errors.Join(
+		gateway.RegisterToolServiceHandlerClient(ctx, h.mux, pb.NewToolServiceClient(conn)),
+		gateway.RegisterSessionServiceHandlerClient(ctx, h.mux, pb.NewSessionServiceClient(conn)),
+		gateway.RegisterApprovalServiceHandlerClient(ctx, h.mux, pb.NewApprovalServiceClient(conn)),
+		gateway.RegisterPolicyServiceHandlerClient(ctx, h.mux, pb.NewPolicyServiceClient(conn)),
+		gateway.RegisterDialectServiceHandlerClient(ctx, h.mux, pb.NewDialectServiceClient(conn)),
+		gateway.RegisterSourceServiceHandlerClient(ctx, h.mux, pb.NewSourceServiceClient(conn)),
+		gateway.RegisterWorkspaceServiceHandlerClient(ctx, h.mux, pb.NewWorkspaceServiceClient(conn)),
+	); err != nil {
+		panic(err) // they return none
+	}
+	return h
+}
+
+// passedOn names the headers of requests that the chain looks at. Authorization is passed
+// on by the gateway itself.
+func passedOn(name string) (string, bool) {
+	switch name {
+	case "Toolserver-On-Behalf-Of", "Toolserver-Started", "Traceparent", "Tracestate":
+		return strings.ToLower(name), true
+	}
+	return "", false
+}
+
+func nothing(string) (string, bool) { return "", false }
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h.site.Check(r); err != nil {
+		answer(w, http.StatusForbidden, status.New(codes.PermissionDenied, err.Error()))
+		return
+	}
+	if r.URL.Path == DocumentPath {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(document)
+		return
+	}
+	ctx, err := h.withPeer(r)
+	if err != nil {
+		answerError(r.Context(), h.mux, lines{}, w, r, status.Error(codes.Unavailable, "the server cannot be reached"))
+		return
+	}
+	controller := http.NewResponseController(w)
+	r = r.WithContext(ctx)
+	if streamed[r.Method+" "+r.URL.Path] {
+		controller.EnableFullDuplex() // HTTP/2 always is
+	} else {
+		r.Body = http.MaxBytesReader(w, r.Body, maxMessage)
+		controller.SetReadDeadline(time.Now().Add(bodyTime)) // until it has come
+	}
+	defer func(body io.Reader) { // a client that sends more than is read would not see the answer
+		controller.SetReadDeadline(time.Now().Add(drainTime))
+		io.CopyN(io.Discard, body, maxMessage)
+	}(r.Body)
+	if after := r.Header.Get("Last-Event-ID"); after != "" && r.Method == http.MethodGet {
+		query := r.URL.Query()
+		query.Set("after_sequence", after)
+		r.URL.RawQuery = query.Encode()
+	}
+	h.mux.ServeHTTP(&patientWriter{w, controller}, r)
+}
+
+// streamed are the requests whose body is a stream of messages, of any length and for any
+// time: the chain bounds that. Every other is one message.
+var streamed = map[string]bool{"POST /v1/batches": true, "POST /v1/dialects/parse": true, "POST /v1/files/content": true, "POST /v1/tree": true}
+
+// bodyTime is in which the body of a request has to come, and drainTime in which the rest
+// has to come that nobody reads any more.
+var bodyTime = 30 * time.Second
+
+const drainTime = 5 * time.Second
+
+// patientWriter gives each write a time in which the client has to take it.
+type patientWriter struct {
+	http.ResponseWriter
+	controller *http.ResponseController
+}
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	w.controller.SetWriteDeadline(time.Now().Add(writeTime))
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for flushing.
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

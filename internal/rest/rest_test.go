@@ -1,0 +1,103 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// TestEveryRPC proves that each RPC of the contract is in the document, and so has a path.
+func TestEveryRPC(t *testing.T) {
+	var told struct {
+		Paths map[string]map[string]struct{ OperationID string }
+	}
+	if err := json.Unmarshal(document, &told); err != nil {
+		t.Fatal(err)
+	}
+	at := make(map[string]string)
+	for path, methods := range told.Paths {
+		for method, operation := range methods {
+			at[operation.OperationID] = strings.ToUpper(method) + " " + path
+		}
+	}
+	all := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("toolserver.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				all++
+				name := string(service.Name()) + "_" + string(service.Methods().Get(j).Name())
+				if !strings.Contains(at[name], " "+Path) {
+					t.Errorf("%s has no path: give it one in proto/rest.yaml", name)
+				}
+				if streams := service.Methods().Get(j).IsStreamingClient(); streams != streamed[at[name]] {
+					t.Errorf("%s: whether its body is a stream is %v", name, streams)
+				}
+			}
+		}
+		return true
+	})
+	if all < 40 {
+		t.Errorf("only %d RPCs were looked at", all)
+	}
+}
+
+// slow is a server whose call takes longer than a body may.
+type slow struct {
+	pb.UnimplementedToolServiceServer
+	takes time.Duration
+}
+
+func (s slow) ExecuteTool(_ *pb.ExecuteToolRequest, stream grpc.ServerStreamingServer[pb.ExecuteToolResponse]) error {
+	select {
+	case <-time.After(s.takes):
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+	return stream.Send(&pb.ExecuteToolResponse{Event: &pb.Event{Sequence: 7}})
+}
+
+// TestAnswersTakeTheirTime: the time in which a body has to come does not end a stream.
+func TestAnswersTakeTheirTime(t *testing.T) {
+	bodyTime = 20 * time.Millisecond
+	t.Cleanup(func() { bodyTime = 30 * time.Second })
+	listener := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	pb.RegisterToolServiceServer(server, slow{takes: 10 * bodyTime})
+	go server.Serve(listener)
+	t.Cleanup(server.Stop)
+	h := New(Config{Forward: func(string, *tls.ConnectionState) (*grpc.ClientConn, error) {
+		return grpc.NewClient("passthrough:slow", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	}})
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ConnContext, s.Config.ConnState = h.ConnContext, h.ConnState
+	s.Start()
+	t.Cleanup(s.Close)
+	response, err := http.Post(s.URL+"/v1/executions", "application/json", strings.NewReader(`{"tool":"sleep"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `"sequence":"7"`) {
+		t.Errorf("%s: %s: %v", response.Status, text, err)
+	}
+}
