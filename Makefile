@@ -79,7 +79,7 @@ soak: compiler ripgrep ## The long forms of the tests that repeat: minutes, not 
 # Tests, what only tests import, benchmarks and generated code do not count; comments do.
 .PHONY: lines
 lines: ## Count the lines of Go in each package.
-	@git ls-files '*.go' ':!*_test.go' ':!*.pb.go' ':!*test/*' ':!bench/*' | xargs awk ' \
+	@git ls-files '*.go' ':!*_test.go' ':!*.pb.go' ':!*.pb.gw.go' ':!*test/*' ':!bench/*' | xargs awk ' \
 		{ name = FILENAME; sub("/[^/]*$$", "", name); lines[name]++ } \
 		END { for (name in lines) print lines[name] "\t" name }' | sort -n | \
 		awk '{ print; total += $$1 } END { print total "\ttotal" }'
