@@ -171,8 +171,8 @@ func TestBelowRaisesNothing(t *testing.T) {
 	wantCode(t, update(f.inside, &pb.Session{SessionId: id, Mode: pb.Mode_MODE_ALLOW}, "mode"), codes.PermissionDenied, "above accept_edits")
 	wantCode(t, update(f.inside, &pb.Session{SessionId: id, Level: pb.Level_LEVEL_DANGER_FULL_ACCESS}, "level"), codes.PermissionDenied, "above workspace_write")
 	wantCode(t, update(f.inside, &pb.Session{SessionId: id, Network: pb.Network_NETWORK_OPEN}, "network"), codes.PermissionDenied, "above loopback")
-	end := f.inside.run(&pb.ExecuteToolRequest{SessionId: id, Tool: "config", InputJson: []byte(`{"action":"set","name":"mode","value":"allow"}`)})
-	if end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED {
+	end := f.inside.run(&pb.ExecuteToolRequest{SessionId: id, Tool: "config", InputJson: []byte(`{"setting":"mode","value":"allow"}`)})
+	if end.GetOutcome() != pb.Outcome_OUTCOME_DENIED && !strings.Contains(text(end), "Nothing was changed") {
 		t.Errorf("config raised the mode: %v", end)
 	}
 
