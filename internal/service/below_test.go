@@ -341,3 +341,33 @@ func TestBelowAnswersNothing(t *testing.T) {
 		t.Errorf("writing what the parent may write ended %v", end)
 	}
 }
+
+// TestBelowSharesLimits: what a session may do in a time, its agents use up.
+func TestBelowSharesLimits(t *testing.T) {
+	f := withFamily(t, withPolicy(t, "limits: [{name: few, tools: [count], rate: 2/h, per: session}]\n"))
+	f.open(&pb.CreateSessionRequest{SessionId: "main"})
+	_, execution := f.works("main")
+	child := f.begin(below("main", execution, "worker")).GetSessionId()
+	for i, want := range []pb.Outcome{pb.Outcome_OUTCOME_SUCCEEDED, pb.Outcome_OUTCOME_SUCCEEDED, pb.Outcome_OUTCOME_RATE_LIMITED} {
+		if end := f.inside.run(&pb.ExecuteToolRequest{SessionId: child, Tool: "count"}); end.GetOutcome() != want {
+			t.Errorf("call %d ended %v", i+1, end)
+		}
+	}
+	if end := f.caller.run(&pb.ExecuteToolRequest{SessionId: "main", Tool: "count"}); end.GetOutcome() != pb.Outcome_OUTCOME_RATE_LIMITED {
+		t.Errorf("the parent ended %v", end)
+	}
+}
+
+// TestBelowCountsForItsOwner: a session of an agent is one of those that its owner may have.
+func TestBelowCountsForItsOwner(t *testing.T) {
+	f := withFamily(t, func(c *service.Config) {
+		config := c.Sessions.Config()
+		config.MaxPerPrincipal = 2
+		c.Sessions = session.NewStore(config)
+	})
+	f.open(&pb.CreateSessionRequest{SessionId: "main"})
+	_, execution := f.works("main")
+	f.begin(below("main", execution, "worker"))
+	_, err := f.inside.CreateSession(timeout(t), below("main", execution, "worker"))
+	wantCode(t, err, codes.ResourceExhausted, "too many sessions")
+}
