@@ -75,6 +75,9 @@ func (s *Session) IsWithin(ref Ref) bool {
 func (s *Store) Children(of *Session) []*Session {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if len(of.children) == 0 {
+		return nil // as almost always
+	}
 	return slices.SortedFunc(maps.Keys(of.children), func(a, b *Session) int { return cmp.Compare(a.epoch, b.epoch) })
 }
 
@@ -200,12 +203,14 @@ func (s *Store) End(session *Session, reason string) (ended []*Session) {
 	return ended
 }
 
-// follow notes that a session is below its parent, which it uses until it is released. It
-// reports false where the parent has ended. The store is locked.
+// follow notes that a session is below its parent, which it uses. It reports false where
+// the parent has ended. The store is locked.
 func (s *Session) follow() bool {
 	parent := s.Below.Parent
-	if !parent.Enter() {
+	select {
+	case <-parent.over:
 		return false
+	default:
 	}
 	if parent.children == nil {
 		parent.children = make(map[*Session]bool)
@@ -214,7 +219,12 @@ func (s *Session) follow() bool {
 	return true
 }
 
-// leaveParent ends what follow began.
+// ended says that no agent can begin in a session.
+func (b *Below) ended() error {
+	return fmt.Errorf("%w: session %q has ended, and begins no agent", ErrNotFound, b.Parent.ID)
+}
+
+// leaveParent ends what Create began: the session does not use its parent any more.
 func (s *Session) leaveParent() {
 	if parent := s.Parent(); parent != nil {
 		s.store.mu.Lock()

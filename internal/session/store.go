@@ -251,7 +251,7 @@ func isID(id string) bool {
 }
 
 // Create makes a session of owner.
-func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
+func (s *Store) Create(owner auth.Owner, request Request) (made *Session, err error) {
 	if request.Restore && (request.ID == "" || request.Workspace != "") {
 		return nil, fmt.Errorf("%w: to restore a session, name its id and no workspace", ErrInvalid)
 	}
@@ -266,6 +266,15 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 			return nil, err
 		}
 		request.Settings = request.Below.inherit(request.Settings)
+		parent := request.Below.Parent
+		if !parent.Enter() {
+			return nil, request.Below.ended()
+		}
+		defer func() { // without a lock
+			if made == nil {
+				parent.Leave()
+			}
+		}()
 	}
 	settings, err := s.settle(request.Settings, request.Below)
 	if err != nil {
@@ -315,7 +324,7 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	}
 	if session.Below != nil && !session.follow() {
 		ws.Close()
-		return nil, fmt.Errorf("%w: session %q has ended, which begins the agent", ErrNotFound, session.Below.Parent.ID)
+		return nil, session.Below.ended()
 	}
 	if request.Restore { // not before: where it cannot be opened it stays kept
 		if t, err := s.kept(owner, request.ID); err == nil {
