@@ -114,6 +114,7 @@ func newEndpoint(spec Spec, options Options) (*Endpoint, error) {
 	dialer := egress.Dialer{Named: []string{host}, Upstream: spec.Proxy, Dial: options.Dial}
 	transport := dialer.Transport()
 	transport.DisableCompression = true // what comes is counted, and comes at once
+	transport.MaxConnsPerHost = 0       // requests wait for a slot, not for a connection
 	e.client = &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a key is for one host
@@ -367,7 +368,11 @@ func (e *Endpoint) explain(ctx context.Context, err error, r *reading) (failure 
 	case errors.As(err, &bad):
 		failure = e.failed(Malformed, "answered in a way that cannot be read: %s. The operator has to look at format and url.", e.shown(string(bad)))
 	case isTold:
-		failure = e.classify(statusOf[told.Type], told, "")
+		status := statusOf[told.Type]
+		if code, ok := told.Code.(float64); ok && status == 0 { // some put the status there
+			status = int(code)
+		}
+		failure = e.classify(status, told, "")
 	case errors.Is(err, errCut) || r.begun:
 		failure = e.failed(BrokeOff, "broke off %s. Try again.", after)
 		failure.again = true

@@ -123,6 +123,7 @@ func TestRefusals(t *testing.T) {
 			{turn: modeltest.Turn{Status: 302}, kind: model.Unreachable, words: "redirects"},
 			{turn: modeltest.Turn{Status: 422}, kind: model.Rejected, words: "422"},
 			{turn: modeltest.Turn{Error: "invalid_request_error"}, kind: model.Rejected, words: "400"},
+			{turn: modeltest.Turn{Raw: []byte("data: {\"type\":\"error\",\"error\":{\"code\":402,\"message\":\"no\"}}\n\n")}, kind: model.OutOfBudget, words: "credit"},
 			{turn: modeltest.Turn{Raw: []byte("data: {\"type\":\n\ndata: {}\n\n")}, kind: model.Malformed, words: "no JSON"},
 			{turn: modeltest.Turn{Raw: []byte("data: [1,2]\n\ndata: {}\n\n")}, kind: model.Malformed, words: "API"},
 			{turn: modeltest.Turn{Raw: []byte("data: {\"hello\":\"you\"}\n\n")}, kind: model.Malformed, words: "hello"},
