@@ -18,7 +18,7 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go"},
+	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/modelserver"},
 	{"internal/operator"},
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
@@ -66,7 +66,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/skill":   {"internal/config", "internal/server"},
 	module + "internal/tools/turn":    {"internal/server"},
 	module + "internal/tools/web":     {"internal/config", "internal/server"},
-	module + "internal/model":         {"bench", "internal/agent", "internal/config", "internal/model/modeltest", "internal/operator", "internal/server"},
+	module + "internal/model":         {"bench", "examples/modelserver", "internal/agent", "internal/config", "internal/model/modeltest", "internal/operator", "internal/server"},
 	"github.com/chromedp/cdproto":     {"bench", "internal/browser"},
 	"github.com/chromedp/chromedp":    {"bench"},
 	"github.com/gobwas/ws":            {"internal/browser"},

@@ -12,7 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/model/modeltest"
@@ -376,26 +376,31 @@ func TestTable(t *testing.T) {
 
 // TestConcurrent: no more requests at once than the table says; who waits can go.
 func TestConcurrent(t *testing.T) {
-	entered, leave := make(chan struct{}, 3), make(chan struct{})
-	server := start(t, func(*modeltest.Request) modeltest.Turn {
-		return modeltest.Turn{Text: "x", First: func(context.Context) { entered <- struct{}{}; <-leave }}
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		e, server := inBubble(t, func(*modeltest.Request) modeltest.Turn {
+			return modeltest.Turn{Text: "x", First: func(context.Context) { <-leave }}
+		}, "openai", func(s *model.Spec) { s.Concurrent = 1 })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first, second := make(chan error, 1), make(chan error, 1)
+		request := func(ctx context.Context, done chan error) {
+			_, _, err := ask(ctx, e, told("go"))
+			done <- err
+		}
+		go request(t.Context(), first)
+		synctest.Wait()
+		go request(ctx, second)
+		synctest.Wait()
+		cancel()
+		if err := <-second; !errors.Is(err, context.Canceled) {
+			t.Errorf("the second got %v", err)
+		}
+		close(leave)
+		if err := <-first; err != nil || len(server.Requests()) != 1 {
+			t.Errorf("%v, %d requests", err, len(server.Requests()))
+		}
 	})
-	e := endpoint(t, server, "openai", func(s *model.Spec) { s.Concurrent = 1 })
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := ask(t.Context(), e, told("go"))
-		done <- err
-	}()
-	<-entered
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, _, err := ask(ctx, e, told("go")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the second got %v", err)
-	}
-	close(leave)
-	if err := <-done; err != nil || len(server.Requests()) != 1 {
-		t.Errorf("%v, %d requests", err, len(server.Requests()))
-	}
 }
 
 // TestCancelled: a caller that gives up gets its own reason, and the provider is left alone.

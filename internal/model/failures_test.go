@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -120,7 +121,6 @@ func TestRefusals(t *testing.T) {
 			{turn: modeltest.Turn{Status: 413}, kind: model.TooLarge, words: "summary"},
 			{turn: modeltest.Turn{Status: 402}, kind: model.OutOfBudget, words: "credit"},
 			{turn: modeltest.Turn{Status: 403}, kind: model.Credentials, words: "key_env"},
-			{turn: modeltest.Turn{Status: 302}, kind: model.Unreachable, words: "redirects"},
 			{turn: modeltest.Turn{Status: 422}, kind: model.Rejected, words: "422"},
 			{turn: modeltest.Turn{Error: "invalid_request_error"}, kind: model.Rejected, words: "400"},
 			{turn: modeltest.Turn{Raw: []byte("data: {\"type\":\"error\",\"error\":{\"code\":402,\"message\":\"no\"}}\n\n")}, kind: model.OutOfBudget, words: "credit"},
@@ -346,6 +346,30 @@ func TestUnreachable(t *testing.T) {
 	if failure := kindOf(t, e.Probe(t.Context())); failure.Kind != model.Unreachable {
 		t.Errorf("%+v", failure)
 	}
+}
+
+// TestRedirects: a key goes to no other address than the operator's.
+func TestRedirects(t *testing.T) {
+	bothFormats(t, func(t *testing.T, format string) {
+		var elsewhere atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				elsewhere.Add(1)
+			}
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}))
+		defer server.Close()
+		e := endpoint(t, start(t, nil), format, func(s *model.Spec) { s.URL = server.URL })
+		_, _, err := ask(t.Context(), e, told("go"))
+		for _, err := range []error{err, e.Probe(t.Context())} {
+			if failure := kindOf(t, err); failure.Kind != model.Unreachable || !strings.Contains(failure.Message, "redirects") {
+				t.Errorf("%+v", failure)
+			}
+		}
+		if elsewhere.Load() != 0 {
+			t.Error("the redirect was followed")
+		}
+	})
 }
 
 // TestProbe: the key is tried without asking the model anything.

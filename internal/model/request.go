@@ -153,8 +153,8 @@ func (e *Endpoint) inText(r *Request, messages []Message) (system string, list [
 	return system, list
 }
 
-// anthropic is Anthropic's Messages API, in the version that everybody has who has that API.
-// Nothing that is sent or read here is another in later ones.
+// anthropic is Anthropic's Messages API, in the version that everybody has who has that API;
+// headers of the table can name a later one.
 var anthropic = format{
 	url: "https://api.anthropic.com", path: "/v1/messages", models: "/v1/models",
 	key: [2]string{"X-Api-Key", ""}, headers: map[string]string{"Anthropic-Version": "2023-06-01"},

@@ -23,7 +23,8 @@ import (
 	"github.com/toolserver/toolserver/internal/toolcall"
 )
 
-// A Turn is one answer of the model: what it writes, and what goes wrong with it.
+// A Turn is one answer of the model: what it writes, and what goes wrong with it. As JSON it
+// is an object such as {"text": "I read it.", "calls": [{"tool": "read_file", "input": {"path": "a"}}]}.
 type Turn struct {
 	Text  string
 	Calls []toolcall.Call // those without an id are given one
@@ -56,7 +57,7 @@ type Turn struct {
 
 	// First is called before the answer begins, and Then when all is written but the end
 	// of the message. [Hang] has the client wait for ever.
-	First, Then func(ctx context.Context)
+	First, Then func(ctx context.Context) `json:"-"`
 }
 
 // Nothing is a Raw that is empty.
