@@ -5,7 +5,6 @@ package model_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -542,33 +541,4 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-}
-
-// FuzzAnswers: whatever an endpoint sends, a request ends, with calls that are JSON objects
-// and have an id, or with an error in words.
-func FuzzAnswers(f *testing.F) {
-	f.Add(true, []byte("event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1e99}}}\n\ndata: {\"type\":\"message_stop\"}\n\n"))
-	f.Add(false, []byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\",\"tool_calls\":[{\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":-5}}\n\ndata: [DONE]\n\n"))
-	f.Add(false, []byte("data: {\"error\":\"no\"}\r\n\r\n"))
-	f.Fuzz(func(t *testing.T, isAnthropic bool, text []byte) {
-		format := "openai"
-		if isAnthropic {
-			format = "anthropic"
-		}
-		server := start(t, modeltest.Sequence(modeltest.Turn{Raw: append([]byte{}, text...)}))
-		h, answer, err := ask(t.Context(), endpoint(t, server, format, func(s *model.Spec) { s.Attempts = 1 }), told("go"))
-		if err != nil {
-			kindOf(t, err)
-		} else if answer.Stop == "" {
-			t.Error("it did not stop")
-		}
-		for _, c := range h.calls {
-			if c.ID == "" || !json.Valid(c.Input) || c.Input[0] != '{' {
-				t.Errorf("%+v", c)
-			}
-		}
-		if u := answer.Usage; u.Input < 0 || u.Cached < 0 || u.Cached > u.Input || u.Output < 0 || u.Dollars < 0 {
-			t.Errorf("used %+v", u)
-		}
-	})
 }
