@@ -407,7 +407,9 @@ func TestConcurrent(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		gone := make(chan struct{})
-		server := start(t, modeltest.Sequence(modeltest.Turn{Text: "I", Then: func(ctx context.Context) { <-ctx.Done(); close(gone) }}))
+		server := start(t, modeltest.Sequence(modeltest.Turn{
+			Text: "I", First: func(ctx context.Context) { context.AfterFunc(ctx, func() { close(gone) }) }, Then: modeltest.Hang,
+		}))
 		why := errors.New("the parent was stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)

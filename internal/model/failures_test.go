@@ -207,11 +207,11 @@ func TestRetryAfter(t *testing.T) {
 	}
 	// For what is too far away nobody waits, and whoever asks is told.
 	synctest.Test(t, func(t *testing.T) {
-		e, server := inBubble(t, modeltest.Sequence(modeltest.Turn{Status: 429, RetryAfter: "3600"}), "openai", nil)
+		e, server := inBubble(t, modeltest.Sequence(modeltest.Turn{Status: 429, RetryAfter: "300"}), "openai", nil)
 		began := time.Now()
 		_, _, err := ask(t.Context(), e, told("go"))
 		failure := kindOf(t, err)
-		if failure.Kind != model.RateLimited || failure.Retry.Sub(began) != time.Hour || time.Since(began) > time.Second || len(server.Requests()) != 1 {
+		if failure.Kind != model.RateLimited || failure.Retry.Sub(began) != 5*time.Minute || time.Since(began) > time.Second || len(server.Requests()) != 1 {
 			t.Errorf("%+v after %s", failure, time.Since(began))
 		}
 	})
@@ -268,6 +268,20 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
+// TestPauses: a model may think for as long as something comes now and then.
+func TestPauses(t *testing.T) {
+	bothFormats(t, func(t *testing.T, format string) {
+		synctest.Test(t, func(t *testing.T) {
+			think := func(context.Context) { time.Sleep(90 * time.Second) }
+			e, _ := inBubble(t, modeltest.Sequence(modeltest.Turn{Text: "well", First: think, Then: think}), format,
+				func(s *model.Spec) { s.IdleTimeout, s.Attempts = 2*time.Minute, 1 })
+			if h, _, err := ask(t.Context(), e, told("go")); err != nil || h.text != "well" {
+				t.Errorf("heard %+v, %v", h, err)
+			}
+		})
+	})
+}
+
 // TestBreakOff: what ends in the middle is an error that says so, and is not begun anew, for
 // something was handed over.
 func TestBreakOff(t *testing.T) {
@@ -283,7 +297,7 @@ func TestBreakOff(t *testing.T) {
 			server := start(t, modeltest.Sequence(test.turn))
 			h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
 			failure := kindOf(t, err)
-			if failure.Kind != test.kind || !failure.Partial || h.text == "" && h.calls == nil || answer.Usage.Input == 0 || answer.Usage.Output == 0 {
+			if failure.Kind != test.kind || !failure.Partial || h.text == "" && h.calls == nil || answer.Usage.Input == 0 || answer.Usage.Output < 2 || !answer.Usage.Estimated {
 				t.Errorf("%+v: heard %+v, %+v, %+v", test.turn, h, answer, failure)
 			}
 			if n := len(server.Requests()); n != 1 {
