@@ -26,16 +26,20 @@ var tools = []toolcall.Tool{
 	{Name: "now", Description: "Tells the time.", Schema: json.RawMessage(`{"type":"object","properties":{}}`)},
 }
 
-// endpoint returns an endpoint of a server, after set has changed its row of the table.
+// endpoint returns an endpoint of a server, which it starts, after set has changed its row of
+// the table.
 func endpoint(t *testing.T, server *modeltest.Server, format string, set func(*model.Spec)) *model.Endpoint {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	spec := model.Spec{Name: "scripted", Format: format, URL: server.URL(format), Model: "m-1", KeyFile: file}
+	spec := model.Spec{Name: "scripted", Format: format, Model: "m-1", KeyFile: file}
 	if set != nil {
 		set(&spec)
+	}
+	if spec.URL == "" {
+		spec.URL = server.Start().URL(format)
 	}
 	config := model.Config{spec}
 	config.Check(func(key, format string, args ...any) { t.Fatalf(key+": "+format, args...) })
@@ -51,9 +55,10 @@ func endpoint(t *testing.T, server *modeltest.Server, format string, set func(*m
 	return e
 }
 
-func start(t *testing.T, script modeltest.Script) *modeltest.Server {
+// scripted returns a server for [endpoint].
+func scripted(t *testing.T, script modeltest.Script) *modeltest.Server {
 	t.Helper()
-	server := modeltest.Start(script)
+	server := modeltest.New(script)
 	t.Cleanup(server.Close)
 	server.Key = key
 	return server
@@ -98,7 +103,7 @@ func TestConversation(t *testing.T) {
 	const text = "Ich schaue nach: “naïve” 日本語 🦀."
 	bothFormats(t, func(t *testing.T, format string) {
 		for _, pieces := range []int{0, 1, 3, 1000} {
-			server := start(t, modeltest.Turns(
+			server := scripted(t, modeltest.Turns(
 				modeltest.Turn{Text: text, Calls: []toolcall.Call{modeltest.Call("read_file", map[string]string{"path": "ü/日本.txt"}), modeltest.Call("now", struct{}{})},
 					Usage: model.Usage{Input: 100, Cached: 40, Output: 20}},
 				modeltest.Turn{Text: "It is noon.", Usage: model.Usage{Input: 150, Cached: 100, Output: 5}},
@@ -145,7 +150,7 @@ func h1(r *model.Request) toolcall.Call { return r.Messages[1].Calls[0] }
 
 // TestCacheMarks: Anthropic is told what to keep, so that the next turn costs less.
 func TestCacheMarks(t *testing.T) {
-	server := start(t, modeltest.Turns(modeltest.Turn{Text: "one"}, modeltest.Turn{Text: "two"}, modeltest.Turn{Text: "three"}))
+	server := scripted(t, modeltest.Turns(modeltest.Turn{Text: "one"}, modeltest.Turn{Text: "two"}, modeltest.Turn{Text: "three"}))
 	e := endpoint(t, server, "anthropic", nil)
 	request := told("a")
 	for range 3 {
@@ -166,7 +171,7 @@ func TestCacheMarks(t *testing.T) {
 func TestCallsComeEarly(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		got := make(chan struct{})
-		server := start(t, modeltest.Turns(modeltest.Turn{
+		server := scripted(t, modeltest.Turns(modeltest.Turn{
 			Calls: []toolcall.Call{modeltest.Call("now", struct{}{}), modeltest.Call("read_file", map[string]string{"path": "x"})},
 			Then:  func(ctx context.Context) { <-got }, // the message does not end before
 		}))
@@ -187,7 +192,7 @@ func TestCallsComeEarly(t *testing.T) {
 // TestUnsettledConversations: what loops leave behind is made into what providers take.
 func TestUnsettledConversations(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
-		server := start(t, modeltest.Sequence(modeltest.Turn{Text: "ok"}))
+		server := scripted(t, modeltest.Sequence(modeltest.Turn{Text: "ok"}))
 		e := endpoint(t, server, format, nil)
 		request := told("first")
 		request.Messages = append(request.Messages,
@@ -231,7 +236,7 @@ func TestTextDialects(t *testing.T) {
 				continue
 			}
 			call := toolcall.Call{Tool: "read_file", Input: json.RawMessage(`{"path":"a.txt"}`)}
-			server := start(t, modeltest.Turns(
+			server := scripted(t, modeltest.Turns(
 				modeltest.Turn{Text: string(d.Calls(tools, "Let me see.", []toolcall.Call{call}))},
 				modeltest.Turn{Text: "Done."},
 			))
@@ -262,7 +267,7 @@ func TestTextDialects(t *testing.T) {
 // somebody knows the tool.
 func TestUnknownTools(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
-		server := start(t, modeltest.Sequence(
+		server := scripted(t, modeltest.Sequence(
 			modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("read_fil", struct{}{})}},
 			modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("git_log", struct{}{})}}))
 		e := endpoint(t, server, format, nil)
@@ -281,7 +286,7 @@ func TestUnknownTools(t *testing.T) {
 // TestCutCalls: a call that the bound of tokens cut off is not run.
 func TestCutCalls(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
-		server := start(t, modeltest.Sequence(modeltest.Turn{Stop: model.TooLong,
+		server := scripted(t, modeltest.Sequence(modeltest.Turn{Stop: model.TooLong,
 			Calls: []toolcall.Call{{Tool: "read_file", Input: json.RawMessage(`{"path":"/etc/pas`)}}}))
 		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
 		if err != nil || len(h.calls) != 0 || len(h.broken) != 1 || answer.Stop != model.TooLong {
@@ -294,7 +299,7 @@ func TestCutCalls(t *testing.T) {
 func TestStops(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		for _, stop := range []model.Stop{model.Ended, model.TooLong, model.Refused} {
-			server := start(t, modeltest.Sequence(modeltest.Turn{Text: "some words", Stop: stop, NoUsage: true}))
+			server := scripted(t, modeltest.Sequence(modeltest.Turn{Text: "some words", Stop: stop, NoUsage: true}))
 			e := endpoint(t, server, format, nil)
 			request := told("go")
 			_, answer, err := ask(t.Context(), e, request)
@@ -305,7 +310,7 @@ func TestStops(t *testing.T) {
 				t.Errorf("%s: used %+v", stop, u)
 			}
 		}
-		server := start(t, modeltest.Sequence(modeltest.Turn{}))
+		server := scripted(t, modeltest.Sequence(modeltest.Turn{}))
 		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
 		if err != nil || h.text != "" || answer.Stop != model.Ended {
 			t.Errorf("a model that says nothing: %+v, %+v, %v", h, answer, err)
@@ -319,7 +324,7 @@ func TestWholeMessages(t *testing.T) {
 		"anthropic": `{"id":"m","type":"message","role":"assistant","content":[{"type":"text","text":"Hi"},{"type":"tool_use","id":"t1","name":"now","input":{}}],"stop_reason":"tool_use","usage":{"input_tokens":5,"output_tokens":6}}`,
 		"openai":    `{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","tool_calls":[{"id":"t1","type":"function","function":{"name":"now","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":6}}`,
 	} {
-		server := start(t, modeltest.Sequence(modeltest.Turn{Raw: []byte(text), Kind: "application/json"}))
+		server := scripted(t, modeltest.Sequence(modeltest.Turn{Raw: []byte(text), Kind: "application/json"}))
 		h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
 		want := model.Answer{Stop: model.Calling, Usage: model.Usage{Input: 5, Output: 6}}
 		if err != nil || h.text != "Hi" || len(h.calls) != 1 || answer != want {
@@ -331,7 +336,7 @@ func TestWholeMessages(t *testing.T) {
 // TestSettings: headers and parameters of the table are sent.
 func TestSettings(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
-		server := start(t, modeltest.Sequence(modeltest.Turn{Text: "x"}))
+		server := scripted(t, modeltest.Sequence(modeltest.Turn{Text: "x"}))
 		e := endpoint(t, server, format, func(s *model.Spec) {
 			s.Headers = map[string]string{"X-Team": "blue"}
 			s.Parameters = map[string]any{"temperature": 0.5}
@@ -407,7 +412,7 @@ func TestConcurrent(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
 		gone := make(chan struct{})
-		server := start(t, modeltest.Sequence(modeltest.Turn{
+		server := scripted(t, modeltest.Sequence(modeltest.Turn{
 			Text: "I", First: func(ctx context.Context) { context.AfterFunc(ctx, func() { close(gone) }) }, Then: modeltest.Hang,
 		}))
 		why := errors.New("the parent was stopped")

@@ -113,7 +113,7 @@ func TestRefusals(t *testing.T) {
 			{set: func(s *model.Spec, _ *modeltest.Server) { writeFile(t, s.KeyFile, "sk-other") }, kind: model.Credentials, words: "key_file"},
 			{set: func(s *model.Spec, _ *modeltest.Server) { s.KeyFile = "" }, kind: model.Credentials, words: "key_file"},
 			{set: func(_ *model.Spec, m *modeltest.Server) { m.Models = []string{"m-2"} }, kind: model.UnknownModel, words: `"m-1"`},
-			{set: func(s *model.Spec, _ *modeltest.Server) { s.URL += "/elsewhere" }, kind: model.Rejected, words: "url"},
+			{set: func(s *model.Spec, m *modeltest.Server) { s.URL = m.Start().URL(format) + "/elsewhere" }, kind: model.Rejected, words: "url"},
 			{set: func(s *model.Spec, _ *modeltest.Server) { s.Parameters = map[string]any{"temprature": 1} }, kind: model.Rejected, words: "temprature"},
 			{set: func(s *model.Spec, _ *modeltest.Server) { s.ContextTokens = 10 }, kind: model.TooLarge, words: "10 tokens"},
 			{turn: modeltest.Turn{Status: 400}, kind: model.TooLarge, words: "summary"},
@@ -131,7 +131,7 @@ func TestRefusals(t *testing.T) {
 			{turn: modeltest.Turn{Raw: []byte("{not json"), Kind: "application/json"}, kind: model.Malformed, words: "not json"},
 			{turn: modeltest.Turn{Raw: modeltest.Nothing, Kind: "application/json"}, kind: model.Malformed, words: "empty"},
 		} {
-			server := start(t, modeltest.Sequence(test.turn))
+			server := scripted(t, modeltest.Sequence(test.turn))
 			e := endpoint(t, server, format, func(s *model.Spec) {
 				if test.set != nil {
 					test.set(s, server)
@@ -294,7 +294,7 @@ func TestBreakOff(t *testing.T) {
 			{modeltest.Turn{Text: "some words", Error: "overloaded_error"}, model.Overloaded},
 			{modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("now", struct{}{})}, Error: "api_error"}, model.Overloaded},
 		} {
-			server := start(t, modeltest.Sequence(test.turn))
+			server := scripted(t, modeltest.Sequence(test.turn))
 			h, answer, err := ask(t.Context(), endpoint(t, server, format, nil), told("go"))
 			failure := kindOf(t, err)
 			if failure.Kind != test.kind || !failure.Partial || h.text == "" && h.calls == nil || answer.Usage.Input == 0 || answer.Usage.Output < 2 || !answer.Usage.Estimated {
@@ -316,8 +316,8 @@ func TestFlood(t *testing.T) {
 			"event":   {Raw: endless},
 			"message": {Raw: endless, Kind: "application/json"},
 		} {
-			server := start(t, modeltest.Sequence(turn))
-			e := endpoint(t, server, format, func(s *model.Spec) { s.MaxAnswer = 16 << 20 })
+			server := scripted(t, modeltest.Sequence(turn))
+			e := endpoint(t, server, format, func(s *model.Spec) { s.MaxAnswer = 8 << 20 })
 			taken := 0
 			var before, after runtime.MemStats
 			runtime.GC()
@@ -332,7 +332,7 @@ func TestFlood(t *testing.T) {
 			if failure := kindOf(t, err); failure.Kind != model.TooMuch || failure.Partial != (name == "text") {
 				t.Errorf("%s: %+v", name, failure)
 			}
-			if taken > 16<<20 {
+			if taken > 8<<20 {
 				t.Errorf("%s: %d bytes were handed over", name, taken)
 			}
 			if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
@@ -350,7 +350,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	at := listener.Addr().String()
 	listener.Close()
-	server := start(t, modeltest.Sequence())
+	server := scripted(t, modeltest.Sequence())
 	e := endpoint(t, server, "openai", func(s *model.Spec) { s.URL, s.Attempts = "http://"+at, 1 })
 	_, _, err = ask(t.Context(), e, told("go"))
 	if failure := kindOf(t, err); failure.Kind != model.Unreachable || !strings.Contains(failure.Message, "url") {
@@ -372,7 +372,7 @@ func TestRedirects(t *testing.T) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}))
 		defer server.Close()
-		e := endpoint(t, start(t, nil), format, func(s *model.Spec) { s.URL = server.URL })
+		e := endpoint(t, scripted(t, nil), format, func(s *model.Spec) { s.URL = server.URL })
 		_, _, err := ask(t.Context(), e, told("go"))
 		for _, err := range []error{err, e.Probe(t.Context())} {
 			if failure := kindOf(t, err); failure.Kind != model.Unreachable || !strings.Contains(failure.Message, "redirects") {
@@ -388,7 +388,7 @@ func TestRedirects(t *testing.T) {
 // TestProbe: the key is tried without asking the model anything.
 func TestProbe(t *testing.T) {
 	bothFormats(t, func(t *testing.T, format string) {
-		server := start(t, modeltest.Sequence())
+		server := scripted(t, modeltest.Sequence())
 		if err := endpoint(t, server, format, nil).Probe(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -405,7 +405,7 @@ func TestProbe(t *testing.T) {
 // TestKeys: a key that is replaced counts at once; one in a variable works, and one that is
 // gone is told.
 func TestKeys(t *testing.T) {
-	server := start(t, func(*modeltest.Request) modeltest.Turn { return modeltest.Turn{Text: "x"} })
+	server := scripted(t, func(*modeltest.Request) modeltest.Turn { return modeltest.Turn{Text: "x"} })
 	var file string
 	e := endpoint(t, server, "openai", func(s *model.Spec) { file = s.KeyFile; writeFile(t, file, "sk-old") })
 	_, _, err := ask(t.Context(), e, told("go"))

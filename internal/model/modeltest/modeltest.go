@@ -123,13 +123,14 @@ func (r *Request) Said() (n int) {
 // Last returns the last message.
 func (r *Request) Last() model.Message { return r.Messages[len(r.Messages)-1] }
 
-// A Server serves a model. Set its fields before the first request.
+// A Server serves a model. Set its fields before it starts.
 type Server struct {
 	Key    string   // that requests must have; empty: any
 	Models []string // that there are; none: any
 	Pieces int      // bytes that are sent at once; 0: an event
 
 	script Script
+	once   sync.Once
 	server *http.Server
 	url    string
 
@@ -139,24 +140,29 @@ type Server struct {
 	calls    int
 }
 
-// New returns a server that is not served yet: it is a [http.Handler].
+// New returns a server that is a [http.Handler], and serves by itself once it was started.
 func New(script Script) *Server { return &Server{script: script} }
 
-// Start serves a model at an address of this machine. Close it after use.
-func Start(script Script) *Server {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic("modeltest: " + err.Error())
-	}
-	s := New(script)
-	s.url = "http://" + listener.Addr().String()
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
-	go s.server.Serve(listener)
+// Start serves at an address of this machine, and returns the server. Close it after use.
+func (s *Server) Start() *Server {
+	s.once.Do(func() {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			panic("modeltest: " + err.Error())
+		}
+		s.url = "http://" + listener.Addr().String()
+		s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+		go s.server.Serve(listener)
+	})
 	return s
 }
 
 // Close ends all requests and the server.
-func (s *Server) Close() { s.server.Close() }
+func (s *Server) Close() {
+	if s.server != nil {
+		s.server.Close()
+	}
+}
 
 // URL returns the base of the API for a format, as the clients of the providers have it.
 func (s *Server) URL(format string) string {

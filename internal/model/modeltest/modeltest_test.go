@@ -60,7 +60,7 @@ func TestClients(t *testing.T) {
 			Usage: model.Usage{Input: 50, Cached: 20, Output: 7}},
 		modeltest.Turn{Text: "Done."})
 	for _, pieces := range []int{0, 1} {
-		server := modeltest.Start(func(r *modeltest.Request) modeltest.Turn {
+		server := modeltest.New(func(r *modeltest.Request) modeltest.Turn {
 			switch r.Messages[0].Text {
 			case "limited":
 				return modeltest.Turn{Status: 429, RetryAfter: "7"}
@@ -73,6 +73,7 @@ func TestClients(t *testing.T) {
 		})
 		defer server.Close()
 		server.Key, server.Models, server.Pieces = "sk-secret", []string{"m-1"}, pieces
+		server.Start()
 		cmd := exec.Command("node", "clients.mjs", server.URL("anthropic"), "sk-secret")
 		cmd.Dir = directory
 		var complaints bytes.Buffer
@@ -124,7 +125,7 @@ func TestClients(t *testing.T) {
 
 // TestStrictness: what no provider takes is refused, and says why.
 func TestStrictness(t *testing.T) {
-	server := modeltest.Start(modeltest.Turns(modeltest.Turn{Text: "x"}))
+	server := modeltest.New(modeltest.Turns(modeltest.Turn{Text: "x"})).Start()
 	defer server.Close()
 	use := `{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"now","input":{}}]}`
 	call := `{"role":"assistant","content":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"now","arguments":"{}"}}]}`
