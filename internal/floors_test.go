@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"internal/executor"},
 	{"internal/approval"},
 	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
-	{"internal/browser", "internal/companion", "internal/persona", "internal/quota", "internal/source"},
+	{"internal/browser", "internal/companion", "internal/markdown", "internal/persona", "internal/quota", "internal/source"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
 	{"internal/effects", "internal/schema", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
