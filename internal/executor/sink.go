@@ -43,6 +43,8 @@ func (s *sink) Emit(report tools.Report) {
 		x.emit(Partial(r).sendable(int(x.executor.config.MaxResultBytes)))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())
+	case tools.Nested:
+		x.emit(Nested(r))
 	}
 }
 
