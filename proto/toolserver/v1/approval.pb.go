@@ -274,8 +274,11 @@ type Approval struct {
 	// The hooks of the operator that changed the input of the call. What is shown, and
 	// approved, is the input as they left it.
 	ChangedByHooks []string `protobuf:"bytes,60,rep,name=changed_by_hooks,json=changedByHooks,proto3" json:"changed_by_hooks,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Who asked whom, the outermost first, where an agent made the call that the server runs
+	// itself: the last one is that agent. Empty for calls of callers.
+	Chain         []*AgentLink `protobuf:"bytes,70,rep,name=chain,proto3" json:"chain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
@@ -444,6 +447,13 @@ func (x *Approval) GetOnBehalfOf() string {
 func (x *Approval) GetChangedByHooks() []string {
 	if x != nil {
 		return x.ChangedByHooks
+	}
+	return nil
+}
+
+func (x *Approval) GetChain() []*AgentLink {
+	if x != nil {
+		return x.Chain
 	}
 	return nil
 }
@@ -1009,7 +1019,7 @@ var File_toolserver_v1_approval_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\n" +
-	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\"\x8a\x06\n" +
+	"\x1ctoolserver/v1/approval.proto\x12\rtoolserver.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1atoolserver/v1/policy.proto\x1a\x1btoolserver/v1/session.proto\"\xba\x06\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12!\n" +
@@ -1036,7 +1046,8 @@ const file_toolserver_v1_approval_proto_rawDesc = "" +
 	"\x06tenant\x182 \x01(\tR\x06tenant\x12 \n" +
 	"\fon_behalf_of\x18\x16 \x01(\tR\n" +
 	"onBehalfOf\x12(\n" +
-	"\x10changed_by_hooks\x18< \x03(\tR\x0echangedByHooks\"p\n" +
+	"\x10changed_by_hooks\x18< \x03(\tR\x0echangedByHooks\x12.\n" +
+	"\x05chain\x18F \x03(\v2\x18.toolserver.v1.AgentLinkR\x05chain\"p\n" +
 	"\aPreview\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.toolserver.v1.PreviewKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12!\n" +
@@ -1132,7 +1143,8 @@ var file_toolserver_v1_approval_proto_goTypes = []any{
 	(*Verdict)(nil),               // 11: toolserver.v1.Verdict
 	(*JudgedEffect)(nil),          // 12: toolserver.v1.JudgedEffect
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(Action)(0),                   // 14: toolserver.v1.Action
+	(*AgentLink)(nil),             // 14: toolserver.v1.AgentLink
+	(Action)(0),                   // 15: toolserver.v1.Action
 }
 var file_toolserver_v1_approval_proto_depIdxs = []int32{
 	11, // 0: toolserver.v1.Approval.verdict:type_name -> toolserver.v1.Verdict
@@ -1142,21 +1154,22 @@ var file_toolserver_v1_approval_proto_depIdxs = []int32{
 	6,  // 4: toolserver.v1.Approval.questions:type_name -> toolserver.v1.Question
 	13, // 5: toolserver.v1.Approval.create_time:type_name -> google.protobuf.Timestamp
 	13, // 6: toolserver.v1.Approval.expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 7: toolserver.v1.Preview.kind:type_name -> toolserver.v1.PreviewKind
-	1,  // 8: toolserver.v1.TrustTier.kind:type_name -> toolserver.v1.TierKind
-	7,  // 9: toolserver.v1.Question.options:type_name -> toolserver.v1.QuestionOption
-	2,  // 10: toolserver.v1.ApprovalAnswer.kind:type_name -> toolserver.v1.AnswerKind
-	5,  // 11: toolserver.v1.ApprovalAnswer.tier:type_name -> toolserver.v1.TrustTier
-	8,  // 12: toolserver.v1.ApprovalAnswer.answers:type_name -> toolserver.v1.QuestionAnswer
-	13, // 13: toolserver.v1.ApprovalAnswer.time:type_name -> google.protobuf.Timestamp
-	14, // 14: toolserver.v1.Grant.action:type_name -> toolserver.v1.Action
-	5,  // 15: toolserver.v1.Grant.tier:type_name -> toolserver.v1.TrustTier
-	13, // 16: toolserver.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	14, // 7: toolserver.v1.Approval.chain:type_name -> toolserver.v1.AgentLink
+	0,  // 8: toolserver.v1.Preview.kind:type_name -> toolserver.v1.PreviewKind
+	1,  // 9: toolserver.v1.TrustTier.kind:type_name -> toolserver.v1.TierKind
+	7,  // 10: toolserver.v1.Question.options:type_name -> toolserver.v1.QuestionOption
+	2,  // 11: toolserver.v1.ApprovalAnswer.kind:type_name -> toolserver.v1.AnswerKind
+	5,  // 12: toolserver.v1.ApprovalAnswer.tier:type_name -> toolserver.v1.TrustTier
+	8,  // 13: toolserver.v1.ApprovalAnswer.answers:type_name -> toolserver.v1.QuestionAnswer
+	13, // 14: toolserver.v1.ApprovalAnswer.time:type_name -> google.protobuf.Timestamp
+	15, // 15: toolserver.v1.Grant.action:type_name -> toolserver.v1.Action
+	5,  // 16: toolserver.v1.Grant.tier:type_name -> toolserver.v1.TrustTier
+	13, // 17: toolserver.v1.Grant.create_time:type_name -> google.protobuf.Timestamp
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_approval_proto_init() }
@@ -1165,6 +1178,7 @@ func file_toolserver_v1_approval_proto_init() {
 		return
 	}
 	file_toolserver_v1_policy_proto_init()
+	file_toolserver_v1_session_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -261,7 +261,22 @@ type Session struct {
 	// not known, and tokens are estimated for any.
 	Dialect string `protobuf:"bytes,61,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// The tenant of that principal; empty for the default tenant.
-	Tenant        string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Tenant string `protobuf:"bytes,50,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The session of the same principal below which this one is, for an agent that the server
+	// runs itself; empty for a session of a caller. What follows is for sessions that have
+	// one. Such a session never has more than that one has at the time, and ends with it:
+	// level, mode and network are those that count now.
+	ParentSessionId string `protobuf:"bytes,70,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
+	// The call in that session that began this one. The session ends with it, unless it is
+	// for the background.
+	ParentExecutionId string `protobuf:"bytes,71,opt,name=parent_execution_id,json=parentExecutionId,proto3" json:"parent_execution_id,omitempty"`
+	// The name of the agent that works in the session.
+	Agent string `protobuf:"bytes,72,opt,name=agent,proto3" json:"agent,omitempty"`
+	// How many sessions it is below one of a caller: 1 for an agent of a caller, 2 for an
+	// agent of that.
+	Depth uint32 `protobuf:"varint,73,opt,name=depth,proto3" json:"depth,omitempty"`
+	// Whether it outlives the call that began it.
+	Background    bool `protobuf:"varint,74,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +465,114 @@ func (x *Session) GetTenant() string {
 	return ""
 }
 
+func (x *Session) GetParentSessionId() string {
+	if x != nil {
+		return x.ParentSessionId
+	}
+	return ""
+}
+
+func (x *Session) GetParentExecutionId() string {
+	if x != nil {
+		return x.ParentExecutionId
+	}
+	return ""
+}
+
+func (x *Session) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Session) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *Session) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
+// AgentLink is one step of who asked whom: a call began an agent in a session of its own.
+type AgentLink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the agent.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The session that the agent works in.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The session of who asked the agent.
+	ParentSessionId string `protobuf:"bytes,3,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
+	// The call in that session that began the agent.
+	ExecutionId   string `protobuf:"bytes,4,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentLink) Reset() {
+	*x = AgentLink{}
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentLink) ProtoMessage() {}
+
+func (x *AgentLink) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentLink.ProtoReflect.Descriptor instead.
+func (*AgentLink) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AgentLink) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *AgentLink) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AgentLink) GetParentSessionId() string {
+	if x != nil {
+		return x.ParentSessionId
+	}
+	return ""
+}
+
+func (x *AgentLink) GetExecutionId() string {
+	if x != nil {
+		return x.ExecutionId
+	}
+	return ""
+}
+
 // ToolActivation is which tools of a session are active. A tool that is not can be called
 // all the same, and is active then.
 type ToolActivation struct {
@@ -470,7 +593,7 @@ type ToolActivation struct {
 
 func (x *ToolActivation) Reset() {
 	*x = ToolActivation{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +605,7 @@ func (x *ToolActivation) String() string {
 func (*ToolActivation) ProtoMessage() {}
 
 func (x *ToolActivation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[1]
+	mi := &file_toolserver_v1_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +618,7 @@ func (x *ToolActivation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolActivation.ProtoReflect.Descriptor instead.
 func (*ToolActivation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ToolActivation) GetLimit() uint32 {
@@ -537,7 +660,7 @@ type AnswerBudget struct {
 
 func (x *AnswerBudget) Reset() {
 	*x = AnswerBudget{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[2]
+	mi := &file_toolserver_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +672,7 @@ func (x *AnswerBudget) String() string {
 func (*AnswerBudget) ProtoMessage() {}
 
 func (x *AnswerBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[2]
+	mi := &file_toolserver_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +685,7 @@ func (x *AnswerBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerBudget.ProtoReflect.Descriptor instead.
 func (*AnswerBudget) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AnswerBudget) GetSize() isAnswerBudget_Size {
@@ -624,7 +747,7 @@ type ToolSelection struct {
 
 func (x *ToolSelection) Reset() {
 	*x = ToolSelection{}
-	mi := &file_toolserver_v1_session_proto_msgTypes[3]
+	mi := &file_toolserver_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +759,7 @@ func (x *ToolSelection) String() string {
 func (*ToolSelection) ProtoMessage() {}
 
 func (x *ToolSelection) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_session_proto_msgTypes[3]
+	mi := &file_toolserver_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +772,7 @@ func (x *ToolSelection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSelection.ProtoReflect.Descriptor instead.
 func (*ToolSelection) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ToolSelection) GetInclude() []string {
@@ -670,7 +793,7 @@ var File_toolserver_v1_session_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xb2\b\n" +
+	"\x1btoolserver/v1/session.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18toolserver/v1/tool.proto\"\xda\t\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -701,10 +824,23 @@ const file_toolserver_v1_session_proto_rawDesc = "" +
 	"activation\x18< \x01(\v2\x1d.toolserver.v1.ToolActivationR\n" +
 	"activation\x12\x18\n" +
 	"\adialect\x18= \x01(\tR\adialect\x12\x16\n" +
-	"\x06tenant\x182 \x01(\tR\x06tenant\x1a9\n" +
+	"\x06tenant\x182 \x01(\tR\x06tenant\x12*\n" +
+	"\x11parent_session_id\x18F \x01(\tR\x0fparentSessionId\x12.\n" +
+	"\x13parent_execution_id\x18G \x01(\tR\x11parentExecutionId\x12\x14\n" +
+	"\x05agent\x18H \x01(\tR\x05agent\x12\x14\n" +
+	"\x05depth\x18I \x01(\rR\x05depth\x12\x1e\n" +
+	"\n" +
+	"background\x18J \x01(\bR\n" +
+	"background\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"V\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\tAgentLink\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12*\n" +
+	"\x11parent_session_id\x18\x03 \x01(\tR\x0fparentSessionId\x12!\n" +
+	"\fexecution_id\x18\x04 \x01(\tR\vexecutionId\"V\n" +
 	"\x0eToolActivation\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06pinned\x18\x02 \x03(\tR\x06pinned\x12\x16\n" +
@@ -750,34 +886,35 @@ func file_toolserver_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_toolserver_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_toolserver_v1_session_proto_goTypes = []any{
 	(CallOrder)(0),                // 0: toolserver.v1.CallOrder
 	(Network)(0),                  // 1: toolserver.v1.Network
 	(Mode)(0),                     // 2: toolserver.v1.Mode
 	(*Session)(nil),               // 3: toolserver.v1.Session
-	(*ToolActivation)(nil),        // 4: toolserver.v1.ToolActivation
-	(*AnswerBudget)(nil),          // 5: toolserver.v1.AnswerBudget
-	(*ToolSelection)(nil),         // 6: toolserver.v1.ToolSelection
-	nil,                           // 7: toolserver.v1.Session.LabelsEntry
-	(Level)(0),                    // 8: toolserver.v1.Level
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*AgentLink)(nil),             // 4: toolserver.v1.AgentLink
+	(*ToolActivation)(nil),        // 5: toolserver.v1.ToolActivation
+	(*AnswerBudget)(nil),          // 6: toolserver.v1.AnswerBudget
+	(*ToolSelection)(nil),         // 7: toolserver.v1.ToolSelection
+	nil,                           // 8: toolserver.v1.Session.LabelsEntry
+	(Level)(0),                    // 9: toolserver.v1.Level
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_toolserver_v1_session_proto_depIdxs = []int32{
-	8,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
+	9,  // 0: toolserver.v1.Session.level:type_name -> toolserver.v1.Level
 	2,  // 1: toolserver.v1.Session.mode:type_name -> toolserver.v1.Mode
-	6,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
-	7,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
-	9,  // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
-	10, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	10, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
+	7,  // 2: toolserver.v1.Session.tools:type_name -> toolserver.v1.ToolSelection
+	8,  // 3: toolserver.v1.Session.labels:type_name -> toolserver.v1.Session.LabelsEntry
+	10, // 4: toolserver.v1.Session.idle_ttl:type_name -> google.protobuf.Duration
+	11, // 5: toolserver.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	11, // 6: toolserver.v1.Session.last_used_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: toolserver.v1.Session.network:type_name -> toolserver.v1.Network
 	0,  // 8: toolserver.v1.Session.call_order:type_name -> toolserver.v1.CallOrder
-	10, // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
-	10, // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
-	5,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
-	4,  // 12: toolserver.v1.Session.activation:type_name -> toolserver.v1.ToolActivation
+	11, // 9: toolserver.v1.Session.end_time:type_name -> google.protobuf.Timestamp
+	11, // 10: toolserver.v1.Session.workspace_expire_time:type_name -> google.protobuf.Timestamp
+	6,  // 11: toolserver.v1.Session.answer:type_name -> toolserver.v1.AnswerBudget
+	5,  // 12: toolserver.v1.Session.activation:type_name -> toolserver.v1.ToolActivation
 	13, // [13:13] is the sub-list for method output_type
 	13, // [13:13] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
@@ -791,7 +928,7 @@ func file_toolserver_v1_session_proto_init() {
 		return
 	}
 	file_toolserver_v1_tool_proto_init()
-	file_toolserver_v1_session_proto_msgTypes[2].OneofWrappers = []any{
+	file_toolserver_v1_session_proto_msgTypes[3].OneofWrappers = []any{
 		(*AnswerBudget_Characters)(nil),
 		(*AnswerBudget_Tokens)(nil),
 	}
@@ -801,7 +938,7 @@ func file_toolserver_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_session_proto_rawDesc), len(file_toolserver_v1_session_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

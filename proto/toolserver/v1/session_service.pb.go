@@ -511,7 +511,22 @@ type CreateSessionRequest struct {
 	// server's default.
 	Activation *ToolActivation `protobuf:"bytes,60,opt,name=activation,proto3" json:"activation,omitempty"`
 	// The dialect of the session's model, one of DialectService; empty: it is not known.
-	Dialect       string `protobuf:"bytes,61,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	Dialect string `protobuf:"bytes,61,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	// The session of the same principal below which this one is to be, for an agent. This
+	// and what follows is for callers inside the server alone: anybody else is refused with
+	// PERMISSION_DENIED. What is not set, level, mode, network, labels, answer, persona and
+	// dialect, is that of the parent; what is above it is refused with PERMISSION_DENIED. The
+	// workspace is that of the parent, or a directory in it. FAILED_PRECONDITION when there
+	// would be more sessions below each other than the operator allows.
+	ParentSessionId string `protobuf:"bytes,70,opt,name=parent_session_id,json=parentSessionId,proto3" json:"parent_session_id,omitempty"`
+	// The call in that session that begins this one; it must be running, on behalf of the
+	// same user. Required with parent_session_id.
+	ParentExecutionId string `protobuf:"bytes,71,opt,name=parent_execution_id,json=parentExecutionId,proto3" json:"parent_execution_id,omitempty"`
+	// The name of the agent that will work in the session: 1 to 64 of A-Z a-z 0-9 . _ -,
+	// beginning with a letter or digit. Required with parent_session_id.
+	Agent string `protobuf:"bytes,72,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Whether the session outlives that call: it ends with its parent at the latest.
+	Background    bool `protobuf:"varint,73,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +657,34 @@ func (x *CreateSessionRequest) GetDialect() string {
 		return x.Dialect
 	}
 	return ""
+}
+
+func (x *CreateSessionRequest) GetParentSessionId() string {
+	if x != nil {
+		return x.ParentSessionId
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetParentExecutionId() string {
+	if x != nil {
+		return x.ParentExecutionId
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
 }
 
 // CreateSessionResponse has the new session.
@@ -1123,7 +1166,7 @@ func (x *CloseSessionRequest) GetTenant() string {
 // CloseSessionResponse tells what the closing ended.
 type CloseSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many executions were cancelled.
+	// How many executions were cancelled, with those of sessions below it.
 	CancelledExecutions uint32 `protobuf:"varint,1,opt,name=cancelled_executions,json=cancelledExecutions,proto3" json:"cancelled_executions,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -1312,7 +1355,7 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\tremaining\x18\x02 \x03(\v2\x13.toolserver.v1.StopR\tremaining\"\x12\n" +
 	"\x10ListStopsRequest\">\n" +
 	"\x11ListStopsResponse\x12)\n" +
-	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xc3\x05\n" +
+	"\x05stops\x18\x01 \x03(\v2\x13.toolserver.v1.StopR\x05stops\"\xd5\x06\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
@@ -1331,7 +1374,13 @@ const file_toolserver_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"activation\x18< \x01(\v2\x1d.toolserver.v1.ToolActivationR\n" +
 	"activation\x12\x18\n" +
-	"\adialect\x18= \x01(\tR\adialect\x1a9\n" +
+	"\adialect\x18= \x01(\tR\adialect\x12*\n" +
+	"\x11parent_session_id\x18F \x01(\tR\x0fparentSessionId\x12.\n" +
+	"\x13parent_execution_id\x18G \x01(\tR\x11parentExecutionId\x12\x14\n" +
+	"\x05agent\x18H \x01(\tR\x05agent\x12\x1e\n" +
+	"\n" +
+	"background\x18I \x01(\bR\n" +
+	"background\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +

@@ -55,8 +55,8 @@ type SessionServiceClient interface {
 	// UpdateSession changes the fields named in the mask. Calls that are
 	// running are not judged again.
 	UpdateSession(ctx context.Context, in *UpdateSessionRequest, opts ...grpc.CallOption) (*UpdateSessionResponse, error)
-	// CloseSession cancels what runs in a session, waits for it to end, and
-	// forgets the session. Closing a session that is gone succeeds; but an operator
+	// CloseSession cancels what runs in a session and in those below it, waits for it to
+	// end, and forgets them all. Closing a session that is gone succeeds; but an operator
 	// who has no such session, and closes one that others have, is told to name whose
 	// it is: FAILED_PRECONDITION.
 	CloseSession(ctx context.Context, in *CloseSessionRequest, opts ...grpc.CallOption) (*CloseSessionResponse, error)
@@ -210,8 +210,8 @@ type SessionServiceServer interface {
 	// UpdateSession changes the fields named in the mask. Calls that are
 	// running are not judged again.
 	UpdateSession(context.Context, *UpdateSessionRequest) (*UpdateSessionResponse, error)
-	// CloseSession cancels what runs in a session, waits for it to end, and
-	// forgets the session. Closing a session that is gone succeeds; but an operator
+	// CloseSession cancels what runs in a session and in those below it, waits for it to
+	// end, and forgets them all. Closing a session that is gone succeeds; but an operator
 	// who has no such session, and closes one that others have, is told to name whose
 	// it is: FAILED_PRECONDITION.
 	CloseSession(context.Context, *CloseSessionRequest) (*CloseSessionResponse, error)
