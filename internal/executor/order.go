@@ -88,6 +88,10 @@ type Order struct {
 
 	// Trace is the id of the trace that the request was part of, if there was one.
 	Trace string
+
+	// Chain is who asked whom for the call, the outermost first; nil for a call of a
+	// caller.
+	Chain []session.Link
 }
 
 // Identity is [tools.Spec.Identity] of the tool.
