@@ -224,7 +224,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	if len(task.ResultSchema) > 0 {
 		if l.schema, err = schema.Any(task.ResultSchema); err != nil {
-			return nil, &tools.InputError{Problems: []tools.Problem{{Pointer: "/result_schema", Message: err.Error()}}}
+			return nil, tools.Failf("invalid_schema", "%v", err) // which was looked at before
 		}
 	}
 	before, err := a.before(env, task.Context)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -56,6 +57,11 @@ func (in input) Check() (problems []tools.Problem) {
 	}
 	if strings.TrimSpace(in.Prompt) == "" && in.asks() {
 		wrong("/prompt", "is required: what the agent is to do, with all that it has to know")
+	}
+	if len(in.ResultSchema) > 0 {
+		if _, err := schema.Any(in.ResultSchema); err != nil {
+			wrong("/result_schema", err.Error())
+		}
 	}
 	if len(in.Context) > 0 && (in.ContextStrategy == "" || in.ContextStrategy == None) {
 		wrong("/context", "needs context_strategy: summary, filtered or full")
