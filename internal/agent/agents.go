@@ -32,8 +32,10 @@ type Options struct {
 	// Model returns the model of an endpoint; with an empty name, of the first.
 	Model func(endpoint string) (model.Model, error)
 
-	// Endpoints are the names of those there are.
+	// Endpoints are the names of those there are. Done, if set, is called when nobody asks
+	// them any more.
 	Endpoints []string
+	Done      func()
 
 	// Changed, if set, is told when there are other agents than before.
 	Changed func(*Agents)
@@ -100,6 +102,9 @@ func (a *Agents) Connect(connect func(auth.Principal) (*grpc.ClientConn, error))
 func (a *Agents) Close() error {
 	a.end(errClosed)
 	a.atWork.Wait()
+	if a.options.Done != nil {
+		a.options.Done()
+	}
 	return nil
 }
 

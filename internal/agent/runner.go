@@ -88,7 +88,10 @@ func (w *work) turn(ctx context.Context) (done bool, err error) {
 	w.tell(&Update{Kind: &pb.Nested_Turn{Turn: &pb.TurnBegun{Turn: uint32(w.report.Turns + 1), Usage: usageOf(&w.report)}}})
 	t := newTurn(ctx, w)
 	defer t.end()
-	answer, err := w.model.Ask(ctx, &model.Request{System: w.Agent.Prompt, Tools: w.tools, Messages: w.messages}, t.take)
+	answer, err := w.model.Ask(ctx, &model.Request{
+		System: w.Agent.Prompt, Tools: w.tools, Messages: w.messages, Principal: w.Principal,
+		Accepts: func(string) bool { return true }, // the server tells what there is not
+	}, t.take)
 	w.report.Turns++
 	w.report.Usage.Add(answer.Usage)
 	if err != nil {
