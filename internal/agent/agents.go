@@ -220,7 +220,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 		return nil, tools.Failf("agent_depth", "An agent may not give its task to others here: the operator allows %d below each other. Do it yourself.", a.config.MaxDepth)
 	}
 	if l.depth == a.config.MaxDepth {
-		exclude = append(exclude, "agent")
+		exclude = append(exclude, "agent", "agent_*")
 	}
 	if len(task.ResultSchema) > 0 {
 		if l.schema, err = schema.Any(task.ResultSchema); err != nil {
@@ -253,7 +253,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	a.loops[l.id] = l
 	a.mu.Unlock()
 	work := &Task{
-		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, ResultSchema: task.ResultSchema,
+		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
 		Conn: l.conn, Steering: l.steering, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
 	}
 	a.atWork.Go(func() {

@@ -207,6 +207,13 @@ func (l *loop) endedAt() time.Time {
 	return l.ended
 }
 
+// remember is [Task.Said].
+func (l *loop) remember(said []model.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = said[:len(said):len(said)]
+}
+
 // steering is [Task.Steering].
 func (l *loop) steering() (heard []string, summary *agent.Summary) {
 	l.mu.Lock()
