@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func serveAgents(t *testing.T, script modeltest.Script, agents string) *wholeSer
 	t.Setenv("TEST_MODEL_KEY", "key")
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	dir := t.TempDir()
-	return serveWhole(t, dir, inDir(dir, "", "", ", mode: ask", fmt.Sprintf(
+	return serveWhole(t, dir, inDir(dir, "", "", ", allowed_workspaces: ["+dir+"/ws], max_mode: allow, mode: ask", fmt.Sprintf(
 		"models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: TEST_MODEL_KEY}]\nagents: %s\n", provider.URL, agents)), zap.NewNop())
 }
 
@@ -161,4 +162,55 @@ func writtenPolicy(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestAgentWorktree proves that an isolated agent works on a copy, and that what it changed is
+// merged, or kept as a branch.
+func TestAgentWorktree(t *testing.T) {
+	git := needs(t, "git")
+	s := serveAgents(t, func(r *modeltest.Request) modeltest.Turn {
+		if r.Said() > 0 {
+			return modeltest.Turn{Text: "Done."}
+		}
+		if strings.Contains(r.Messages[0].Text, "nothing") {
+			return modeltest.Turn{Text: "I leave it."}
+		}
+		return modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("write_file", map[string]any{"path": "a.txt", "content": r.Messages[0].Text[:1] + "\n"})}}
+	}, `{list: [{name: writer, prompt: You write.}]}`)
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(git, append([]string{"-C", s.workspace, "-c", "user.name=t", "-c", "user.email=t@localhost"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	run("init", "-q", "-b", "main")
+	s.file("a.txt", "0\n")
+	run("add", ".")
+	run("commit", "-q", "-m", "first")
+	call := func(prompt string) string {
+		t.Helper()
+		return contentText(s.in("repo", "agent", `{"prompt":"`+prompt+`","isolation":"worktree"}`, nil))
+	}
+	if _, err := s.sessions.CreateSession(t.Context(), &pb.CreateSessionRequest{SessionId: "repo", Workspace: s.workspace, Mode: pb.Mode_MODE_ALLOW}); err != nil {
+		t.Fatal(err)
+	}
+	if got := call("1"); !strings.Contains(got, "What it changed is merged") || s.read("a.txt") != "1\n" {
+		t.Errorf("%s; a.txt has %q", got, s.read("a.txt"))
+	}
+	if got := call("nothing"); !strings.Contains(got, "It changed nothing") {
+		t.Error(got)
+	}
+	s.file("a.txt", "dirty\n")
+	if got := call("2"); !strings.Contains(got, "on the branch agent/agent-") || s.read("a.txt") != "dirty\n" {
+		t.Errorf("%s; a.txt has %q", got, s.read("a.txt"))
+	}
+	if got := run("worktree", "list"); strings.Contains(got, "\n") {
+		t.Error(got)
+	}
+	if got := run("branch", "--list", "agent/*"); strings.Count(got, "agent/") != 1 {
+		t.Error(got)
+	}
 }
