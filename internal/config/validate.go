@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/agent"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/endpoint"
@@ -56,6 +57,7 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateHooks(fault)
 	c.validateScripts(fault)
 	c.validateSkills(fault)
+	c.Agents.Check(c.AgentMachine(), fault)
 	c.MCP.Check(fault)
 	if err := c.Browser.Check(); err != nil {
 		fault("browser.endpoint", "%v", err)
@@ -132,6 +134,15 @@ func (c *Config) validateSkills(fault FaultFunc) {
 	}
 }
 
+// AgentMachine returns what agents are checked against.
+func (c *Config) AgentMachine() agent.Machine {
+	machine := agent.Machine{MaxLevel: c.Sessions.MaxLevel}
+	for _, endpoint := range c.Models {
+		machine.Endpoints = append(machine.Endpoints, endpoint.Name)
+	}
+	return machine
+}
+
 // Warnings tells what is wrong with what the configuration names and a server starts
 // without: manifests of scripts, documents of APIs, programs that are not there, and skills that are wrong.
 // Skills that calls could write are offered, for the operator named their folder.
@@ -163,6 +174,11 @@ func (c *Config) Warnings(ctx context.Context) (list []string) {
 	for i, real := range WithoutLinks(c.Skills) {
 		if dir := inside(c.writable(), real); dir != "" {
 			list = append(list, fmt.Sprintf("skills: %s lies in %s, where calls can write: they can change what others are told to do", c.Skills[i], dir))
+		}
+	}
+	for i, real := range WithoutLinks(c.Agents.Folders) {
+		if dir := inside(c.writable(), real); dir != "" {
+			list = append(list, fmt.Sprintf("agents.folders: %s lies in %s, where calls can write: they can change what agents are told to be", c.Agents.Folders[i], dir))
 		}
 	}
 	return append(list, skill.New(c.Skills).Wrong()...)

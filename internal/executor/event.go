@@ -20,7 +20,7 @@ type Event struct {
 }
 
 // A Body is what happened: [Accepted], [ApprovalRequested], [ApprovalResolved],
-// [Started], [Output], [Progress], [Partial], [UserMessage], [Heartbeat],
+// [Started], [Output], [Progress], [Partial], [UserMessage], [Nested], [Heartbeat],
 // [Skipped] or [Finished].
 type Body interface {
 	// weight is about how many bytes of memory the body holds.
@@ -66,6 +66,9 @@ type Partial tools.Partial
 
 // UserMessage is something the tool says to the person behind the agent.
 type UserMessage tools.UserMessage
+
+// Nested is something that happened in the loop of an agent that the call began.
+type Nested tools.Nested
 
 // Heartbeat shows a reader that nothing happened for a while. It is not in the
 // log: its number is that of the event before it.
@@ -175,6 +178,7 @@ func (a ApprovalResolved) weight() int  { return a.Answer.Weight() }
 
 func (p Progress) weight() int { return 64 + len(p.Message) + len(p.Unit) }
 func (p Partial) weight() int  { return 64*len(p.Content) + contentBytes(p.Content) }
+func (n Nested) weight() int   { return 24 + len(n) }
 func (Heartbeat) weight() int  { return 0 }
 func (Skipped) weight() int    { return 0 }
 

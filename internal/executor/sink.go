@@ -13,6 +13,9 @@ import (
 // sink is an execution as its tool sees it.
 type sink Execution
 
+// Execution returns the id of the execution.
+func (s *sink) Execution() string { return s.ID }
+
 // Emit puts a report into the log.
 func (s *sink) Emit(report tools.Report) {
 	x := (*Execution)(s)
@@ -43,6 +46,8 @@ func (s *sink) Emit(report tools.Report) {
 		x.emit(Partial(r).sendable(int(x.executor.config.MaxResultBytes)))
 	case tools.UserMessage:
 		x.emit(UserMessage(r).sendable())
+	case tools.Nested:
+		x.emit(Nested(r))
 	}
 }
 

@@ -73,6 +73,8 @@ func updateOf(report tools.Report) *hook.Update {
 		return &hook.Update{Kind: "partial_result", Text: textOf(r.Content)}
 	case tools.UserMessage:
 		return &hook.Update{Kind: "user_message", Text: r.Message}
+	case tools.Nested:
+		return &hook.Update{Kind: "nested"} // the calls of an agent have hooks of their own
 	}
 	return &hook.Update{Kind: "other"}
 }

@@ -6,6 +6,7 @@ package service
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -48,6 +49,11 @@ func eventToProto(execution string, event executor.Event) *pb.Event {
 		m.Kind = &pb.Event_PartialResult{PartialResult: &pb.PartialResult{Content: contentToProto(body.Content)}}
 	case executor.UserMessage:
 		m.Kind = &pb.Event_UserMessage{UserMessage: userMessageToProto(body)}
+	case executor.Nested:
+		nested := new(pb.Nested)
+		if err := proto.Unmarshal(body, nested); err == nil {
+			m.Kind = &pb.Event_Nested{Nested: nested}
+		}
 	case executor.Heartbeat:
 		m.Kind = &pb.Event_Heartbeat{Heartbeat: &pb.Heartbeat{}}
 	case executor.Skipped:

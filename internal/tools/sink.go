@@ -32,6 +32,9 @@ type Sink interface {
 	// Messages returns what the client says to the call while it runs, in words. A tool
 	// that does not read them loses the oldest. The channel is never closed.
 	Messages() <-chan string
+
+	// Execution returns the id of the execution that runs the call.
+	Execution() string
 }
 
 // An Input is [Data], [EndOfInput], [Signal] or [WindowSize].
@@ -80,7 +83,7 @@ type Answer struct {
 	Text   string   `json:"text,omitempty"`   // free text
 }
 
-// A Report is [Output], [Progress], [Partial] or [UserMessage].
+// A Report is [Output], [Progress], [Partial], [UserMessage] or [Nested].
 type Report interface{ isReport() }
 
 // Output is bytes the tool wrote, as they are.
@@ -122,7 +125,13 @@ type Attachment struct {
 	Size            uint64
 }
 
+// Nested is something that happened in the loop of an agent that the call began: a message
+// Nested of the contract, encoded. It says nothing to the floors between those that speak
+// the contract.
+type Nested []byte
+
 func (Output) isReport()      {}
 func (Progress) isReport()    {}
 func (Partial) isReport()     {}
 func (UserMessage) isReport() {}
+func (Nested) isReport()      {}

@@ -11,12 +11,11 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/toolserver/toolserver/internal/markdown"
 	"github.com/toolserver/toolserver/internal/nearest"
 	"github.com/toolserver/toolserver/internal/tools"
 )
@@ -91,7 +90,7 @@ func (s *Set) Tools() []tools.Tool {
 			}
 			return found.load(env, in.Arguments)
 		})
-	if len(s.dirs) == 0 {
+	if len(s.Dirs()) == 0 {
 		tool = tools.WithUnavailable(tool, "has no skills: the operator names folders of them in the configuration, such as skills: [/etc/toolserver/skills]")
 	}
 	return []tools.Tool{tool}
@@ -134,7 +133,7 @@ func (s *Skill) load(env tools.Env, arguments json.RawMessage) (tools.Result, er
 		return tools.Result{}, s.unreadable(fileName, err)
 	}
 	defer folder.Close()
-	text, err := readText(folder, fileName, maxSkill)
+	text, err := markdown.Read(folder, fileName, maxSkill)
 	if err != nil {
 		return tools.Result{}, s.unreadable(fileName, err)
 	}
@@ -183,10 +182,10 @@ func (s *Skill) document(env tools.Env, name string) (tools.Result, error) {
 		return tools.Result{}, s.unreadable(name, err)
 	}
 	defer folder.Close()
-	text, err := readText(folder, filepath.Clean(name), maxDocument)
+	text, err := markdown.Read(folder, filepath.Clean(name), maxDocument)
 	if err != nil {
 		files, _ := documentsOf(folder)
-		return tools.Result{}, tools.Failf("no_such_document", "The skill %s has no document %.200q to show: %s%s", s.Name, name, plainError(err), hint(name, files))
+		return tools.Result{}, tools.Failf("no_such_document", "The skill %s has no document %.200q to show: %s%s", s.Name, name, markdown.PlainError(err), hint(name, files))
 	}
 	details, err := json.Marshal(map[string]any{"skill": s.Name, "document": name})
 	return tools.Result{Content: env.Begin(string(text), filepath.Base(name)), Details: details}, err
@@ -198,16 +197,5 @@ func hint(name string, known []string) string {
 }
 
 func (s *Skill) unreadable(name string, err error) error {
-	return tools.Failf("skill_unreadable", "%s of the skill %s cannot be read: %s.", name, s.Name, plainError(err))
+	return tools.Failf("skill_unreadable", "%s of the skill %s cannot be read: %s.", name, s.Name, markdown.PlainError(err))
 }
-
-// plainError tells what is wrong, and not where on the machine.
-func plainError(err error) string {
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner
-	}
-	return err.Error()
-}
-
-// isText reports whether bytes are a text that can be shown.
-func isText(text []byte) bool { return utf8.Valid(text) && !strings.ContainsRune(string(text), 0) }

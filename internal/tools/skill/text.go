@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/toolserver/toolserver/internal/strictyaml"
+	"github.com/toolserver/toolserver/internal/markdown"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -30,80 +30,22 @@ var skillName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$`)
 // skill without a name has that of its folder. Keys that nobody here knows are passed over:
 // other systems have more.
 func parse(folder string, text []byte) (*Skill, string, error) {
-	front, body, ok := frontOf(text)
-	if !ok {
-		return nil, "", errors.New("it does not begin with a line ---, keys such as name and description, and a second ---")
+	keys, body, err := markdown.Parse(text)
+	if err != nil {
+		return nil, "", err
 	}
-	keys := make(map[string]any)
-	r := strictyaml.NewReader(fileName, "front matter")
-	if r.Read([]byte(front), &keys); r.Err() != nil {
-		keys = loose(front) // such as a description with a colon in it
-	}
-	s := &Skill{Name: textOf(keys["name"]), Description: strings.Join(strings.Fields(textOf(keys["description"])), " ")}
+	s := &Skill{Name: markdown.Text(keys["name"]), Description: markdown.Line(keys["description"])}
 	if s.Name == "" {
 		s.Name = folder
 	}
 	if !skillName.MatchString(s.Name) {
 		return nil, "", fmt.Errorf("%.64q is no name: want letters, digits, dots, _, : and -", s.Name)
 	}
-	if len(s.Description) > 2000 {
-		s.Description = strings.ToValidUTF8(s.Description[:2000], "") + " ..."
-	}
 	for _, key := range []string{"allowed-tools", "allowed_tools", "tools"} {
-		s.Tools = append(s.Tools, listOf(keys[key])...)
+		s.Tools = append(s.Tools, markdown.List(keys[key])...)
 	}
 	s.arguments = namedIn(keys["arguments"])
 	return s, body, nil
-}
-
-// frontOf returns the front matter, and what follows it.
-func frontOf(text []byte) (front, body string, ok bool) {
-	text = bytes.TrimPrefix(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\ufeff"))
-	rest, ok := strings.CutPrefix(string(text), "---\n")
-	if !ok {
-		return "", "", false
-	}
-	if body, ok = strings.CutPrefix(rest, "---\n"); ok {
-		return "", body, true
-	}
-	if front, body, ok = strings.Cut(rest, "\n---\n"); ok {
-		return front, body, true
-	}
-	front, ok = strings.CutSuffix(rest, "\n---")
-	return front, "", ok
-}
-
-// loose reads lines with a key and a value of what is not quite YAML.
-func loose(front string) map[string]any {
-	keys := make(map[string]any)
-	for text := range strings.Lines(front) {
-		if key, value, ok := strings.Cut(text, ":"); ok && key != "" && key == strings.TrimSpace(key) {
-			keys[key] = strings.Trim(strings.TrimSpace(value), `"'`)
-		}
-	}
-	return keys
-}
-
-func textOf(value any) string {
-	if value == nil {
-		return ""
-	}
-	return strings.TrimSpace(fmt.Sprint(value))
-}
-
-// listOf returns a list that is written as one, or with commas between.
-func listOf(value any) (list []string) {
-	switch v := value.(type) {
-	case []any:
-		for _, item := range v {
-			list = append(list, textOf(item))
-		}
-	case string:
-		for _, item := range strings.Split(v, ",") {
-			list = append(list, strings.TrimSpace(item))
-		}
-	}
-	return slices.DeleteFunc(list, func(item string) bool { return item == "" })
 }
 
 var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
@@ -117,9 +59,9 @@ func namedIn(value any) (list []argument) {
 		}
 		a := argument{name: name}
 		if keys, ok := about.(map[string]any); ok {
-			a.description, a.required = textOf(keys["description"]), keys["required"] == true
+			a.description, a.required = markdown.Text(keys["description"]), keys["required"] == true
 		} else {
-			a.description = textOf(about)
+			a.description = markdown.Text(about)
 		}
 		list = append(list, a)
 	}
@@ -131,9 +73,9 @@ func namedIn(value any) (list []argument) {
 	case []any:
 		for _, item := range v {
 			if keys, ok := item.(map[string]any); ok {
-				add(textOf(keys["name"]), keys)
+				add(markdown.Text(keys["name"]), keys)
 			} else {
-				add(textOf(item), nil)
+				add(markdown.Text(item), nil)
 			}
 		}
 	case string:
@@ -187,7 +129,7 @@ func argumentsOf(raw json.RawMessage) (g given, err error) {
 		g.words = strings.Fields(g.text)
 	case decode(&list) && list != nil:
 		for _, item := range list {
-			g.words = append(g.words, textOf(item))
+			g.words = append(g.words, markdown.Text(item))
 		}
 		g.text = strings.Join(g.words, " ")
 	case decode(&object) && object != nil:
@@ -197,7 +139,7 @@ func argumentsOf(raw json.RawMessage) (g given, err error) {
 			case map[string]any, []any:
 				return g, fmt.Errorf("%.64q: want a text, a number or a truth", name)
 			}
-			g.named[name] = textOf(value)
+			g.named[name] = markdown.Text(value)
 		}
 	default:
 		return g, errors.New("want a text, or an object of named ones")

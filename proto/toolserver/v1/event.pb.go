@@ -414,6 +414,7 @@ type Event struct {
 	//	*Event_Finished
 	//	*Event_ApprovalRequested
 	//	*Event_ApprovalResolved
+	//	*Event_Nested
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -576,6 +577,15 @@ func (x *Event) GetApprovalResolved() *ApprovalResolved {
 	return nil
 }
 
+func (x *Event) GetNested() *Nested {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_Nested); ok {
+			return x.Nested
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -636,6 +646,11 @@ type Event_ApprovalResolved struct {
 	ApprovalResolved *ApprovalResolved `protobuf:"bytes,14,opt,name=approval_resolved,json=approvalResolved,proto3,oneof"`
 }
 
+type Event_Nested struct {
+	// Something happened in the loop of an agent that the call began.
+	Nested *Nested `protobuf:"bytes,80,opt,name=nested,proto3,oneof"`
+}
+
 func (*Event_Accepted) isEvent_Kind() {}
 
 func (*Event_Started) isEvent_Kind() {}
@@ -658,6 +673,532 @@ func (*Event_ApprovalRequested) isEvent_Kind() {}
 
 func (*Event_ApprovalResolved) isEvent_Kind() {}
 
+func (*Event_Nested) isEvent_Kind() {}
+
+// Nested is something that happened in the loop of an agent that a call began. How much of
+// it the log takes is bounded: long texts and outputs are cut, and say so; the session of
+// the agent has them whole.
+type Nested struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the loop, and of the session that the agent works in.
+	ChildLoopId string `protobuf:"bytes,1,opt,name=child_loop_id,json=childLoopId,proto3" json:"child_loop_id,omitempty"`
+	// The name of the agent.
+	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What happened.
+	//
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*Nested_Begun
+	//	*Nested_Turn
+	//	*Nested_Text
+	//	*Nested_Call
+	//	*Nested_Heard
+	//	*Nested_Finished
+	Kind          isNested_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Nested) Reset() {
+	*x = Nested{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Nested) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Nested) ProtoMessage() {}
+
+func (x *Nested) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Nested.ProtoReflect.Descriptor instead.
+func (*Nested) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Nested) GetChildLoopId() string {
+	if x != nil {
+		return x.ChildLoopId
+	}
+	return ""
+}
+
+func (x *Nested) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Nested) GetKind() isNested_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *Nested) GetBegun() *LoopBegun {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_Begun); ok {
+			return x.Begun
+		}
+	}
+	return nil
+}
+
+func (x *Nested) GetTurn() *TurnBegun {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_Turn); ok {
+			return x.Turn
+		}
+	}
+	return nil
+}
+
+func (x *Nested) GetText() string {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+func (x *Nested) GetCall() *NestedCall {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
+func (x *Nested) GetHeard() string {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_Heard); ok {
+			return x.Heard
+		}
+	}
+	return ""
+}
+
+func (x *Nested) GetFinished() *LoopFinished {
+	if x != nil {
+		if x, ok := x.Kind.(*Nested_Finished); ok {
+			return x.Finished
+		}
+	}
+	return nil
+}
+
+type isNested_Kind interface {
+	isNested_Kind()
+}
+
+type Nested_Begun struct {
+	// The agent began to work. Always the first of a loop.
+	Begun *LoopBegun `protobuf:"bytes,3,opt,name=begun,proto3,oneof"`
+}
+
+type Nested_Turn struct {
+	// A turn began: the model is asked.
+	Turn *TurnBegun `protobuf:"bytes,4,opt,name=turn,proto3,oneof"`
+}
+
+type Nested_Text struct {
+	// A piece of what the model wrote.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3,oneof"`
+}
+
+type Nested_Call struct {
+	// An event of a call that the agent made. Where that began an agent too, the event is
+	// nested again.
+	Call *NestedCall `protobuf:"bytes,6,opt,name=call,proto3,oneof"`
+}
+
+type Nested_Heard struct {
+	// Somebody said something to the agent, which it hears with this turn.
+	Heard string `protobuf:"bytes,7,opt,name=heard,proto3,oneof"`
+}
+
+type Nested_Finished struct {
+	// The loop ended. Always the last of a loop that the stream follows to its end.
+	Finished *LoopFinished `protobuf:"bytes,8,opt,name=finished,proto3,oneof"`
+}
+
+func (*Nested_Begun) isNested_Kind() {}
+
+func (*Nested_Turn) isNested_Kind() {}
+
+func (*Nested_Text) isNested_Kind() {}
+
+func (*Nested_Call) isNested_Kind() {}
+
+func (*Nested_Heard) isNested_Kind() {}
+
+func (*Nested_Finished) isNested_Kind() {}
+
+// LoopBegun says that an agent began to work on a task.
+type LoopBegun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the task is, in a few words.
+	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// How many agents asked each other, this one included.
+	Depth         uint32 `protobuf:"varint,2,opt,name=depth,proto3" json:"depth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoopBegun) Reset() {
+	*x = LoopBegun{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoopBegun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoopBegun) ProtoMessage() {}
+
+func (x *LoopBegun) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoopBegun.ProtoReflect.Descriptor instead.
+func (*LoopBegun) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LoopBegun) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *LoopBegun) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+// TurnBegun says that the model of an agent is asked.
+type TurnBegun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the turn, from 1.
+	Turn uint32 `protobuf:"varint,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// What the turns before it used together.
+	Usage         *LoopUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBegun) Reset() {
+	*x = TurnBegun{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBegun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBegun) ProtoMessage() {}
+
+func (x *TurnBegun) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBegun.ProtoReflect.Descriptor instead.
+func (*TurnBegun) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TurnBegun) GetTurn() uint32 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *TurnBegun) GetUsage() *LoopUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// NestedCall is an event of a call that an agent made.
+type NestedCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call id, in the session of the agent.
+	CallId string `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The name of the tool, as the model wrote it.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// The input, as the model wrote it; cut where it is long. Set with the first event of the
+	// call alone.
+	Input string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
+	// What happened; not set where the call was not taken, which error tells.
+	Event *Event `protobuf:"bytes,4,opt,name=event,proto3" json:"event,omitempty"`
+	// Why the call was not taken: nothing of it ran.
+	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NestedCall) Reset() {
+	*x = NestedCall{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NestedCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NestedCall) ProtoMessage() {}
+
+func (x *NestedCall) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NestedCall.ProtoReflect.Descriptor instead.
+func (*NestedCall) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *NestedCall) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *NestedCall) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *NestedCall) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+func (x *NestedCall) GetEvent() *Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *NestedCall) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// LoopFinished says that an agent has ended.
+type LoopFinished struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How it ended: "done", or the code of a failure, such as "turn_limit".
+	Outcome string `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// What it used.
+	Usage         *LoopUsage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoopFinished) Reset() {
+	*x = LoopFinished{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoopFinished) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoopFinished) ProtoMessage() {}
+
+func (x *LoopFinished) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoopFinished.ProtoReflect.Descriptor instead.
+func (*LoopFinished) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LoopFinished) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *LoopFinished) GetUsage() *LoopUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// LoopUsage is what a loop used.
+type LoopUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many turns it took.
+	Turns uint32 `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`
+	// How many calls it made.
+	Calls uint32 `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Tokens that the model was given.
+	InputTokens uint64 `protobuf:"varint,3,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// Those of them that cost less, because the provider had them already.
+	CachedTokens uint64 `protobuf:"varint,4,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
+	// Tokens that the model wrote.
+	OutputTokens uint64 `protobuf:"varint,5,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// What it cost, in dollars, by the prices of the operator's table; 0 where there are none.
+	Dollars float64 `protobuf:"fixed64,6,opt,name=dollars,proto3" json:"dollars,omitempty"`
+	// Whether some of the tokens are estimated, for their provider does not count them.
+	Estimated     bool `protobuf:"varint,7,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoopUsage) Reset() {
+	*x = LoopUsage{}
+	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoopUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoopUsage) ProtoMessage() {}
+
+func (x *LoopUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoopUsage.ProtoReflect.Descriptor instead.
+func (*LoopUsage) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *LoopUsage) GetTurns() uint32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *LoopUsage) GetCalls() uint32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *LoopUsage) GetInputTokens() uint64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *LoopUsage) GetCachedTokens() uint64 {
+	if x != nil {
+		return x.CachedTokens
+	}
+	return 0
+}
+
+func (x *LoopUsage) GetOutputTokens() uint64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *LoopUsage) GetDollars() float64 {
+	if x != nil {
+		return x.Dollars
+	}
+	return 0
+}
+
+func (x *LoopUsage) GetEstimated() bool {
+	if x != nil {
+		return x.Estimated
+	}
+	return false
+}
+
 // ApprovalRequested says that the call waits for a person. Nothing runs before
 // the answer, and no answer in time is a denial.
 type ApprovalRequested struct {
@@ -670,7 +1211,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	mi := &file_toolserver_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +1223,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[1]
+	mi := &file_toolserver_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1236,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{1}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ApprovalRequested) GetApproval() *Approval {
@@ -718,7 +1259,7 @@ type ApprovalResolved struct {
 
 func (x *ApprovalResolved) Reset() {
 	*x = ApprovalResolved{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	mi := &file_toolserver_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +1271,7 @@ func (x *ApprovalResolved) String() string {
 func (*ApprovalResolved) ProtoMessage() {}
 
 func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[2]
+	mi := &file_toolserver_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +1284,7 @@ func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalResolved.ProtoReflect.Descriptor instead.
 func (*ApprovalResolved) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApprovalResolved) GetApprovalId() string {
@@ -780,7 +1321,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	mi := &file_toolserver_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +1333,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[3]
+	mi := &file_toolserver_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +1346,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Accepted) GetSessionId() string {
@@ -852,7 +1393,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	mi := &file_toolserver_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +1405,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[4]
+	mi := &file_toolserver_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +1418,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 // Output is a chunk of what the tool wrote, exactly as written.
@@ -896,7 +1437,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	mi := &file_toolserver_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1449,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[5]
+	mi := &file_toolserver_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1462,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Output) GetStream() OutputStream {
@@ -963,7 +1504,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	mi := &file_toolserver_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1516,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[6]
+	mi := &file_toolserver_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1529,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Progress) GetMessage() string {
@@ -1031,7 +1572,7 @@ type PartialResult struct {
 
 func (x *PartialResult) Reset() {
 	*x = PartialResult{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[7]
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1584,7 @@ func (x *PartialResult) String() string {
 func (*PartialResult) ProtoMessage() {}
 
 func (x *PartialResult) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[7]
+	mi := &file_toolserver_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1597,7 @@ func (x *PartialResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartialResult.ProtoReflect.Descriptor instead.
 func (*PartialResult) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PartialResult) GetContent() []*Content {
@@ -1081,7 +1622,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[8]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1634,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[8]
+	mi := &file_toolserver_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1647,7 @@ func (x *UserMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserMessage.ProtoReflect.Descriptor instead.
 func (*UserMessage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UserMessage) GetMessage() string {
@@ -1145,7 +1686,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[9]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1698,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[9]
+	mi := &file_toolserver_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1711,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attachment) GetPath() string {
@@ -1204,7 +1745,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[10]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1757,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[10]
+	mi := &file_toolserver_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1770,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 // Skipped stands in for events that are no longer kept: because the reader
@@ -1245,7 +1786,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[11]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1798,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[11]
+	mi := &file_toolserver_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1811,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Skipped) GetFirst() uint64 {
@@ -1321,7 +1862,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[12]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1874,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[12]
+	mi := &file_toolserver_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1887,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Finished) GetOutcome() Outcome {
@@ -1461,7 +2002,7 @@ type HookRun struct {
 
 func (x *HookRun) Reset() {
 	*x = HookRun{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +2014,7 @@ func (x *HookRun) String() string {
 func (*HookRun) ProtoMessage() {}
 
 func (x *HookRun) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[13]
+	mi := &file_toolserver_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +2027,7 @@ func (x *HookRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookRun.ProtoReflect.Descriptor instead.
 func (*HookRun) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HookRun) GetHook() string {
@@ -1547,7 +2088,7 @@ type LostResult struct {
 
 func (x *LostResult) Reset() {
 	*x = LostResult{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +2100,7 @@ func (x *LostResult) String() string {
 func (*LostResult) ProtoMessage() {}
 
 func (x *LostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[14]
+	mi := &file_toolserver_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +2113,7 @@ func (x *LostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostResult.ProtoReflect.Descriptor instead.
 func (*LostResult) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LostResult) GetOutcome() Outcome {
@@ -1613,7 +2154,7 @@ type ExitStatus struct {
 
 func (x *ExitStatus) Reset() {
 	*x = ExitStatus{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +2166,7 @@ func (x *ExitStatus) String() string {
 func (*ExitStatus) ProtoMessage() {}
 
 func (x *ExitStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[15]
+	mi := &file_toolserver_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +2179,7 @@ func (x *ExitStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitStatus.ProtoReflect.Descriptor instead.
 func (*ExitStatus) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExitStatus) GetReason() ExitReason {
@@ -1688,7 +2229,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +2241,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[16]
+	mi := &file_toolserver_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +2254,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Failure) GetCode() string {
@@ -1764,7 +2305,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +2317,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[17]
+	mi := &file_toolserver_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +2330,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Problem) GetPointer() string {
@@ -1819,7 +2360,7 @@ type Cancellation struct {
 
 func (x *Cancellation) Reset() {
 	*x = Cancellation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2372,7 @@ func (x *Cancellation) String() string {
 func (*Cancellation) ProtoMessage() {}
 
 func (x *Cancellation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[18]
+	mi := &file_toolserver_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2385,7 @@ func (x *Cancellation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
 func (*Cancellation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Cancellation) GetReason() string {
@@ -1874,7 +2415,7 @@ type Truncation struct {
 
 func (x *Truncation) Reset() {
 	*x = Truncation{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[19]
+	mi := &file_toolserver_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +2427,7 @@ func (x *Truncation) String() string {
 func (*Truncation) ProtoMessage() {}
 
 func (x *Truncation) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[19]
+	mi := &file_toolserver_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2440,7 @@ func (x *Truncation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Truncation.ProtoReflect.Descriptor instead.
 func (*Truncation) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Truncation) GetTotalBytes() uint64 {
@@ -1941,7 +2482,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_toolserver_v1_event_proto_msgTypes[20]
+	mi := &file_toolserver_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2494,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_event_proto_msgTypes[20]
+	mi := &file_toolserver_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2507,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_toolserver_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Usage) GetWaited() *durationpb.Duration {
@@ -2022,7 +2563,7 @@ var File_toolserver_v1_event_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x19toolserver/v1/event.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoolserver/v1/approval.proto\x1a\x1btoolserver/v1/content.proto\x1a\x1atoolserver/v1/policy.proto\"\xa1\x06\n" +
+	"\x19toolserver/v1/event.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoolserver/v1/approval.proto\x1a\x1btoolserver/v1/content.proto\x1a\x1atoolserver/v1/policy.proto\"\xd2\x06\n" +
 	"\x05Event\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12.\n" +
@@ -2038,8 +2579,43 @@ const file_toolserver_v1_event_proto_rawDesc = "" +
 	"\askipped\x18\v \x01(\v2\x16.toolserver.v1.SkippedH\x00R\askipped\x125\n" +
 	"\bfinished\x18\f \x01(\v2\x17.toolserver.v1.FinishedH\x00R\bfinished\x12Q\n" +
 	"\x12approval_requested\x18\r \x01(\v2 .toolserver.v1.ApprovalRequestedH\x00R\x11approvalRequested\x12N\n" +
-	"\x11approval_resolved\x18\x0e \x01(\v2\x1f.toolserver.v1.ApprovalResolvedH\x00R\x10approvalResolvedB\x06\n" +
-	"\x04kind\"H\n" +
+	"\x11approval_resolved\x18\x0e \x01(\v2\x1f.toolserver.v1.ApprovalResolvedH\x00R\x10approvalResolved\x12/\n" +
+	"\x06nested\x18P \x01(\v2\x15.toolserver.v1.NestedH\x00R\x06nestedB\x06\n" +
+	"\x04kind\"\xc6\x02\n" +
+	"\x06Nested\x12\"\n" +
+	"\rchild_loop_id\x18\x01 \x01(\tR\vchildLoopId\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x120\n" +
+	"\x05begun\x18\x03 \x01(\v2\x18.toolserver.v1.LoopBegunH\x00R\x05begun\x12.\n" +
+	"\x04turn\x18\x04 \x01(\v2\x18.toolserver.v1.TurnBegunH\x00R\x04turn\x12\x14\n" +
+	"\x04text\x18\x05 \x01(\tH\x00R\x04text\x12/\n" +
+	"\x04call\x18\x06 \x01(\v2\x19.toolserver.v1.NestedCallH\x00R\x04call\x12\x16\n" +
+	"\x05heard\x18\a \x01(\tH\x00R\x05heard\x129\n" +
+	"\bfinished\x18\b \x01(\v2\x1b.toolserver.v1.LoopFinishedH\x00R\bfinishedB\x06\n" +
+	"\x04kind\"C\n" +
+	"\tLoopBegun\x12 \n" +
+	"\vdescription\x18\x01 \x01(\tR\vdescription\x12\x14\n" +
+	"\x05depth\x18\x02 \x01(\rR\x05depth\"O\n" +
+	"\tTurnBegun\x12\x12\n" +
+	"\x04turn\x18\x01 \x01(\rR\x04turn\x12.\n" +
+	"\x05usage\x18\x02 \x01(\v2\x18.toolserver.v1.LoopUsageR\x05usage\"\x91\x01\n" +
+	"\n" +
+	"NestedCall\x12\x17\n" +
+	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x14\n" +
+	"\x05input\x18\x03 \x01(\tR\x05input\x12*\n" +
+	"\x05event\x18\x04 \x01(\v2\x14.toolserver.v1.EventR\x05event\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"X\n" +
+	"\fLoopFinished\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12.\n" +
+	"\x05usage\x18\x02 \x01(\v2\x18.toolserver.v1.LoopUsageR\x05usage\"\xdc\x01\n" +
+	"\tLoopUsage\x12\x14\n" +
+	"\x05turns\x18\x01 \x01(\rR\x05turns\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\rR\x05calls\x12!\n" +
+	"\finput_tokens\x18\x03 \x01(\x04R\vinputTokens\x12#\n" +
+	"\rcached_tokens\x18\x04 \x01(\x04R\fcachedTokens\x12#\n" +
+	"\routput_tokens\x18\x05 \x01(\x04R\foutputTokens\x12\x18\n" +
+	"\adollars\x18\x06 \x01(\x01R\adollars\x12\x1c\n" +
+	"\testimated\x18\a \x01(\bR\testimated\"H\n" +
 	"\x11ApprovalRequested\x123\n" +
 	"\bapproval\x18\x01 \x01(\v2\x17.toolserver.v1.ApprovalR\bapproval\"j\n" +
 	"\x10ApprovalResolved\x12\x1f\n" +
@@ -2201,7 +2777,7 @@ func file_toolserver_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_toolserver_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_toolserver_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_toolserver_v1_event_proto_goTypes = []any{
 	(OutputStream)(0),             // 0: toolserver.v1.OutputStream
 	(UserMessageStatus)(0),        // 1: toolserver.v1.UserMessageStatus
@@ -2209,80 +2785,94 @@ var file_toolserver_v1_event_proto_goTypes = []any{
 	(ExitReason)(0),               // 3: toolserver.v1.ExitReason
 	(Outcome)(0),                  // 4: toolserver.v1.Outcome
 	(*Event)(nil),                 // 5: toolserver.v1.Event
-	(*ApprovalRequested)(nil),     // 6: toolserver.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),      // 7: toolserver.v1.ApprovalResolved
-	(*Accepted)(nil),              // 8: toolserver.v1.Accepted
-	(*Started)(nil),               // 9: toolserver.v1.Started
-	(*Output)(nil),                // 10: toolserver.v1.Output
-	(*Progress)(nil),              // 11: toolserver.v1.Progress
-	(*PartialResult)(nil),         // 12: toolserver.v1.PartialResult
-	(*UserMessage)(nil),           // 13: toolserver.v1.UserMessage
-	(*Attachment)(nil),            // 14: toolserver.v1.Attachment
-	(*Heartbeat)(nil),             // 15: toolserver.v1.Heartbeat
-	(*Skipped)(nil),               // 16: toolserver.v1.Skipped
-	(*Finished)(nil),              // 17: toolserver.v1.Finished
-	(*HookRun)(nil),               // 18: toolserver.v1.HookRun
-	(*LostResult)(nil),            // 19: toolserver.v1.LostResult
-	(*ExitStatus)(nil),            // 20: toolserver.v1.ExitStatus
-	(*Failure)(nil),               // 21: toolserver.v1.Failure
-	(*Problem)(nil),               // 22: toolserver.v1.Problem
-	(*Cancellation)(nil),          // 23: toolserver.v1.Cancellation
-	(*Truncation)(nil),            // 24: toolserver.v1.Truncation
-	(*Usage)(nil),                 // 25: toolserver.v1.Usage
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*Approval)(nil),              // 27: toolserver.v1.Approval
-	(*ApprovalAnswer)(nil),        // 28: toolserver.v1.ApprovalAnswer
-	(*Verdict)(nil),               // 29: toolserver.v1.Verdict
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*Content)(nil),               // 31: toolserver.v1.Content
+	(*Nested)(nil),                // 6: toolserver.v1.Nested
+	(*LoopBegun)(nil),             // 7: toolserver.v1.LoopBegun
+	(*TurnBegun)(nil),             // 8: toolserver.v1.TurnBegun
+	(*NestedCall)(nil),            // 9: toolserver.v1.NestedCall
+	(*LoopFinished)(nil),          // 10: toolserver.v1.LoopFinished
+	(*LoopUsage)(nil),             // 11: toolserver.v1.LoopUsage
+	(*ApprovalRequested)(nil),     // 12: toolserver.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),      // 13: toolserver.v1.ApprovalResolved
+	(*Accepted)(nil),              // 14: toolserver.v1.Accepted
+	(*Started)(nil),               // 15: toolserver.v1.Started
+	(*Output)(nil),                // 16: toolserver.v1.Output
+	(*Progress)(nil),              // 17: toolserver.v1.Progress
+	(*PartialResult)(nil),         // 18: toolserver.v1.PartialResult
+	(*UserMessage)(nil),           // 19: toolserver.v1.UserMessage
+	(*Attachment)(nil),            // 20: toolserver.v1.Attachment
+	(*Heartbeat)(nil),             // 21: toolserver.v1.Heartbeat
+	(*Skipped)(nil),               // 22: toolserver.v1.Skipped
+	(*Finished)(nil),              // 23: toolserver.v1.Finished
+	(*HookRun)(nil),               // 24: toolserver.v1.HookRun
+	(*LostResult)(nil),            // 25: toolserver.v1.LostResult
+	(*ExitStatus)(nil),            // 26: toolserver.v1.ExitStatus
+	(*Failure)(nil),               // 27: toolserver.v1.Failure
+	(*Problem)(nil),               // 28: toolserver.v1.Problem
+	(*Cancellation)(nil),          // 29: toolserver.v1.Cancellation
+	(*Truncation)(nil),            // 30: toolserver.v1.Truncation
+	(*Usage)(nil),                 // 31: toolserver.v1.Usage
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*Approval)(nil),              // 33: toolserver.v1.Approval
+	(*ApprovalAnswer)(nil),        // 34: toolserver.v1.ApprovalAnswer
+	(*Verdict)(nil),               // 35: toolserver.v1.Verdict
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*Content)(nil),               // 37: toolserver.v1.Content
 }
 var file_toolserver_v1_event_proto_depIdxs = []int32{
-	26, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
-	8,  // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
-	9,  // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
-	10, // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
-	11, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
-	12, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
-	13, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
-	15, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
-	16, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
-	17, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
-	6,  // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
-	7,  // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
-	27, // 12: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
-	28, // 13: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
-	29, // 14: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
-	30, // 15: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
-	0,  // 16: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
-	31, // 17: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
-	1,  // 18: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
-	14, // 19: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
-	4,  // 20: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
-	31, // 21: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
-	21, // 22: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
-	29, // 23: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
-	23, // 24: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
-	24, // 25: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
-	25, // 26: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
-	20, // 27: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
-	19, // 28: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
-	18, // 29: toolserver.v1.Finished.hooks:type_name -> toolserver.v1.HookRun
-	2,  // 30: toolserver.v1.HookRun.outcome:type_name -> toolserver.v1.HookOutcome
-	30, // 31: toolserver.v1.HookRun.took:type_name -> google.protobuf.Duration
-	4,  // 32: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
-	26, // 33: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
-	3,  // 34: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
-	30, // 35: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
-	22, // 36: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
-	30, // 37: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
-	30, // 38: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
-	30, // 39: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
-	30, // 40: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	32, // 0: toolserver.v1.Event.time:type_name -> google.protobuf.Timestamp
+	14, // 1: toolserver.v1.Event.accepted:type_name -> toolserver.v1.Accepted
+	15, // 2: toolserver.v1.Event.started:type_name -> toolserver.v1.Started
+	16, // 3: toolserver.v1.Event.output:type_name -> toolserver.v1.Output
+	17, // 4: toolserver.v1.Event.progress:type_name -> toolserver.v1.Progress
+	18, // 5: toolserver.v1.Event.partial_result:type_name -> toolserver.v1.PartialResult
+	19, // 6: toolserver.v1.Event.user_message:type_name -> toolserver.v1.UserMessage
+	21, // 7: toolserver.v1.Event.heartbeat:type_name -> toolserver.v1.Heartbeat
+	22, // 8: toolserver.v1.Event.skipped:type_name -> toolserver.v1.Skipped
+	23, // 9: toolserver.v1.Event.finished:type_name -> toolserver.v1.Finished
+	12, // 10: toolserver.v1.Event.approval_requested:type_name -> toolserver.v1.ApprovalRequested
+	13, // 11: toolserver.v1.Event.approval_resolved:type_name -> toolserver.v1.ApprovalResolved
+	6,  // 12: toolserver.v1.Event.nested:type_name -> toolserver.v1.Nested
+	7,  // 13: toolserver.v1.Nested.begun:type_name -> toolserver.v1.LoopBegun
+	8,  // 14: toolserver.v1.Nested.turn:type_name -> toolserver.v1.TurnBegun
+	9,  // 15: toolserver.v1.Nested.call:type_name -> toolserver.v1.NestedCall
+	10, // 16: toolserver.v1.Nested.finished:type_name -> toolserver.v1.LoopFinished
+	11, // 17: toolserver.v1.TurnBegun.usage:type_name -> toolserver.v1.LoopUsage
+	5,  // 18: toolserver.v1.NestedCall.event:type_name -> toolserver.v1.Event
+	11, // 19: toolserver.v1.LoopFinished.usage:type_name -> toolserver.v1.LoopUsage
+	33, // 20: toolserver.v1.ApprovalRequested.approval:type_name -> toolserver.v1.Approval
+	34, // 21: toolserver.v1.ApprovalResolved.answer:type_name -> toolserver.v1.ApprovalAnswer
+	35, // 22: toolserver.v1.Accepted.verdict:type_name -> toolserver.v1.Verdict
+	36, // 23: toolserver.v1.Accepted.timeout:type_name -> google.protobuf.Duration
+	0,  // 24: toolserver.v1.Output.stream:type_name -> toolserver.v1.OutputStream
+	37, // 25: toolserver.v1.PartialResult.content:type_name -> toolserver.v1.Content
+	1,  // 26: toolserver.v1.UserMessage.status:type_name -> toolserver.v1.UserMessageStatus
+	20, // 27: toolserver.v1.UserMessage.attachments:type_name -> toolserver.v1.Attachment
+	4,  // 28: toolserver.v1.Finished.outcome:type_name -> toolserver.v1.Outcome
+	37, // 29: toolserver.v1.Finished.content:type_name -> toolserver.v1.Content
+	27, // 30: toolserver.v1.Finished.failure:type_name -> toolserver.v1.Failure
+	35, // 31: toolserver.v1.Finished.verdict:type_name -> toolserver.v1.Verdict
+	29, // 32: toolserver.v1.Finished.cancellation:type_name -> toolserver.v1.Cancellation
+	30, // 33: toolserver.v1.Finished.truncation:type_name -> toolserver.v1.Truncation
+	31, // 34: toolserver.v1.Finished.usage:type_name -> toolserver.v1.Usage
+	26, // 35: toolserver.v1.Finished.exit:type_name -> toolserver.v1.ExitStatus
+	25, // 36: toolserver.v1.Finished.lost_result:type_name -> toolserver.v1.LostResult
+	24, // 37: toolserver.v1.Finished.hooks:type_name -> toolserver.v1.HookRun
+	2,  // 38: toolserver.v1.HookRun.outcome:type_name -> toolserver.v1.HookOutcome
+	36, // 39: toolserver.v1.HookRun.took:type_name -> google.protobuf.Duration
+	4,  // 40: toolserver.v1.LostResult.outcome:type_name -> toolserver.v1.Outcome
+	32, // 41: toolserver.v1.LostResult.end_time:type_name -> google.protobuf.Timestamp
+	3,  // 42: toolserver.v1.ExitStatus.reason:type_name -> toolserver.v1.ExitReason
+	36, // 43: toolserver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	28, // 44: toolserver.v1.Failure.problems:type_name -> toolserver.v1.Problem
+	36, // 45: toolserver.v1.Usage.waited:type_name -> google.protobuf.Duration
+	36, // 46: toolserver.v1.Usage.ran:type_name -> google.protobuf.Duration
+	36, // 47: toolserver.v1.Usage.cpu_user:type_name -> google.protobuf.Duration
+	36, // 48: toolserver.v1.Usage.cpu_system:type_name -> google.protobuf.Duration
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_event_proto_init() }
@@ -2305,6 +2895,15 @@ func file_toolserver_v1_event_proto_init() {
 		(*Event_Finished)(nil),
 		(*Event_ApprovalRequested)(nil),
 		(*Event_ApprovalResolved)(nil),
+		(*Event_Nested)(nil),
+	}
+	file_toolserver_v1_event_proto_msgTypes[1].OneofWrappers = []any{
+		(*Nested_Begun)(nil),
+		(*Nested_Turn)(nil),
+		(*Nested_Text)(nil),
+		(*Nested_Call)(nil),
+		(*Nested_Heard)(nil),
+		(*Nested_Finished)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2312,7 +2911,7 @@ func file_toolserver_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_event_proto_rawDesc), len(file_toolserver_v1_event_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   21,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
