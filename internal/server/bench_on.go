@@ -14,13 +14,16 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/bench/work"
+	"github.com/toolserver/toolserver/internal/agent"
 	"github.com/toolserver/toolserver/internal/tools"
+	agenttools "github.com/toolserver/toolserver/internal/tools/agent"
 )
 
 // benchTools returns the tools that make bench measures with, and as many more
 // as make an index of work.IndexTools with the others.
 func benchTools(others int) []tools.Tool {
 	list := []tools.Tool{benchNoop(work.Noop), benchOutput(), benchProfile()}
+	others += len(agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")) // which are offered by themselves
 	for i := range work.IndexTools - others - len(list) {
 		list = append(list, benchFiller(i))
 	}

@@ -1,0 +1,224 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/toolserver/toolserver/bench/work"
+	"github.com/toolserver/toolserver/internal/model"
+	"github.com/toolserver/toolserver/internal/model/modeltest"
+	"github.com/toolserver/toolserver/internal/toolcall"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+const (
+	loopTurns = 100 // of an agent
+	loopReads = 3   // files that it reads in a turn
+)
+
+// agentsFigure is the figure of agents: what a turn costs beside what a runtime outside has
+// to do as well, which is to ask the model and to make the calls; and an agent that waits.
+func agentsFigure(ctx context.Context, h *harness) ([]row, error) {
+	provider := httptest.NewServer(modeltest.New(readsOrSleeps))
+	defer provider.Close()
+	table, err := model.New(model.Config{{Name: "main", Format: "anthropic", Model: "scripted", URL: provider.URL, KeyEnv: "HOME"}}, model.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer table.Close()
+	endpoint, err := table.Endpoint("")
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.startAgents(ctx, provider.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	tools, err := s.client.ListTools(ctx, &pb.ListToolsRequest{Names: []string{work.ReadFile}, View: pb.ToolView_TOOL_VIEW_FULL})
+	if err != nil {
+		return nil, err
+	}
+	outside := func(ctx context.Context) (float64, error) {
+		begin := time.Now()
+		err := loopOutside(ctx, s, endpoint, tools.GetTools())
+		return float64(time.Since(begin)) / 1e6 / loopTurns, err
+	}
+	added := func(ctx context.Context) (float64, error) {
+		begin := time.Now()
+		err := askAgent(ctx, s, "reader", false)
+		inside := float64(time.Since(begin)) / 1e6 / loopTurns
+		if err != nil {
+			return 0, err
+		}
+		bare, err := outside(ctx)
+		return inside - bare, err
+	}
+	var turns sides[float64]
+	steps := turns.entrants(added, outside, outside)
+	if err := interleave(ctx, h.plan.warmups, steps); err != nil {
+		return nil, err
+	}
+	turns.forget()
+	if err := interleave(ctx, h.plan.rounds, steps); err != nil {
+		return nil, err
+	}
+	weight, err := h.weighAgents(ctx, provider.URL)
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		turns.row(fmt.Sprintf("what a turn of an agent with %d reads takes more than outside (bare: a turn outside)", loopReads), "ms", itself, valueAtMost(2)),
+		single(fmt.Sprintf("RSS of each of %d agents that sleep in the background", h.plan.agents), "KiB", weight, valueAtMost(64)),
+	}, nil
+}
+
+// readsOrSleeps is a model that reads files for so many turns or, where its agent is to
+// wait, sleeps.
+func readsOrSleeps(r *modeltest.Request) (turn modeltest.Turn) {
+	switch {
+	case r.System == "sleep":
+		turn.Calls = []toolcall.Call{modeltest.Call(work.Sleep, work.SleepInput{DurationMS: 600_000})}
+	case r.Said() < loopTurns-1:
+		for range loopReads {
+			turn.Calls = append(turn.Calls, modeltest.Call(work.ReadFile, work.ReadFileInput{Path: work.FileName}))
+		}
+	default:
+		turn.Text = "Done."
+	}
+	return turn
+}
+
+// startAgents starts toolserver with two agents.
+func (h *harness) startAgents(ctx context.Context, provider string) (*server, error) {
+	dir, err := os.MkdirTemp(h.dir, "agents-")
+	if err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(`models: [{name: main, format: anthropic, model: scripted, url: %q, key_env: HOME}]
+sessions: {max_per_principal: 10000}
+agents: {max_running: 10000, list: [{name: reader, prompt: read, tools: [%s], limits: {turns: %d}}, {name: sleeper, prompt: sleep, tools: [%s]}]}
+`, provider, work.ReadFile, 2*loopTurns, work.Sleep)
+	for name, text := range map[string]string{"config.yaml": config, work.FileName: string(lines(1 << 10))} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	command := h.command(h.subject, "serve", "--config", "config.yaml", "--listen", anyPort, "--admin", "off")
+	command.Dir = dir
+	return h.start(ctx, command)
+}
+
+// askAgent gives an agent a task, and waits for its report unless it works in the background.
+func askAgent(ctx context.Context, s *server, name string, background bool) error {
+	request := &pb.ExecuteToolRequest{Tool: "agent", InputJson: work.JSON(map[string]any{"agent": name, "prompt": "Begin.", "run_in_background": background})}
+	return follow(ctx, s.client, request, func(message *pb.ExecuteToolResponse) error {
+		if end := message.GetEvent().GetFinished(); end != nil && end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
+			return fmt.Errorf("the agent %s: %v", name, end)
+		}
+		return nil
+	})
+}
+
+// loopOutside does what the agent does, as a runtime that has the server for its calls alone.
+func loopOutside(ctx context.Context, s *server, endpoint *model.Endpoint, tools []*pb.Tool) error {
+	request := &model.Request{System: "read", Messages: []model.Message{{Text: "Begin."}}}
+	for _, tool := range tools {
+		request.Tools = append(request.Tools, toolcall.Tool{Name: tool.GetName(), Description: tool.GetDescription(), Schema: []byte(tool.GetInputSchema())})
+	}
+	for turn := range loopTurns {
+		said := model.Message{FromModel: true}
+		if _, err := endpoint.Ask(ctx, request, func(piece toolcall.Piece) {
+			if call, ok := piece.(toolcall.Call); ok {
+				said.Calls = append(said.Calls, call)
+			}
+		}); err != nil {
+			return err
+		}
+		if len(said.Calls) == 0 {
+			if turn != loopTurns-1 {
+				return fmt.Errorf("the model was done after %d turns", turn+1)
+			}
+			return nil
+		}
+		results, err := callOutside(ctx, s, said.Calls)
+		if err != nil {
+			return err
+		}
+		request.Messages = append(request.Messages, said, model.Message{Results: results})
+	}
+	return errors.New("the model is never done")
+}
+
+// callOutside makes the calls of a turn.
+func callOutside(ctx context.Context, s *server, calls []toolcall.Call) (results []toolcall.Result, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.client.ExecuteBatch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.Send(&pb.ExecuteBatchRequest{Kind: &pb.ExecuteBatchRequest_Start{Start: &pb.BatchStart{}}}); err != nil {
+		return nil, err
+	}
+	for _, call := range calls {
+		if err := stream.Send(&pb.ExecuteBatchRequest{Kind: &pb.ExecuteBatchRequest_Call{Call: &pb.ExecuteToolRequest{Tool: call.Tool, InputJson: call.Input}}}); err != nil {
+			return nil, err
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		return nil, err
+	}
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if end := message.GetEvent().GetCall().GetEvent().GetFinished(); end != nil {
+			results = append(results, toolcall.Result{CallID: calls[len(results)].ID, Tool: work.ReadFile, Content: []toolcall.Content{toolcall.Text(end.GetContent()[0].GetText())}})
+		}
+	}
+	if len(results) != len(calls) {
+		return nil, fmt.Errorf("%d of %d calls ended", len(results), len(calls))
+	}
+	return results, nil
+}
+
+// weighAgents returns the KiB that each of many agents adds to a new server which sleep in
+// the background.
+func (h *harness) weighAgents(ctx context.Context, provider string) (float64, error) {
+	s, err := h.startAgents(ctx, provider)
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	if err := askAgent(ctx, s, "reader", false); err != nil { // what the first needs is not theirs
+		return 0, err
+	}
+	idle, err := h.idleMemory(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	for range h.plan.agents {
+		if err := askAgent(ctx, s, "sleeper", true); err != nil {
+			return 0, err
+		}
+	}
+	if err := pause(ctx, 4*h.plan.settle); err != nil {
+		return 0, err
+	}
+	now, _, err := memory(s.pid())
+	return (now - idle) / 1024 / float64(h.plan.agents), err
+}
