@@ -240,7 +240,7 @@ func (c *Config) validateHTTP(fault FaultFunc) {
 	m := c.HTTP.MCP
 	for key, value := range map[string]int64{
 		"max_body_bytes": int64(m.MaxBody), "max_sessions": int64(m.MaxSessions), "max_sessions_per_principal": int64(m.MaxPrincipalSessions),
-		"max_streams": int64(m.MaxStreams), "idle_timeout": int64(m.IdleTimeout),
+		"max_streams": int64(m.MaxStreams), "idle_timeout": int64(m.IdleTimeout), "resume_timeout": int64(m.ResumeTimeout),
 	} {
 		if value <= 0 {
 			fault("http.mcp."+key, "must be more than 0")

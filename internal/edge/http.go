@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
@@ -61,6 +62,7 @@ const (
 	sessionHeader  = "Mcp-Session-Id"
 	protocolHeader = "Mcp-Protocol-Version"
 	behalfHeader   = "Toolserver-On-Behalf-Of"
+	lastHeader     = "Last-Event-Id"
 
 	bodyTime  = 30 * time.Second // in which the body of a request has to come
 	writeTime = time.Minute      // in which a client has to take what is sent
@@ -73,6 +75,7 @@ type Handler struct {
 	limits  Limits
 	serve   http.Handler // of the SDK
 	nobody  *mcp.Server  // tells the SDK the versions of the protocol
+	streams *streams
 	closing context.Context
 	close   context.CancelFunc
 
@@ -102,6 +105,7 @@ func New(config Config) *Handler {
 		config: config, limits: config.Limits.WithDefaults(),
 		sessions: make(map[string]*httpSession), owned: make(map[owner]int),
 	}
+	h.streams = newStreams(h.limits.ResumeTimeout)
 	h.closing, h.close = context.WithCancel(context.Background()) // for all sessions: Close ends it
 	h.nobody = mcp.NewServer(&mcp.Implementation{Name: "toolserver"}, &mcp.ServerOptions{SupportedProtocolVersions: Protocols})
 	streamable := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
@@ -110,7 +114,7 @@ func New(config Config) *Handler {
 		}
 		return h.nobody
 	}, &mcp.StreamableHTTPOptions{
-		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody),
+		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody), EventStore: h.streams,
 		DisableLocalhostProtection: true, // fromElsewhere is stricter
 	})
 	h.serve = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
@@ -170,7 +174,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		s.end(errClosed) // what runs ends with it
 	}
-	h.serve.ServeHTTP(&patientWriter{w, http.NewResponseController(w)}, r.WithContext(h.contextOf(r, who, s)))
+	if last := r.Header.Get(lastHeader); r.Method == http.MethodGet && last != "" {
+		who.stream = streamOf(last)
+		h.streams.heard(s.id, who.stream)
+	}
+	writer := &patientWriter{ResponseWriter: w, controller: http.NewResponseController(w), hurried: r.Method != http.MethodPost}
+	h.serve.ServeHTTP(writer, r.WithContext(h.contextOf(r, who, s)))
+	writer.end()
+	h.streams.left(s.id, who.stream, r.Context().Err() != nil)
 }
 
 // contextOf returns the context for the SDK: with who asks, and what to connect.
@@ -209,7 +220,11 @@ func (h *Handler) fromElsewhere(r *http.Request) error {
 
 // request is who sends an HTTP request, and how long it waits for the answer.
 type request struct {
-	ctx     context.Context
+	gone     context.Context // ends when the client did not come back in time
+	leave    context.CancelFunc
+	stream   string      // on which it is answered; empty before
+	answered atomic.Bool // the answer is known
+
 	owner   owner
 	userID  string
 	headers metadata.MD // that are passed on
@@ -241,9 +256,10 @@ func (h *Handler) authenticate(r *http.Request) (*request, int, error) {
 		return nil, http.StatusUnauthorized, err
 	}
 	who := &request{
-		ctx: r.Context(), owner: owner{principal.Owner(), principal.OnBehalfOf}, headers: make(metadata.MD, 2),
+		owner: owner{principal.Owner(), principal.OnBehalfOf}, headers: make(metadata.MD, 2),
 		remote: r.RemoteAddr, tls: r.TLS,
 	}
+	who.gone, who.leave = context.WithCancel(context.WithoutCancel(r.Context()))
 	who.userID = fmt.Sprintf("%q %q", who.owner.Owner, who.owner.onBehalfOf)
 	for _, name := range []string{"Authorization", behalfHeader, "Traceparent", "Tracestate"} {
 		if values := r.Header.Values(name); len(values) > 0 {
@@ -324,8 +340,8 @@ func (h *Handler) session(r *http.Request, who *request) (_ *httpSession, code i
 		return nil, http.StatusBadRequest, fmt.Errorf("%s needs the header %s", r.Method, sessionHeader)
 	case !ok || s.owner != who.owner:
 		return nil, http.StatusNotFound, errors.New("there is no such session: it has ended, or is not yours; begin one with initialize")
-	case s.underWay >= h.limits.MaxStreams && r.Method != http.MethodDelete:
-		return nil, http.StatusTooManyRequests, fmt.Errorf("the session has %d requests under way, which is the most", s.underWay)
+	case s.underWay+h.streams.lost(id) >= h.limits.MaxStreams && r.Method != http.MethodDelete:
+		return nil, http.StatusTooManyRequests, fmt.Errorf("the session has %d requests under way, which is the most", h.limits.MaxStreams)
 	}
 	s.underWay++
 	return s, 0, nil
@@ -391,13 +407,24 @@ func (h *Handler) Sessions() int {
 	return len(h.sessions)
 }
 
+// primeTime is how long the first event of a stream waits for the next. It only names the
+// stream, for clients that come back: a call that is answered at once is then one write.
+const primeTime = 20 * time.Millisecond
+
 // patientWriter gives each write a time in which the client has to take it.
 type patientWriter struct {
 	http.ResponseWriter
 	controller *http.ResponseController
+
+	mu      sync.Mutex
+	hurried bool // nothing waits
+	later   *time.Timer
+	ended   bool
 }
 
 func (w *patientWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.controller.SetWriteDeadline(time.Now().Add(writeTime))
 	return w.ResponseWriter.Write(p)
 }
@@ -405,5 +432,26 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 // Unwrap is for flushing.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush sends what was written.
-func (w *patientWriter) Flush() { w.controller.Flush() }
+// Flush sends what was written; the first time, a moment later.
+func (w *patientWriter) Flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+	case w.hurried:
+		w.controller.Flush()
+	default:
+		w.hurried = true
+		w.later = time.AfterFunc(primeTime, w.Flush)
+	}
+}
+
+// end says that the request has ended, with which everything is sent.
+func (w *patientWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	if w.later != nil {
+		w.later.Stop()
+	}
+}

@@ -66,6 +66,9 @@ func newSession(ctx context.Context, conn grpc.ClientConnInterface, version stri
 // protocol.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		if who := requestOf(r); who != nil {
+			defer who.answered.Store(true)
+		}
 		switch method {
 		case "initialize":
 			return s.initialize(ctx, r, next)
