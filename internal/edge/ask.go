@@ -88,7 +88,13 @@ func (c *call) elicit(ctx context.Context, a *pb.Approval, waits string) {
 	default:
 		request = answerTo(a, pb.AnswerKind_ANSWER_KIND_DENY_ONCE)
 	}
-	if _, err := c.approvals.ResolveApproval(c.outgoing, request); err != nil && status.Code(err) != codes.Canceled {
+	_, err = c.approvals.ResolveApproval(c.outgoing, request)
+	if status.Code(err) == codes.InvalidArgument { // it would wait for a better one that never comes
+		declined := answerTo(a, pb.AnswerKind_ANSWER_KIND_DENY_ONCE)
+		declined.Comment = "The MCP client gave an answer that is none: " + status.Convert(err).Message()
+		_, err = c.approvals.ResolveApproval(c.outgoing, declined)
+	}
+	if err != nil && status.Code(err) != codes.Canceled {
 		c.nobody(a, waits, status.Convert(err).Message())
 	}
 }
