@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/endpoint"
@@ -144,7 +145,7 @@ func (c *Config) Warnings(ctx context.Context) (list []string) {
 			return ""
 		}
 		if _, ok := programs.Find(program); !ok {
-			return fmt.Sprintf("there is no program %s in the PATH of commands: install it, or name its directory in sandbox.path", program)
+			return command.NoProgram(program)
 		}
 		return ""
 	}
