@@ -20,6 +20,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/edge"
+	"github.com/toolserver/toolserver/internal/executor"
 	"github.com/toolserver/toolserver/internal/policy"
 	"github.com/toolserver/toolserver/internal/server"
 	"github.com/toolserver/toolserver/internal/service"
@@ -90,8 +91,9 @@ var inapplicable = map[string]string{
 }
 
 // withBuiltins are those that want tools which no source can offer: such that write to
-// the log of the client, and such whose names have no prefix.
-var withBuiltins = []string{"tools-call-with-logging", "json-schema-2020-12"}
+// the log of the client, such whose names have no prefix, and such whose progress is
+// never joined, however slow the machine.
+var withBuiltins = []string{"tools-call-with-logging", "json-schema-2020-12", "tools-call-with-progress"}
 
 // TestConformance runs the scenarios that the maintainers of the protocol publish for
 // servers. The tools that they want are those of the server that comes with the SDK for
@@ -165,6 +167,12 @@ func startBuiltins(t *testing.T) *testServer {
 			}
 			return tools.TextResult("done"), nil
 		}),
+		tools.New(spec("test_tool_with_progress"), nil, func(_ context.Context, _ tools.Env, _ struct{}, out tools.Sink) (tools.Result, error) {
+			for _, done := range []float64{0, 50, 100} {
+				out.Emit(tools.Progress{Done: done, Total: 100})
+			}
+			return tools.TextResult("done"), nil
+		}),
 		tools.NewForeign(tools.Foreign{
 			Spec: spec("json_schema_2020_12_tool"),
 			Schema: json.RawMessage(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
@@ -182,6 +190,7 @@ func startBuiltins(t *testing.T) *testServer {
 	var err error
 	s.Server, err = service.New(service.Config{
 		Logger: zap.NewNop(), Registry: registry, Policy: policy.Builtin(), Authenticator: auth.None{}, Metrics: prometheus.NewRegistry(),
+		Executor: executor.Config{Limits: executor.Limits{ProgressInterval: 1}},
 		Sessions: session.NewStore(session.Config{WorkspaceRoot: t.TempDir(), MaxLevel: tools.ReadOnly, Default: session.Settings{Level: tools.ReadOnly, Mode: tools.ModeAsk}}),
 	})
 	if err != nil {
