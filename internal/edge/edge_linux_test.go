@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"google.golang.org/grpc"
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/edge"
+	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -159,7 +159,7 @@ func TestProgressAndCancel(t *testing.T) {
 }
 
 // local returns a connection of the same principal that clients without credentials are.
-func (s *testServer) local(t testing.TB) *grpc.ClientConn {
+func (s *testServer) local(t testing.TB) service.Conn {
 	t.Helper()
 	conn, err := s.Connect(auth.Principal{Name: auth.Local.Name, OnBehalfOf: "test"})
 	if err != nil {

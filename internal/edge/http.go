@@ -34,7 +34,10 @@ import (
 type Config struct {
 	// Forward returns a connection to the chain for a caller from that address and
 	// over that TLS connection, which may be none.
-	Forward func(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error)
+	Forward func(remote string, state *tls.ConnectionState) interface {
+		grpc.ClientConnInterface
+		io.Closer
+	}
 
 	// Authenticator says whose a session is: the same that the chain asks about every
 	// call.
@@ -362,11 +365,7 @@ func (h *Handler) newSession(r *http.Request, who *request) (*httpSession, int, 
 	if full {
 		return nil, http.StatusTooManyRequests, fmt.Errorf("there are %d sessions, %d of them yours: want fewer than %d, and of yours fewer than %d", all, own, h.limits.MaxSessions, h.limits.MaxPrincipalSessions)
 	}
-	conn, err := h.config.Forward(who.remote, who.tls)
-	if err != nil {
-		h.forget(s)
-		return nil, http.StatusInternalServerError, errors.New("the server cannot be reached")
-	}
+	conn := h.config.Forward(who.remote, who.tls)
 	s.session = newSession(h.closing, conn, h.config.Version, Settings{
 		Session: query.Get("session"), Workspace: query.Get("workspace"), Mode: query.Get("mode"), Persona: query.Get("persona"),
 	}, func() string { return s.id })
