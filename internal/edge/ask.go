@@ -24,6 +24,8 @@ func (c *call) ask(a *pb.Approval) {
 	waits := fmt.Sprintf("%s waits for an approval, until %s at the latest: \"toolserver approvals\" shows and answers it, as %s.",
 		a.GetTool(), a.GetExpireTime().AsTime().Format("15:04:05 MST"), a.GetApprovalId())
 	switch {
+	case c.task != "" && c.pendingFor(c.outgoing, a.GetExecutionId()).GetApprovalId() != a.GetApprovalId():
+		// It was answered before anybody followed the task.
 	case !c.canAsk():
 		c.nobody(a, waits, "the MCP client cannot ask its user (it has no elicitation)")
 	case !c.mayAnswer(a):
@@ -75,7 +77,7 @@ func (c *call) mayAnswer(a *pb.Approval) bool {
 // an answer has given none.
 func (c *call) elicit(ctx context.Context, a *pb.Approval, waits string) {
 	schema, read := formOf(a)
-	result, err := c.peer.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: textOf(a), RequestedSchema: schema})
+	result, err := c.peer.Elicit(ctx, &mcp.ElicitParams{Meta: c.related(), Mode: "form", Message: textOf(a), RequestedSchema: schema})
 	var request *pb.ResolveApprovalRequest
 	switch {
 	case ctx.Err() != nil:

@@ -6,6 +6,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type call struct {
 	token     any           // of progress; nil where the client wants none
 	known     chan struct{} // closed when execution is set
 	execution string
+	task      string // that the call is; empty where its client waits for it
 
 	telling  sync.Mutex // guards progress
 	progress float64
@@ -56,19 +58,28 @@ func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result,
 		return nil, errorOf(err)
 	}
 	defer context.AfterFunc(ctx, func() { c.stop(hangUp) })()
-	for {
+	return c.follow(func() (*pb.Event, error) {
 		response, err := stream.Recv()
+		return response.GetEvent(), err
+	})
+}
+
+// follow tells the client what happens until the call has ended, and returns its result.
+func (c *call) follow(next func() (*pb.Event, error)) (mcp.Result, error) {
+	for {
+		event, err := next()
 		if err != nil {
 			return nil, errorOf(err)
 		}
-		event := response.GetEvent()
 		if c.execution == "" {
 			c.execution = event.GetExecutionId()
 			close(c.known)
 		}
 		if finished := event.GetFinished(); finished != nil {
 			c.endAsking()
-			return resultOf(event.GetExecutionId(), finished), nil
+			meta := mcp.Meta{"toolserver/execution": c.execution}
+			maps.Copy(meta, c.related())
+			return resultOf(meta, finished), nil
 		}
 		c.event(event)
 	}

@@ -68,6 +68,19 @@ func TestTypeScriptClient(t *testing.T) {
 	}
 }
 
+// TestTasks calls tools as tasks, with the same client.
+func TestTasks(t *testing.T) {
+	script, err := filepath.Abs("testdata/tasks.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "")
+	s.write(t, "a.txt", "hello")
+	if out := node(t, script, modules(t), "http", s.url); !strings.HasPrefix(out, "ok:") {
+		t.Error(out)
+	}
+}
+
 // inapplicable are the scenarios of the conformance tests that are about what this server
 // has not, and why it has not.
 var inapplicable = map[string]string{

@@ -121,8 +121,7 @@ func New(config Config) *Handler {
 		DisableLocalhostProtection: true, // fromElsewhere is stricter
 	})
 	h.serve = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
-		who := ctx.Value(requestKey{}).(*request)
-		return &sdkauth.TokenInfo{UserID: who.userID, Extra: map[string]any{requestExtra: who}}, nil
+		return ctx.Value(requestKey{}).(*request).token(), nil
 	}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})(streamable)
 	return h
 }
@@ -156,7 +155,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), code)
 		return
 	}
-	if r, err = h.withBody(w, r); err != nil {
+	if r, err = h.withBody(w, r, who); err != nil {
 		code := http.StatusBadRequest
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 			code = http.StatusRequestEntityTooLarge
@@ -228,11 +227,18 @@ type request struct {
 	stream   string      // on which it is answered; empty before
 	answered atomic.Bool // the answer is known
 
+	wantsTask bool // the message is a call that is to be a task
+
 	owner   owner
 	userID  string
 	headers metadata.MD // that are passed on
 	remote  string
 	tls     *tls.ConnectionState
+}
+
+// token is how the SDK keeps a request beside the message that came with it.
+func (who *request) token() *sdkauth.TokenInfo {
+	return &sdkauth.TokenInfo{UserID: who.userID, Extra: map[string]any{requestExtra: who}}
 }
 
 // authenticate finds out who sends a request. The chain does so again for each RPC.
@@ -276,7 +282,7 @@ func (h *Handler) authenticate(r *http.Request) (*request, int, error) {
 
 // withBody returns the request with its body read. It is for the SDK that messages of
 // other versions of the protocol, or nested too deep, do not reach it.
-func (h *Handler) withBody(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
+func (h *Handler) withBody(w http.ResponseWriter, r *http.Request, who *request) (*http.Request, error) {
 	if r.Header.Get(protocolHeader) == "" {
 		r.Header.Set(protocolHeader, Protocols[len(Protocols)-1]) // without it, there would be batches
 	}
@@ -296,6 +302,7 @@ func (h *Handler) withBody(w http.ResponseWriter, r *http.Request) (*http.Reques
 	if !json.Valid(body) {
 		return nil, errors.New("the body of the request is not one JSON value")
 	}
+	who.wantsTask = wantsTask(body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if r.Header.Get(sessionHeader) == "" {
 		var message struct {
