@@ -74,7 +74,7 @@ type Client struct {
 
 // link is the connection, which clients for several sessions share.
 type link struct {
-	conn   *grpc.ClientConn
+	conn   Conn
 	closed chan struct{}
 	close  sync.Once
 
@@ -118,9 +118,15 @@ func Connect(address string, options Options) (*Client, error) {
 	return Over(conn, options), nil
 }
 
+// Conn is a connection to a server: of gRPC, or inside its process.
+type Conn = interface {
+	grpc.ClientConnInterface
+	io.Closer
+}
+
 // Over returns a client of a connection that is there already. Of the options, those
 // about sessions and patience count.
-func Over(conn *grpc.ClientConn, options Options) *Client {
+func Over(conn Conn, options Options) *Client {
 	return &Client{
 		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
 		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), pb.NewDialectServiceClient(conn),
@@ -129,7 +135,7 @@ func Over(conn *grpc.ClientConn, options Options) *Client {
 }
 
 // Conn returns the connection, for what the contract has and the client has not.
-func (c *Client) Conn() *grpc.ClientConn { return c.link.conn }
+func (c *Client) Conn() Conn { return c.link.conn }
 
 // Close ends the connection, and what runs over it.
 func (c *Client) Close() error {

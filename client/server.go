@@ -29,7 +29,8 @@ func (c *Client) server(ctx context.Context) (string, error) {
 	c.link.mu.Lock()
 	known := c.link.server
 	c.link.mu.Unlock()
-	if known != "" && c.link.conn.GetState() == connectivity.Ready {
+	conn, remote := c.link.conn.(*grpc.ClientConn)
+	if known != "" && (!remote || conn.GetState() == connectivity.Ready) {
 		return known, nil
 	}
 	info, err := c.Tools.GetServerInfo(ctx, &pb.GetServerInfoRequest{})

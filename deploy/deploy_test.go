@@ -27,6 +27,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/toolserver/toolserver/internal/programtest"
 	"github.com/toolserver/toolserver/internal/strictyaml"
@@ -427,6 +429,24 @@ func TestManifestsAreMadeOfThisChart(t *testing.T) {
 	}
 	if got := string(read(t, "manifests/chart.sha256")); got != digest {
 		t.Error("the chart has changed since deploy/manifests were made: run make manifests")
+	}
+}
+
+// TestRoutesAllServices: a gateway in front of the chart leads to every service of the contract.
+func TestRoutesAllServices(t *testing.T) {
+	template := string(read(t, filepath.Join(chart, "templates", "network.yaml")))
+	services := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("toolserver.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			services++
+			if name := string(file.Services().Get(i).FullName()); !strings.Contains(template, `"`+name+`"`) {
+				t.Errorf("the GRPCRoute of templates/network.yaml does not list %s", name)
+			}
+		}
+		return true
+	})
+	if services == 0 {
+		t.Error("the contract has no services")
 	}
 }
 

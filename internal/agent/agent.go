@@ -25,6 +25,7 @@ package agent
 
 import (
 	"context"
+	"io"
 
 	"google.golang.org/grpc"
 
@@ -80,6 +81,12 @@ type Task struct {
 
 	// Depth is how many agents asked each other, this one included.
 	Depth int
+}
+
+// Conn is a connection to the chain. Close it after use.
+type Conn = interface {
+	grpc.ClientConnInterface
+	io.Closer
 }
 
 // An Update is what happened in a loop, as the stream of its caller tells it. The one who

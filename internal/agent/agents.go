@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -53,7 +52,7 @@ type Agents struct {
 	config  Config
 	options Options
 	files   *markdown.Set[*Definition]
-	connect func(auth.Principal) (*grpc.ClientConn, error)
+	connect func(auth.Principal) (Conn, error)
 	base    context.Context // of loops in the background
 	end     context.CancelCauseFunc
 
@@ -69,7 +68,7 @@ type Agents struct {
 
 // connection is shared by the loops of a principal.
 type connection struct {
-	*grpc.ClientConn
+	Conn
 	users int
 }
 
@@ -96,7 +95,7 @@ func New(config Config, options Options) *Agents {
 
 // Connect says how a caller inside the process reaches the server. It comes before the first
 // task.
-func (a *Agents) Connect(connect func(auth.Principal) (*grpc.ClientConn, error)) {
+func (a *Agents) Connect(connect func(auth.Principal) (Conn, error)) {
 	a.connect = connect
 }
 
@@ -311,12 +310,12 @@ func (a *Agents) enter(l *loop, env tools.Env) error {
 		if err != nil {
 			return err
 		}
-		c = &connection{ClientConn: conn}
+		c = &connection{Conn: conn}
 		a.connections[who] = c
 	}
 	c.users++
 	a.running++
-	l.conn, l.who = c.ClientConn, who
+	l.conn, l.who = c.Conn, who
 	return nil
 }
 

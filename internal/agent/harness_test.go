@@ -164,7 +164,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 	return w
 }
 
-func (w *world) use(conn *grpc.ClientConn) {
+func (w *world) use(conn grpc.ClientConnInterface) {
 	w.tools, w.sessions, w.approvals = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
 }
 

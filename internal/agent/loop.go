@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/auth"
@@ -35,7 +34,7 @@ type loop struct {
 	parent     session // that began it
 	depth      int
 	who        auth.Principal
-	conn       *grpc.ClientConn
+	conn       Conn
 	schema     *schema.Schema // nil where the result is a text
 	began      time.Time
 	cancel     context.CancelCauseFunc

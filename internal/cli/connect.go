@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc"
 
 	"github.com/toolserver/toolserver/client"
 	"github.com/toolserver/toolserver/internal/endpoint"
@@ -27,7 +26,7 @@ type Inside interface {
 	// AddFlags adds the flags that configure it.
 	AddFlags(flags *pflag.FlagSet)
 	// Connect starts it, as its flags say. end hangs up and ends it.
-	Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), err error)
+	Connect(flags *pflag.FlagSet) (conn client.Conn, end func(), err error)
 }
 
 // A Target is the server a command talks to: the one at an address, or one in
@@ -82,7 +81,7 @@ type Client struct {
 const reconnectFor = 12 * time.Second
 
 // NewClient returns a client of a server in this process. end hangs up and ends it.
-func NewClient(conn *grpc.ClientConn, end func()) *Client {
+func NewClient(conn client.Conn, end func()) *Client {
 	return newClient(client.Over(conn, client.Options{Patience: reconnectFor, FailFast: true}), true, end)
 }
 

@@ -6,6 +6,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,6 +34,11 @@ func (r *Runners) Find(name string) (path string, ok bool) { return find(r.confi
 
 // Find returns where commands find a program, as [Runners.Find] does.
 func (p *Programs) Find(name string) (path string, ok bool) { return find(p.Path, name) }
+
+// NoProgram says that there is no program of a name, and what would help.
+func NoProgram(name string) string {
+	return fmt.Sprintf("there is no program %s in the PATH of commands: install it, or name its directory in sandbox.path", name)
+}
 
 func find(dirs []string, name string) (path string, ok bool) {
 	if strings.Contains(name, "/") {

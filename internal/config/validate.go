@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/toolserver/toolserver/internal/agent"
+	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/endpoint"
@@ -156,7 +157,7 @@ func (c *Config) Warnings(ctx context.Context) (list []string) {
 			return ""
 		}
 		if _, ok := programs.Find(program); !ok {
-			return fmt.Sprintf("there is no program %s in the PATH of commands: install it, or name its directory in sandbox.path", program)
+			return command.NoProgram(program)
 		}
 		return ""
 	}
@@ -257,7 +258,7 @@ func (c *Config) validateHTTP(fault FaultFunc) {
 	m := c.HTTP.MCP
 	for key, value := range map[string]int64{
 		"max_body_bytes": int64(m.MaxBody), "max_sessions": int64(m.MaxSessions), "max_sessions_per_principal": int64(m.MaxPrincipalSessions),
-		"max_streams": int64(m.MaxStreams), "idle_timeout": int64(m.IdleTimeout),
+		"max_streams": int64(m.MaxStreams), "idle_timeout": int64(m.IdleTimeout), "resume_timeout": int64(m.ResumeTimeout),
 	} {
 		if value <= 0 {
 			fault("http.mcp."+key, "must be more than 0")

@@ -24,6 +24,8 @@ func (c *call) ask(a *pb.Approval) {
 	waits := fmt.Sprintf("%s waits for an approval, until %s at the latest: \"toolserver approvals\" shows and answers it, as %s.",
 		a.GetTool(), a.GetExpireTime().AsTime().Format("15:04:05 MST"), a.GetApprovalId())
 	switch {
+	case c.task != "" && c.pendingFor(c.outgoing, a.GetExecutionId()).GetApprovalId() != a.GetApprovalId():
+		// It was answered before anybody followed the task.
 	case !c.canAsk():
 		c.nobody(a, waits, "the MCP client cannot ask its user (it has no elicitation)")
 	case !c.mayAnswer(a):
@@ -75,7 +77,7 @@ func (c *call) mayAnswer(a *pb.Approval) bool {
 // an answer has given none.
 func (c *call) elicit(ctx context.Context, a *pb.Approval, waits string) {
 	schema, read := formOf(a)
-	result, err := c.peer.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: textOf(a), RequestedSchema: schema})
+	result, err := c.peer.Elicit(ctx, &mcp.ElicitParams{Meta: c.related(), Mode: "form", Message: textOf(a), RequestedSchema: schema})
 	var request *pb.ResolveApprovalRequest
 	switch {
 	case ctx.Err() != nil:
@@ -88,7 +90,13 @@ func (c *call) elicit(ctx context.Context, a *pb.Approval, waits string) {
 	default:
 		request = answerTo(a, pb.AnswerKind_ANSWER_KIND_DENY_ONCE)
 	}
-	if _, err := c.approvals.ResolveApproval(c.outgoing, request); err != nil && status.Code(err) != codes.Canceled {
+	_, err = c.approvals.ResolveApproval(c.outgoing, request)
+	if status.Code(err) == codes.InvalidArgument { // it would wait for a better one that never comes
+		declined := answerTo(a, pb.AnswerKind_ANSWER_KIND_DENY_ONCE)
+		declined.Comment = "The MCP client gave an answer that is none: " + status.Convert(err).Message()
+		_, err = c.approvals.ResolveApproval(c.outgoing, declined)
+	}
+	if err != nil && status.Code(err) != codes.Canceled {
 		c.nobody(a, waits, status.Convert(err).Message())
 	}
 }

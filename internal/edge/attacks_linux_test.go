@@ -127,10 +127,7 @@ func TestOwnApproval(t *testing.T) {
 		ended <- result
 	}()
 	message := <-told
-	carol, err := s.Forward("test", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	carol := s.Forward("test", nil)
 	defer carol.Close()
 	ctx := withAuthorization(t.Context(), "Bearer carol-has-a-token-that-is-long-enough")
 	list, err := pb.NewApprovalServiceClient(carol).ListApprovals(ctx, &pb.ListApprovalsRequest{})
@@ -312,7 +309,7 @@ func TestCancelOfAnother(t *testing.T) {
 // TestLostConnection proves that a call whose client is gone is left to the server as one
 // over gRPC is: it waits for a while, and cancels it then.
 func TestLostConnection(t *testing.T) {
-	s := start(t, "executions:\n  disconnect_grace: 100ms\n")
+	s := start(t, "executions:\n  disconnect_grace: 100ms\nhttp:\n  mcp:\n    resume_timeout: 100ms\n")
 	session := s.mustConnect(t, "", nil)
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"sleep","arguments":{"duration_ms":600000},"_meta":{"progressToken":1}}}`, 78)
 	ctx, hangUp := context.WithCancel(t.Context())

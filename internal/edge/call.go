@@ -6,6 +6,7 @@ package edge
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +20,6 @@ import (
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
-// lostTime is how long a call whose client has hung up may still be cancelled.
-const lostTime = time.Second
-
 // cancelTime is how long a call that was cancelled may take to end.
 const cancelTime = 30 * time.Second
 
@@ -29,12 +27,12 @@ const cancelTime = 30 * time.Second
 type call struct {
 	*session
 	ctx       context.Context // of the client: ends when it cancels, or is gone
-	cancelled <-chan struct{} // closed when it cancels
 	outgoing  context.Context // of RPCs: with credentials, and never ends by the client
 	peer      *mcp.ServerSession
 	token     any           // of progress; nil where the client wants none
 	known     chan struct{} // closed when execution is set
 	execution string
+	task      string // that the call is; empty where its client waits for it
 
 	telling  sync.Mutex // guards progress
 	progress float64
@@ -44,36 +42,44 @@ type call struct {
 
 // call runs a tool, and tells the client how it goes.
 func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result, error) {
-	cancelled := ctx.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
 	outgoing := context.WithoutCancel(ctx)
 	if who := requestOf(r); who != nil {
 		outgoing = metadata.NewOutgoingContext(outgoing, who.headers)
-		defer context.AfterFunc(who.ctx, func() { cancel(errLost) })()
+		defer context.AfterFunc(who.gone, func() { cancel(errLost) })()
 	}
 	outgoing, hangUp := context.WithCancel(outgoing)
 	defer hangUp()
-	c := &call{session: s, ctx: ctx, cancelled: cancelled, outgoing: outgoing, peer: r.Session, token: r.Params.GetProgressToken(), known: make(chan struct{})}
+	c := &call{session: s, ctx: ctx, outgoing: outgoing, peer: r.Session, token: r.Params.GetProgressToken(), known: make(chan struct{})}
 	stream, err := s.tools.ExecuteTool(outgoing, &pb.ExecuteToolRequest{SessionId: s.sessionID(), Tool: r.Params.Name, InputJson: r.Params.Arguments})
 	if err != nil {
 		return nil, errorOf(err)
 	}
 	defer context.AfterFunc(ctx, func() { c.stop(hangUp) })()
-	for {
+	return c.follow(func() (*pb.Event, error) {
 		response, err := stream.Recv()
+		return response.GetEvent(), err
+	})
+}
+
+// follow tells the client what happens until the call has ended, and returns its result.
+func (c *call) follow(next func() (*pb.Event, error)) (mcp.Result, error) {
+	for {
+		event, err := next()
 		if err != nil {
 			return nil, errorOf(err)
 		}
-		event := response.GetEvent()
 		if c.execution == "" {
 			c.execution = event.GetExecutionId()
 			close(c.known)
 		}
 		if finished := event.GetFinished(); finished != nil {
 			c.endAsking()
-			return resultOf(event.GetExecutionId(), finished), nil
+			meta := mcp.Meta{"toolserver/execution": c.execution}
+			maps.Copy(meta, c.related())
+			return resultOf(meta, finished), nil
 		}
 		c.event(event)
 	}
@@ -89,14 +95,8 @@ func (c *call) stop(hangUp func()) {
 		return // it has ended
 	}
 	if cause == errLost { //nolint:errorlint // it is the cause itself
-		select { // a client that cancels hangs up, and then says so
-		case <-c.cancelled:
-		case <-c.outgoing.Done():
-			return
-		case <-time.After(lostTime):
-			hangUp()
-			return
-		}
+		hangUp()
+		return
 	}
 	reason := "The MCP client has cancelled the call."
 	if cause == errClosed { //nolint:errorlint // it is the cause itself

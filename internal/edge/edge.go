@@ -6,8 +6,9 @@
 // becomes RPCs with the credentials that came with it, which pass the same chain as every
 // other, and who may do what is said there.
 //
-// Locks: that of a [Handler] guards its list of sessions, that of a session what is known
-// of it. Neither is held while a message is sent or received.
+// Locks: that of a [Handler] guards its list of sessions, and is taken before that of
+// what is kept of their streams; that of a session guards what is known of it. None is
+// held while a message is sent or received.
 //
 // Goroutines: the SDK has some for each session, which end with it. A session has one
 // that waits for its end, and one that watches its tools. A call has one for each
@@ -31,6 +32,7 @@ type Limits struct {
 	MaxPrincipalSessions int           `yaml:"max_sessions_per_principal"` // of one principal; 100
 	MaxStreams           int           `yaml:"max_streams"`                // requests under way of a session; 128
 	IdleTimeout          time.Duration `yaml:"idle_timeout"`               // of a session; 30 minutes
+	ResumeTimeout        time.Duration `yaml:"resume_timeout"`             // of a lost connection; 30 seconds
 }
 
 // WithDefaults returns the limits with every field set.
@@ -40,6 +42,7 @@ func (l Limits) WithDefaults() Limits {
 	l.MaxPrincipalSessions = cmp.Or(l.MaxPrincipalSessions, 100)
 	l.MaxStreams = cmp.Or(l.MaxStreams, 128)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 30*time.Minute)
+	l.ResumeTimeout = cmp.Or(l.ResumeTimeout, 30*time.Second)
 	return l
 }
 

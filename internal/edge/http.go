@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
@@ -31,7 +32,10 @@ import (
 type Config struct {
 	// Forward returns a connection to the chain for a caller from that address and
 	// over that TLS connection, which may be none.
-	Forward func(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error)
+	Forward func(remote string, state *tls.ConnectionState) interface {
+		grpc.ClientConnInterface
+		io.Closer
+	}
 
 	// Authenticator says whose a session is: the same that the chain asks about every
 	// call.
@@ -54,6 +58,7 @@ const (
 	sessionHeader  = "Mcp-Session-Id"
 	protocolHeader = "Mcp-Protocol-Version"
 	behalfHeader   = "Toolserver-On-Behalf-Of"
+	lastHeader     = "Last-Event-Id"
 
 	bodyTime  = 30 * time.Second // in which the body of a request has to come
 	writeTime = time.Minute      // in which a client has to take what is sent
@@ -66,6 +71,7 @@ type Handler struct {
 	limits  Limits
 	serve   http.Handler // of the SDK
 	nobody  *mcp.Server  // tells the SDK the versions of the protocol
+	streams *streams
 	closing context.Context
 	close   context.CancelFunc
 
@@ -95,6 +101,7 @@ func New(config Config) *Handler {
 		config: config, limits: config.Limits.WithDefaults(),
 		sessions: make(map[string]*httpSession), owned: make(map[owner]int),
 	}
+	h.streams = newStreams(h.limits.ResumeTimeout)
 	h.closing, h.close = context.WithCancel(context.Background()) // for all sessions: Close ends it
 	h.nobody = mcp.NewServer(&mcp.Implementation{Name: "toolserver"}, &mcp.ServerOptions{SupportedProtocolVersions: Protocols})
 	streamable := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
@@ -103,12 +110,11 @@ func New(config Config) *Handler {
 		}
 		return h.nobody
 	}, &mcp.StreamableHTTPOptions{
-		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody),
+		SessionTimeout: h.limits.IdleTimeout, MaxRequestBodyBytes: int64(h.limits.MaxBody), EventStore: h.streams,
 		DisableLocalhostProtection: true, // site.Guard is stricter
 	})
 	h.serve = sdkauth.RequireBearerToken(func(ctx context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
-		who := ctx.Value(requestKey{}).(*request)
-		return &sdkauth.TokenInfo{UserID: who.userID, Extra: map[string]any{requestExtra: who}}, nil
+		return ctx.Value(requestKey{}).(*request).token(), nil
 	}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})(streamable)
 	return h
 }
@@ -142,7 +148,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), code)
 		return
 	}
-	if r, err = h.withBody(w, r); err != nil {
+	if r, err = h.withBody(w, r, who); err != nil {
 		code := http.StatusBadRequest
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 			code = http.StatusRequestEntityTooLarge
@@ -163,7 +169,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		s.end(errClosed) // what runs ends with it
 	}
-	h.serve.ServeHTTP(&patientWriter{w, http.NewResponseController(w)}, r.WithContext(h.contextOf(r, who, s)))
+	if last := r.Header.Get(lastHeader); r.Method == http.MethodGet && last != "" {
+		who.stream = streamOf(last)
+		h.streams.heard(s.id, who.stream)
+	}
+	writer := &patientWriter{ResponseWriter: w, controller: http.NewResponseController(w), hurried: r.Method != http.MethodPost}
+	h.serve.ServeHTTP(writer, r.WithContext(h.contextOf(r, who, s)))
+	writer.end()
+	h.streams.left(s.id, who.stream, r.Context().Err() != nil)
 }
 
 // contextOf returns the context for the SDK: with who asks, and what to connect.
@@ -177,12 +190,23 @@ func (h *Handler) contextOf(r *http.Request, who *request, s *httpSession) conte
 
 // request is who sends an HTTP request, and how long it waits for the answer.
 type request struct {
-	ctx     context.Context
+	gone     context.Context // ends when the client did not come back in time
+	leave    context.CancelFunc
+	stream   string      // on which it is answered; empty before
+	answered atomic.Bool // the answer is known
+
+	wantsTask bool // the message is a call that is to be a task
+
 	owner   owner
 	userID  string
 	headers metadata.MD // that are passed on
 	remote  string
 	tls     *tls.ConnectionState
+}
+
+// token is how the SDK keeps a request beside the message that came with it.
+func (who *request) token() *sdkauth.TokenInfo {
+	return &sdkauth.TokenInfo{UserID: who.userID, Extra: map[string]any{requestExtra: who}}
 }
 
 // authenticate finds out who sends a request. The chain does so again for each RPC.
@@ -209,9 +233,10 @@ func (h *Handler) authenticate(r *http.Request) (*request, int, error) {
 		return nil, http.StatusUnauthorized, err
 	}
 	who := &request{
-		ctx: r.Context(), owner: owner{principal.Owner(), principal.OnBehalfOf}, headers: make(metadata.MD, 2),
+		owner: owner{principal.Owner(), principal.OnBehalfOf}, headers: make(metadata.MD, 2),
 		remote: r.RemoteAddr, tls: r.TLS,
 	}
+	who.gone, who.leave = context.WithCancel(context.WithoutCancel(r.Context()))
 	who.userID = fmt.Sprintf("%q %q", who.owner.Owner, who.owner.onBehalfOf)
 	for _, name := range []string{"Authorization", behalfHeader, "Traceparent", "Tracestate"} {
 		if values := r.Header.Values(name); len(values) > 0 {
@@ -225,7 +250,7 @@ func (h *Handler) authenticate(r *http.Request) (*request, int, error) {
 
 // withBody returns the request with its body read. It is for the SDK that messages of
 // other versions of the protocol, or nested too deep, do not reach it.
-func (h *Handler) withBody(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
+func (h *Handler) withBody(w http.ResponseWriter, r *http.Request, who *request) (*http.Request, error) {
 	if r.Header.Get(protocolHeader) == "" {
 		r.Header.Set(protocolHeader, Protocols[len(Protocols)-1]) // without it, there would be batches
 	}
@@ -245,6 +270,7 @@ func (h *Handler) withBody(w http.ResponseWriter, r *http.Request) (*http.Reques
 	if !json.Valid(body) {
 		return nil, errors.New("the body of the request is not one JSON value")
 	}
+	who.wantsTask = wantsTask(body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if r.Header.Get(sessionHeader) == "" {
 		var message struct {
@@ -292,8 +318,8 @@ func (h *Handler) session(r *http.Request, who *request) (_ *httpSession, code i
 		return nil, http.StatusBadRequest, fmt.Errorf("%s needs the header %s", r.Method, sessionHeader)
 	case !ok || s.owner != who.owner:
 		return nil, http.StatusNotFound, errors.New("there is no such session: it has ended, or is not yours; begin one with initialize")
-	case s.underWay >= h.limits.MaxStreams && r.Method != http.MethodDelete:
-		return nil, http.StatusTooManyRequests, fmt.Errorf("the session has %d requests under way, which is the most", s.underWay)
+	case s.underWay+h.streams.lost(id) >= h.limits.MaxStreams && r.Method != http.MethodDelete:
+		return nil, http.StatusTooManyRequests, fmt.Errorf("the session has %d requests under way, which is the most", h.limits.MaxStreams)
 	}
 	s.underWay++
 	return s, 0, nil
@@ -314,11 +340,7 @@ func (h *Handler) newSession(r *http.Request, who *request) (*httpSession, int, 
 	if full {
 		return nil, http.StatusTooManyRequests, fmt.Errorf("there are %d sessions, %d of them yours: want fewer than %d, and of yours fewer than %d", all, own, h.limits.MaxSessions, h.limits.MaxPrincipalSessions)
 	}
-	conn, err := h.config.Forward(who.remote, who.tls)
-	if err != nil {
-		h.forget(s)
-		return nil, http.StatusInternalServerError, errors.New("the server cannot be reached")
-	}
+	conn := h.config.Forward(who.remote, who.tls)
 	s.session = newSession(h.closing, conn, h.config.Version, Settings{
 		Session: query.Get("session"), Workspace: query.Get("workspace"), Mode: query.Get("mode"), Persona: query.Get("persona"),
 	}, func() string { return s.id })
@@ -359,13 +381,24 @@ func (h *Handler) Sessions() int {
 	return len(h.sessions)
 }
 
+// primeTime is how long the first event of a stream waits for the next. It only names the
+// stream, for clients that come back: a call that is answered at once is then one write.
+const primeTime = 20 * time.Millisecond
+
 // patientWriter gives each write a time in which the client has to take it.
 type patientWriter struct {
 	http.ResponseWriter
 	controller *http.ResponseController
+
+	mu      sync.Mutex
+	hurried bool // nothing waits
+	later   *time.Timer
+	ended   bool
 }
 
 func (w *patientWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.controller.SetWriteDeadline(time.Now().Add(writeTime))
 	return w.ResponseWriter.Write(p)
 }
@@ -373,5 +406,26 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 // Unwrap is for flushing.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush sends what was written.
-func (w *patientWriter) Flush() { w.controller.Flush() }
+// Flush sends what was written; the first time, a moment later.
+func (w *patientWriter) Flush() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ended:
+	case w.hurried:
+		w.controller.Flush()
+	default:
+		w.hurried = true
+		w.later = time.AfterFunc(primeTime, w.Flush)
+	}
+}
+
+// end says that the request has ended, with which everything is sent.
+func (w *patientWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	if w.later != nil {
+		w.later.Stop()
+	}
+}

@@ -110,7 +110,12 @@ func decodeLine(line []byte) (jsonrpc.Message, *jsonrpc.Error) {
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
 	}
-	return &jsonrpc.Request{ID: id, Method: wire.Method, Params: wire.Params}, nil
+	message := &jsonrpc.Request{ID: id, Method: wire.Method, Params: wire.Params}
+	if wantsTask(line) {
+		who := &request{gone: context.Background(), wantsTask: true}
+		message.Extra = &mcp.RequestExtra{TokenInfo: who.token()}
+	}
+	return message, nil
 }
 
 // refuse answers a line that is no message.

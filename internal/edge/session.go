@@ -44,6 +44,7 @@ type session struct {
 	id      string             // of the session of the server
 	made    bool               // for this client
 	entered bool               // initialize has come
+	tasks   bool               // the client may have them
 	peer    *mcp.ServerSession // nil before the first message
 }
 
@@ -58,6 +59,7 @@ func newSession(ctx context.Context, conn grpc.ClientConnInterface, version stri
 		Instructions: instructions, GetSessionID: id, SupportedProtocolVersions: Protocols,
 		Capabilities: capabilities(),
 	})
+	s.addTasks()
 	s.server.AddReceivingMiddleware(s.receive)
 	return s
 }
@@ -66,13 +68,23 @@ func newSession(ctx context.Context, conn grpc.ClientConnInterface, version stri
 // protocol.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		if who := requestOf(r); who != nil {
+			defer who.answered.Store(true)
+		}
 		switch method {
 		case "initialize":
 			return s.initialize(ctx, r, next)
 		case "tools/list":
 			return s.listTools(s.outgoing(ctx, r), r.GetParams().(*mcp.ListToolsParams))
 		case "tools/call":
+			if who := requestOf(r); who != nil && who.wantsTask && s.hasTasks() {
+				return s.startTask(ctx, r.(*mcp.CallToolRequest))
+			}
 			return s.call(ctx, r.(*mcp.CallToolRequest))
+		case "tasks/get", "tasks/result", "tasks/list", "tasks/cancel":
+			if s.hasTasks() {
+				return s.aboutTask(ctx, method, r)
+			}
 		case "resources/read":
 			return s.readResource(s.outgoing(ctx, r), r.GetParams().(*mcp.ReadResourceParams).URI)
 		}
@@ -130,7 +142,7 @@ func (s *session) initialize(ctx context.Context, r mcp.Request, next mcp.Method
 		s.end(errClosed)
 		s.leave(context.WithoutCancel(outgoing))
 	}()
-	return result, nil
+	return s.withTasks(result), nil
 }
 
 func (s *session) begun() bool {

@@ -41,6 +41,9 @@ func (s *session) listTools(ctx context.Context, params *mcp.ListToolsParams) (m
 			result.Tools = append(result.Tools, toolOf(tool))
 		}
 	}
+	if s.hasTasks() {
+		return asTasks(result), nil
+	}
 	return result, nil
 }
 
@@ -84,10 +87,10 @@ type textPiece struct {
 }
 
 // resultOf returns how a call ended, for the model behind the client.
-func resultOf(execution string, f *pb.Finished) mcp.Result {
+func resultOf(meta mcp.Meta, f *pb.Finished) mcp.Result {
 	result := &mcp.CallToolResult{
 		Content: make([]mcp.Content, 0, len(f.GetContent())), IsError: f.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED,
-		Meta: mcp.Meta{"toolserver/execution": execution},
+		Meta: meta,
 	}
 	var structured []string
 	for _, content := range f.GetContent() {

@@ -4,9 +4,6 @@
 // Package rest is the face of the server for clients without gRPC: every RPC by HTTP and
 // JSON, as proto/rest.yaml maps them, translated by grpc-gateway. It decides nothing: each
 // request is a call through the chain, by the credentials that it came with.
-//
-// Locks: that of peers guards which connections there are. It is not held while something
-// is called.
 package rest
 
 import (
@@ -46,23 +43,24 @@ const writeTime = time.Minute
 type Config struct {
 	// Forward returns a connection to the chain for a caller from that address and over
 	// that TLS connection, which may be none.
-	Forward func(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error)
+	Forward func(remote string, state *tls.ConnectionState) interface {
+		grpc.ClientConnInterface
+		io.Closer
+	}
 
 	// Site keeps other sites out.
 	Site site.Guard
 }
 
-// A Handler serves RPCs over HTTP. Its ConnContext and ConnState belong to the server that
-// serves it.
+// A Handler serves RPCs over HTTP.
 type Handler struct {
-	peers
-	site site.Guard
-	mux  *runtime.ServeMux
+	config Config
+	mux    *runtime.ServeMux
 }
 
 // New returns a handler.
 func New(config Config) *Handler {
-	h := &Handler{peers: peers{forward: config.Forward}, site: config.Site}
+	h := &Handler{config: config}
 	h.mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, lines{}),
 		runtime.WithMarshalerOption(eventStream, events{}),
@@ -76,7 +74,7 @@ func New(config Config) *Handler {
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(), // a form is no query
 	)
-	ctx, conn := context.Background(), throughPeer{}
+	ctx, conn := context.Background(), forwarded{}
 	if err := errors.Join(
 		gateway.RegisterToolServiceHandlerClient(ctx, h.mux, pb.NewToolServiceClient(conn)),
 		gateway.RegisterSessionServiceHandlerClient(ctx, h.mux, pb.NewSessionServiceClient(conn)),
@@ -105,7 +103,7 @@ func nothing(string) (string, bool) { return "", false }
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := h.site.Check(r); err != nil {
+	if err := h.config.Site.Check(r); err != nil {
 		answer(w, http.StatusForbidden, status.New(codes.PermissionDenied, err.Error()))
 		return
 	}
@@ -114,13 +112,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Write(document)
 		return
 	}
-	ctx, err := h.withPeer(r)
-	if err != nil {
-		answerError(r.Context(), h.mux, lines{}, w, r, status.Error(codes.Unavailable, "the server cannot be reached"))
-		return
-	}
+	conn := h.config.Forward(r.RemoteAddr, r.TLS)
+	defer conn.Close()
 	controller := http.NewResponseController(w)
-	r = r.WithContext(ctx)
+	r = r.WithContext(context.WithValue(r.Context(), connKey{}, conn))
 	if streamed[r.Method+" "+r.URL.Path] {
 		controller.EnableFullDuplex() // HTTP/2 always is
 	} else {
@@ -137,6 +132,25 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.URL.RawQuery = query.Encode()
 	}
 	h.mux.ServeHTTP(&patientWriter{w, controller}, r)
+}
+
+type connKey struct{} // grpc.ClientConnInterface
+
+// forwarded calls by the connection of the request that a context is of.
+type forwarded struct{}
+
+func connOf(ctx context.Context) grpc.ClientConnInterface {
+	return ctx.Value(connKey{}).(grpc.ClientConnInterface)
+}
+
+// Invoke makes a unary call.
+func (forwarded) Invoke(ctx context.Context, method string, request, response any, options ...grpc.CallOption) error {
+	return connOf(ctx).Invoke(ctx, method, request, response, options...)
+}
+
+// NewStream begins a stream.
+func (forwarded) NewStream(ctx context.Context, about *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	return connOf(ctx).NewStream(ctx, about, method, options...)
 }
 
 // streamed are the requests whose body is a stream of messages, of any length and for any

@@ -84,13 +84,17 @@ func TestAnswersTakeTheirTime(t *testing.T) {
 	pb.RegisterToolServiceServer(server, slow{takes: 10 * bodyTime})
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
-	h := New(Config{Forward: func(string, *tls.ConnectionState) (*grpc.ClientConn, error) {
-		return grpc.NewClient("passthrough:slow", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	s := httptest.NewServer(New(Config{Forward: func(string, *tls.ConnectionState) interface {
+		grpc.ClientConnInterface
+		io.Closer
+	} {
+		conn, err := grpc.NewClient("passthrough:slow", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	}})
-	s := httptest.NewUnstartedServer(h)
-	s.Config.ConnContext, s.Config.ConnState = h.ConnContext, h.ConnState
-	s.Start()
+		if err != nil {
+			t.Error(err)
+		}
+		return conn
+	}}))
 	t.Cleanup(s.Close)
 	response, err := http.Post(s.URL+"/v1/executions", "application/json", strings.NewReader(`{"tool":"sleep"}`))
 	if err != nil {

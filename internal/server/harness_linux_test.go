@@ -26,6 +26,7 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
@@ -38,7 +39,7 @@ type wholeServer struct {
 	approvals pb.ApprovalServiceClient
 	sources   pb.SourceServiceClient
 	conn      *grpc.ClientConn
-	inside    func(auth.Principal) (*grpc.ClientConn, error)
+	inside    func(auth.Principal) (service.Conn, error)
 	stop      func() // before the test ends
 	dir       string
 	workspace string

@@ -45,14 +45,11 @@ func serveHTTP(c *config.Config, access *config.Access, server *service.Server, 
 	s := &httpServer{address: addressOf(listener)}
 	guard := c.Site()
 	s.mcp = edge.New(edge.Config{Forward: server.Forward, Authenticator: access.Authenticator, Version: version.Text(), Limits: c.HTTP.MCP, Site: guard})
-	everything := rest.New(rest.Config{Forward: server.Forward, Site: guard})
 	paths := http.NewServeMux()
 	paths.Handle(edge.Path, s.mcp)
-	paths.Handle("/", everything)
+	paths.Handle("/", rest.New(rest.Config{Forward: server.Forward, Site: guard}))
 	s.http = &http.Server{
 		Handler:           measured(shared(paths, guard.Origins), metrics),
-		ConnContext:       everything.ConnContext,
-		ConnState:         everything.ConnState,
 		ErrorLog:          zap.NewStdLog(logger),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,

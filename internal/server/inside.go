@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
-	"google.golang.org/grpc"
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -33,7 +33,7 @@ func (Inside) AddFlags(flags *pflag.FlagSet) {
 }
 
 // Connect starts the server and returns a connection to it, and what ends both.
-func (Inside) Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), err error) {
+func (Inside) Connect(flags *pflag.FlagSet) (conn service.Conn, end func(), err error) {
 	c, err := config.Load(flags, (*config.Config).ValidateInside)
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +44,7 @@ func (Inside) Connect(flags *pflag.FlagSet) (conn *grpc.ClientConn, end func(), 
 
 // ConnectSupposed connects a principal to a server in this process that only judges
 // calls, for a sandbox that need not be there; nil is the one that is.
-func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (conn *grpc.ClientConn, end func(), err error) {
+func ConnectSupposed(c *config.Config, principal string, offer *tools.Offer) (conn service.Conn, end func(), err error) {
 	c.Authentication, c.TLS = config.Authentication{}, config.TLS{} // of no use here
 	c.StopFile = ""                                                 // of the server that serves
 	c.Secrets = slices.DeleteFunc(c.Secrets, func(s config.Secret) bool {

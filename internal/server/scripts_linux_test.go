@@ -227,6 +227,34 @@ func TestScriptsChange(t *testing.T) {
 	}
 }
 
+// TestScriptWithoutProgram: a tool whose program is not there is listed with the reason, nobody is
+// asked about it, and it can be called once the program is there.
+func TestScriptWithoutProgram(t *testing.T) {
+	bin := programDir(t)
+	dir := programDir(t)
+	writeTool(t, dir, "late.yaml", "name: late\ndescription: Comes later.\ncommand: [late-program]\n")
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	s := serveAllowing(t, "scripts: [{name: ops, dir: "+dir+"}]\n")
+	if why := s.waitForTool("ops__late", false).GetUnavailableReason(); !strings.Contains(why, "no program late-program") || !strings.Contains(why, "sandbox.path") {
+		t.Errorf("it is unavailable: %s", why)
+	}
+	end := s.in("", "ops__late", `{}`, func(*pb.Approval) pb.AnswerKind {
+		t.Error("somebody was asked")
+		return pb.AnswerKind_ANSWER_KIND_DENY_ONCE
+	})
+	if !strings.Contains(said(end), "no program late-program") {
+		t.Errorf("called: %v", end)
+	}
+	for _, one := range s.listSources() {
+		if one.GetName() == "ops" && one.GetLocation() != dir {
+			t.Errorf("the source is at %q: want %s", one.GetLocation(), dir)
+		}
+	}
+	writeTool(t, bin, "late-program", "#!/bin/sh\necho here\n")
+	s.waitForTool("ops__late", true)
+	wants(t, "with its program", s.run("ops__late", `{}`), "SUCCEEDED", "here")
+}
+
 // TestScriptSecrets: a manifest gets what the configuration has in a file, by its name. No call
 // shows it, and no session reads the file.
 func TestScriptSecrets(t *testing.T) {

@@ -142,7 +142,7 @@ type client struct {
 	pb.SessionServiceClient
 	pb.ApprovalServiceClient
 	pb.PolicyServiceClient
-	conn *grpc.ClientConn
+	conn service.Conn
 	t    *testing.T
 }
 

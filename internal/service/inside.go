@@ -6,28 +6,36 @@ package service
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"math"
+	"io"
 	"net"
 	"sync"
 
+	"github.com/fullstorydev/grpchan/inprocgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 
 	"github.com/toolserver/toolserver/internal/auth"
 )
+
+// Conn is a connection inside the process. Close it after use, which ends its calls.
+type Conn = interface {
+	grpc.ClientConnInterface
+	io.Closer
+}
 
 // Connect returns a connection for a caller inside the process, which acts as a
 // principal on behalf of somebody. It goes through the same chain as every other,
 // and what is called is part of the trace of its caller. A principal without a name,
 // one that acts on nobody's behalf, and an operator or approver are errors: the
 // caller can do no more than what was asked of it. One on behalf of itself is the
-// principal, for what it asked for itself. Close the connection after use.
-func (s *Server) Connect(as auth.Principal) (*grpc.ClientConn, error) {
+// principal, for what it asked for itself.
+func (s *Server) Connect(as auth.Principal) (Conn, error) {
 	switch {
 	case as.Name == "" || as.Name == auth.Server:
 		return nil, fmt.Errorf("a caller inside the process needs the name of a principal, which is not %q", auth.Server)
@@ -40,82 +48,214 @@ func (s *Server) Connect(as auth.Principal) (*grpc.ClientConn, error) {
 	if as.OnBehalfOf == as.Name {
 		as.OnBehalfOf = ""
 	}
-	options := []grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inside.dial(ctx, insideAddr(as)) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}
+	conn := s.inside.connect(insideAddr(as))
 	if s.config.Tracer != nil {
-		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(tracing(s.config.Tracer)...)))
+		conn.channel.WithClientStatsHandler(otelgrpc.NewClientHandler(tracing(s.config.Tracer)...))
 	}
-	return grpc.NewClient("passthrough:inside", options...)
+	return conn, nil
 }
 
 // Forward returns a connection for a face of the server that speaks another protocol. The
 // face passes on what its callers ask for: each RPC is authenticated like one from
 // outside, by the headers that the caller sent and by the TLS connection, if any, over
-// which it came from the remote address. Close the connection after use.
-func (s *Server) Forward(remote string, state *tls.ConnectionState) (*grpc.ClientConn, error) {
-	from := &forwardedAddr{remote, state}
-	return grpc.NewClient("passthrough:forwarded",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inside.dial(ctx, from) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), // the server bounds what it sends
-	)
+// which it came from the remote address.
+func (s *Server) Forward(remote string, state *tls.ConnectionState) Conn {
+	return s.inside.connect(&forwardedAddr{remote, state})
 }
 
-// inside is the listener of callers inside the process. Each of its connections
-// knows whose it is.
+// inside serves callers inside the process: through the same links and handlers as
+// others, without a network between.
 type inside struct {
-	arriving chan net.Conn
-	closed   chan struct{}
-	close    sync.Once
+	server  *grpc.Server
+	channel inprocgrpc.Channel
+	cutOff  context.CancelFunc // ends all calls
+	over    context.Context    // ended by it
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // calls
 }
 
-func newInside() *inside {
-	return &inside{arriving: make(chan net.Conn), closed: make(chan struct{})}
+// newInside returns an inside to register services in, which server has as well.
+func newInside(server *grpc.Server, links []link, handler stats.Handler) *inside {
+	in := &inside{server: server}
+	in.over, in.cutOff = context.WithCancel(context.Background())
+	in.channel.WithCloner(wireCloner{newCodec()})
+	in.channel.WithServerUnaryInterceptor(in.unary(links))
+	in.channel.WithServerStreamInterceptor(in.stream(links))
+	if handler != nil {
+		in.channel.WithServerStatsHandler(handler)
+	}
+	return in
 }
 
-// dial returns the end of a new connection that is the caller's.
-func (l *inside) dial(ctx context.Context, from net.Addr) (net.Conn, error) {
-	pair := bufconn.Listen(1 << 20)
-	defer pair.Close()
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		if conn, err := pair.Accept(); err == nil {
-			accepted <- &insideConn{conn, from}
+// RegisterService implements [grpc.ServiceRegistrar].
+func (in *inside) RegisterService(service *grpc.ServiceDesc, handler any) {
+	in.server.RegisterService(service, handler)
+	in.channel.RegisterService(service, handler)
+}
+
+// wait refuses further calls, and waits for the end of those that run.
+func (in *inside) wait() {
+	in.mu.Lock()
+	in.closed = true
+	in.mu.Unlock()
+	in.running.Wait()
+}
+
+// enter returns the context of a call that begins, and what ends it.
+func (in *inside) enter(ctx context.Context) (context.Context, func(), error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return nil, nil, status.Error(codes.Unavailable, "the server is shutting down")
+	}
+	in.running.Add(1)
+	from, _ := inprocgrpc.ClientContext(ctx).Value(fromKey{}).(net.Addr)
+	return peer.NewContext(ctx, &peer.Peer{Addr: from}), in.running.Done, nil
+}
+
+// unary is one interceptor of all links.
+func (in *inside) unary(links []link) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		ctx, leave, err := in.enter(ctx)
+		if err != nil {
+			return nil, err
 		}
-		close(accepted)
-	}()
-	conn, err := pair.DialContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case l.arriving <- <-accepted:
-		return conn, nil
-	case <-l.closed:
-		err = net.ErrClosed
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	return nil, errors.Join(err, conn.Close())
-}
-
-func (l *inside) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.arriving:
-		return conn, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
+		defer leave()
+		for i := len(links) - 1; i >= 0; i-- {
+			inner, outer := next, links[i].unary
+			next = func(ctx context.Context, request any) (any, error) { return outer(ctx, request, info, inner) }
+		}
+		response, err := next(ctx, request)
+		return response, asStatus(err)
 	}
 }
 
-func (l *inside) Close() error {
-	l.close.Do(func() { close(l.closed) })
+// stream is one interceptor of all links.
+func (in *inside) stream(links []link) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		ctx, leave, err := in.enter(stream.Context())
+		if err != nil {
+			return err
+		}
+		defer leave()
+		for i := len(links) - 1; i >= 0; i-- {
+			inner, outer := next, links[i].stream
+			next = func(server any, stream grpc.ServerStream) error { return outer(server, stream, info, inner) }
+		}
+		return asStatus(next(server, &streamFrom{stream, ctx}))
+	}
+}
+
+// asStatus returns what a caller over the network would get.
+func asStatus(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.FromContextError(err).Err()
+}
+
+// streamFrom is a stream whose context knows who calls.
+type streamFrom struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // it is the stream's
+}
+
+func (s *streamFrom) Context() context.Context { return s.ctx }
+
+// wireCloner has messages cross as they would over the network: as bytes.
+type wireCloner struct{ codec }
+
+// Clone returns the bytes of a message, for Copy.
+func (c wireCloner) Clone(message any) (any, error) { return c.Marshal(message) }
+
+// Copy reads into a message what is the bytes of another, or another.
+func (c wireCloner) Copy(to, from any) error {
+	data, ok := from.(mem.BufferSlice)
+	if !ok {
+		var err error
+		if data, err = c.Marshal(from); err != nil {
+			return err
+		}
+	}
+	defer data.Free()
+	return c.Unmarshal(data, to)
+}
+
+// insideConn is a [Conn].
+type insideConn struct {
+	channel inprocgrpc.Channel
+	from    net.Addr
+	closed  context.Context //nolint:containedctx // ends with the connection
+	close   context.CancelFunc
+}
+
+type fromKey struct{} // net.Addr
+
+func (in *inside) connect(from net.Addr) *insideConn {
+	c := &insideConn{channel: in.channel, from: from}
+	c.closed, c.close = context.WithCancel(in.over)
+	return c
+}
+
+// Close implements [io.Closer].
+func (c *insideConn) Close() error {
+	c.close()
 	return nil
 }
 
-func (l *inside) Addr() net.Addr { return insideAddr{} }
+// begin returns the context of a call, and what ends it. It ends with the connection.
+func (c *insideConn) begin(ctx context.Context) (context.Context, func(), error) {
+	if c.closed.Err() != nil {
+		return nil, nil, status.Error(codes.Canceled, "the connection is closed")
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, fromKey{}, c.from))
+	forget := context.AfterFunc(c.closed, cancel)
+	return ctx, func() {
+		forget()
+		cancel()
+	}, nil
+}
+
+// Invoke implements [grpc.ClientConnInterface].
+func (c *insideConn) Invoke(ctx context.Context, method string, request, response any, options ...grpc.CallOption) error {
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return c.channel.Invoke(ctx, method, request, response, options...)
+}
+
+// NewStream implements [grpc.ClientConnInterface].
+func (c *insideConn) NewStream(ctx context.Context, about *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	ctx, end, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := c.channel.NewStream(ctx, about, method, options...)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &insideStream{stream, end, !about.ServerStreams}, nil
+}
+
+// insideStream is a stream that ends when its caller has the last message.
+type insideStream struct {
+	grpc.ClientStream
+	end    func()
+	single bool // there is one message
+}
+
+func (s *insideStream) RecvMsg(message any) error {
+	err := s.ClientStream.RecvMsg(message)
+	if err != nil || s.single {
+		s.end()
+	}
+	return err
+}
 
 // insideAddr is where a caller inside the process comes from: who it is.
 type insideAddr auth.Principal
@@ -132,33 +272,3 @@ type forwardedAddr struct {
 
 func (*forwardedAddr) Network() string  { return "forwarded" }
 func (a *forwardedAddr) String() string { return a.remote }
-
-// insideConn is a connection of a caller inside the process, or of one whose calls are
-// passed on.
-type insideConn struct {
-	net.Conn
-	from net.Addr
-}
-
-func (c *insideConn) RemoteAddr() net.Addr { return c.from }
-
-// onlyOutside returns credentials that secure connections with config, if it is
-// set, and leave those inside the process alone.
-func onlyOutside(config *tls.Config) credentials.TransportCredentials {
-	if config == nil {
-		return insecure.NewCredentials()
-	}
-	return &outsideTLS{TransportCredentials: credentials.NewTLS(config), inside: insecure.NewCredentials()}
-}
-
-type outsideTLS struct {
-	credentials.TransportCredentials
-	inside credentials.TransportCredentials
-}
-
-func (c *outsideTLS) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if _, ok := conn.(*insideConn); ok {
-		return c.inside.ServerHandshake(conn)
-	}
-	return c.TransportCredentials.ServerHandshake(conn)
-}

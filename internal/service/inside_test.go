@@ -4,12 +4,17 @@
 package service_test
 
 import (
+	"context"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	channelzpb "google.golang.org/grpc/channelz/grpc_channelz_v1"
 
@@ -76,4 +81,53 @@ func TestInsideHasFewerRights(t *testing.T) {
 	if !slices.ContainsFunc(s.logs.All(), func(line observer.LoggedEntry) bool { return line.ContextMap()["on_behalf_of"] == "carol" }) {
 		t.Error("the log does not say on whose behalf the agent called")
 	}
+}
+
+// TestInsideEnds: calls inside the process end with their connection, with the context of
+// their caller, and with the server, which then refuses others.
+func TestInsideEnds(t *testing.T) {
+	s := serve(t)
+	as := auth.Principal{Name: "agent", OnBehalfOf: "carol"}
+	sleep := asJSON("sleep", `{"duration_ms":600000}`)
+	closing := s.connect(as)
+	stream, _ := closing.begin(sleep)
+	closing.conn.Close()
+	wantCode(t, endOf(stream), codes.Canceled)
+	_, err := closing.GetServerInfo(timeout(t), new(pb.GetServerInfoRequest))
+	wantCode(t, err, codes.Canceled, "the connection is closed")
+
+	c := s.connect(as)
+	ctx, cancel := context.WithCancel(timeout(t))
+	watched, err := c.WatchTools(ctx, new(pb.WatchToolsRequest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watched.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	_, err = watched.Recv()
+	wantCode(t, err, codes.Canceled)
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, err = c.GetServerInfo(ctx, new(pb.GetServerInfoRequest))
+	wantCode(t, err, codes.DeadlineExceeded)
+
+	stream, _ = c.begin(sleep)
+	go s.Shutdown(ctx) // at once
+	if err := endOf(stream); !errors.Is(err, io.EOF) {
+		t.Errorf("a call that ran when the server was shut down: %v", err)
+	}
+	for ctx := timeout(t); status.Code(err) != codes.Unavailable && ctx.Err() == nil; {
+		_, err = c.GetServerInfo(ctx, new(pb.GetServerInfoRequest))
+	}
+	wantCode(t, err, codes.Unavailable, "shutting down")
+}
+
+// endOf returns how a stream ended.
+func endOf(stream eventStream) (err error) {
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	return err
 }

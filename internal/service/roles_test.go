@@ -133,7 +133,7 @@ func methodsOf(s *Server) func(func(string) bool) {
 
 // call sends an empty message and reports whether the role was refused, and whether the
 // answer is more than that of a caller without a right.
-func call(t *testing.T, conn *grpc.ClientConn, method, token string) (refused, answered bool, err error) {
+func call(t *testing.T, conn Conn, method, token string) (refused, answered bool, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

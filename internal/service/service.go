@@ -10,9 +10,9 @@
 // may take that of a session. That of stops is held while their file is written. None is
 // held while a message is sent or received.
 //
-// Goroutines: gRPC has one for each connection and each RPC, which ends with it. New
-// starts one that serves callers inside the process, and one that looks whether the
-// callers of open RPCs are still known; Shutdown ends both. A download has one that
+// Goroutines: gRPC has one for each connection and each RPC, also of those inside the
+// process, which ends with it. New starts one that looks whether the callers of open RPCs
+// are still known; Shutdown ends it. A download has one that
 // sends, until its RPC ends. A batch has one that receives, until its client has sent all or its
 // RPC has ended. A session of an agent whose call is to stop has one that ends it; Shutdown
 // waits for those. Shutdown itself starts one that waits for gRPC to stop, and
@@ -36,8 +36,10 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	channelz "google.golang.org/grpc/channelz/service"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/stats"
 
 	"github.com/toolserver/toolserver/internal/admission"
 	"github.com/toolserver/toolserver/internal/approval"
@@ -182,7 +184,7 @@ type Server struct {
 // the policy or the file of stops; what the configuration brought is then still the caller's to close.
 func New(config Config) (*Server, error) {
 	s := &Server{
-		config: config, started: time.Now(), inside: newInside(), health: health.NewServer(),
+		config: config, started: time.Now(), health: health.NewServer(),
 		auditor: &auditor{log: config.Audit, inputs: config.AuditInputs},
 	}
 	var err error
@@ -217,35 +219,39 @@ func New(config Config) (*Server, error) {
 
 	s.admission = admission.New(s.admissionConfig())
 
-	options := chain(s.links()...)
-	options = append(options, config.Wire.options(newCodec())...)
+	links := s.links()
+	options := append(chain(links...), config.Wire.options(newCodec())...)
+	var handler stats.Handler
 	if config.Tracer != nil {
-		handler := otelgrpc.NewServerHandler(append(tracing(config.Tracer), ofStrangers(config.Authenticator))...)
+		handler = otelgrpc.NewServerHandler(append(tracing(config.Tracer), ofStrangers(config.Authenticator))...)
 		options = append(options, grpc.StatsHandler(handler))
 	}
-	s.grpc = grpc.NewServer(append(options, grpc.Creds(onlyOutside(config.TLS)))...)
+	if config.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(config.TLS)))
+	}
+	s.grpc = grpc.NewServer(options...)
+	s.inside = newInside(s.grpc, links, handler)
 
 	tools := &toolService{server: s, registry: config.Registry, sessions: config.Sessions, executor: s.executor}
-	pb.RegisterToolServiceServer(s.grpc, tools)
-	pb.RegisterDialectServiceServer(s.grpc, &dialectService{tools: tools})
+	pb.RegisterToolServiceServer(s.inside, tools)
+	pb.RegisterDialectServiceServer(s.inside, &dialectService{tools: tools})
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: s.space}
-	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, auditor: s.auditor, storage: s.storage})
-	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals, auditor: s.auditor})
-	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
-	pb.RegisterSourceServiceServer(s.grpc, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
-	healthpb.RegisterHealthServer(s.grpc, s.health)
+	pb.RegisterWorkspaceServiceServer(s.inside, s.files)
+	pb.RegisterSessionServiceServer(s.inside, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, auditor: s.auditor, storage: s.storage})
+	pb.RegisterApprovalServiceServer(s.inside, &approvalService{approvals: s.approvals, auditor: s.auditor})
+	pb.RegisterPolicyServiceServer(s.inside, &policyService{admission: s.admission})
+	pb.RegisterSourceServiceServer(s.inside, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
+	healthpb.RegisterHealthServer(s.inside, s.health)
 	if config.Reflection {
 		registerReflection(s.grpc)
 	}
 	if config.Channelz {
-		channelz.RegisterChannelzServiceToServer(s.grpc)
+		channelz.RegisterChannelzServiceToServer(s.inside)
 	}
 	for name := range s.grpc.GetServiceInfo() {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
-	go s.grpc.Serve(s.inside)
 	if _, everybody := config.Authenticator.(auth.None); !everybody {
 		go s.recheck(s.closing)
 	}
@@ -339,6 +345,7 @@ func (s *Server) stop() {
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
+		s.inside.wait()
 		close(stopped)
 	}()
 	if s.underWay.Load() == 0 {
@@ -359,6 +366,7 @@ func (s *Server) stop() {
 			s.config.Logger.Warn("clients whose streams have not ended are cut off", zap.Duration("after", flushTime))
 			s.connections.closeAll()
 			s.grpc.Stop()
+			s.inside.cutOff()
 			<-stopped
 			return
 		}

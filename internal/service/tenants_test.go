@@ -311,7 +311,7 @@ func requests(b belongings) map[string][][]proto.Message {
 }
 
 // answer sends a request and returns its first answers, or error, in words.
-func answer(ctx context.Context, t *testing.T, conn *grpc.ClientConn, method protoreflect.MethodDescriptor, messages []proto.Message) (string, codes.Code) {
+func answer(ctx context.Context, t *testing.T, conn service.Conn, method protoreflect.MethodDescriptor, messages []proto.Message) (string, codes.Code) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,8 +29,9 @@ type reached struct {
 	transport sdk.Transport
 	client    *http.Client
 
-	mu   sync.Mutex
-	last error // that a request met
+	mu    sync.Mutex
+	last  error // that a request met
+	begun bool  // the server has answered initialize
 }
 
 // reach prepares the connection to an address; the first request is made by who uses it.
@@ -42,7 +44,7 @@ func (s *Source) reach(ctx context.Context) (*reached, error) {
 	base := s.dialing().Transport()
 	base.DisableCompression = true
 	r.client = &http.Client{
-		Transport:     &guarded{base: base, origin: origin, server: &s.server, note: r.note},
+		Transport:     &guarded{base: base, origin: origin, server: &s.server, note: r.note, strange: r.strange},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if s.server.Transport == transportSSE {
@@ -94,6 +96,22 @@ func (r *reached) note(err error) {
 	r.last = err
 }
 
+// strange is note before the server has answered initialize.
+func (r *reached) strange(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.begun {
+		r.last = err
+	}
+}
+
+// begin forgets what requests met before the server answered initialize.
+func (r *reached) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.begun = nil, true
+}
+
 // why returns why the connection was lost: what the last request met that failed or, where
 // none did, what the client says.
 func (r *reached) why(err error) error {
@@ -137,7 +155,10 @@ type guarded struct {
 	base   http.RoundTripper
 	origin *url.URL
 	server *Server
-	note   func(error)
+
+	// note remembers what a request met, and strange what it met while nothing else is
+	// known of the server: later, such an answer is about one request.
+	note, strange func(error)
 }
 
 func (g *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -163,9 +184,34 @@ func (g *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, g.failed(err)
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode >= 500:
-		g.note(fmt.Errorf("it answered with status %s", response.Status))
+		g.note(strangeAnswer(response))
+	case !isMessage(response):
+		g.strange(strangeAnswer(response))
 	}
 	return response, nil
+}
+
+// isMessage reports whether an answer is one of the protocol.
+func isMessage(r *http.Response) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return r.StatusCode < 300 && (r.StatusCode != http.StatusOK || kind == "application/json" || kind == "text/event-stream")
+}
+
+// strangeAnswer tells of an answer that is none of the protocol, and what to look at.
+func strangeAnswer(r *http.Response) error {
+	advice := ""
+	switch r.StatusCode {
+	case http.StatusOK:
+		kind := clip(cmp.Or(r.Header.Get("Content-Type"), "something of no type"), 100)
+		return fmt.Errorf("it answered with %s instead of messages of MCP: is the path of the address right? Many servers have /mcp", kind)
+	case http.StatusUnauthorized:
+		advice = ": it wants credentials: set token_file, headers or oauth"
+	case http.StatusForbidden:
+		advice = ": it does not take these credentials, or this caller"
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented:
+		advice = ": is the path of the address right? Many servers have /mcp"
+	}
+	return fmt.Errorf("it answered with status %s%s", clip(r.Status, 100), advice)
 }
 
 func (g *guarded) failed(err error) error {

@@ -210,14 +210,18 @@ func (s *Source) failed(c *connection, ended <-chan struct{}, doing string, err 
 
 // lost reports whether an error is not what the server answered.
 func lost(err error) bool {
-	_, answered := errors.AsType[*jsonrpc.Error](err)
-	return !answered
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	return !ok || answer.Code == codeNotSent
 }
+
+// codeNotSent is the code of what the SDK says where it could not send something.
+const codeNotSent = -32005
 
 // connect connects to the server. finish ends the connection, and waits for that.
 func (s *Source) connect(ctx context.Context) (c *connection, finish func(), err error) {
 	c = new(connection)
 	var transport sdk.Transport
+	begin := func() {}
 	if s.server.URL == "" {
 		started, err := s.turn(ctx)
 		if err != nil {
@@ -234,7 +238,7 @@ func (s *Source) connect(ctx context.Context) (c *connection, finish func(), err
 		if err != nil {
 			return nil, nil, err
 		}
-		transport, c.why = at.transport, at.why
+		transport, c.why, begin = at.transport, at.why, at.begin
 		finish = func() {
 			if c.ClientSession != nil {
 				c.Close()
@@ -276,9 +280,13 @@ func (s *Source) connect(ctx context.Context) (c *connection, finish func(), err
 			err = fmt.Errorf("it did not answer within %s", patience)
 		case lost(err):
 			err = c.why(err)
+		default:
+			wire, _ := errors.AsType[*jsonrpc.Error](err)
+			err = fmt.Errorf("it refuses to begin: %s", clip(clean(wire.Message), 500))
 		}
 		return nil, nil, err
 	}
+	begin()
 	return c, finish, nil
 }
 

@@ -105,7 +105,16 @@ type Source struct {
 	notice func(text string)
 }
 
-var _ source.Source = (*Source)(nil)
+var _ source.Detailed = (*Source)(nil)
+
+// Detail tells where the API is.
+func (s *Source) Detail() source.Detail {
+	at := s.spec.BaseURL
+	if at == fromDocument {
+		at = "as its document says: " + cmp.Or(s.spec.URL, s.spec.File, "(in the configuration)")
+	}
+	return source.Detail{At: at}
+}
 
 // New returns the source of an API, whose configuration was checked. notice is told, for
 // an operator, what of a document could not be used; it may be nil.

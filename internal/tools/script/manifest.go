@@ -201,8 +201,8 @@ func executable(path string) string {
 	return ""
 }
 
-// tool returns the tool.
-func (p *program) tool(runners *command.Runners) tools.Tool {
+// tool returns the tool, which may be unavailable for now.
+func (p *program) tool(runners *command.Runners, unavailable string) tools.Tool {
 	summary, _, _ := strings.Cut(strings.TrimSpace(p.Description), "\n")
 	spec := tools.Spec{
 		Name: p.Name, Label: p.Name, Summary: summary, Description: p.Description, ResultSchema: p.result,
@@ -216,7 +216,7 @@ func (p *program) tool(runners *command.Runners) tools.Tool {
 		spec.DefaultTimeout = p.Timeout
 	}
 	return tools.NewForeign(tools.Foreign{
-		Spec: spec, Schema: p.input.Text,
+		Spec: spec, Schema: p.input.Text, Unavailable: unavailable,
 		Check: func(input json.RawMessage) (json.RawMessage, error) {
 			input, err := p.input.Check(input)
 			if err != nil {

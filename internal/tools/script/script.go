@@ -46,8 +46,9 @@ type Source struct {
 	first   chan struct{} // closed once the folder was looked at
 	once    sync.Once
 
-	mu     sync.Mutex
-	broken []string
+	mu      sync.Mutex
+	broken  []string // manifests
+	missing []string // programs of others
 }
 
 var _ source.Detailed = (*Source)(nil)
@@ -66,11 +67,11 @@ func (s *Source) Kind() tools.Kind { return tools.Script }
 // Looked is closed when the folder was looked at for the first time.
 func (s *Source) Looked() <-chan struct{} { return s.first }
 
-// Detail tells which manifests are wrong, and why.
+// Detail tells where the folder is, which manifests are wrong, and why.
 func (s *Source) Detail() source.Detail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return source.Detail{Refused: s.broken}
+	return source.Detail{At: s.config.Dir, Refused: s.broken}
 }
 
 // Serve offers what is in the folder, and again when that changes. A manifest that is
@@ -107,32 +108,37 @@ func (s *Source) Serve(ctx context.Context, offer func([]tools.Tool)) error {
 // mended reports whether something else is wrong now with the same manifests: what they
 // name came, or went.
 func (s *Source) mended(files []file) bool {
-	was := s.Detail().Refused
-	if len(was) == 0 {
-		return false
-	}
-	var now []string
-	for _, f := range files {
-		if _, err := f.parse(&s.config); err != nil {
-			now = append(now, mistakes(f.path, err)...)
-		}
-	}
-	return !slices.Equal(was, now)
+	_, broken, missing := s.look(files)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.Equal(s.broken, broken) || !slices.Equal(s.missing, missing)
 }
 
-func (s *Source) offer(files []file, offer func([]tools.Tool)) {
-	var list []tools.Tool
-	var broken []string
+// look returns the tools of manifests, what is wrong with some of them, and the names of
+// programs that are not there.
+func (s *Source) look(files []file) (list []tools.Tool, broken, missing []string) {
 	for _, f := range files {
 		p, err := f.parse(&s.config)
 		if err != nil {
 			broken = append(broken, mistakes(f.path, err)...)
 			continue
 		}
-		list = append(list, p.tool(s.runners))
+		unavailable := ""
+		if name := p.Command[0]; !strings.Contains(name, "/") { // others were looked at
+			if _, ok := s.runners.Find(name); !ok {
+				missing = append(missing, name)
+				unavailable = command.NoProgram(name)
+			}
+		}
+		list = append(list, p.tool(s.runners, unavailable))
 	}
+	return list, broken, missing
+}
+
+func (s *Source) offer(files []file, offer func([]tools.Tool)) {
+	list, broken, missing := s.look(files)
 	s.mu.Lock()
-	s.broken = broken
+	s.broken, s.missing = broken, missing
 	s.mu.Unlock()
 	offer(list)
 }
