@@ -20,9 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
-
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/egress/egresstest"
 )
 
 // only lets some hosts be asked for.
@@ -216,7 +215,12 @@ func TestWebRebinding(t *testing.T) {
 	}))
 	defer canary.Close()
 	port := canary.Listener.Addr().(*net.TCPAddr).Port
-	dns := serveDNS(t, [4]byte{93, 184, 216, 34}, [4]byte{127, 0, 0, 1})
+	answers := []string{"93.184.216.34", "127.0.0.1"} // the last stays
+	dns := egresstest.ServeDNS(t, func(string) netip.Addr {
+		answer := netip.MustParseAddr(answers[0])
+		answers = answers[min(1, len(answers)-1):]
+		return answer
+	})
 	var dialled []string
 	web := egress.NewWeb(egress.WebConfig{LookUp: egress.LookUpAt(dns), Dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
 		dialled = append(dialled, to.String())
@@ -231,44 +235,6 @@ func TestWebRebinding(t *testing.T) {
 	if want := fmt.Sprintf("[93.184.216.34:%d]", port); fmt.Sprint(dialled) != want || hits.Load() != 0 {
 		t.Errorf("dialled %v, want %s; %d requests arrived", dialled, want, hits.Load())
 	}
-}
-
-// serveDNS serves the addresses of every name, one after the other; the last stays.
-func serveDNS(t *testing.T, answers ...[4]byte) (address string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		buffer := make([]byte, 4096)
-		for {
-			n, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			var message dnsmessage.Message
-			if message.Unpack(buffer[:n]) != nil || len(message.Questions) != 1 {
-				continue
-			}
-			question := message.Questions[0]
-			reply := dnsmessage.Message{Header: dnsmessage.Header{ID: message.ID, Response: true, Authoritative: true}, Questions: message.Questions}
-			if question.Type == dnsmessage.TypeA {
-				reply.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: dnsmessage.ClassINET},
-					Body:   &dnsmessage.AResource{A: answers[0]},
-				}}
-				if len(answers) > 1 {
-					answers = answers[1:]
-				}
-			}
-			if packed, err := reply.Pack(); err == nil {
-				conn.WriteTo(packed, from)
-			}
-		}
-	}()
-	return conn.LocalAddr().String()
 }
 
 // TestWebLimits: a body is bounded packed and unpacked, and so are headers and time.
