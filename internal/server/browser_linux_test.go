@@ -378,6 +378,23 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	site.HandleFunc("GET /after", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `<body><script>fetch("http://localhost:4173/", {mode: "no-cors"}).then(() => "reached", () => "refused").then(what => document.body.append("local: " + what))</script>`)
 	})
+	site.HandleFunc("GET /knocks", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>Knocks</title><meta name=referrer content=no-referrer><body><script>
+const shared = new SharedWorker("/shared.js?" + location.search);
+const all = [new Promise(done => shared.port.onmessage = done), ...["localhost", "127.0.0.1", "[::1]"].map(h => new Promise(done => { new WebSocket("ws://" + h + ":4173/foreign-socket").onclose = done })),
+	fetch("http://localhost:4173/foreign-fetch", {mode: "no-cors"}).catch(() => 0)];
+Promise.all(all).then(() => document.body.append("All knocked"));
+</script>`)
+	})
+	site.HandleFunc("GET /shared.js", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		io.WriteString(w, `onconnect = async event => {
+await fetch("http://localhost:4173/foreign-worker", {mode: "no-cors"}).catch(() => 0);
+await new Promise(done => { new WebSocket("ws://127.0.0.1:4173/foreign-worker-socket").onclose = done });
+event.ports[0].postMessage(1);
+}`)
+	})
 	site.HandleFunc("GET /ok.js", func(w http.ResponseWriter, r *http.Request) {})
 	s := serveBrowser(t, site, "")
 	for url, want := range map[string]string{
@@ -414,7 +431,8 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	if _, err := exec.LookPath("python3"); err != nil {
 		return
 	}
-	if err := os.WriteFile(filepath.Join(s.workspace, "index.html"), []byte("<title>Mine</title>"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.workspace, "index.html"), []byte(`<title>Mine</title><body><iframe src="http://shop.example/knocks?frame"></iframe><script>
+new WebSocket("ws://127.0.0.1:4173/own-socket").onclose = () => document.body.append("Own socket tried")</script>`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	has(t, s.approved("bash", `{"command":"python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
@@ -425,6 +443,16 @@ Promise.all(all).then(() => document.body.append("All tried"));
 	has(t, s.do("wait", `"text":"local: "`), "succeeded")
 	has(t, s.do("text"), "local: refused")
 	has(t, s.do("back"), `"Mine"`)
+	// Nor while a page from there is open, by what no tab tells of: sockets, shared workers,
+	// and frames in it.
+	has(t, s.do("wait", `"text":"Own socket tried"`), "succeeded")
+	has(t, s.do("tabs", `"action":"new"`, `"url":"http://shop.example/knocks?tab"`), "http://shop.example/knocks?tab")
+	has(t, s.do("wait", `"text":"All knocked"`), "succeeded")
+	log := s.approved("process_output", `{"id":"p1"}`)
+	has(t, log, "GET /own-socket")
+	if strings.Contains(log, "foreign") {
+		t.Errorf("a page of another host reached the session's own: %s", log)
+	}
 }
 
 // TestBrowserHasNoOtherWay: WebRTC and service workers reach no more than pages do, and a host
