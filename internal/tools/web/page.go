@@ -17,6 +17,8 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // A document is what was fetched, as text for a model.
@@ -266,7 +268,7 @@ func plainOf(text string) string {
 	for {
 		switch tokens.Next() {
 		case html.ErrorToken:
-			return strings.TrimSpace(manyBreaks.ReplaceAllString(visible(b.String()), "\n\n"))
+			return strings.TrimSpace(manyBreaks.ReplaceAllString(tools.Visible(b.String()), "\n\n"))
 		case html.TextToken:
 			if hidden == 0 {
 				b.Write(tokens.Text())

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // prose returns n words of a text, each with a mark by which it is found again.
@@ -124,7 +126,7 @@ func TestVisible(t *testing.T) {
 		"می\u200cخواهم": "می\u200cخواهم", "👩\u200d👩\u200d👧": "👩\u200d👩\u200d👧", "❤\ufe0f": "❤\ufe0f", "a\ufe0f\ufe0f\ufe0fb": "ab", "❤\ufe0f\ufe0e\ufe0f": "❤\ufe0f",
 		"tab\tline\n": "tab\tline\n", "esc\x1b[31m": "esc[31m", "ü ß 漢": "ü ß 漢",
 	} {
-		if got := visible(text); got != want {
+		if got := tools.Visible(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
