@@ -45,6 +45,9 @@ func HostOf(address string) (Host, bool) {
 	return host, true
 }
 
+// Own reports whether a host is the loopback of the session whose browser asks for it.
+func (s *Set) Own(host Host) bool { return s.config.Endpoint == "" && host.isLocal() }
+
 // isLocal reports whether a host is written as one on loopback.
 func (h Host) isLocal() bool {
 	addr, err := netip.ParseAddr(h.Name)

@@ -26,6 +26,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -76,7 +79,18 @@ func (w *aWeb) hosts() string {
 // browserServer is a server whose sessions use a browser.
 type browserServer struct {
 	*sourcesServer
-	web *aWeb
+	web   *aWeb
+	file  string // of the policy
+	rules string
+}
+
+// setPolicy has other rules from now on.
+func (s *browserServer) setPolicy(rules string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.file, []byte("version: 1\nrules:\n"+rules), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	newPolicyFile(s.file, s.server, prometheus.NewRegistry(), zap.NewNop()).reload()
 }
 
 func serveBrowser(t *testing.T, site http.Handler, config string, rules ...string) *browserServer {
@@ -89,13 +103,16 @@ func serveBrowser(t *testing.T, site http.Handler, config string, rules ...strin
 			t.Errorf("left running: %v", left)
 		}
 	})
-	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nrules:\n  - {name: closed, action: deny, hosts: [shop.example], when: 'has(input.url) && input.url == \"http://cdn.example/from\"', reason: It is closed.}\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}\n"+strings.Join(rules, "")), 0o600); err != nil {
+	s := &browserServer{web: web, file: filepath.Join(t.TempDir(), "policy.yaml"), rules: `  - {name: closed, action: deny, hosts: [shop.example], when: 'has(input.url) && input.url == "http://cdn.example/from"', reason: It is closed.}
+  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}
+  - {name: bad, action: deny, hosts: [bad.example], reason: It is bad.}
+` + strings.Join(rules, "")}
+	if err := os.WriteFile(s.file, []byte("version: 1\nrules:\n"+s.rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := serveConfined(t, ", proxy: "+web.listener.Addr().String(), "policy: {file: "+policy+"}\nbrowser: {"+config+"}\n")
+	s.sourcesServer = serveConfined(t, ", proxy: "+web.listener.Addr().String(), "policy: {file: "+s.file+"}\nbrowser: {"+config+"}\n")
 	workspace = s.workspace
-	return &browserServer{s, web}
+	return s
 }
 
 // browsersIn returns the processes of browsers whose session has a workspace.
@@ -421,7 +438,7 @@ event.ports[0].postMessage(1);
 		t.Error("a browser runs that nobody needed")
 	}
 	// What a person approves by a name is still no way to this machine: the name is its own.
-	has(t, s.do("navigate", `"url":"http://127.0.0.1:`+port+`/navigated"`), "not_reached")
+	has(t, s.do("navigate", `"url":"http://127.0.0.1:`+port+`/navigated"`), "not_listening")
 	// Nor is one of an address to what no rule lists.
 	has(t, s.do("navigate", `"url":"http://169.254.169.254/latest"`), "not_reached", "where clouds keep their metadata")
 	has(t, s.do("navigate", `"url":"http://10.0.0.1/"`), "not_reached", "is a private address")
@@ -448,9 +465,12 @@ event.ports[0].postMessage(1);
 new WebSocket("ws://127.0.0.1:4173/own-socket").onclose = () => document.body.append("Own socket tried")</script>`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	has(t, s.approved("bash", `{"command":"python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
-	has(t, s.approved("process_output", `{"id":"p1","until":"Serving","wait_ms":60000}`), "Serving")
-	has(t, s.do("navigate", `"url":"http://localhost:4173/"`), `"Mine"`)
+	// The session's own is no question, and said in words where nobody serves it.
+	unasked := func(input string) string { return s.ended("browser", input) }
+	has(t, unasked(`{"operation":"navigate","url":"http://localhost:4174/","timeout_ms":1000}`), "not_listening", "no command of this session listens on port 4174")
+	has(t, s.approved("bash", `{"command":"sleep 1; exec python3 -m http.server 4173 --bind 127.0.0.1","run_in_background":true}`), "p1")
+	has(t, unasked(`{"operation":"navigate","url":"http://localhost:4173/"}`), "succeeded", `"Mine"`) // which begins a moment later
+	has(t, unasked(`{"operation":"press","key":"Tab"}`), "succeeded")
 	// What a call opened there stays closed to pages of others, and can be gone back to.
 	has(t, s.do("navigate", `"url":"http://shop.example/after"`), "Opened http://shop.example/after")
 	has(t, s.do("wait", `"text":"local: "`), "succeeded")
@@ -498,6 +518,9 @@ await Promise.race([gathered, new Promise(done => setTimeout(done, 1000))]); // 
 document.body.append("All tried");
 })().catch(e => document.body.append(String(e)))</script>`)
 	})
+	site.HandleFunc("GET /later", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `<title>Later</title><button onclick="fetch('http://cdn.example/worked', {mode: 'no-cors'}).then(() => 'reached', () => 'refused').then(what => document.body.append('it is ' + what))">Fetch</button>`)
+	})
 	site.HandleFunc("GET /worked", func(w http.ResponseWriter, r *http.Request) {})
 	site.HandleFunc("GET /from", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, `<title>From</title><img src="http://shop.example/picture">`)
@@ -540,6 +563,17 @@ e.source.postMessage("The worker tried");
 	if n, _, err := packets.ReadFrom(buffer); err != nil || string(buffer[:n]) != "mine" {
 		t.Errorf("this machine was sent %q, %v", buffer[:n], err)
 	}
+
+	// A policy that is another one by now holds for the pages that are open.
+	has(t, s.do("navigate", `"url":"http://shop.example/later"`), "Opened")
+	s.setPolicy("  - {name: gone, action: deny, hosts: [cdn.example], reason: It moved.}\n  - {name: shop, action: allow, hosts: [shop.example, cdn.example]}\n")
+	asked := strings.Count(s.web.hosts(), "cdn.example")
+	has(t, s.do("click", ref(t, s.do("snapshot", `"full":true`), `button "Fetch"`)), "cdn.example may not be reached, by rule gone: It moved.")
+	has(t, s.do("wait", `"text":"it is refused"`), "succeeded")
+	if strings.Count(s.web.hosts(), "cdn.example") > asked {
+		t.Error("a host that the new policy denies was asked for")
+	}
+	s.setPolicy(s.rules)
 
 	before := strings.Count(s.web.hosts(), "shop.example")
 	has(t, s.do("navigate", `"url":"http://cdn.example/from"`), `"From"`, "shop.example may not be reached, by rule closed: It is closed.")

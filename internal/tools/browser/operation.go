@@ -39,9 +39,15 @@ func perform(ctx context.Context, env tools.Env, b *browser.Browser, t *browser.
 	}
 	switch in.Operation {
 	case "navigate":
-		err := t.Navigate(ctx, in.URL, in.wait())
-		if failure, ok := errors.AsType[*tools.Failure](err); ok && slices.Contains([]string{"tab_closed", "page_unresponsive"}, failure.Code) {
-			if t, err = b.Replace(ctx, t); err == nil { // what hangs cannot be led elsewhere
+		var err error
+		hangs := !t.Answers(ctx)
+		if !hangs {
+			err = t.Navigate(ctx, in.URL, in.wait())
+			failure, ok := errors.AsType[*tools.Failure](err)
+			hangs = ok && slices.Contains([]string{"tab_closed", "page_unresponsive"}, failure.Code)
+		}
+		if hangs { // it cannot be led elsewhere
+			if t, err = b.Replace(ctx, t); err == nil {
 				err = t.Navigate(ctx, in.URL, in.wait())
 			}
 		}
