@@ -20,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/egress/egresstest"
 )
@@ -237,6 +240,22 @@ func TestWebRebinding(t *testing.T) {
 	}
 }
 
+// pack returns what packs an answer.
+func pack(w http.ResponseWriter, encoding string) io.WriteCloser {
+	w.Header().Set("Content-Encoding", encoding)
+	switch encoding {
+	case "br":
+		return brotli.NewWriter(w)
+	case "zstd":
+		packed, err := zstd.NewWriter(w)
+		if err != nil {
+			panic(err)
+		}
+		return packed
+	}
+	return gzip.NewWriter(w)
+}
+
 // TestWebLimits: a body is bounded packed and unpacked, and so are headers and time.
 func TestWebLimits(t *testing.T) {
 	released := make(chan struct{})
@@ -247,16 +266,14 @@ func TestWebLimits(t *testing.T) {
 		case "/exact":
 			io.WriteString(w, strings.Repeat("x", 1000))
 		case "/bomb":
-			w.Header().Set("Content-Encoding", "gzip")
-			packed := gzip.NewWriter(w)
+			packed := pack(w, r.URL.RawQuery)
 			chunk := make([]byte, 1<<16)
 			for range 4 {
 				packed.Write(chunk)
 			}
 			packed.Close()
 		case "/small":
-			w.Header().Set("Content-Encoding", "gzip")
-			packed := gzip.NewWriter(w)
+			packed := pack(w, r.URL.RawQuery)
 			io.WriteString(packed, "small")
 			packed.Close()
 		case "/nothing": // packed data that never unpacks to anything
@@ -266,7 +283,7 @@ func TestWebLimits(t *testing.T) {
 				packed.Flush()
 			}
 		case "/lie":
-			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Encoding", r.URL.RawQuery)
 			io.WriteString(w, "not packed at all")
 		case "/headers":
 			for i := range 400 {
@@ -296,8 +313,10 @@ func TestWebLimits(t *testing.T) {
 		cut  bool
 		err  string
 	}{
-		{"/long", 1000, true, ""}, {"/exact", 1000, false, ""}, {"/bomb", 1000, true, ""}, {"/small", 5, false, ""}, {"/nothing", 0, true, ""},
-		{"/lie", 0, false, "not packed"}, {"/headers", 0, false, "did not answer as it should"}, {"/short", 0, false, "unexpected EOF"}, {"/busy", 0, false, ""},
+		{"/long", 1000, true, ""}, {"/exact", 1000, false, ""}, {"/bomb?gzip", 1000, true, ""}, {"/small?gzip", 5, false, ""}, {"/nothing", 0, true, ""},
+		{"/bomb?br", 1000, true, ""}, {"/small?br", 5, false, ""}, {"/lie?br", 0, false, "brotli"},
+		{"/bomb?zstd", 1000, true, ""}, {"/small?zstd", 5, false, ""}, {"/lie?zstd", 0, false, "invalid input"},
+		{"/lie?gzip", 0, false, "not packed"}, {"/lie?compress", 0, false, "gzip, br and zstd can be unpacked"}, {"/headers", 0, false, "did not answer as it should"}, {"/short", 0, false, "unexpected EOF"}, {"/busy", 0, false, ""},
 	} {
 		answer, err := visit(t, web, everything, server.URL+test.path, nil)
 		if test.err != "" {
