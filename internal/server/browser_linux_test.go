@@ -704,6 +704,14 @@ func TestBrowserElsewhere(t *testing.T) {
 	has(t, s.do("navigate", `"url":"`+site.URL+`/"`), `"Sign in"`)
 	has(t, s.do("snapshot"), `textbox "Name"`)
 	has(t, s.do("navigate", `"url":"http://localhost:1/"`), "not_reached")
+	has(t, s.do("navigate", `"url":"`+site.URL+`/order"`), `"Order"`)
+	page := s.do("snapshot")
+	if err := os.WriteFile(filepath.Join(s.workspace, "cat.txt"), []byte("a cat"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	has(t, s.do("upload", ref(t, page, `button "Photo`), `"path":"cat.txt"`), "elsewhere", "Files cannot be uploaded")
+	has(t, s.do("click", ref(t, page, `link "Invoice"`)), "succeeded")
+	has(t, s.do("download"), "elsewhere", "Downloads cannot be kept")
 	if len(browsersIn(s.workspace)) > 0 {
 		t.Error("a browser of ours runs")
 	}
