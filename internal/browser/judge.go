@@ -4,9 +4,11 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -43,6 +45,9 @@ func HostOf(address string) (Host, bool) {
 	return host, true
 }
 
+// Own reports whether a host is the loopback of the session whose browser asks for it.
+func (s *Set) Own(host Host) bool { return s.config.Endpoint == "" && host.isLocal() }
+
 // isLocal reports whether a host is written as one on loopback.
 func (h Host) isLocal() bool {
 	addr, err := netip.ParseAddr(h.Name)
@@ -72,7 +77,40 @@ func (b *Browser) judge() egress.Judge {
 			}
 			return listed, b.remember(host, err)
 		},
+		Asks: func(name string, port int, header http.Header) error {
+			host := Host{name, port}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.remember(host, b.asked(host, header))
+		},
 	}
+}
+
+// asked judges who asks for what the session itself serves. A browser tells that in headers
+// which pages cannot change, and so for frames, workers and WebSockets, too, of which no tab
+// tells. The browser is locked.
+func (b *Browser) asked(host Host, header http.Header) error {
+	local := false
+	from := cmp.Or(header.Get("Origin"), header.Get("Referer"))
+	switch {
+	case header == nil: // it is sealed
+		local = !slices.ContainsFunc(b.tabs, func(t *Tab) bool { host, ok := HostOf(t.url); return ok && !host.isLocal() })
+	case b.opens(host) && header.Get("Sec-Fetch-Dest") == "document":
+		local = true
+	case from != "":
+		origin, ok := HostOf(from)
+		local = ok && origin.isLocal()
+	default:
+		local = header.Get("Sec-Fetch-Site") != "cross-site"
+	}
+	if !local {
+		return notFromThere(host)
+	}
+	return nil
+}
+
+func notFromThere(host Host) error {
+	return fmt.Errorf("%s may not be reached from there: pages of other hosts do not reach what the session itself serves", host.key())
 }
 
 // reaches judges a host. Loopback is the session's own, and local says that a page from there
@@ -84,7 +122,7 @@ func (b *Browser) reaches(host Host, local bool) error {
 		if local {
 			return nil
 		}
-		return fmt.Errorf("%s may not be reached from there: pages of other hosts do not reach what the session itself serves", host.key())
+		return notFromThere(host)
 	case b.granted[host.key()]:
 		if b.restrictions == nil {
 			return nil

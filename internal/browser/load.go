@@ -24,6 +24,10 @@ const (
 	answerTime = 15 * time.Second       // to do what it is asked
 	quietTime  = 500 * time.Millisecond // for requests that an action began
 	loadTime   = 10 * time.Second       // to load what an action has it load
+	aliveTime  = 3 * time.Second        // to show that it answers, before it is left
+
+	listenTime  = 5 * time.Second // of a command, to listen
+	listenPause = 200 * time.Millisecond
 )
 
 var (
@@ -221,8 +225,25 @@ func (t *Tab) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Navigate opens an address, and returns when it is loaded or that has taken so long.
+// Navigate opens an address, and returns when it is loaded or that has taken so long. A command
+// that was just started has a moment until it listens.
 func (t *Tab) Navigate(ctx context.Context, address string, long time.Duration) error {
+	soon, cancel := context.WithTimeout(ctx, min(listenTime, long))
+	defer cancel()
+	for {
+		err := t.navigate(ctx, address, long)
+		if failure, ok := errors.AsType[*tools.Failure](err); !ok || failure.Code != notListening {
+			return err
+		}
+		select {
+		case <-time.After(listenPause):
+		case <-soon.Done():
+			return err
+		}
+	}
+}
+
+func (t *Tab) navigate(ctx context.Context, address string, long time.Duration) error {
 	return t.load(ctx, long, func(ctx context.Context) error {
 		var answer struct {
 			Loader cdp.LoaderID `json:"loaderId"`
@@ -239,6 +260,16 @@ func (t *Tab) Navigate(ctx context.Context, address string, long time.Duration) 
 		}
 		return t.b.wait(ctx, func() bool { return t.loader == answer.Loader })
 	})
+}
+
+// Answers reports whether the page does anything it is asked, within a moment.
+func (t *Tab) Answers(ctx context.Context) bool {
+	if state := t.State(); state.Dialog != nil || state.Crashed {
+		return true // both end when the page is left
+	}
+	ctx, cancel := context.WithTimeout(ctx, aliveTime)
+	defer cancel()
+	return t.do(ctx, func(ctx context.Context) error { return t.value(ctx, "0", new(int)) }) == nil
 }
 
 // Reload loads the page again.
@@ -300,10 +331,17 @@ func (t *Tab) load(ctx context.Context, long time.Duration, begin func(context.C
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil && t.failed != "" {
+		host, _ := HostOf(t.url)
+		if t.closed && b.set.Own(host) {
+			return &tools.Failure{Code: notListening, Retryable: true, Message: fmt.Sprintf("%s was not opened: no command of this session listens on port %d. "+
+				"Start one in the background, or look at what it wrote: it may have ended, or use another port.", t.url, host.Port)}
+		}
 		return tools.Failf("not_reached", "%s was not opened: %s", t.url, t.failed)
 	}
 	return err
 }
+
+const notListening = "not_listening"
 
 // notLoaded says why an address was not opened.
 func (t *Tab) notLoaded(address, failed string) error {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 
+	chrome "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/target"
 	"github.com/gobwas/ws"
@@ -67,6 +68,9 @@ func (s *Set) connect(ctx context.Context, env tools.Env, reaches []Host) (*Brow
 	}()
 	elsewhere := cdp.WithExecutor(limited, executor{b.conn, ""})
 	if b.context, err = target.CreateBrowserContext().WithDisposeOnDetach(true).Do(elsewhere); err == nil {
+		err = chrome.SetDownloadBehavior(chrome.SetDownloadBehaviorBehaviorDeny).WithBrowserContextID(b.context).Do(elsewhere)
+	}
+	if err == nil {
 		err = target.SetAutoAttach(true, true).WithFlatten(true).WithFilter(target.Filter{{Type: "page"}, {Exclude: true}}).Do(elsewhere)
 	}
 	if err == nil {

@@ -56,7 +56,7 @@ func (s *Set) start(ctx context.Context, env tools.Env, runner *command.Runner, 
 	if s.config.Endpoint != "" {
 		return s.connect(ctx, env, reaches)
 	}
-	program, ok := s.program()
+	program, ok := s.Program()
 	if !ok {
 		return nil, tools.Failf("no_browser", "This server %s.", Unavailable)
 	}

@@ -87,6 +87,7 @@ type Tab struct {
 	moves    int    // to other addresses, ever
 	status   int64  // of the document
 	failed   string // what the proxy said instead of an answer
+	closed   bool   // which was that nothing listens there
 	inFlight map[network.RequestID]bool
 	dialog   *Dialog
 	dialogs  int  // that this document opened
@@ -282,9 +283,9 @@ var tabEvents = map[string]func(*Tab, jsontext.Value){
 			r.Status = ev.Response.Status
 		}
 		if ev.Type == network.ResourceTypeDocument && ev.FrameID == t.frame {
-			t.status, t.failed = ev.Response.Status, ""
+			t.status, t.failed, t.closed = ev.Response.Status, "", false
 			if t.b.proxy != nil && strings.HasPrefix(ev.Response.URL, "http:") { // what comes by a tunnel is no word of the proxy
-				t.failed = proxyError(ev.Response.Headers)
+				t.failed, t.closed = proxyError(ev.Response.Headers)
 			}
 		}
 	}),
@@ -394,9 +395,9 @@ func (b *Browser) downloadGoesOn(ev *chrome.EventDownloadProgress) {
 	}
 }
 
-// proxyError returns what the proxy of the server says of a host that it could not reach;
-// "" for an answer of a host.
-func proxyError(headers network.Headers) string {
+// proxyError returns what the proxy of the server says of a host that it could not reach, and
+// whether that refused the connection; "" for an answer of a host.
+func proxyError(headers network.Headers) (why string, closed bool) {
 	for name, value := range headers {
 		text, ok := value.(string)
 		if !ok || !strings.EqualFold(name, "Proxy-Status") || !strings.HasPrefix(text, "toolserver; error=") {
@@ -404,11 +405,11 @@ func proxyError(headers network.Headers) string {
 		}
 		if _, quoted, ok := strings.Cut(text, "; details="); ok {
 			if why, err := strconv.Unquote(quoted); err == nil {
-				return clip(why)
+				return clip(why), strings.Contains(text, "error=connection_refused;")
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // say keeps a message of the console.

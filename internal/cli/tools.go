@@ -45,6 +45,7 @@ examples.`,
 			if active {
 				request.View = pb.ToolView_TOOL_VIEW_ACTIVE
 			}
+			request.ExactTokens = tokens && request.Dialect != ""
 			client, err := to.Connect(cmd)
 			if err != nil {
 				return err
@@ -60,11 +61,11 @@ examples.`,
 			}
 			out := NewStream(os.Stdout)
 			switch {
+			case tokens:
+				return tokenTable(out, response)
 			case request.Dialect != "":
 				_, err := fmt.Fprintln(out, response.GetDefinitions())
 				return err
-			case tokens:
-				return tokenTable(out, response)
 			}
 			return showTools(out, list, asJSON, schema, detailed)
 		},
@@ -77,9 +78,10 @@ examples.`,
 	flags.BoolVar(&asJSON, "json", false, "print one tool a line, as JSON")
 	flags.BoolVar(&schema, "schema", false, "print the schemas of their input only, one a line")
 	flags.StringVar(&request.Dialect, "format", "", "print the definitions as a provider or a family of models has them, such as anthropic or openai")
-	flags.BoolVar(&tokens, "tokens", false, "print what the definitions cost a model, about")
+	flags.BoolVar(&tokens, "tokens", false, "print what the definitions cost a model, about; with --format for that one, and exactly for openai")
 	flags.BoolVar(&active, "active", false, "only those that are active in the session, of which its model is told everything")
-	cmd.MarkFlagsMutuallyExclusive("json", "schema", "format", "tokens")
+	cmd.MarkFlagsMutuallyExclusive("json", "schema", "format")
+	cmd.MarkFlagsMutuallyExclusive("json", "schema", "tokens")
 	Complete(cmd, "format", toolcall.Names()...)
 	to.AddFlags(cmd, in)
 	return cmd
@@ -133,7 +135,11 @@ func tokenTable(out *Stream, response *pb.ListToolsResponse) error {
 		return err
 	}
 	total := response.GetTokens()
-	_, err := fmt.Fprintf(out, "\n%d tokens for %d definitions, give or take %d %% (%s)\n", total.GetTokens(), len(list), total.GetErrorPercent(), total.GetBasis())
+	sure := fmt.Sprintf("give or take %d %% (%s)", total.GetErrorPercent(), total.GetBasis())
+	if total.GetErrorPercent() == 0 {
+		sure = "counted with " + total.GetBasis()
+	}
+	_, err := fmt.Fprintf(out, "\n%d tokens for %d definitions, %s\n", total.GetTokens(), len(list), sure)
 	return err
 }
 

@@ -43,7 +43,7 @@ func (r *Runner) openProxy(judge egress.Judge) (*hostProxy, error) {
 		return nil, ErrSessionEnds
 	}
 	if r.proxy == nil {
-		r.proxy = egress.New(egress.Config{Upstream: r.all.config.Upstream})
+		r.proxy = egress.New(r.all.config.Hosts)
 	}
 	proxy := r.proxy
 	r.mu.Unlock()

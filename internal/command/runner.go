@@ -42,9 +42,8 @@ type Config struct {
 	// session do that chooses no other; 0: the same.
 	Network, SessionNetwork tools.Network
 
-	// Upstream is a proxy, as host:port, through which hosts are reached; empty:
-	// they are reached directly.
-	Upstream string
+	// Hosts is how the proxy of commands reaches hosts.
+	Hosts egress.Config
 
 	// Grace is how long what is to end has to do so by itself.
 	Grace time.Duration

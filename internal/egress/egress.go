@@ -74,6 +74,11 @@ type Judge struct {
 	// Local connects to a port on the client's own loopback, where Host allows a
 	// loopback address. nil: nobody reaches loopback through the proxy.
 	Local func(ctx context.Context, port uint16) (net.Conn, error)
+
+	// Asks judges who asks for a port on the client's own loopback, by the headers of the
+	// request; for a WebSocket those come first in its tunnel. They are nil where that is
+	// sealed by TLS. nil judges nobody.
+	Asks func(host string, port int, header http.Header) error
 }
 
 // A Proxy serves clients that it knows by their secrets. It is safe for

@@ -93,6 +93,14 @@ func (c *Client) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if c.isOwn(to) && c.judge.Asks != nil {
+		if r.Method == http.MethodConnect {
+			return c.tunnelHome(w, r, to)
+		}
+		if err := c.judge.Asks(to.host, int(to.port), r.Header); err != nil {
+			return denied(err)
+		}
+	}
 	conn, err := c.dial(r.Context(), to)
 	if err != nil {
 		return err
@@ -145,26 +153,96 @@ func (c *Client) tunnel(w http.ResponseWriter, conn net.Conn, to target) error {
 		}
 		from = reader
 	}
-	accepted, buffered, err := http.NewResponseController(w).Hijack()
+	accepted, sends, err := established(w)
 	if err != nil {
 		return err
 	}
 	defer accepted.Close()
-	if _, err := io.WriteString(accepted, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return nil
+	join(accepted, sends, conn, from)
+	return nil
+}
+
+// established tells the client that its tunnel is open, and returns its end of it and what it
+// sends.
+func established(w http.ResponseWriter) (accepted net.Conn, sends io.Reader, err error) {
+	accepted, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, err
 	}
+	io.WriteString(accepted, "HTTP/1.1 200 Connection established\r\n\r\n") // a failure shows when it is read from
 	// What was read already, then from the connection itself: to the buffer, the
 	// end of what the client sends is the end of its request.
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	return accepted, io.MultiReader(bytes.NewReader(early), accepted), nil
+}
+
+// join passes what the client sends to conn, and what comes from there back.
+func join(accepted net.Conn, sends io.Reader, conn net.Conn, from io.Reader) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		pass(conn, io.MultiReader(bytes.NewReader(early), accepted), accepted)
+		pass(conn, sends, accepted)
 	}()
 	pass(accepted, from, conn)
 	<-sent
+}
+
+// tunnelHome is a tunnel to the client's own loopback. It looks at what the client sends
+// first, to judge who asks, before it connects to anything.
+func (c *Client) tunnelHome(w http.ResponseWriter, r *http.Request, to target) error {
+	accepted, sends, err := established(w)
+	if err != nil {
+		return err
+	}
+	defer accepted.Close()
+	accepted.SetReadDeadline(time.Now().Add(c.proxy.config.ConnectTime))
+	reader := bufio.NewReaderSize(sends, maxHandshake)
+	header, err := handshake(reader)
+	accepted.SetReadDeadline(time.Time{})
+	if err == nil {
+		err = c.judge.Asks(to.host, int(to.port), header)
+	}
+	if err != nil { // the client takes the tunnel to be open: it is told nothing more
+		c.note(denied(err))
+		return nil
+	}
+	conn, err := c.dial(r.Context(), to)
+	if err != nil {
+		c.note(err)
+		return nil
+	}
+	defer conn.Close()
+	defer context.AfterFunc(r.Context(), func() { conn.Close() })()
+	join(accepted, reader, conn, conn)
 	return nil
 }
+
+// maxHandshake is how long the header of a WebSocket may be.
+const maxHandshake = 16 << 10
+
+// handshake returns the header that begins a tunnel, without taking it; nil where TLS does.
+func handshake(reader *bufio.Reader) (http.Header, error) {
+	for n := 1; ; n++ {
+		head, err := reader.Peek(n)
+		if err != nil {
+			return nil, fmt.Errorf("what began the tunnel is neither HTTP nor TLS")
+		}
+		if head[0] == tlsHandshake {
+			return nil, nil
+		}
+		head, _ = reader.Peek(reader.Buffered())
+		if n = len(head); !bytes.Contains(head, []byte("\r\n\r\n")) {
+			continue
+		}
+		request, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+		if err != nil {
+			return nil, err
+		}
+		return request.Header, nil
+	}
+}
+
+const tlsHandshake = 0x16 // the first byte of a record
 
 // ask has the upstream proxy open a tunnel, within a time.
 func ask(most time.Duration, reader *bufio.Reader, conn net.Conn, to target) error {

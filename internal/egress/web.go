@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
 	"github.com/temoto/robotstxt"
 	"golang.org/x/net/idna"
 )
@@ -317,7 +319,7 @@ func (v *Visit) once(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	request.Header.Set("User-Agent", cmp.Or(request.Header.Get("User-Agent"), v.web.config.UserAgent))
 	request.Header.Set("Accept", cmp.Or(request.Header.Get("Accept"), "text/html,application/xhtml+xml,text/markdown;q=0.9,*/*;q=0.8"))
-	request.Header.Set("Accept-Encoding", "gzip")
+	request.Header.Set("Accept-Encoding", "gzip, br, zstd")
 	response, err := v.transport.RoundTrip(request)
 	if err != nil {
 		return nil, broken(err, r.URL.Host)
@@ -368,20 +370,40 @@ func (v *Visit) reachable(ctx context.Context, u *url.URL) error {
 	return v.judge.check(ctx, addr.Unmap(), to, own, forTools)
 }
 
+// unpacked returns what a body is unpacked.
+func unpacked(body io.Reader, encoding string) (io.ReadCloser, error) {
+	switch strings.ToLower(encoding) {
+	case "", "identity":
+		return io.NopCloser(body), nil
+	case "gzip", "x-gzip":
+		reader, err := gzip.NewReader(body)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("the body is not packed as its header says: %w", err)
+		}
+		return reader, err
+	case "br":
+		return io.NopCloser(brotli.NewReader(body)), nil
+	case "zstd":
+		reader, err := zstd.NewReader(body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20)) // as RFC 9659 has it
+		if err != nil {
+			return nil, err
+		}
+		return reader.IOReadCloser(), nil
+	}
+	return nil, fmt.Errorf("the body is packed as %.40q, and gzip, br and zstd can be unpacked here", encoding)
+}
+
 // read reads a body, packed and unpacked no more than is allowed.
 func (w *Web) read(response *http.Response) (body []byte, cut bool, err error) {
 	packed := &bounded{from: response.Body, left: w.config.MaxBody}
-	from := io.Reader(packed)
-	if strings.EqualFold(response.Header.Get("Content-Encoding"), "gzip") {
-		unpacked, err := gzip.NewReader(packed)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, false, fmt.Errorf("the body is not packed as its header says: %w", err)
-		}
-		if err != nil {
-			return nil, false, nil
-		}
-		from = unpacked
+	from, err := unpacked(packed, response.Header.Get("Content-Encoding"))
+	if errors.Is(err, io.EOF) {
+		return nil, false, nil
 	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer from.Close()
 	most := w.config.MaxBody
 	size := min(max(response.ContentLength, 0), most) + 512
 	text := make([]byte, 0, size)

@@ -20,9 +20,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/egress/egresstest"
 )
 
 // only lets some hosts be asked for.
@@ -216,7 +218,12 @@ func TestWebRebinding(t *testing.T) {
 	}))
 	defer canary.Close()
 	port := canary.Listener.Addr().(*net.TCPAddr).Port
-	dns := serveDNS(t, [4]byte{93, 184, 216, 34}, [4]byte{127, 0, 0, 1})
+	answers := []string{"93.184.216.34", "127.0.0.1"} // the last stays
+	dns := egresstest.ServeDNS(t, func(string) netip.Addr {
+		answer := netip.MustParseAddr(answers[0])
+		answers = answers[min(1, len(answers)-1):]
+		return answer
+	})
 	var dialled []string
 	web := egress.NewWeb(egress.WebConfig{LookUp: egress.LookUpAt(dns), Dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
 		dialled = append(dialled, to.String())
@@ -233,42 +240,20 @@ func TestWebRebinding(t *testing.T) {
 	}
 }
 
-// serveDNS serves the addresses of every name, one after the other; the last stays.
-func serveDNS(t *testing.T, answers ...[4]byte) (address string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		buffer := make([]byte, 4096)
-		for {
-			n, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			var message dnsmessage.Message
-			if message.Unpack(buffer[:n]) != nil || len(message.Questions) != 1 {
-				continue
-			}
-			question := message.Questions[0]
-			reply := dnsmessage.Message{Header: dnsmessage.Header{ID: message.ID, Response: true, Authoritative: true}, Questions: message.Questions}
-			if question.Type == dnsmessage.TypeA {
-				reply.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: dnsmessage.ClassINET},
-					Body:   &dnsmessage.AResource{A: answers[0]},
-				}}
-				if len(answers) > 1 {
-					answers = answers[1:]
-				}
-			}
-			if packed, err := reply.Pack(); err == nil {
-				conn.WriteTo(packed, from)
-			}
+// pack returns what packs an answer.
+func pack(w http.ResponseWriter, encoding string) io.WriteCloser {
+	w.Header().Set("Content-Encoding", encoding)
+	switch encoding {
+	case "br":
+		return brotli.NewWriter(w)
+	case "zstd":
+		packed, err := zstd.NewWriter(w)
+		if err != nil {
+			panic(err)
 		}
-	}()
-	return conn.LocalAddr().String()
+		return packed
+	}
+	return gzip.NewWriter(w)
 }
 
 // TestWebLimits: a body is bounded packed and unpacked, and so are headers and time.
@@ -281,16 +266,14 @@ func TestWebLimits(t *testing.T) {
 		case "/exact":
 			io.WriteString(w, strings.Repeat("x", 1000))
 		case "/bomb":
-			w.Header().Set("Content-Encoding", "gzip")
-			packed := gzip.NewWriter(w)
+			packed := pack(w, r.URL.RawQuery)
 			chunk := make([]byte, 1<<16)
 			for range 4 {
 				packed.Write(chunk)
 			}
 			packed.Close()
 		case "/small":
-			w.Header().Set("Content-Encoding", "gzip")
-			packed := gzip.NewWriter(w)
+			packed := pack(w, r.URL.RawQuery)
 			io.WriteString(packed, "small")
 			packed.Close()
 		case "/nothing": // packed data that never unpacks to anything
@@ -300,7 +283,7 @@ func TestWebLimits(t *testing.T) {
 				packed.Flush()
 			}
 		case "/lie":
-			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Encoding", r.URL.RawQuery)
 			io.WriteString(w, "not packed at all")
 		case "/headers":
 			for i := range 400 {
@@ -330,8 +313,10 @@ func TestWebLimits(t *testing.T) {
 		cut  bool
 		err  string
 	}{
-		{"/long", 1000, true, ""}, {"/exact", 1000, false, ""}, {"/bomb", 1000, true, ""}, {"/small", 5, false, ""}, {"/nothing", 0, true, ""},
-		{"/lie", 0, false, "not packed"}, {"/headers", 0, false, "did not answer as it should"}, {"/short", 0, false, "unexpected EOF"}, {"/busy", 0, false, ""},
+		{"/long", 1000, true, ""}, {"/exact", 1000, false, ""}, {"/bomb?gzip", 1000, true, ""}, {"/small?gzip", 5, false, ""}, {"/nothing", 0, true, ""},
+		{"/bomb?br", 1000, true, ""}, {"/small?br", 5, false, ""}, {"/lie?br", 0, false, "brotli"},
+		{"/bomb?zstd", 1000, true, ""}, {"/small?zstd", 5, false, ""}, {"/lie?zstd", 0, false, "invalid input"},
+		{"/lie?gzip", 0, false, "not packed"}, {"/lie?compress", 0, false, "gzip, br and zstd can be unpacked"}, {"/headers", 0, false, "did not answer as it should"}, {"/short", 0, false, "unexpected EOF"}, {"/busy", 0, false, ""},
 	} {
 		answer, err := visit(t, web, everything, server.URL+test.path, nil)
 		if test.err != "" {

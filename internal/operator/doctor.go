@@ -176,7 +176,7 @@ func (d *diagnosis) run(ctx context.Context, c *config.Config, jails *sandbox.Sa
 	} else {
 		d.Directories = append(d.Directories, foundDirectory{Name: "caches", Path: caches, Note: "of " + auth.Local.Name + ", at most " + output.Size(uint64(c.Sandbox.Caches.MaxBytes)), Bytes: sizeOf(ctx, caches)})
 	}
-	d.Programs = tryPrograms(ctx, runners, runner)
+	d.Programs = append(tryPrograms(ctx, runners, runner), tryBrowser(ctx, runners, runner, c.Browser))
 	return nil
 }
 

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/config"
@@ -35,6 +37,13 @@ var triedPrograms = []struct{ name, arguments string }{
 	{"node", "--version"}, {"npm", "--version"}, {"cargo", "--version"}, {"rustc", "--version"}, {"java", "-version"}, {"mvn", "--version"},
 	{"ruby", "--version"}, {"php", "--version"}, {"perl", "--version"}, {"make", "--version"}, {"cmake", "--version"}, {"gcc", "--version"},
 	{"rg", "--version"}, {"jq", "--version"}, {"curl", "--version"}, {"sqlite3", "--version"},
+	{"pwsh", "--version"},
+}
+
+// howToGet tells of programs that a tool cannot do without.
+var howToGet = map[string]string{
+	"chromium": "the tool browser is not offered: this server " + browser.Unavailable + ".",
+	"pwsh":     "the tool powershell is not offered: install PowerShell, whose program is pwsh, into a directory of PATH.",
 }
 
 const (
@@ -58,10 +67,24 @@ func tryPrograms(ctx context.Context, runners *command.Runners, runner *command.
 	return found
 }
 
+// tryBrowser tells of the browser that sessions use.
+func tryBrowser(ctx context.Context, runners *command.Runners, runner *command.Runner, c browser.Config) foundProgram {
+	if c.Endpoint != "" {
+		return foundProgram{Name: "chromium", Path: c.Endpoint + ", which is elsewhere"}
+	}
+	path, _ := browser.New(runners, c).Program()
+	return tryPath(ctx, runner, "chromium", path, []string{"--version"})
+}
+
 func tryProgram(ctx context.Context, runners *command.Runners, runner *command.Runner, name string, arguments []string) foundProgram {
-	path, ok := runners.Find(name)
+	path, _ := runners.Find(name)
+	return tryPath(ctx, runner, name, path, arguments)
+}
+
+// tryPath runs a program; path is "" where there is none.
+func tryPath(ctx context.Context, runner *command.Runner, name, path string, arguments []string) foundProgram {
 	p := foundProgram{Name: name, Path: path}
-	if !ok {
+	if path == "" {
 		return p
 	}
 	text, err := runIn(ctx, runner, path, arguments...)
@@ -116,7 +139,7 @@ func (d *diagnosis) advise(ctx context.Context, c *config.Config) {
 			}
 			continue
 		}
-		if advice := d.whereIs(p.Name); advice != "" {
+		if advice := cmp.Or(d.whereIs(p.Name), howToGet[p.Name]); advice != "" {
 			d.Advice = append(d.Advice, p.Name+": "+advice)
 		}
 	}

@@ -99,6 +99,9 @@ func (s *subject) byNetwork() verdict {
 		}
 		return changing(s.call.Mode, false)
 	}
+	if e.Own && s.call.Mode != tools.ModePlan {
+		return verdict{Verdict: Verdict{Allow, "own loopback", "What the session itself serves on loopback is its own."}}
+	}
 	if known := e.Host != "" && e.Unclear == ""; known && !isLoopback(e.Host) {
 		// What only looks is asked about in mode plan, too.
 		if looks := s.call.Spec.Needs() == tools.ReadOnly && !s.call.runsPrograms(); !looks {

@@ -126,3 +126,29 @@ func TestConfiguredHost(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnLoopback: what the session itself serves is used without a question, but for
+// plans; rules have their say all the same.
+func TestOwnLoopback(t *testing.T) {
+	deny := must("version: 1\nrules: [{name: not-there, action: deny, hosts: [localhost]}]")
+	for _, test := range []struct {
+		policy *policy.Policy
+		mode   tools.Mode
+		own    bool
+		want   string
+	}{
+		{policy.Builtin(), tools.ModeAsk, true, "allow: own loopback"},
+		{policy.Builtin(), tools.ModeAcceptEdits, true, "allow: own loopback"},
+		{policy.Builtin(), tools.ModePlan, true, "deny: mode plan"},
+		{policy.Builtin(), tools.ModeDeny, true, "deny: mode deny"},
+		{policy.Builtin(), tools.ModeAsk, false, "ask: mode ask"},
+		{deny, tools.ModeAllow, true, "deny: rule not-there"},
+	} {
+		spec := &tools.Spec{Name: "browser", Level: tools.WorkspaceWrite, LeastLevel: tools.ReadOnly}
+		effects := []tools.Effect{{Kind: tools.ReachesHost, Host: "localhost", Port: 3000, Own: test.own}}
+		got := test.policy.Decide(&policy.Subject{Spec: spec, Level: tools.WorkspaceWrite, Mode: test.mode, Effects: effects, Workspace: "/work"}, nil)
+		if text := fmt.Sprintf("%s: %s", got.Action, got.Rule); text != test.want {
+			t.Errorf("own %t, mode %s: %s, want %s", test.own, test.mode, text, test.want)
+		}
+	}
+}

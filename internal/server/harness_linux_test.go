@@ -26,8 +26,8 @@ import (
 
 	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
-	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
+	"github.com/toolserver/toolserver/internal/service"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -44,6 +44,7 @@ type wholeServer struct {
 	dir       string
 	workspace string
 	metrics   *prometheus.Registry
+	server    *service.Server
 }
 
 // load reads a configuration.
@@ -103,6 +104,7 @@ func serveWhole(t *testing.T, dir, text string, logger *zap.Logger) *wholeServer
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.server = server
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/config"
+	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/output"
 	"github.com/toolserver/toolserver/internal/sandbox"
 	"github.com/toolserver/toolserver/internal/tools/shell"
@@ -76,16 +77,16 @@ func NewRunners(all *config.Config, s *sandbox.Sandbox, programs command.Program
 		Masker:  masker,
 		View:    sandbox.View{Read: all.Readable(programs), Write: c.Write},
 		Network: c.MaxNetwork, SessionNetwork: c.Network,
-		Upstream: c.Proxy,
-		Grace:    c.Grace,
-		State:    filepath.Join(config.StateDir(), "toolserver", "integrity"),
-		Apart:    config.WithoutLinks(all.OwnTrees()),
-		Files:    config.WithoutLinks(all.OwnFiles()),
-		Sockets:  config.WithoutLinks(all.Sockets()),
-		Path:     programs.Path,
-		Env:      append(programs.Env, environOf(c.Env)...),
-		Trace:    c.Trace,
-		Limits:   c.Limits,
+		Hosts:   egress.Config{Upstream: c.Proxy},
+		Grace:   c.Grace,
+		State:   filepath.Join(config.StateDir(), "toolserver", "integrity"),
+		Apart:   config.WithoutLinks(all.OwnTrees()),
+		Files:   config.WithoutLinks(all.OwnFiles()),
+		Sockets: config.WithoutLinks(all.Sockets()),
+		Path:    programs.Path,
+		Env:     append(programs.Env, environOf(c.Env)...),
+		Trace:   c.Trace,
+		Limits:  c.Limits,
 		Violation: func(sessionID, what string) {
 			logger.Warn("what was planted is taken back", zap.String("session", sessionID), zap.String("what", what))
 		},

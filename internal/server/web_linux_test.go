@@ -4,7 +4,6 @@
 package server
 
 import (
-	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"encoding/pem"
@@ -14,14 +13,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/text/encoding/japanese"
 
+	"github.com/toolserver/toolserver/internal/egress/egresstest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
 )
 
@@ -253,35 +253,10 @@ func TestWebHosts(t *testing.T) {
 // other name is loopback.
 func serveNames(t *testing.T) (address string) {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	go func() {
-		buffer := make([]byte, 4096)
-		for {
-			n, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			var message dnsmessage.Message
-			if message.Unpack(bytes.Clone(buffer[:n])) != nil || len(message.Questions) != 1 {
-				continue
-			}
-			question := message.Questions[0]
-			reply := dnsmessage.Message{Header: dnsmessage.Header{ID: message.ID, Response: true}, Questions: message.Questions}
-			if question.Type == dnsmessage.TypeA {
-				to := [4]byte{127, 0, 0, 1}
-				if question.Name.String() == "metadata.test." {
-					to = [4]byte{169, 254, 169, 254}
-				}
-				reply.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: question.Class}, Body: &dnsmessage.AResource{A: to}}}
-			}
-			if packed, err := reply.Pack(); err == nil {
-				conn.WriteTo(packed, from)
-			}
+	return egresstest.ServeDNS(t, func(name string) netip.Addr {
+		if name == "metadata.test." {
+			return netip.MustParseAddr("169.254.169.254")
 		}
-	}()
-	return conn.LocalAddr().String()
+		return netip.MustParseAddr("127.0.0.1")
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/toolserver/toolserver/internal/persona"
 	"github.com/toolserver/toolserver/internal/session"
@@ -65,7 +66,7 @@ func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderTool
 		return nil, err
 	}
 	rendered := &pb.RenderToolsResponse{Definitions: string(dialect.Tools(toTell(chosen), toolcall.Options{Strict: request.GetStrict()}))}
-	rendered.DefinitionTokens = estimate(dialect.Family(), rendered.Definitions)
+	rendered.DefinitionTokens = costIn(dialect, rendered.Definitions, request.GetExactTokens())
 	has := make(map[string]bool)
 	for _, tool := range chosen {
 		rendered.Names = append(rendered.Names, tool.GetName())
@@ -82,7 +83,7 @@ func (s *dialectService) RenderTools(ctx context.Context, request *pb.RenderTool
 			}
 		}
 	}
-	rendered.IndexTokens = estimate(dialect.Family(), rendered.Index)
+	rendered.IndexTokens = costIn(dialect, rendered.Index, request.GetExactTokens())
 	return rendered, nil
 }
 
@@ -114,7 +115,11 @@ func toTell(list []*pb.Tool) []toolcall.Tool {
 // inDialect returns a list with its definitions in the dialect of a request, and what it
 // costs.
 func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	exact := request.GetExactTokens()
 	if request.GetDialect() == "" {
+		if exact {
+			return nil, invalid("exact_tokens is set without a dialect: name the one whose tokens count, such as openai")
+		}
 		if list.Tokens == nil {
 			list.Tokens = costOf(list.Tools, request.GetView())
 		}
@@ -124,11 +129,22 @@ func (s *toolService) inDialect(list *pb.ListToolsResponse, request *pb.ListTool
 	if err != nil {
 		return nil, err
 	}
-	definitions := string(dialect.Tools(toTell(list.Tools), toolcall.Options{}))
-	return &pb.ListToolsResponse{
+	told := toTell(list.Tools)
+	definitions := string(dialect.Tools(told, toolcall.Options{}))
+	exact = exact && len(definitions) <= toolcall.MaxCounted
+	inDialect := &pb.ListToolsResponse{
 		Tools: list.Tools, NextPageToken: list.NextPageToken, Version: list.Version,
-		Definitions: definitions, Tokens: estimate(dialect.Family(), definitions),
-	}, nil
+		Definitions: definitions, Tokens: costIn(dialect, definitions, exact),
+	}
+	if request.GetExactTokens() {
+		inDialect.Tools = nil // those of the list are everybody's
+		for i, tool := range list.Tools {
+			tool = proto.CloneOf(tool)
+			tool.Tokens = costIn(dialect, string(dialect.Tools(told[i:i+1], toolcall.Options{})), exact).GetTokens()
+			inDialect.Tools = append(inDialect.Tools, tool)
+		}
+	}
+	return inDialect, nil
 }
 
 // indexLine is what an index tells of a tool.
@@ -151,6 +167,18 @@ func costOf(list []*pb.Tool, view pb.ToolView) *pb.TokenEstimate {
 		}
 	}
 	return cost
+}
+
+// costIn returns what a text costs in a dialect: counted where that is asked for and
+// possible, and estimated otherwise.
+func costIn(dialect *toolcall.Dialect, text string, exact bool) *pb.TokenEstimate {
+	family := dialect.Family()
+	if exact {
+		if n, tokenizer, ok := family.Count(text); ok {
+			return &pb.TokenEstimate{Tokens: uint32(n), Family: family.Name, Basis: tokenizer}
+		}
+	}
+	return estimate(family, text)
 }
 
 func estimate(family *toolcall.Family, text string) *pb.TokenEstimate {
@@ -190,7 +218,7 @@ func (s *dialectService) RenderResults(_ context.Context, request *pb.RenderResu
 		}
 		counted = string(dialect.Results(results))
 	}
-	response.Tokens = estimate(dialect.Family(), counted)
+	response.Tokens = costIn(dialect, counted, request.GetExactTokens())
 	return response, nil
 }
 

@@ -88,8 +88,66 @@ func TestListToolsInDialects(t *testing.T) {
 	}
 	_, err := c.ListTools(timeout(t), &pb.ListToolsRequest{Dialect: "openai"})
 	wantCode(t, err, codes.InvalidArgument, "FULL")
+	_, err = c.ListTools(timeout(t), &pb.ListToolsRequest{ExactTokens: true})
+	wantCode(t, err, codes.InvalidArgument, "dialect", "openai")
 	_, err = c.ListTools(timeout(t), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Dialect: "x"})
 	wantCode(t, err, codes.InvalidArgument, "dialect")
+}
+
+// TestExactTokens: tokens are counted where that is asked for and the tokenizer is public,
+// and whoever asks is told which it is.
+func TestExactTokens(t *testing.T) {
+	s := serve(t, withCatalog)
+	c := s.dial("")
+	dialects := pb.NewDialectServiceClient(c.conn)
+	list := func(dialect string) *pb.ListToolsResponse {
+		t.Helper()
+		list, err := c.ListTools(timeout(t), &pb.ListToolsRequest{View: pb.ToolView_TOOL_VIEW_FULL, Dialect: dialect, ExactTokens: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	counted := func(cost *pb.TokenEstimate, text string) {
+		t.Helper()
+		want, tokenizer, _ := toolcall.FamilyNamed("openai").Count(text)
+		if cost.GetTokens() != uint32(want) || cost.GetErrorPercent() != 0 || cost.GetBasis() != tokenizer || cost.GetFamily() != "openai" {
+			t.Errorf("%v, want %d tokens by %s", cost, want, tokenizer)
+		}
+	}
+	all := list("openai")
+	counted(all.GetTokens(), all.GetDefinitions())
+	sum := uint32(0)
+	for _, tool := range all.GetTools() {
+		sum += tool.GetTokens()
+	}
+	if total := all.GetTokens().GetTokens(); sum < total || sum > total+3*uint32(len(all.GetTools())) { // each has brackets
+		t.Errorf("the tools cost %d, their list %d", sum, total)
+	}
+	if cost := list("anthropic").GetTokens(); cost.GetErrorPercent() == 0 || cost.GetFamily() != "anthropic" {
+		t.Errorf("nobody can count for Anthropic: %v", cost)
+	}
+	rendered, err := dialects.RenderTools(timeout(t), &pb.RenderToolsRequest{Dialect: "openai-responses", ExactTokens: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted(rendered.GetDefinitionTokens(), rendered.GetDefinitions())
+	counted(rendered.GetIndexTokens(), rendered.GetIndex())
+	results := func(text string) *pb.RenderResultsResponse {
+		t.Helper()
+		results, err := dialects.RenderResults(timeout(t), &pb.RenderResultsRequest{Dialect: "openai", ExactTokens: true, Results: []*pb.CallResult{
+			{CallId: "1", Tool: "grep", Content: []*pb.Content{{Kind: &pb.Content_Text{Text: text}}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return results
+	}
+	short := results("found it: naïve <|endoftext|> 日本")
+	counted(short.GetTokens(), short.GetMessages())
+	if cost := results(strings.Repeat("a", toolcall.MaxCounted)).GetTokens(); cost.GetErrorPercent() == 0 {
+		t.Errorf("a text that takes long to count: %v", cost)
+	}
 }
 
 // TestActiveTools: what tool_search found and what was called is active.

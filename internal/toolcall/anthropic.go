@@ -42,7 +42,8 @@ var anthropic = &Dialect{
 	},
 	knows: func(o object) bool {
 		kind := o.text("type")
-		return kind == "message" || kind == "ping" || strings.HasPrefix(kind, "message_") || strings.HasPrefix(kind, "content_block_")
+		return kind == "message" || kind == "ping" || strings.HasPrefix(kind, "message_") || strings.HasPrefix(kind, "content_block_") ||
+			kind == "" && isAnthropicTurn(o)
 	},
 	event: func(s *stream, text []byte) {
 		type block struct {
@@ -64,7 +65,7 @@ var anthropic = &Dialect{
 			return
 		}
 		switch e.Type {
-		case "message":
+		case "message", "": // a turn of a conversation has no type
 			for _, b := range e.Content {
 				switch b.Type {
 				case "text":
@@ -87,6 +88,23 @@ var anthropic = &Dialect{
 			s.failed(e.Error.Message)
 		}
 	},
+}
+
+// isAnthropicTurn reports whether an object is the turn of a model as requests have it. A
+// message of OpenAI has its calls beside the content, and one of Bedrock no types in it.
+func isAnthropicTurn(o object) bool {
+	var blocks []struct{ Type string }
+	if o.text("role") != "assistant" || o.get("tool_calls") != nil || json.Unmarshal(o.get("content"), &blocks) != nil {
+		return false
+	}
+	for _, b := range blocks {
+		switch b.Type {
+		case "text", "tool_use", "thinking", "redacted_thinking":
+		default:
+			return false
+		}
+	}
+	return len(blocks) > 0
 }
 
 // each returns what f makes of each item; never nil.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/toolserver/toolserver/internal/toolcall"
@@ -63,6 +64,43 @@ func TestTokens(t *testing.T) {
 		if got := toolcall.AnyFamily().Tokens(text); got != want {
 			t.Errorf("%q costs %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestCount: where a tokenizer is public it counts what another implementation of it does,
+// for several at once, and nothing that would take long.
+func TestCount(t *testing.T) {
+	text, err := os.ReadFile("testdata/tokens.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples []struct {
+		Text   string
+		OpenAI int
+	}
+	if err := json.Unmarshal(text, &samples); err != nil {
+		t.Fatal(err)
+	}
+	openAI, err := toolcall.Named("openai-responses")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counting sync.WaitGroup
+	for range 4 {
+		counting.Go(func() {
+			for _, sample := range samples {
+				if got, by, ok := openAI.Family().Count(sample.Text); !ok || got != sample.OpenAI || by != "o200k_base" {
+					t.Errorf("%.60q has %d tokens by %s (%t), want %d", sample.Text, got, by, ok, sample.OpenAI)
+				}
+			}
+		})
+	}
+	counting.Wait()
+	if _, _, ok := openAI.Family().Count(strings.Repeat("a", toolcall.MaxCounted+1)); ok {
+		t.Error("a text without bounds is counted")
+	}
+	if _, _, ok := toolcall.FamilyNamed("gemini").Count("a"); ok {
+		t.Error("gemini has a tokenizer")
 	}
 }
 

@@ -66,6 +66,9 @@ type Effect struct {
 	// that the operator offers it, and that every step of it is judged.
 	Configured bool
 
+	// Own says that the host is the session's own loopback: what its own commands serve.
+	Own bool
+
 	// Tool is what is used. Lasting says that it outlives the session, and is there for
 	// others: a person decides that, whatever the mode and the rules allow.
 	Tool    string

@@ -177,7 +177,7 @@ func named(browsers *browser.Set, env tools.Env, in *browserInput) (hosts []brow
 // does.
 func effects(browsers *browser.Set, env tools.Env, in *browserInput) (list []tools.Effect) {
 	for _, host := range reached(browsers, env, in) {
-		list = append(list, tools.Effect{Kind: tools.ReachesHost, Host: host.Name, Port: host.Port})
+		list = append(list, tools.Effect{Kind: tools.ReachesHost, Host: host.Name, Port: host.Port, Own: browsers.Own(host)})
 	}
 	if in.Path != "" {
 		switch in.Operation {

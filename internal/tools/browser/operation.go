@@ -39,9 +39,15 @@ func perform(ctx context.Context, env tools.Env, b *browser.Browser, t *browser.
 	}
 	switch in.Operation {
 	case "navigate":
-		err := t.Navigate(ctx, in.URL, in.wait())
-		if failure, ok := errors.AsType[*tools.Failure](err); ok && slices.Contains([]string{"tab_closed", "page_unresponsive"}, failure.Code) {
-			if t, err = b.Replace(ctx, t); err == nil { // what hangs cannot be led elsewhere
+		var err error
+		hangs := !t.Answers(ctx)
+		if !hangs {
+			err = t.Navigate(ctx, in.URL, in.wait())
+			failure, ok := errors.AsType[*tools.Failure](err)
+			hangs = ok && slices.Contains([]string{"tab_closed", "page_unresponsive"}, failure.Code)
+		}
+		if hangs { // it cannot be led elsewhere
+			if t, err = b.Replace(ctx, t); err == nil {
 				err = t.Navigate(ctx, in.URL, in.wait())
 			}
 		}
@@ -79,14 +85,17 @@ func perform(ctx context.Context, env tools.Env, b *browser.Browser, t *browser.
 		}
 		return done("It is so on ", t.WaitLoaded(ctx, in.State == "idle", in.wait()))
 	case "snapshot":
-		return snapshot(ctx, t, in, d)
+		return snapshot(ctx, env, t, in, d)
 	case "text":
 		text, title, err := t.Text(ctx, in.Ref)
 		d.Title = title
-		if err == nil && strings.TrimSpace(text) == "" {
-			text = "(There is no text.)"
+		if err != nil {
+			return nil, err
 		}
-		return []tools.Content{tools.Text(text)}, err
+		if strings.TrimSpace(text) == "" {
+			return []tools.Content{tools.Text("(There is no text.)")}, nil
+		}
+		return foreign(env, t, text, "page.txt"), nil
 	case "screenshot":
 		return screenshot(ctx, env, t, in, d)
 	case "pdf":
@@ -102,14 +111,22 @@ func perform(ctx context.Context, env tools.Env, b *browser.Browser, t *browser.
 	case "tabs":
 		return tabs(ctx, b, in, d)
 	case "console":
-		return console(t), nil
+		return console(env, t), nil
 	case "network":
-		return requests(t), nil
+		return requests(env, t), nil
 	case "evaluate":
 		value, err := t.Evaluate(ctx, in.Script)
-		return []tools.Content{tools.Text(value)}, err
+		if err != nil {
+			return nil, err
+		}
+		return foreign(env, t, value, "value.txt"), nil
 	}
 	return nil, fmt.Errorf("there is no operation %s", in.Operation) // the schema has none
+}
+
+// foreign marks what a page says, as much as an answer shows of it.
+func foreign(env tools.Env, t *browser.Tab, text, name string) []tools.Content {
+	return env.BeginUntrusted(t.State().URL, text, name)
 }
 
 // place names the page that the tab shows now.
@@ -145,7 +162,7 @@ func scrolled(in *browserInput) (x, y float64) {
 	return 0, by
 }
 
-func snapshot(ctx context.Context, t *browser.Tab, in *browserInput, d *details) ([]tools.Content, error) {
+func snapshot(ctx context.Context, env tools.Env, t *browser.Tab, in *browserInput, d *details) ([]tools.Content, error) {
 	s, err := t.Snapshot(ctx, in.Ref, in.Full)
 	if err != nil {
 		return nil, err
@@ -159,9 +176,9 @@ func snapshot(ctx context.Context, t *browser.Tab, in *browserInput, d *details)
 	case s.Changes:
 		head += "Changed since the last snapshot (- removed, + added):\n"
 	case len(s.Lines) == 0:
-		head += "(The page is empty.)"
+		return []tools.Content{tools.Text(head + "(The page is empty.)")}, nil
 	}
-	return []tools.Content{tools.Text(head + strings.Join(s.Lines, "\n"))}, nil
+	return append([]tools.Content{tools.Text(head)}, foreign(env, t, strings.Join(s.Lines, "\n"), "snapshot.txt")...), nil
 }
 
 func screenshot(ctx context.Context, env tools.Env, t *browser.Tab, in *browserInput, d *details) (content []tools.Content, err error) {
@@ -309,18 +326,18 @@ func tabs(ctx context.Context, b *browser.Browser, in *browserInput, d *details)
 	return []tools.Content{tools.Text(strings.Join(lines, "\n"))}, nil
 }
 
-func console(t *browser.Tab) []tools.Content {
+func console(env tools.Env, t *browser.Tab) []tools.Content {
 	var lines []string
 	for _, m := range t.Console() {
 		lines = append(lines, strings.TrimSpace(m.Level+": "+m.Text+" "+m.Where))
 	}
 	if len(lines) == 0 {
-		lines = []string{"(Nothing was written to the console.)"}
+		return []tools.Content{tools.Text("(Nothing was written to the console.)")}
 	}
-	return []tools.Content{tools.Text(strings.Join(lines, "\n"))}
+	return foreign(env, t, strings.Join(lines, "\n"), "console.txt")
 }
 
-func requests(t *browser.Tab) []tools.Content {
+func requests(env tools.Env, t *browser.Tab) []tools.Content {
 	var lines []string
 	for _, r := range t.Requests() {
 		what := fmt.Sprint(r.Status)
@@ -333,7 +350,7 @@ func requests(t *browser.Tab) []tools.Content {
 		lines = append(lines, fmt.Sprintf("%s %s %s (%s)", r.Method, r.URL, what, r.Type))
 	}
 	if len(lines) == 0 {
-		lines = []string{"(The page asked for nothing.)"}
+		return []tools.Content{tools.Text("(The page asked for nothing.)")}
 	}
-	return []tools.Content{tools.Text(strings.Join(lines, "\n"))}
+	return foreign(env, t, strings.Join(lines, "\n"), "network.txt")
 }

@@ -39,7 +39,7 @@ func TestHosts(t *testing.T) {
 		}
 	}()
 	k := newKit(t, func(c *command.Config) {
-		c.Network, c.Upstream = tools.NetworkHosts, upstream.Addr().String()
+		c.Network, c.Hosts.Upstream = tools.NetworkHosts, upstream.Addr().String()
 	})
 	const fetch = `curl -sS -m 10 http://given.example/ ; curl -sS -m 10 http://other.example/`
 	given := tools.Rights{Confinement: tools.Named, Network: tools.NetworkNone, Hosts: []string{"given.example:80"}}

@@ -128,7 +128,7 @@ func (f *family) convertBody(ctx context.Context, c *copied, mode string) (docum
 	text := decode(c.body, c.header.Get("Content-Type"), mediaType)
 	switch {
 	case mode == modeRaw:
-		return document{text: visible(text)}, nil, nil
+		return document{text: tools.Visible(text)}, nil, nil
 	case isHTML(mediaType):
 		return htmlPage(text, c.url, mode == modeFull), nil, nil
 	case isXML(mediaType):
@@ -136,7 +136,7 @@ func (f *family) convertBody(ctx context.Context, c *copied, mode string) (docum
 			return d, nil, nil
 		}
 	}
-	return document{text: strings.TrimRight(visible(text), "\n")}, nil, nil
+	return document{text: strings.TrimRight(tools.Visible(text), "\n")}, nil, nil
 }
 
 // Bounds of a PDF document that is shown.
@@ -168,7 +168,7 @@ func (f *family) pdfText(ctx context.Context, body []byte) (d document, err erro
 	defer func() { <-f.decoding }()
 	var b strings.Builder
 	count, err := f.documents.Read(ctx, file, pdf.Request{MaxText: maxPageText, Pages: []pdf.Range{{First: 1, Last: maxPages}}}, func(page pdf.Page) bool {
-		fmt.Fprintf(&b, "--- page %d ---\n%s\n", page.Number, visible(page.Text))
+		fmt.Fprintf(&b, "--- page %d ---\n%s\n", page.Number, tools.Visible(page.Text))
 		return b.Len() < maxPDFText
 	})
 	if err != nil && (b.Len() == 0 || !errors.Is(err, pdf.ErrLimit)) {

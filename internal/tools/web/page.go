@@ -6,6 +6,7 @@ package web
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // A document is what was fetched, as text for a model.
@@ -128,25 +131,60 @@ func convert(node *html.Node) (text string, err error) {
 	return strings.TrimSpace(string(bytes.ReplaceAll(out, []byte("\u00a0"), []byte(" ")))), err
 }
 
-// mainOf chooses what is shown of a page: what readability found, unless that leaves out much
-// of what the page itself calls its content, or of what is not round it.
+// mainOf chooses what is shown of a page: what readability found, unless that leaves out
+// something of what the page itself calls its content, or more than a fiftieth of what is not round
+// it. Texts of links count little: what is left out is mostly menus then.
 func mainOf(body, article *html.Node) *html.Node {
-	found := 0
-	if article != nil {
-		found = textLength(article, nil)
+	if article == nil {
+		article = new(html.Node)
 	}
+	found := textLength(article, nil)
 	if own := ownMain(body); own != nil {
-		if length := textLength(own, nil); length > 0 && (found*10 < length*9 || found*20 > length*21) {
+		if length := textLength(own, nil); length > 0 && (found*10 < length*9 || missing(own, article, isLink) > 0 || found*20 > length*21) {
 			return own
 		}
-	} else if length := textLength(body, around); found*10 < length*7 {
-		drop(body, around)
-		return body
+	} else {
+		apart := func(n *html.Node) bool { return around(n) || isLink(n) }
+		if missing(body, article, apart)*50 > textLength(body, apart) {
+			drop(body, around)
+			return body
+		}
 	}
-	if article == nil {
+	if found == 0 {
 		return body
 	}
 	return article
+}
+
+func isLink(n *html.Node) bool { return n.DataAtom == atom.A && attribute(n, "href") != "" }
+
+// missing counts the bytes of texts below a node that are not below another one, without those
+// elements that without reports.
+func missing(n, from *html.Node, without func(*html.Node) bool) (length int) {
+	has := make(map[string]bool)
+	texts(from, nil, func(text string) { has[text] = true })
+	texts(n, without, func(text string) {
+		if !has[text] {
+			length += len(text)
+		}
+	})
+	return length
+}
+
+// texts calls f with each text below a node that is not blank.
+func texts(n *html.Node, without func(*html.Node) bool, f func(string)) {
+	if n.Type == html.TextNode {
+		if text := strings.Join(strings.Fields(n.Data), " "); text != "" {
+			f(text)
+		}
+		return
+	}
+	if n.Type == html.ElementNode && (isCode(n.DataAtom) || n.DataAtom == atom.Head || without != nil && without(n)) {
+		return
+	}
+	for child := range n.ChildNodes() {
+		texts(child, without, f)
+	}
 }
 
 // around reports whether an element is round the content of a page.
@@ -166,9 +204,10 @@ func around(n *html.Node) bool {
 	return role == "navigation" || role == "banner" || role == "contentinfo" || role == "complementary" || role == "search"
 }
 
-// ownMain returns the element that a page calls its content: main, or the only article.
+// ownMain returns the element that a page calls its content: main, the only article, or what
+// has such an id.
 func ownMain(body *html.Node) *html.Node {
-	var main, article *html.Node
+	var main, article, named *html.Node
 	articles := 0
 	for n := range body.Descendants() {
 		if n.Type != html.ElementNode {
@@ -182,33 +221,23 @@ func ownMain(body *html.Node) *html.Node {
 		case n.DataAtom == atom.Article:
 			article = n
 			articles++
+		case named == nil && slices.Contains([]string{"main", "content", "main-content"}, attribute(n, "id")):
+			named = n
 		}
 	}
-	if main == nil && articles == 1 {
+	switch {
+	case main != nil:
+		return main
+	case articles == 1:
 		return article
 	}
-	return main
+	return named
 }
 
-// textLength counts the bytes of text below a node that are no blanks, without those
-// elements that without reports.
+// textLength counts the bytes of texts below a node, without those elements that without
+// reports.
 func textLength(n *html.Node, without func(*html.Node) bool) (length int) {
-	switch n.Type {
-	case html.TextNode:
-		for i := range len(n.Data) {
-			if n.Data[i] > ' ' {
-				length++
-			}
-		}
-		return length
-	case html.ElementNode:
-		if n.DataAtom == atom.Script || n.DataAtom == atom.Head || without != nil && without(n) {
-			return 0
-		}
-	}
-	for child := range n.ChildNodes() {
-		length += textLength(child, without)
-	}
+	texts(n, without, func(text string) { length += len(text) })
 	return length
 }
 
@@ -258,35 +287,49 @@ func plainBelow(n *html.Node) string {
 	return strings.TrimSpace(manyBreaks.ReplaceAllString(b.String(), "\n\n"))
 }
 
-// plainOf returns the text of a page that cannot be parsed as a tree.
+// plainOf returns the text of a page that cannot be parsed as a tree. What is hidden ends with
+// the tag that ends it, as far as tags are paired.
 func plainOf(text string) string {
 	var b strings.Builder
 	tokens := html.NewTokenizer(strings.NewReader(text))
-	hidden := 0 // how deep in what is no text
+	hidden, depth := "", 0 // the element that is not shown, and how many of its name are open
 	for {
-		switch tokens.Next() {
+		kind := tokens.Next()
+		switch kind {
 		case html.ErrorToken:
-			return strings.TrimSpace(manyBreaks.ReplaceAllString(visible(b.String()), "\n\n"))
+			return strings.TrimSpace(manyBreaks.ReplaceAllString(tools.Visible(b.String()), "\n\n"))
 		case html.TextToken:
-			if hidden == 0 {
+			if hidden == "" {
 				b.Write(tokens.Text())
 			}
-		case html.StartTagToken:
-			name, _ := tokens.TagName()
-			if isCode(atom.Lookup(name)) {
-				hidden++
-			} else if isBlock(atom.Lookup(name)) {
-				b.WriteByte('\n')
-			}
-		case html.EndTagToken:
-			name, _ := tokens.TagName()
-			if isCode(atom.Lookup(name)) {
-				hidden = max(0, hidden-1)
-			} else if isBlock(atom.Lookup(name)) {
+		case html.StartTagToken, html.EndTagToken:
+			token := tokens.Token()
+			element := html.Node{Type: html.ElementNode, Data: token.Data, DataAtom: token.DataAtom, Attr: token.Attr}
+			switch {
+			case hidden != "":
+				if token.Data == hidden && kind == html.StartTagToken {
+					depth++
+				} else if token.Data == hidden {
+					if depth--; depth == 0 {
+						hidden = ""
+					}
+				}
+			case kind == html.StartTagToken && !isVoid(token.DataAtom) && (isCode(token.DataAtom) || new(sanitizer).isHidden(&element)):
+				hidden, depth = token.Data, 1
+			case isBlock(token.DataAtom):
 				b.WriteByte('\n')
 			}
 		}
 	}
+}
+
+// isVoid reports whether an element has nothing in it and no end.
+func isVoid(a atom.Atom) bool {
+	switch a {
+	case atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Frame, atom.Hr, atom.Img, atom.Input, atom.Link, atom.Meta, atom.Source, atom.Track, atom.Wbr:
+		return true
+	}
+	return false
 }
 
 func isCode(a atom.Atom) bool {

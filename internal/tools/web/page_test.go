@@ -6,10 +6,17 @@ package web
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/net/html"
+
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 // prose returns n words of a text, each with a mark by which it is found again.
@@ -90,7 +97,7 @@ func TestPages(t *testing.T) {
 						}
 					}
 				}
-				if strings.Contains(shown, "GONE") && content != "very deep" && (!all || layout == "hidden") {
+				if strings.Contains(shown, "GONE") && (layout == "hidden" || !all && content != "very deep") {
 					t.Errorf("%s, %s, all %t: shows what it must not:\n%.1500s", layout, content, all, shown)
 				}
 			}
@@ -99,6 +106,103 @@ func TestPages(t *testing.T) {
 	if n < 200 {
 		t.Errorf("%d pages", n)
 	}
+}
+
+// TestPublishedPages converts documentation as packages ship it. What must be shown is found
+// without the converter: the text nodes of what a page calls its content.
+func TestPublishedPages(t *testing.T) {
+	var files []string
+	for _, pattern := range []string{"*/docs/*.html", "*/doc/*.html", "*/docs/*/*.html", "*/docs/*/*/*.html", "*/dist/docs/*/*.html"} {
+		found, err := filepath.Glob(filepath.Join("../../../.bin/pages", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 && os.Getenv("CI") == "" {
+		t.Skip("make pages fetches them")
+	}
+	if len(files) < 150 {
+		t.Fatalf("only %d pages", len(files))
+	}
+	at, _ := url.Parse("https://site.example/docs/page")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, all := range []bool{false, true} {
+			got := htmlPage(string(text), at, all)
+			shown := squeeze(got.title+got.text) + squeeze(html.UnescapeString(got.text))
+			texts, marked := textsOf(t, string(text), all)
+			var lost []string
+			length, gone := 0, 0
+			for _, want := range texts {
+				length += len(squeeze(want))
+				if !strings.Contains(shown, squeeze(want)) {
+					lost = append(lost, want)
+					gone += len(squeeze(want))
+				}
+			}
+			if marked && len(lost) > 0 || gone*50 > length { // what is not marked may be round the content
+				t.Errorf("%s, all %t: %d of %d letters are lost: %.1000q", file, all, gone, length, lost)
+			}
+		}
+	}
+	t.Logf("%d pages", len(files))
+}
+
+// squeeze returns the letters and digits of a text.
+func squeeze(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// textsOf returns the texts of a page that people see: of all of it, or of the first element
+// that is marked as its content, if there is one.
+func textsOf(t *testing.T, text string, all bool) (texts []string, marked bool) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := root
+	for n := range root.Descendants() {
+		id, class := attribute(n, "id"), " "+attribute(n, "class")+" "
+		if !all && n.Type == html.ElementNode && (n.Data == "main" || n.Data == "article" || id == "content" || id == "main" || strings.Contains(class, " content ")) {
+			from, marked = n, true
+			break
+		}
+	}
+	var walk func(n *html.Node)
+	walk = func(n *html.Node) {
+		switch n.Data {
+		case "script", "style", "template", "noscript", "head", "svg", "canvas", "select", "option", "iframe":
+			return
+		case "nav", "footer", "aside", "header":
+			if !all {
+				return
+			}
+		}
+		if !all && strings.Contains(attribute(n, "id"), "table_of_contents") { // links to what follows
+			return
+		}
+		if style := strings.ReplaceAll(attribute(n, "style"), " ", ""); strings.Contains(style, "display:none") || strings.Contains(style, "visibility:hidden") {
+			return
+		}
+		if n.Type == html.TextNode && squeeze(n.Data) != "" {
+			texts = append(texts, n.Data)
+		}
+		for child := range n.ChildNodes() {
+			walk(child)
+		}
+	}
+	walk(from)
+	return texts, marked || all
 }
 
 // TestHides: styles by which words are kept from people, and some by which they are not.
@@ -124,7 +228,7 @@ func TestVisible(t *testing.T) {
 		"می\u200cخواهم": "می\u200cخواهم", "👩\u200d👩\u200d👧": "👩\u200d👩\u200d👧", "❤\ufe0f": "❤\ufe0f", "a\ufe0f\ufe0f\ufe0fb": "ab", "❤\ufe0f\ufe0e\ufe0f": "❤\ufe0f",
 		"tab\tline\n": "tab\tline\n", "esc\x1b[31m": "esc[31m", "ü ß 漢": "ü ß 漢",
 	} {
-		if got := visible(text); got != want {
+		if got := tools.Visible(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}

@@ -153,7 +153,7 @@ func (f *family) runRequest(ctx context.Context, env tools.Env, in requestInput,
 	if wait, said := answer.RetryAfter(); said {
 		notes = append(notes, fmt.Sprintf("it asks to wait %s before trying again", wait))
 	}
-	out := enclose(answer.URL.String(), text)
+	out := tools.Untrusted(answer.URL.String(), text)
 	for _, note := range notes {
 		out += "(" + note + ")\n"
 	}
@@ -177,7 +177,7 @@ func answerText(answer *egress.Answer) (text string, notes []string) {
 	case len(answer.Body) == 0:
 		notes = append(notes, "the answer has no body")
 	case isText(mediaType, answer.Body):
-		b.WriteString("\n" + visible(decode(answer.Body, contentType, mediaType)))
+		b.WriteString("\n" + tools.Visible(decode(answer.Body, contentType, mediaType)))
 	default:
 		notes = append(notes, fmt.Sprintf("the body is %s of %s, which is not shown", mediaType, size.Bytes(len(answer.Body))))
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/toolserver/toolserver/internal/egress"
+	"github.com/toolserver/toolserver/internal/tools"
 )
 
 var errConversion = errors.New("it cannot be converted")
@@ -39,7 +40,7 @@ func (s *sanitizer) clean(n *html.Node) {
 		case child.Type == html.CommentNode, child.Type == html.ElementNode && s.isHidden(child):
 			n.RemoveChild(child)
 		case child.Type == html.TextNode:
-			child.Data = visible(child.Data)
+			child.Data = tools.Visible(child.Data)
 		default:
 			if child.Type == html.ElementNode {
 				s.element(child)
@@ -115,7 +116,7 @@ func (s *sanitizer) element(n *html.Node) {
 				continue
 			}
 		case "alt", "content":
-			a.Val = visible(a.Val)
+			a.Val = tools.Visible(a.Val)
 		}
 		kept = append(kept, a)
 	}
@@ -216,57 +217,9 @@ func isFar(value string) bool {
 	return err == nil && (n <= -900 || n >= 9000)
 }
 
-// visible returns a text without characters that nobody sees. Those that join letters stay
-// where letters are that need it.
-func visible(text string) string {
-	if isASCII(text) {
-		return text
-	}
-	var b strings.Builder
-	b.Grow(len(text))
-	before := rune(-1)
-	for i, r := range text {
-		switch {
-		case r == '\u200c' || r == '\u200d', r >= '\ufe00' && r <= '\ufe0f':
-			after, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
-			selects := r >= '\ufe00'
-			if before < 0x80 || !selects && after < 0x80 {
-				continue
-			}
-		case isInvisible(r):
-			continue
-		}
-		b.WriteRune(r)
-		if before = r; r == '\u200c' || r == '\u200d' || r >= '\ufe00' && r <= '\ufe0f' {
-			before = -1 // one at a time
-		}
-	}
-	return b.String()
-}
-
-// isInvisible reports whether a character has neither a shape nor a width.
-func isInvisible(r rune) bool {
-	switch {
-	case r == '\u00ad', r == '\u034f', r == '\u061c', r == '\u115f', r == '\u1160', r == '\u17b4', r == '\u17b5', r == '\u3164', r == '\uffa0', r == '\ufeff',
-		r >= '\u180b' && r <= '\u180f', r >= '\u200b' && r <= '\u200f', r >= '\u202a' && r <= '\u202e', r >= '\u2060' && r <= '\u206f',
-		r >= '\ufff0' && r <= '\ufffb', r >= 0x1bca0 && r <= 0x1bca3, r >= 0x1d173 && r <= 0x1d17a, r >= 0xe0000 && r <= 0xe0fff:
-		return true
-	}
-	return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0
-}
-
-func isASCII(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' && c != '\r' {
-			return false
-		}
-	}
-	return true
-}
-
 // line returns a text as one line that is not too long.
 func line(text string) string {
-	text = strings.Join(strings.Fields(visible(text)), " ")
+	text = strings.Join(strings.Fields(tools.Visible(text)), " ")
 	if len(text) > 500 {
 		text = strings.ToValidUTF8(text[:500], "") + "…"
 	}

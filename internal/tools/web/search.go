@@ -182,5 +182,5 @@ func list(engine, query string, hits []hit) string {
 			fmt.Fprintf(&b, "   %s\n", h.Snippet)
 		}
 	}
-	return enclose(engine+": "+query, b.String())
+	return tools.Untrusted(engine+": "+query, b.String())
 }

@@ -39,7 +39,11 @@ type RenderToolsRequest struct {
 	// A tool whose schema cannot fit them is not strict.
 	Strict bool `protobuf:"varint,5,opt,name=strict,proto3" json:"strict,omitempty"`
 	// The agent system whose tools to render; empty: that of the session.
-	Persona       string `protobuf:"bytes,6,opt,name=persona,proto3" json:"persona,omitempty"`
+	Persona string `protobuf:"bytes,6,opt,name=persona,proto3" json:"persona,omitempty"`
+	// Whether to count tokens instead of estimating them. Only for dialects of OpenAI, whose
+	// tokenizer is public, and texts of at most 512 KiB: others are estimated as ever, and
+	// error_percent tells which it is.
+	ExactTokens   bool `protobuf:"varint,7,opt,name=exact_tokens,json=exactTokens,proto3" json:"exact_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -114,6 +118,13 @@ func (x *RenderToolsRequest) GetPersona() string {
 		return x.Persona
 	}
 	return ""
+}
+
+func (x *RenderToolsRequest) GetExactTokens() bool {
+	if x != nil {
+		return x.ExactTokens
+	}
+	return false
 }
 
 // RenderToolsResponse has the definitions.
@@ -207,7 +218,11 @@ type RenderResultsRequest struct {
 	// The dialect.
 	Dialect string `protobuf:"bytes,1,opt,name=dialect,proto3" json:"dialect,omitempty"`
 	// The results, in the order of their calls.
-	Results       []*CallResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	Results []*CallResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	// Whether to count tokens instead of estimating them. Only for dialects of OpenAI, whose
+	// tokenizer is public, and texts of at most 512 KiB: others are estimated as ever, and
+	// error_percent tells which it is.
+	ExactTokens   bool `protobuf:"varint,3,opt,name=exact_tokens,json=exactTokens,proto3" json:"exact_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +269,13 @@ func (x *RenderResultsRequest) GetResults() []*CallResult {
 		return x.Results
 	}
 	return nil
+}
+
+func (x *RenderResultsRequest) GetExactTokens() bool {
+	if x != nil {
+		return x.ExactTokens
+	}
+	return false
 }
 
 // CallResult is what came of a call, for a model to read.
@@ -712,7 +734,7 @@ var File_toolserver_v1_dialect_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_dialect_service_proto_rawDesc = "" +
 	"\n" +
-	"#toolserver/v1/dialect_service.proto\x12\rtoolserver.v1\x1a\x1btoolserver/v1/content.proto\x1a\x18toolserver/v1/tool.proto\x1a toolserver/v1/tool_service.proto\"\xc2\x01\n" +
+	"#toolserver/v1/dialect_service.proto\x12\rtoolserver.v1\x1a\x1btoolserver/v1/content.proto\x1a\x18toolserver/v1/tool.proto\x1a toolserver/v1/tool_service.proto\"\xe5\x01\n" +
 	"\x12RenderToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
@@ -720,16 +742,18 @@ const file_toolserver_v1_dialect_service_proto_rawDesc = "" +
 	"\x04view\x18\x03 \x01(\x0e2\x17.toolserver.v1.ToolViewR\x04view\x12\x14\n" +
 	"\x05names\x18\x04 \x03(\tR\x05names\x12\x16\n" +
 	"\x06strict\x18\x05 \x01(\bR\x06strict\x12\x18\n" +
-	"\apersona\x18\x06 \x01(\tR\apersona\"\xef\x01\n" +
+	"\apersona\x18\x06 \x01(\tR\apersona\x12!\n" +
+	"\fexact_tokens\x18\a \x01(\bR\vexactTokens\"\xef\x01\n" +
 	"\x13RenderToolsResponse\x12 \n" +
 	"\vdefinitions\x18\x01 \x01(\tR\vdefinitions\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\tR\x05index\x12\x14\n" +
 	"\x05names\x18\x03 \x03(\tR\x05names\x12I\n" +
 	"\x11definition_tokens\x18\x04 \x01(\v2\x1c.toolserver.v1.TokenEstimateR\x10definitionTokens\x12?\n" +
-	"\findex_tokens\x18\x05 \x01(\v2\x1c.toolserver.v1.TokenEstimateR\vindexTokens\"e\n" +
+	"\findex_tokens\x18\x05 \x01(\v2\x1c.toolserver.v1.TokenEstimateR\vindexTokens\"\x88\x01\n" +
 	"\x14RenderResultsRequest\x12\x18\n" +
 	"\adialect\x18\x01 \x01(\tR\adialect\x123\n" +
-	"\aresults\x18\x02 \x03(\v2\x19.toolserver.v1.CallResultR\aresults\"\x83\x01\n" +
+	"\aresults\x18\x02 \x03(\v2\x19.toolserver.v1.CallResultR\aresults\x12!\n" +
+	"\fexact_tokens\x18\x03 \x01(\bR\vexactTokens\"\x83\x01\n" +
 	"\n" +
 	"CallResult\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x12\n" +

@@ -353,17 +353,18 @@ func (x *Tool) GetTokens() uint32 {
 // TokenEstimate is how many tokens a text costs a model.
 type TokenEstimate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The estimate.
+	// The estimate, or the true number where error_percent is 0.
 	Tokens uint32 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	// The family of tokenizers it is for: openai, anthropic, gemini, llama, mistral or, where it is
 	// not known whose model it is, any.
 	Family string `protobuf:"bytes,2,opt,name=family,proto3" json:"family,omitempty"`
 	// How far the true number may be from it, in percent, for nineteen of twenty texts in
 	// English, code or data. In other languages it may be half of it or, in family any,
-	// nearly all.
+	// nearly all. 0: the text was counted by the tokenizer in basis. What a provider makes of
+	// a text before its model reads it is not known here.
 	ErrorPercent uint32 `protobuf:"varint,3,opt,name=error_percent,json=errorPercent,proto3" json:"error_percent,omitempty"`
-	// The tokenizers that error_percent was measured with, such as "o200k_base". Where it
-	// begins with "not measured", error_percent is a guess.
+	// The tokenizers that error_percent was measured with, such as "o200k_base", or the one
+	// that counted. Where it begins with "not measured", error_percent is a guess.
 	Basis         string `protobuf:"bytes,4,opt,name=basis,proto3" json:"basis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

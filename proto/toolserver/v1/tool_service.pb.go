@@ -109,7 +109,12 @@ type ListToolsRequest struct {
 	Persona string `protobuf:"bytes,40,opt,name=persona,proto3" json:"persona,omitempty"`
 	// A dialect of DialectService, in which the response has the definitions of the tools as
 	// well; empty: in none.
-	Dialect       string `protobuf:"bytes,60,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	Dialect string `protobuf:"bytes,60,opt,name=dialect,proto3" json:"dialect,omitempty"`
+	// Whether to count tokens instead of estimating them, of each tool as well: dialect has to
+	// be set. Only for dialects of OpenAI, whose
+	// tokenizer is public, and texts of at most 512 KiB: others are estimated as ever, and
+	// error_percent tells which it is.
+	ExactTokens   bool `protobuf:"varint,61,opt,name=exact_tokens,json=exactTokens,proto3" json:"exact_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +217,13 @@ func (x *ListToolsRequest) GetDialect() string {
 		return x.Dialect
 	}
 	return ""
+}
+
+func (x *ListToolsRequest) GetExactTokens() bool {
+	if x != nil {
+		return x.ExactTokens
+	}
+	return false
 }
 
 // ListToolsResponse has the tools.
@@ -2704,7 +2716,7 @@ var File_toolserver_v1_tool_service_proto protoreflect.FileDescriptor
 
 const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
-	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/batch.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xc3\x02\n" +
+	" toolserver/v1/tool_service.proto\x12\rtoolserver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolserver/v1/batch.proto\x1a\x19toolserver/v1/event.proto\x1a\x1dtoolserver/v1/execution.proto\x1a\x1btoolserver/v1/session.proto\x1a\x18toolserver/v1/tool.proto\"\xe6\x02\n" +
 	"\x10ListToolsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12+\n" +
@@ -2717,7 +2729,8 @@ const file_toolserver_v1_tool_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\b \x01(\tR\tpageToken\x12\x18\n" +
 	"\apersona\x18( \x01(\tR\apersona\x12\x18\n" +
-	"\adialect\x18< \x01(\tR\adialect\"\xd8\x01\n" +
+	"\adialect\x18< \x01(\tR\adialect\x12!\n" +
+	"\fexact_tokens\x18= \x01(\bR\vexactTokens\"\xd8\x01\n" +
 	"\x11ListToolsResponse\x12)\n" +
 	"\x05tools\x18\x01 \x03(\v2\x13.toolserver.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x18\n" +
