@@ -214,6 +214,7 @@ func (a *Admission) admit(ctx context.Context, request *Request, found *session.
 
 // decodedCall is a call that was decoded, and how a policy sees it.
 type decodedCall struct {
+	session *session.Session
 	entry   *tools.Entry
 	call    tools.Call
 	subject *policy.Subject
@@ -250,7 +251,7 @@ func (a *Admission) decode(job *executor.Job, p *policy.Policy, s *session.Sessi
 	if p.Conditional() {
 		subject.Input = job.Input
 	}
-	return decodedCall{entry, call, subject}, nil
+	return decodedCall{s, entry, call, subject}, nil
 }
 
 // decodeInput returns the call that an input asks for. It is decoded once: policy and
@@ -272,7 +273,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		}
 	}
 	subject.Effects = call.Effects()
-	grants := a.Approvals.Grants(job.Session)
+	grants := a.grants(decoded.session)
 	if len(grants) > 0 {
 		subject.Digest = callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 	}
@@ -292,6 +293,7 @@ func (a *Admission) judge(ctx context.Context, job *executor.Job, p *policy.Poli
 		}
 	}
 	job.Call, job.Rights, job.ConcurrencySafe = job.Form.Around(a.results.promised(entry, call)), decision.Rights, entry.Spec.ConcurrencySafe && onlyReads(&entry.Spec, subject.Effects)
+	job.Waits = entry.Spec.Waits
 	if decision.Action == policy.Ask {
 		subject.Input, subject.Digest = job.Input, callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 		job.Question = question(ctx, &job.Order, p, subject, &decision, call)
@@ -348,12 +350,22 @@ func (a *Admission) has(s *session.Session, p *policy.Policy) func(*tools.Spec) 
 	return func(spec *tools.Spec) bool { return Available(s, p, spec) }
 }
 
-// Available reports whether a session has a tool.
+// Available reports whether a session has a tool. One below another has only what that one
+// has, and its own private tools.
 func Available(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
-	settings := s.Settings()
-	return settings.Tools.Has(spec) && spec.Private.To(s.Owner.Tenant(), s.Owner.Name(), s.ID) &&
-		(!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) &&
-		!p.Hidden(s.Owner.Tenant(), s.Owner.Name(), settings.Labels, spec)
+	return spec.Private.To(s.Owner.Tenant(), s.Owner.Name(), s.ID) && selects(s, p, spec)
+}
+
+// selects reports whether a session and those above it select a tool.
+func selects(s *session.Session, p *policy.Policy, spec *tools.Spec) bool {
+	for ; s != nil; s = s.Parent() {
+		settings := s.Settings()
+		if !settings.Tools.Has(spec) || p.ExplicitOnly(spec) && !settings.Tools.Names(spec) ||
+			p.Hidden(s.Owner.Tenant(), s.Owner.Name(), settings.Labels, spec) {
+			return false
+		}
+	}
+	return true
 }
 
 // question returns what a person is asked about a call.

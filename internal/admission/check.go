@@ -106,7 +106,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 		subject.Input, subject.Effects = call.Input(), call.Effects()
 	}
 	subject.Digest = callDigest(request.Principal.OnBehalfOf, entry.Spec.Identity(), subject.Input)
-	decision := p.Decide(subject, a.Approvals.Grants(found.Ref()))
+	decision := p.Decide(subject, a.grants(found))
 	checked := Checked{
 		Decision: decision, Tool: entry.Spec.Name, Digest: bound(subject, p.Version()), Tiers: p.Tiers(subject, decision),
 	}
@@ -122,7 +122,7 @@ func (a *Admission) check(request CheckRequest, found *session.Session) (Checked
 // judged all the same.
 func (a *Admission) checked(s *session.Session, p *policy.Policy, name string) (*tools.Entry, error) {
 	if known := transferTools[name]; known != nil {
-		if err := selected(p, s.Settings(), &known.Spec); err != nil {
+		if err := selected(p, s, &known.Spec); err != nil {
 			return nil, invalid("tool: %s", err)
 		}
 		return known, nil

@@ -82,7 +82,7 @@ func (a *Admission) propose(r *Request, s *session.Session) (*executor.Job, erro
 	}
 	job := &executor.Job{AsSent: r.asSent, Order: executor.Order{
 		Session: s.Ref(), OnBehalfOf: r.Principal.OnBehalfOf, MaxMode: r.Principal.MaxMode, Tool: r.Tool, CallID: r.CallID, Answer: answer, Measure: measure,
-		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form,
+		Purpose: r.Purpose, Timeout: r.Timeout, OnDisconnect: r.OnDisconnect, Trace: r.Trace, CalledAs: r.CalledAs, Form: r.Form, Chain: s.Chain(),
 	}}
 	if r.Batch != nil {
 		job.Answer = r.Batch.RoomFor(answer)

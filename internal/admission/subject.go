@@ -5,6 +5,7 @@ package admission
 
 import (
 	"io/fs"
+	"slices"
 	"sync"
 
 	"github.com/toolserver/toolserver/internal/persona"
@@ -50,7 +51,27 @@ func (a *Admission) Subject(s *session.Session, entry *tools.Entry, most tools.M
 	if a.Monitored != nil {
 		call.Monitored = a.keptOf(s)
 	}
+	if parent := s.Parent(); parent != nil {
+		call.Above = a.Subject(parent, entry, most, onBehalfOf)
+	}
 	return call
+}
+
+// grants returns what was granted in a session and in those above it, oldest first in
+// each. A grant for one exact call counts below only where that is a call for the same
+// files.
+func (a *Admission) grants(s *session.Session) []policy.Grant {
+	own := a.Approvals.Grants(s.Ref())
+	parent := s.Parent()
+	if parent == nil {
+		return own
+	}
+	from, to := parent.Workspace.Dir(), s.Workspace.Dir()
+	above := slices.Clone(policy.Reseat(a.grants(parent), from, to))
+	if from != to {
+		above = slices.DeleteFunc(above, func(g policy.Grant) bool { return g.Action == policy.Allow && g.Tier.Kind == policy.TierCall })
+	}
+	return append(above, own...)
 }
 
 // keptOf returns what the server protects of the workspace of a session, as the

@@ -162,7 +162,7 @@ func (t *Transfer) Again() error {
 // May judges one path that the transfer touches as part of something larger.
 func (t *Transfer) May(kind tools.EffectKind, path string) error {
 	p := t.refresh()
-	if err := selected(p, t.judged.settings, t.Spec); err != nil {
+	if err := selected(p, t.Session, t.Spec); err != nil {
 		return err
 	}
 	call := t.judged.call
@@ -190,7 +190,7 @@ func (t *Transfer) refresh() *policy.Policy {
 		j.call.Uploads = t.request.Tool == WritesFiles
 		t.Env = a.Env(t.Session, p.Restrictions(j.call), "")
 	}
-	j.grants = a.Approvals.Grants(t.Session.Ref())
+	j.grants = a.grants(t.Session)
 	return p
 }
 
@@ -203,7 +203,7 @@ func (t *Transfer) decide() (*policy.Policy, error) {
 		return p, fmt.Errorf("%s: %w", output.VisibleText(path), workspace.ErrOutside)
 	}
 	t.Path = call.Effects[0].Path
-	if err := selected(p, t.judged.settings, t.Spec); err != nil {
+	if err := selected(p, t.Session, t.Spec); err != nil {
 		t.Decision.Action = policy.Deny
 		return p, err
 	}
@@ -238,10 +238,14 @@ func (t *Transfer) refusal(v policy.Verdict) error {
 // selection of tools excludes them by a pattern, or the operator has sessions name
 // what they want and it does not. What the selection includes is what a model is
 // shown, and says nothing about them.
-func selected(p *policy.Policy, settings *session.Settings, spec *tools.Spec) error {
-	excludes := tools.Selection{Exclude: settings.Tools.Exclude}
-	if excludes.Has(spec) && (!p.ExplicitOnly(spec) || settings.Tools.Names(spec)) {
-		return nil
+// One below another is also without what that one is without.
+func selected(p *policy.Policy, s *session.Session, spec *tools.Spec) error {
+	for ; s != nil; s = s.Parent() {
+		chosen := s.Settings().Tools
+		excludes := tools.Selection{Exclude: chosen.Exclude}
+		if !excludes.Has(spec) || p.ExplicitOnly(spec) && !chosen.Names(spec) {
+			return deniedError(fmt.Sprintf("There is no tool %q in this session: its selection of tools leaves it out.", spec.Name))
+		}
 	}
-	return deniedError(fmt.Sprintf("There is no tool %q in this session: its selection of tools leaves it out.", spec.Name))
+	return nil
 }

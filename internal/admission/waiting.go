@@ -39,7 +39,7 @@ func (a *Admission) Rejudge(order *executor.Order, call tools.Call) executor.Rej
 	}
 	subject.Input, subject.Effects = call.Input(), call.Effects()
 	subject.Digest = callDigest(order.OnBehalfOf, order.Identity(), subject.Input)
-	decision := p.Decide(subject, a.Approvals.Grants(order.Session))
+	decision := p.Decide(subject, a.grants(found))
 	order.Hooked.Tighten(&decision.Verdict)
 	return executor.Rejudged{Verdict: decision.Verdict, Rights: decision.Rights, Call: call}
 }

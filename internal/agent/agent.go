@@ -10,8 +10,9 @@
 //
 //	agent.go       what a runner is given, tells and returns
 //	definition.go  agents in the configuration and in Markdown files of folders
-//	agents.go      which loops there are: begins, steers, waits for and ends them
-//	loop.go        the runner of models: model → calls → results, until the task is done
+//	agents.go      which loops there are: begins and finds them
+//	loop.go        one of them: steered, followed, ended
+//	runner.go      the runner of models: model → calls → results, until the task is done
 //	turn.go        one turn of it: calls begin while the model writes
 //	nested.go      what the caller's stream is told of it
 //
@@ -50,10 +51,10 @@ type Task struct {
 	// Agent is who is to do it.
 	Agent *Definition
 
-	// Prompt is what is to be done; Before is what was said before it, of the conversation
-	// of the caller.
-	Prompt string
-	Before []model.Message
+	// Description is what the task is in a few words. Prompt is what is to be done; Before
+	// is what was said before it, of the conversation of the caller.
+	Description, Prompt string
+	Before              []model.Message
 
 	// ResultSchema is the JSON Schema of what the report has as its result; nil where it is
 	// a text.
@@ -62,9 +63,16 @@ type Task struct {
 	// Conn calls the server as the one whom the task is for.
 	Conn grpc.ClientConnInterface
 
+	// Principal is whose budget it counts against.
+	Principal string
+
 	// Steering returns what was said to the agent since it was last asked, and the report
 	// that the tool summary has taken; nil where there is none.
-	Steering func() (messages []string, summary *agent.Summary)
+	Steering func() (heard []string, summary *agent.Summary)
+
+	// Accept returns what is wrong with the report of an agent that ends without that tool,
+	// in words for its model, or nil. When it is wrong again, the ctx of the runner ends.
+	Accept func(agent.Summary) error
 
 	// Depth is how many agents asked each other, this one included.
 	Depth int

@@ -90,6 +90,7 @@ type Question struct {
 	// too, and cannot approve the call either.
 	Session     session.Ref
 	OnBehalfOf  string
+	Chain       []session.Link // who asked whom, the outermost first; nil for a call of a caller
 	ExecutionID string
 	CallID      string
 	Tool        string
@@ -142,7 +143,7 @@ type Asker interface {
 // Weight is about how many bytes of memory the question holds.
 func (q *Question) Weight() int {
 	n := 512 + len(q.CallID) + len(q.Tool) + len(q.Purpose) + len(q.Preview.Text)
-	n += len(q.Verdict.Rule) + len(q.Verdict.Reason)
+	n += len(q.Verdict.Rule) + len(q.Verdict.Reason) + maxLink*len(q.Chain)
 	for _, judged := range q.Effects {
 		n += JudgedWeight(judged)
 	}
@@ -276,6 +277,9 @@ func (s *Store) mayApprove(v Viewer, owners ...auth.Owner) error {
 	}
 	return nil
 }
+
+// maxLink is about how many bytes of memory one link of a chain holds.
+const maxLink = 256
 
 // Limits of an answer, in bytes.
 const (

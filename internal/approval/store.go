@@ -236,9 +236,9 @@ func late(a Answer) error {
 	return fmt.Errorf("%w: %s by %s", ErrAnswered, a.Kind, a.By)
 }
 
-// rejudge has the grants of a session answer what else waits in it.
+// rejudge has the grants of a session answer what else waits in it, and in those below it.
 func (s *Store) rejudge(in session.Ref, given Answer) {
-	for _, p := range s.waiting(func(q *Question) bool { return q.Session == in && len(q.Questions) == 0 }) {
+	for _, p := range s.waiting(func(q *Question) bool { return len(q.Questions) == 0 && s.within(q, in) }) {
 		a := Answer{By: given.By, From: given.From, At: given.At, Grant: given.Grant}
 		switch s.asker.Rejudge(p.question).Action {
 		case policy.Allow:
@@ -250,6 +250,15 @@ func (s *Store) rejudge(in session.Ref, given Answer) {
 		}
 		p.settle(a, true)
 	}
+}
+
+// within reports whether a question is about a call in a session, or in one below it.
+func (s *Store) within(q *Question, in session.Ref) bool {
+	if len(q.Chain) == 0 || q.Session == in {
+		return q.Session == in
+	}
+	found, err := s.config.Sessions.Resolve(q.Session)
+	return err == nil && found.IsWithin(in)
 }
 
 // waiting returns the pending questions that match, oldest first.

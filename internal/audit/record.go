@@ -39,6 +39,10 @@ type Record struct {
 	Version     string `json:"version,omitempty"` // of the tool, where it has one
 	CalledAs    string `json:"called_as,omitempty"`
 
+	// Chain is who asked whom, where an agent made the call that the server runs itself:
+	// each session, with the call in it that began the next.
+	Chain string `json:"chain,omitempty"`
+
 	// InputDigest stands for the input, InputShape tells its keys and sizes.
 	// Input is its content, for an operator who wants it in the log.
 	InputDigest Digest `json:"input_digest,omitzero"`
@@ -201,6 +205,7 @@ func (r *Record) appendLine(line []byte) []byte {
 	line = appendText(line, `,"tool":`, r.Tool, maxWord)
 	line = appendText(line, `,"version":`, r.Version, maxWord)
 	line = appendText(line, `,"called_as":`, r.CalledAs, maxWord)
+	line = appendText(line, `,"chain":`, r.Chain, maxText)
 	if !r.InputDigest.IsZero() {
 		line = appendDigest(line, `,"input_digest":"`, r.InputDigest)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/agent"
 	"github.com/toolserver/toolserver/internal/artifact"
 	"github.com/toolserver/toolserver/internal/audit"
 	"github.com/toolserver/toolserver/internal/auth"
@@ -60,6 +61,7 @@ type Config struct {
 	Scripts        []script.Config    `yaml:"scripts"`
 	Dynamic        dynamic.Config     `yaml:"dynamic"`
 	Skills         []string           `yaml:"skills"`
+	Agents         agent.Config       `yaml:"agents"`
 	MCP            mcp.Config         `yaml:"mcp"`
 	Web            web.Config         `yaml:"web"`
 	Browser        browser.Config     `yaml:"browser"`
@@ -213,6 +215,7 @@ func Default() *Config {
 			Kept:       companion.Limits{}.WithDefaults(),
 		},
 		Dynamic: dynamic.Config{}.WithDefaults(),
+		Agents:  agent.Config{}.WithDefaults(),
 		Web:     web.Config{}.WithDefaults(),
 		Answers: Answers{
 			Default: tools.Budget{Characters: tools.DefaultAnswer},

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/toolserver/toolserver/internal/agent"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/egress"
 	"github.com/toolserver/toolserver/internal/endpoint"
@@ -55,6 +56,7 @@ func (c *Config) ValidateInside(fault FaultFunc) {
 	c.validateHooks(fault)
 	c.validateScripts(fault)
 	c.validateSkills(fault)
+	c.Agents.Check(c.AgentMachine(), fault)
 	c.MCP.Check(fault)
 	if err := c.Browser.Check(); err != nil {
 		fault("browser.endpoint", "%v", err)
@@ -131,6 +133,11 @@ func (c *Config) validateSkills(fault FaultFunc) {
 	}
 }
 
+// AgentMachine returns what agents are checked against.
+func (c *Config) AgentMachine() agent.Machine {
+	return agent.Machine{Endpoints: nil, MaxLevel: c.Sessions.MaxLevel}
+}
+
 // Warnings tells what is wrong with what the configuration names and a server starts
 // without: manifests of scripts, documents of APIs, programs that are not there, and skills that are wrong.
 // Skills that calls could write are offered, for the operator named their folder.
@@ -162,6 +169,11 @@ func (c *Config) Warnings(ctx context.Context) (list []string) {
 	for i, real := range WithoutLinks(c.Skills) {
 		if dir := inside(c.writable(), real); dir != "" {
 			list = append(list, fmt.Sprintf("skills: %s lies in %s, where calls can write: they can change what others are told to do", c.Skills[i], dir))
+		}
+	}
+	for i, real := range WithoutLinks(c.Agents.Folders) {
+		if dir := inside(c.writable(), real); dir != "" {
+			list = append(list, fmt.Sprintf("agents.folders: %s lies in %s, where calls can write: they can change what agents are told to be", c.Agents.Folders[i], dir))
 		}
 	}
 	return append(list, skill.New(c.Skills).Wrong()...)

@@ -60,7 +60,7 @@ func (x *Execution) ask(ctx context.Context) {
 
 // about completes a question with the call it is about.
 func (x *Execution) about(q approval.Question) approval.Question {
-	q.Session, q.OnBehalfOf = x.Order.Session, x.Order.OnBehalfOf
+	q.Session, q.OnBehalfOf, q.Chain = x.Order.Session, x.Order.OnBehalfOf, x.Order.Chain
 	q.ExecutionID, q.CallID, q.Tool, q.CalledAs = x.ID, x.Order.CallID, x.Order.Tool, x.Order.CalledAs
 	q.Purpose = x.Order.Purpose
 	return sendableQuestion(q)

@@ -40,11 +40,13 @@ type Order struct {
 
 	// Tool is the name of the tool; of an unknown tool, the name that was asked for.
 	// Input is what the tool was given, in its canonical form where the tool could
-	// decode it. ConcurrencySafe says that the call only reads, and may run beside others.
+	// decode it. ConcurrencySafe says that the call only reads, and may run beside others;
+	// Waits, that it only waits for others, and has no place among those that run.
 	Tool            string
 	Version         string // of the tool, where it has one
 	Input           json.RawMessage
 	ConcurrencySafe bool
+	Waits           bool
 
 	// CalledAs is the name by which the tool was called, where that is one of another
 	// system; Form is the form of its results.
@@ -86,6 +88,10 @@ type Order struct {
 
 	// Trace is the id of the trace that the request was part of, if there was one.
 	Trace string
+
+	// Chain is who asked whom for the call, the outermost first; nil for a call of a
+	// caller.
+	Chain []session.Link
 }
 
 // Identity is [tools.Spec.Identity] of the tool.

@@ -45,7 +45,7 @@ const (
 
 // take gives a call a place and reports so, or has it wait.
 func (p *places) take(x *Execution) bool {
-	if p.most == 0 {
+	if p.most == 0 || x.Order.Waits {
 		return true
 	}
 	owner := x.Order.Session.Owner

@@ -13,6 +13,9 @@ import (
 // sink is an execution as its tool sees it.
 type sink Execution
 
+// Execution returns the id of the execution.
+func (s *sink) Execution() string { return s.ID }
+
 // Emit puts a report into the log.
 func (s *sink) Emit(report tools.Report) {
 	x := (*Execution)(s)

@@ -16,6 +16,7 @@ import (
 	"github.com/toolserver/toolserver/internal/cli"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/quota"
+	"github.com/toolserver/toolserver/internal/server"
 )
 
 func newConfig() *cobra.Command {
@@ -56,7 +57,7 @@ Without FILE it takes the file that TOOLSERVER_CONFIG names, if any.`,
 			if err := c.FillIn(); err != nil {
 				return err
 			}
-			if wrong := c.Warnings(cmd.Context()); len(wrong) > 0 {
+			if wrong := append(c.Warnings(cmd.Context()), server.WrongAgents(c)...); len(wrong) > 0 {
 				return fmt.Errorf("the server would start, and these are wrong:\n  %s", strings.Join(wrong, "\n  "))
 			}
 			if all {

@@ -22,7 +22,8 @@ import (
 //
 // What is unclear, or not understood, runs where the policy and the mode let it and
 // its jail holds; otherwise it takes a person. The rights of the decision are what
-// that jail opens.
+// that jail opens. A call in a session below another gets the stricter of two verdicts: its
+// own, and that on the call in the session above.
 func (p *Policy) Decide(call *Subject, grants []Grant) (d Decision) {
 	if p == nil {
 		d.Verdict = Verdict{Deny, "no policy", "This server has no policy, so nothing may run."}
@@ -34,6 +35,9 @@ func (p *Policy) Decide(call *Subject, grants []Grant) (d Decision) {
 		defer among.release()
 	}
 	p.decide(&d, call, grants, among)
+	if call.Above != nil && d.Action != Deny {
+		p.decideAbove(&d, call, grants)
+	}
 	return d
 }
 

@@ -73,6 +73,11 @@ type Subject struct {
 	// Digest stands for tool and canonical input, so that a grant may be for
 	// this exact call.
 	Digest [32]byte
+
+	// Above is the session that this one is below, if it is: the call must be one that
+	// could run there too. Of it count SessionID, Labels, Level, Mode, Network, Workspace,
+	// Monitored and Above.
+	Above *Subject
 }
 
 // Monitored returns what at a path of the workspace or around it, or with below also below

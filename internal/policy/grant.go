@@ -135,6 +135,9 @@ const hexDigits = "0123456789abcdef"
 // coveredBy reports whether everything the effect touches is in the tier.
 func (s *subject) coveredBy(tier *Tier) bool {
 	at := s.target().path
+	if strings.HasPrefix(tier.Pattern, "/") && s.call.Workspace != "" {
+		at = absolute(at, s.call.Workspace) // a grant of the session above, for what is around this workspace
+	}
 	switch {
 	case tier.Kind == TierFile:
 		return at == tier.Pattern && !s.effect.Tree && !s.effect.Glob
@@ -198,8 +201,10 @@ func (p *Policy) Tiers(call *Subject, d Decision) []Tier {
 		return nil
 	}
 	var asked []subject
+	var places []int
 	for i := range d.Effects {
 		if d.Effects[i].Verdict.Action == Ask {
+			places = append(places, i)
 			asked = append(asked, subject{policy: p, call: call, effect: &d.Effects[i].Effect, own: i == len(call.Effects), shared: new(shared)})
 		}
 	}
@@ -214,8 +219,7 @@ func (p *Policy) Tiers(call *Subject, d Decision) []Tier {
 		candidates = append(candidates, Tier{Kind: TierTool, Pattern: call.Spec.Identity(), Label: "every call of " + call.Spec.Name})
 	}
 	return slices.DeleteFunc(candidates, func(tier Tier) bool {
-		grant := []Grant{{Action: Allow, Tool: call.Spec.Name, Tier: tier}}
-		return slices.ContainsFunc(asked, func(s subject) bool { return s.judge(grant).Action != Allow })
+		return !p.allows(call, places, Grant{Action: Allow, Tool: call.Spec.Name, Tier: tier})
 	})
 }
 

@@ -21,7 +21,15 @@ type restrictions struct {
 // of something larger. The call is kept; its effects and its digest need not be
 // known yet.
 func (p *Policy) Restrictions(call *Subject) tools.Restrictions {
-	return restrictions{p, call, new(atomic.Int64)}
+	return restrictions{p, call, new(atomic.Int64)}.all()
+}
+
+// all adds the restrictions of the session above, if there is one.
+func (g restrictions) all() tools.Restrictions {
+	if g.call.Above == nil {
+		return g
+	}
+	return restrictionsAbove{g}
 }
 
 func (g restrictions) Protected(path string) bool { return g.policy.Protected(path) }

@@ -99,6 +99,9 @@ func (s *subject) byDefault() verdict {
 		if s.own && !s.alone() {
 			return allow(byEffects)
 		}
+		if e.Configured {
+			return allow(Verdict{Allow, "configured", "The operator offers it, and each of its calls is judged by itself."})
+		}
 	case tools.ChangesMode:
 		switch {
 		case s.leavesPlan():

@@ -169,7 +169,11 @@ func (p *Policy) denial(c *Subject) tools.Denial {
 	if p == nil || !p.deniesReading {
 		return nil
 	}
-	return p.denialOf(c, false, func(r *rule) (counts, denies bool) { return r.forCall(c), r.deniesReading() })
+	own := p.denialOf(c, false, func(r *rule) (counts, denies bool) { return r.forCall(c), r.deniesReading() })
+	if c.Above == nil {
+		return own
+	}
+	return joinAbove(c, own, p.denial(c.above()))
 }
 
 // denialOf returns the denial that is made of the rules about reads that count in the
@@ -207,7 +211,7 @@ func (p *Policy) HookDenial(c *Subject) tools.Denial {
 		return nil
 	}
 	asks := !p.runsUnclear(c)
-	return p.denialOf(c, asks, func(r *rule) (counts, denies bool) {
+	own := p.denialOf(c, asks, func(r *rule) (counts, denies bool) {
 		switch {
 		case !r.forSession(c):
 		case r.action == Allow:
@@ -217,12 +221,21 @@ func (p *Policy) HookDenial(c *Subject) tools.Denial {
 		}
 		return false, false
 	})
+	if c.Above == nil {
+		return own
+	}
+	return joinAbove(c, own, p.HookDenial(c.above()))
 }
 
 // HookWrites returns what commands of hooks may write that are there to change files:
 // what is the session's own where a command that nobody understands would run unasked,
 // and otherwise what edits may, the workspace.
 func (p *Policy) HookWrites(c *Subject) tools.Confinement {
+	if c.Above != nil {
+		own := *c
+		own.Above = nil
+		return min(p.HookWrites(&own), p.HookWrites(c.above()))
+	}
 	switch {
 	case p == nil || c.reading() || c.Mode == tools.ModeDeny:
 		return tools.Reading

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/agent"
 	"github.com/toolserver/toolserver/internal/browser"
 	"github.com/toolserver/toolserver/internal/command"
 	"github.com/toolserver/toolserver/internal/companion"
 	"github.com/toolserver/toolserver/internal/search"
 	"github.com/toolserver/toolserver/internal/search/index"
 	"github.com/toolserver/toolserver/internal/tools"
+	agenttools "github.com/toolserver/toolserver/internal/tools/agent"
 	browsertools "github.com/toolserver/toolserver/internal/tools/browser"
 	"github.com/toolserver/toolserver/internal/tools/catalog"
 	"github.com/toolserver/toolserver/internal/tools/dynamic"
@@ -75,7 +77,7 @@ func BuiltinSpecs() []*tools.Spec {
 		web:        webTools,
 	}
 	var specs []*tools.Spec
-	for _, tool := range builtin.tools() {
+	for _, tool := range append(builtin.tools(), agenttools.Tools(agent.New(agent.Config{}, agent.Options{}), "")...) {
 		spec := tool.Spec()
 		specs = append(specs, &spec)
 	}

@@ -102,6 +102,11 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err := registry.Replace("builtin", withMaxTimeout(builtin.tools(), c.Executions.MaxTimeout)...); err != nil {
 		return nil, err
 	}
+	agents, err := openAgents(c, models{}, registry, logger)
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, func() { agents.Close() })
 	policy, err := config.LoadPolicy(c.Policy.File)
 	if err != nil {
 		return nil, err
@@ -125,7 +130,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		return nil, err
 	}
 	opened = append(opened, func() { sources.Close() })
-	closers := []io.Closer{sources, jails, stderr}
+	closers := []io.Closer{agents, sources, jails, stderr}
 	if chain, ok := access.Authenticator.(io.Closer); ok {
 		closers = append(closers, chain)
 	}
@@ -173,6 +178,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 	if err != nil {
 		return nil, err
 	}
+	agents.Connect(server.Connect)
 	warnAbout(policy, registry, logger)
 	return server, nil
 }

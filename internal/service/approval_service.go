@@ -175,6 +175,7 @@ func approvalToProto(q *approval.Question) *pb.Approval {
 		CalledAs:    q.CalledAs,
 
 		ChangedByHooks: q.ChangedBy,
+		Chain:          chainToProto(q.Chain),
 		Purpose:        output.VisibleText(q.Purpose),
 		Digest:         hex.EncodeToString(q.Digest[:]),
 		Effects:        judgedToProto(q.Effects),

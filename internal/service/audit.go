@@ -72,6 +72,7 @@ func (a *auditor) write(x *executor.Execution, record audit.Record) error {
 	record.Tenant, record.Principal, record.OnBehalfOf = owner.Tenant(), owner.Name(), x.Order.OnBehalfOf
 	record.SessionID, record.ExecutionID = x.Order.Session.ID, x.ID
 	record.CallID, record.Tool, record.Version, record.CalledAs = x.Order.CallID, x.Order.Tool, x.Order.Version, x.Order.CalledAs
+	record.Chain = chainText(x.Order.Chain)
 	return a.log.Append(record)
 }
 
@@ -117,12 +118,12 @@ func (a *auditor) cancelled(ctx context.Context, x *executor.Execution, reason s
 	}
 }
 
-// closed records who closed a session, and why.
-func (a *auditor) closed(ctx context.Context, s *session.Session, calls int, reason string) {
+// closed records who closed a session, from where, and why.
+func (a *auditor) closed(s *session.Session, calls int, by, from, reason string) {
 	if a.log != nil {
 		a.log.Append(audit.Record{
 			Step: audit.SessionClosed, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Count: uint64(calls),
-			By: principalOf(ctx).Name, From: peerOf(ctx), Reason: reason,
+			By: by, From: from, Reason: reason, Chain: chainText(s.Chain()),
 		})
 	}
 }
@@ -173,7 +174,7 @@ func (a *auditor) madeDefault(s *session.Session) {
 }
 
 func ofSession(step audit.Step, s *session.Session) audit.Record {
-	return audit.Record{Step: step, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Action: s.Settings().Mode.String(), Path: s.Workspace.Dir()}
+	return audit.Record{Step: step, Tenant: s.Owner.Tenant(), Principal: s.Owner.Name(), SessionID: s.ID, Action: s.Settings().Mode.String(), Path: s.Workspace.Dir(), Chain: chainText(s.Chain())}
 }
 
 // idled records a session that ended because nobody used it.
@@ -286,7 +287,7 @@ func (a *auditor) resolved(q *approval.Question, answer approval.Answer) {
 	record := audit.Record{
 		Step: audit.Approval, Tenant: q.Session.Owner.Tenant(), Principal: q.Session.Owner.Name(), OnBehalfOf: q.OnBehalfOf, SessionID: q.Session.ID, ExecutionID: q.ExecutionID,
 		CallID: q.CallID, Tool: q.Tool, CalledAs: q.CalledAs, Policy: q.Policy, Action: answer.Kind.String(),
-		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6,
+		By: answer.By, From: answer.From, Comment: answer.Comment, DurationMs: float64(answer.At.Sub(q.Created)) / 1e6, Chain: chainText(q.Chain),
 	}
 	if answer.Grant != nil {
 		record.Rule, record.Reason = "grant "+answer.Grant.ID, answer.Grant.Tier.Label

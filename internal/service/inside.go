@@ -25,7 +25,8 @@ import (
 // principal on behalf of somebody. It goes through the same chain as every other,
 // and what is called is part of the trace of its caller. A principal without a name,
 // one that acts on nobody's behalf, and an operator or approver are errors: the
-// caller can do no more than what was asked of it. Close the connection after use.
+// caller can do no more than what was asked of it. One on behalf of itself is the
+// principal, for what it asked for itself. Close the connection after use.
 func (s *Server) Connect(as auth.Principal) (*grpc.ClientConn, error) {
 	switch {
 	case as.Name == "" || as.Name == auth.Server:
@@ -36,6 +37,9 @@ func (s *Server) Connect(as auth.Principal) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("%s is a caller inside the process: it can be an agent, and neither operator nor approver", as.Name)
 	}
 	as.Roles = auth.Agent
+	if as.OnBehalfOf == as.Name {
+		as.OnBehalfOf = ""
+	}
 	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inside.dial(ctx, insideAddr(as)) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

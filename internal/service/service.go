@@ -14,7 +14,8 @@
 // starts one that serves callers inside the process, and one that looks whether the
 // callers of open RPCs are still known; Shutdown ends both. A download has one that
 // sends, until its RPC ends. A batch has one that receives, until its client has sent all or its
-// RPC has ended. Shutdown itself starts one that waits for gRPC to stop, and
+// RPC has ended. A session of an agent whose call is to stop has one that ends it; Shutdown
+// waits for those. Shutdown itself starts one that waits for gRPC to stop, and
 // waits for it.
 package service
 
@@ -25,6 +26,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -172,6 +174,7 @@ type Server struct {
 	underWay    atomic.Int64    // RPCs
 	closing     context.Context // ends when nothing runs any more
 	close       context.CancelFunc
+	ending      sync.WaitGroup // sessions of agents that end with the call that began them
 }
 
 // New returns a server that serves callers inside the process at once, and
@@ -228,7 +231,7 @@ func New(config Config) (*Server, error) {
 	limits := config.Files.WithDefaults()
 	s.files = &workspaceService{admission: s.admission, auditor: s.auditor, limits: limits, uploads: newUploads(limits), receiving: config.Receiving, space: s.space}
 	pb.RegisterWorkspaceServiceServer(s.grpc, s.files)
-	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, uploads: s.files.uploads, auditor: s.auditor, storage: s.storage})
+	pb.RegisterSessionServiceServer(s.grpc, &sessionService{server: s, sessions: config.Sessions, executor: s.executor, auditor: s.auditor, storage: s.storage})
 	pb.RegisterApprovalServiceServer(s.grpc, &approvalService{approvals: s.approvals, auditor: s.auditor})
 	pb.RegisterPolicyServiceServer(s.grpc, &policyService{admission: s.admission})
 	pb.RegisterSourceServiceServer(s.grpc, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
@@ -318,6 +321,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.config.Hooks.Close()
 	s.stop()
 	s.executor.Close()
+	s.ending.Wait()
 	s.config.Sessions.Close()
 	if s.config.Artifacts != nil {
 		s.config.Artifacts.Close()

@@ -31,7 +31,6 @@ type sessionService struct {
 	server   *Server
 	sessions *session.Store
 	executor *executor.Executor
-	uploads  *uploads
 	auditor  *auditor
 	storage  func(tenant string, more uint64) error
 }
@@ -42,14 +41,24 @@ func (s *sessionService) CreateSession(ctx context.Context, request *pb.CreateSe
 		return nil, err
 	}
 	settings.MaxMode = principalOf(ctx).MaxMode
+	below, begins, err := s.below(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if below != nil {
+		settings.MaxMode = session.LeastMode(settings.MaxMode, begins.Order.MaxMode)
+	}
 	if err := s.storage(principalOf(ctx).Tenant, 0); err != nil {
 		return nil, err
 	}
 	created, err := s.sessions.Create(principalOf(ctx).Owner(), session.Request{
-		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(),
+		ID: request.GetSessionId(), Workspace: request.GetWorkspace(), Settings: settings, Restore: request.GetRestore(), Below: below,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if below != nil {
+		s.server.endWith(begins, created)
 	}
 	s.auditor.created(ctx, created)
 	s.server.sessionHooks(ctx, hook.SessionStart, created, "")
@@ -236,39 +245,23 @@ func (s *sessionService) CloseSession(ctx context.Context, request *pb.CloseSess
 	if reason != "" {
 		why += ": " + reason
 	}
-	leave := s.holdForHooks(owner, request.GetSessionId())
-	defer leave()
-	removed, err := s.sessions.RemoveFor(owner, request.GetSessionId(), why)
+	found, err := s.sessions.Removable(owner, request.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	if removed == nil {
+	if found == nil {
 		return s.notClosed(caller, request)
 	}
-	s.uploads.end(removed)
 	cause := "the session was closed"
 	if owner != caller.Owner() || reason != "" {
 		cause = "the session " + why
 	}
-	n, err := s.executor.CancelSession(ctx, removed.Ref(), cause, caller.Name)
-	s.auditor.closed(ctx, removed, n, reason)
-	s.server.sessionHooks(ctx, hook.SessionEnd, removed, why)
+	n, err := s.server.end(ctx, found, ending{why: why, cause: cause, by: caller.Name, from: peerOf(ctx), reason: reason})
 	if err != nil {
 		return nil, err
 	}
 	s.executor.Changed()
 	return &pb.CloseSessionResponse{CancelledExecutions: uint32(n)}, nil
-}
-
-// holdForHooks keeps the workspace of a session that is closed until leave is called, where
-// hooks are about its end.
-func (s *sessionService) holdForHooks(owner auth.Owner, id string) (leave func()) {
-	if s.server.config.Hooks.Has(hook.SessionEnd) {
-		if found, err := s.sessions.Peek(owner, id); err == nil && found.Enter() {
-			return found.Leave
-		}
-	}
-	return func() {}
 }
 
 // notClosed answers where there was no such session. An operator who stops what others

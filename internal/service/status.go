@@ -75,6 +75,7 @@ var statusCodes = []statusCode{
 	{session.ErrInvalid, codes.InvalidArgument, 0},
 	{session.ErrForbidden, codes.PermissionDenied, 0},
 	{session.ErrFull, codes.ResourceExhausted, 0},
+	{session.ErrTooDeep, codes.FailedPrecondition, 0},
 	{artifact.ErrNotFound, codes.NotFound, 0},
 	{artifact.ErrBeyond, codes.OutOfRange, 0},
 	{context.Canceled, codes.Canceled, 0},

@@ -43,8 +43,9 @@ func (s steps) Resolved(q *approval.Question, a approval.Answer) {
 	s.auditor.resolved(q, a)
 }
 
-// Finished counts and records the end of a call.
+// Finished counts and records the end of a call, after the agents that it began have ended.
 func (s steps) Finished(x *executor.Execution, end *executor.Finished) {
+	s.endAgents(x)
 	s.meters.observe(x, end)
 	s.auditor.finished(x, end)
 	if end.Outcome == executor.Denied {

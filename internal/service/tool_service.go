@@ -290,7 +290,7 @@ func (s *toolService) ListTools(ctx context.Context, request *pb.ListToolsReques
 	}
 	shown := s.server.shown.of(s.registry)
 	all := shown.view(view)
-	everything := (session == nil || session.Settings().Tools.All()) && !p.Hides() && !shown.private && request.GetView() != pb.ToolView_TOOL_VIEW_ACTIVE
+	everything := (session == nil || session.Below == nil && session.Settings().Tools.All()) && !p.Hides() && !shown.private && request.GetView() != pb.ToolView_TOOL_VIEW_ACTIVE
 	first := request.GetPageToken() == "" && len(all.Tools) <= size
 	if everything && first && wanted.All() && request.GetQuery() == "" && request.GetCategory() == "" && request.GetKind() == 0 {
 		return s.inDialect(all, request)

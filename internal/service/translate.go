@@ -267,6 +267,10 @@ func sessionToProto(s *session.Session) *pb.Session {
 	m.CreateTime, m.LastUsedTime = timestamppb.New(s.Created), timestamppb.New(s.LastUsed())
 	m.IsDefault = s.ID == session.DefaultID
 	m.Activation.Active = s.Active()
+	if chain := s.Chain(); len(chain) > 0 {
+		m.Background = s.Below.Background
+		return withBelow(m, chain[len(chain)-1], len(chain))
+	}
 	return m
 }
 
@@ -295,5 +299,5 @@ func endedToProto(e session.Ended) *pb.Session {
 	m.SessionId, m.Principal, m.Tenant, m.Workspace = e.ID, e.Owner.Name(), e.Owner.Tenant(), e.Workspace
 	m.CreateTime, m.LastUsedTime = timestamppb.New(e.Created), timestamppb.New(e.LastUsed)
 	m.EndTime, m.EndReason, m.WorkspaceExpireTime = timestamppb.New(e.At), "It "+e.Reason+".", timeToProto(e.KeptUntil)
-	return m
+	return withBelow(m, e.Of, e.Depth)
 }

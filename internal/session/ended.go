@@ -26,6 +26,10 @@ type Ended struct {
 	// KeptUntil; that is zero for any other, and for one that is gone.
 	Workspace string
 	KeptUntil time.Time
+
+	// Of is who began the session of an agent, and Depth how many were above it.
+	Of    Link
+	Depth int
 }
 
 // A tombstone is Ended in the hands of a store.
@@ -47,8 +51,11 @@ func (s *Store) bury(session *Session) {
 	session.mu.Lock()
 	t := &tombstone{documents: session.documents, Ended: Ended{
 		ID: session.ID, Owner: session.Owner, Settings: session.Settings(), Created: session.Created,
-		LastUsed: session.lastUsed, At: session.ended, Reason: session.reason, Workspace: session.Workspace.Dir(),
+		LastUsed: session.lastUsed, At: session.ended, Reason: session.reason, Workspace: session.Workspace.Dir(), Depth: session.Depth(),
 	}}
+	if chain := session.Chain(); len(chain) > 0 {
+		t.Of = chain[len(chain)-1]
+	}
 	session.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()

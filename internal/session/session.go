@@ -8,6 +8,9 @@
 // and of tenantDirs. Whoever holds one of the last two takes no other lock. Functions of AfterClose, and all that removes
 // directories, run without a lock.
 //
+// A session below another uses that one until it is released itself, so that the workspace
+// they may share stays; what it may do is bounded when its settings are read.
+//
 // Goroutines: there are none. A session has one timer for its idle time, and one for
 // the removal of a workspace that is kept; the store owns both and stops them when it
 // is closed.
@@ -44,6 +47,7 @@ type Session struct {
 	Workspace *workspace.Workspace
 	Changes   *history.Store // what calls replaced
 	Created   time.Time
+	Below     *Below // for a session of an agent; nil for one of a caller
 
 	store     *Store
 	documents *documents
@@ -51,6 +55,8 @@ type Session struct {
 	over      chan struct{}         // closed when the session is
 	tombstone *tombstone            // once it ended; guarded by the store's lock
 	state     atomic.Pointer[state] // changed with the store's lock held
+	children  map[*Session]bool     // that are not released; guarded by the store's lock
+	bounded   atomic.Pointer[bounded]
 
 	mu       sync.Mutex
 	uses     int // executions that have not ended
@@ -131,9 +137,15 @@ func (s Settings) clone() Settings {
 	return s
 }
 
-// Settings returns the settings of now. The caller must not change what they
-// point to.
-func (s *Session) Settings() *Settings { return &s.state.Load().Settings }
+// Settings returns the settings of now: of a session below another, no more than that one
+// has. The caller must not change what they point to.
+func (s *Session) Settings() *Settings {
+	own := &s.state.Load().Settings
+	if s.Below == nil {
+		return own
+	}
+	return s.within(own)
+}
 
 // Once reports whether something was not said in the session before.
 func (s *Session) Once(text string) bool {
@@ -195,23 +207,37 @@ func (s *Session) ChangeMode(from, to tools.Mode) error {
 	if !s.store.permits(to, settings) {
 		return tools.Failf("mode_not_permitted", "The operator does not permit mode %s: the session stays in mode %s.", to, from)
 	}
+	if s.Below != nil && to.Above(s.Below.Parent.Mode()) {
+		return tools.Failf("mode_not_permitted", "Mode %s permits more than %s, that of session %s, which began this agent: the session stays in mode %s.",
+			to, s.Below.Parent.Mode(), s.Below.Parent.ID, from)
+	}
 	settings.Mode = to
 	s.change(settings)
 	return nil
 }
 
 // PlanEnd returns the mode that follows plan mode: the one before it, or the
-// operator's default where that is not known.
+// operator's default where that is not known. While the parent plans, ChangeMode refuses
+// any.
 func (s *Session) PlanEnd() tools.Mode {
 	end := cmp.Or(s.state.Load().before, s.store.config.Default.Mode)
 	if end == tools.ModePlan {
-		return tools.ModeAsk
+		end = tools.ModeAsk
+	}
+	if s.Below != nil && s.Below.Parent.Mode().Above(tools.ModePlan) {
+		end = AtMost(end, s.Below.Parent.Mode())
 	}
 	return end
 }
 
-// change gives the session other settings. The store is locked.
+// change gives the session other settings, and those below it what that leaves them. The
+// store is locked.
 func (s *Session) change(settings Settings) {
+	defer func() {
+		for child := range s.children {
+			child.change(child.state.Load().Settings)
+		}
+	}()
 	next := &state{Settings: settings, next: make(chan struct{})}
 	if old := s.state.Load(); old != nil {
 		defer close(old.next)
@@ -423,10 +449,12 @@ func (s *Session) end(reason string) {
 	}
 }
 
-// close refuses new uses; the workspace is released when the last one ended.
-func (s *Session) close(reason string) {
+// close refuses new uses; the workspace is released when the last one ended. It reports
+// false where the session was closed already.
+func (s *Session) close(reason string) bool {
 	s.mu.Lock()
-	unused := !s.closed && s.uses == 0
+	first := !s.closed
+	unused := first && s.uses == 0
 	s.end(reason)
 	if s.idle != nil {
 		s.idle.Stop()
@@ -436,6 +464,7 @@ func (s *Session) close(reason string) {
 	if unused {
 		s.release()
 	}
+	return first
 }
 
 // release gives the workspace back, once the session is closed and unused.
@@ -464,4 +493,5 @@ func (s *Session) release() {
 	if cache != nil {
 		cache.close(s.store.config.MaxCacheBytes)
 	}
+	s.leaveParent()
 }

@@ -111,6 +111,10 @@ type Config struct {
 	// MaxPerPrincipal bounds how many sessions one principal may have; 0 means
 	// [DefaultMaxPerPrincipal].
 	MaxPerPrincipal int
+
+	// MaxDepth is how many sessions of agents may be below each other; 0 means
+	// [DefaultMaxDepth].
+	MaxDepth int
 }
 
 // Request is what a caller asks of a new session. Zero fields take defaults.
@@ -121,6 +125,10 @@ type Request struct {
 
 	// Restore asks for the workspace that is kept of the last session of this ID.
 	Restore bool
+
+	// Below asks for a session below another of the same owner, in the workspace of that
+	// or in a directory there.
+	Below *Below
 }
 
 type key struct {
@@ -166,6 +174,7 @@ func (s *Store) Count() int {
 func NewStore(config Config) *Store {
 	config.MaxPerPrincipal = cmp.Or(config.MaxPerPrincipal, DefaultMaxPerPrincipal)
 	config.MaxKept = cmp.Or(config.MaxKept, DefaultMaxKept)
+	config.MaxDepth = cmp.Or(config.MaxDepth, DefaultMaxDepth)
 	config.Default.Network = cmp.Or(config.Default.Network, tools.NetworkNone)
 	config.MaxNetwork = cmp.Or(config.MaxNetwork, config.Default.Network)
 	config.MaxMode = cmp.Or(config.MaxMode, config.Default.Mode)
@@ -252,7 +261,13 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	if !isID(request.ID) {
 		return nil, fmt.Errorf("%w: id %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit", ErrInvalid, request.ID)
 	}
-	settings, err := s.settle(request.Settings)
+	if request.Below != nil {
+		if err := s.checkBelow(&request); err != nil {
+			return nil, err
+		}
+		request.Settings = request.Below.inherit(request.Settings)
+	}
+	settings, err := s.settle(request.Settings, request.Below)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +299,7 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 		State:  root,
 		Closed: append(slices.Clip(s.config.Closed), s.config.WorkspaceRoot, s.config.Caches),
 	}
-	if scratch {
+	if scratch || request.Below != nil && request.Below.Parent.scratch {
 		config.State = "" // what is left of it is removed as a whole
 	}
 	ws, err := config.Open(dir)
@@ -296,7 +311,11 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	session := &Session{
 		store: s, epoch: s.epoch, over: make(chan struct{}), ID: request.ID, Owner: owner, Workspace: ws, Created: now,
 		Changes:  history.New(history.Config{Dir: root}),
-		lastUsed: now, scratch: scratch, documents: s.newDocuments(owner, request.ID, root),
+		lastUsed: now, scratch: scratch, documents: s.newDocuments(owner, request.ID, root), Below: request.Below,
+	}
+	if session.Below != nil && !session.follow() {
+		ws.Close()
+		return nil, fmt.Errorf("%w: session %q has ended, which begins the agent", ErrNotFound, session.Below.Parent.ID)
 	}
 	if request.Restore { // not before: where it cannot be opened it stays kept
 		if t, err := s.kept(owner, request.ID); err == nil {
@@ -309,8 +328,9 @@ func (s *Store) Create(owner auth.Owner, request Request) (*Session, error) {
 	return session, nil
 }
 
-// settle fills in defaults and refuses what the operator does not permit.
-func (s *Store) settle(settings Settings) (Settings, error) {
+// settle fills in defaults and refuses what the operator does not permit, nor the session
+// that one is below.
+func (s *Store) settle(settings Settings, below *Below) (Settings, error) {
 	settings = settings.clone()
 	settings.Level = cmp.Or(settings.Level, s.config.Default.Level)
 	settings.Mode = cmp.Or(settings.Mode, s.config.Default.Mode)
@@ -354,6 +374,9 @@ func (s *Store) settle(settings Settings) (Settings, error) {
 		if name == "" || len(name) > 256 || len(value) > 256 {
 			return settings, fmt.Errorf("%w: label %.32q: keys need 1 to 256 bytes, values at most 256", ErrInvalid, name)
 		}
+	}
+	if below != nil {
+		return settings, below.check(&settings)
 	}
 	return settings, nil
 }
@@ -404,7 +427,11 @@ func (s *Store) update(session *Session, change func(*Settings) error) error {
 	if err := change(&settings); err != nil {
 		return err
 	}
-	settings, err := s.settle(settings)
+	if session.Below != nil {
+		settings = session.Below.inherit(settings)
+		settings.MaxMode = LeastMode(settings.MaxMode, session.Settings().MaxMode)
+	}
+	settings, err := s.settle(settings, session.Below)
 	if err != nil {
 		return err
 	}
@@ -465,24 +492,24 @@ func (s *Store) List(owner auth.Owner) []*Session {
 	return list
 }
 
-// Remove takes a session of owner out of the store; what uses it may end in
-// peace. It reports which session it was, or nil if there was none.
+// Remove takes a session of owner, and those below it, out of the store; what uses them may
+// end in peace. It reports which session it was, or nil if there was none.
 func (s *Store) Remove(owner auth.Owner, id string) (*Session, error) {
-	return s.RemoveFor(owner, id, "was closed by "+owner.Name())
+	session, err := s.Removable(owner, id)
+	if session != nil {
+		s.End(session, "was closed by "+owner.Name())
+	}
+	return session, err
 }
 
-// RemoveFor is Remove for a reason, in words that follow "it".
-func (s *Store) RemoveFor(owner auth.Owner, id, reason string) (*Session, error) {
+// Removable returns a session of owner that can be removed, or nil if there is none.
+func (s *Store) Removable(owner auth.Owner, id string) (*Session, error) {
 	if id == "" || id == DefaultID {
 		return nil, fmt.Errorf("%w: the default session cannot be closed", ErrInvalid)
 	}
 	s.mu.RLock()
-	session := s.byKey[key{owner, id}]
-	s.mu.RUnlock()
-	if session != nil {
-		s.forget(session, reason)
-	}
-	return session, nil
+	defer s.mu.RUnlock()
+	return s.byKey[key{owner, id}], nil
 }
 
 // Close takes all sessions out of the store, for good.
@@ -505,15 +532,15 @@ func (s *Store) Close() {
 }
 
 // forget takes a session out of the store, and closes it for a reason if it is not
-// closed already.
-func (s *Store) forget(session *Session, reason string) {
+// closed already, which it reports.
+func (s *Store) forget(session *Session, reason string) bool {
 	s.mu.Lock()
 	k := key{session.Owner, session.ID}
 	if s.byKey[k] == session { // and not a later one with its id
 		delete(s.byKey, k)
 	}
 	s.mu.Unlock()
-	session.close(reason)
+	return session.close(reason)
 }
 
 func (s *Store) countOf(owner auth.Owner) int {
@@ -529,11 +556,15 @@ func (s *Store) countOf(owner auth.Owner) int {
 // workspaceFor returns the directory a new session works in, and whether it
 // was made for it. root is where the workspaces of its tenant are.
 func (s *Store) workspaceFor(owner auth.Owner, root string, request Request) (dir string, scratch bool, err error) {
-	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && (request.ID == DefaultID && request.Workspace == "" || request.Workspace == dir) {
+	if dir, ok := s.config.DefaultWorkspace[string(owner)]; ok && request.Below == nil && (request.ID == DefaultID && request.Workspace == "" || request.Workspace == dir) {
 		return dir, false, nil // which it has anyway
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", false, err
+	}
+	if request.Below != nil {
+		dir, err := workspaceBelow(request.Below.Parent, request.Workspace)
+		return dir, false, err
 	}
 	if request.Workspace != "" {
 		dir, err := s.chosen(owner, request.Workspace)

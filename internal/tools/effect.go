@@ -62,7 +62,8 @@ type Effect struct {
 	Port int
 
 	// Configured says that the operator's configuration names the host for this tool,
-	// and no input can change it: to reach it is no question by itself.
+	// and no input can change it: to reach it is no question by itself. Of what is used,
+	// that the operator offers it, and that every step of it is judged.
 	Configured bool
 
 	// Tool is what is used. Lasting says that it outlives the session, and is there for

@@ -32,6 +32,9 @@ type Sink interface {
 	// Messages returns what the client says to the call while it runs, in words. A tool
 	// that does not read them loses the oldest. The channel is never closed.
 	Messages() <-chan string
+
+	// Execution returns the id of the execution that runs the call.
+	Execution() string
 }
 
 // An Input is [Data], [EndOfInput], [Signal] or [WindowSize].

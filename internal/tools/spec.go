@@ -65,6 +65,10 @@ type Spec struct {
 	// ConcurrencySafe says that calls may run beside other calls of a session.
 	ConcurrencySafe bool
 
+	// Waits says that a call does nothing itself but wait for other calls, so that it has
+	// no place among those that run at once.
+	Waits bool
+
 	// FreesSpace says that the tool writes nothing but makes room, so that it can be
 	// called where there is none.
 	FreesSpace bool

@@ -19,8 +19,9 @@ type Agents interface {
 	// All returns the agents there are, by name, and a number that changes when they do.
 	All() ([]About, uint64)
 
-	// Begin has an agent work on a task for the caller of env.
-	Begin(ctx context.Context, env tools.Env, task Task) (Loop, error)
+	// Begin has an agent work on a task for the caller of env, and tells out what happens.
+	// A loop that is not in the background ends with ctx.
+	Begin(ctx context.Context, env tools.Env, task Task, out tools.Sink) (Loop, error)
 
 	// Find returns a loop that the session of env began.
 	Find(env tools.Env, id string) (Loop, error)
@@ -34,8 +35,11 @@ type Agents interface {
 
 // A Loop is an agent at work, or one that has ended and is still kept.
 type Loop interface {
-	// Wait waits until the loop has ended, and tells out what happens meanwhile.
+	// Wait waits until the loop has ended. What is said to out meanwhile, the agent hears.
 	Wait(ctx context.Context, out tools.Sink) (Report, error)
+
+	// Follow has out told what happens, until stop is called.
+	Follow(out tools.Sink) (stop func())
 
 	// Send says something to the agent, which hears it before its next turn.
 	Send(message string) error
@@ -58,6 +62,9 @@ type Task struct {
 
 	// Background says that the loop outlives the call that began it.
 	Background bool
+
+	// ReadOnly says that the agent is to change nothing.
+	ReadOnly bool
 
 	// Isolation says that the agent works in a git worktree of its own.
 	Isolation Isolation
@@ -132,3 +139,6 @@ type Status struct {
 	Report                 Report // so far
 	Err                    error  // that ended it
 }
+
+// SummaryName is the tool by which an agent hands over its report.
+const SummaryName = "summary"

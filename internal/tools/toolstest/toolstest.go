@@ -353,6 +353,9 @@ func (f sinkFunc) Listen(context.Context, func(context.Context, tools.Input) (in
 // Messages is of no use: nobody says anything.
 func (f sinkFunc) Messages() <-chan string { return nil }
 
+// Execution is nobody's.
+func (f sinkFunc) Execution() string { return "" }
+
 // A Recorder is a sink that keeps everything. The zero value is ready, and safe
 // for concurrent use.
 type Recorder struct {
@@ -400,6 +403,9 @@ func (r *Recorder) Listen(_ context.Context, take func(context.Context, tools.In
 		r.take = nil
 	}
 }
+
+// Execution is nobody's.
+func (r *Recorder) Execution() string { return "" }
 
 // Send sends input to the call, if it listens.
 func (r *Recorder) Send(ctx context.Context, in tools.Input) (n int, err error) {

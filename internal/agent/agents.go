@@ -1,0 +1,415 @@
+// Copyright 2026 The toolserver Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/toolserver/toolserver/internal/auth"
+	"github.com/toolserver/toolserver/internal/markdown"
+	"github.com/toolserver/toolserver/internal/model"
+	"github.com/toolserver/toolserver/internal/nearest"
+	"github.com/toolserver/toolserver/internal/schema"
+	"github.com/toolserver/toolserver/internal/tools"
+	"github.com/toolserver/toolserver/internal/tools/agent"
+	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
+)
+
+// Options are what agents work with.
+type Options struct {
+	// Model returns the model of an endpoint; with an empty name, of the first.
+	Model func(endpoint string) (model.Model, error)
+
+	// Endpoints are the names of those there are.
+	Endpoints []string
+
+	// Changed, if set, is told when there are other agents than before.
+	Changed func(*Agents)
+
+	// Ours returns what a tool is called here that has a name in any system; nothing where
+	// nobody knows it.
+	Ours func(name string) []string
+}
+
+// Agents are those of the operator, and their loops. Its methods are safe for concurrent
+// use. Close it after use.
+type Agents struct {
+	config  Config
+	options Options
+	files   *markdown.Set[*Definition]
+	connect func(auth.Principal) (*grpc.ClientConn, error)
+	base    context.Context // of loops in the background
+	end     context.CancelCauseFunc
+
+	mu          sync.Mutex
+	revision    uint64           // of the definitions that were told
+	loops       map[string]*loop // by id
+	running     int
+	connections map[auth.Principal]*connection
+}
+
+// connection is shared by the loops of a principal.
+type connection struct {
+	*grpc.ClientConn
+	users int
+}
+
+var errClosed = errors.New("the server is shutting down")
+
+// How long, and how many loops that have ended are kept for those who ask for what came of
+// them.
+const (
+	keepEnded = time.Hour
+	maxEnded  = 5000
+)
+
+// New returns the agents of a configuration. They can be given tasks once they are
+// connected.
+func New(config Config, options Options) *Agents {
+	a := &Agents{
+		config: config.WithDefaults(), options: options, files: newFiles(config.Folders),
+		loops: make(map[string]*loop), connections: make(map[auth.Principal]*connection),
+	}
+	a.base, a.end = context.WithCancelCause(context.Background())
+	_, a.revision = a.definitions()
+	return a
+}
+
+// Connect says how a caller inside the process reaches the server. It comes before the first
+// task.
+func (a *Agents) Connect(connect func(auth.Principal) (*grpc.ClientConn, error)) {
+	a.connect = connect
+}
+
+// Close ends all loops.
+func (a *Agents) Close() error {
+	a.end(errClosed)
+	a.mu.Lock()
+	loops := make([]*loop, 0, len(a.loops))
+	for _, l := range a.loops {
+		loops = append(loops, l)
+	}
+	a.mu.Unlock()
+	for _, l := range loops {
+		<-l.done
+	}
+	return nil
+}
+
+// Unavailable returns why no agent can work, or nothing.
+func (a *Agents) Unavailable() string {
+	switch all, _ := a.definitions(); {
+	case len(a.options.Endpoints) == 0:
+		return "has no model to ask: the operator names endpoints in the configuration, such as models: [{name: main, format: anthropic, model: …, key_file: …}]"
+	case len(all) == 0 && len(a.config.Folders) == 0:
+		return "has no agents: the operator defines them in the configuration, in agents.list, or names folders of Markdown files, such as agents: {folders: [/etc/toolserver/agents]}"
+	}
+	return ""
+}
+
+// Wrong returns what is wrong with files of definitions, which are left out.
+func (a *Agents) Wrong() []string { return a.files.Wrong() }
+
+// definitions returns the agents there are now, those of the configuration first, and a number that
+// changes when they do.
+func (a *Agents) definitions() (list []*Definition, revision uint64) {
+	for i := range a.config.List {
+		list = append(list, &a.config.List[i])
+	}
+	files, revision := a.files.All()
+	for _, d := range files {
+		if !slices.ContainsFunc(list[:len(a.config.List)], func(o *Definition) bool { return strings.EqualFold(o.Name, d.Name) }) {
+			list = append(list, d)
+		}
+	}
+	return list, revision
+}
+
+// All returns the agents there are, by name.
+func (a *Agents) All() ([]agent.About, uint64) {
+	definitions, revision := a.definitions()
+	list := make([]agent.About, len(definitions))
+	for i, d := range definitions {
+		list[i] = agent.About{Name: d.Name, Description: d.Description}
+	}
+	slices.SortFunc(list, func(x, y agent.About) int { return cmp.Compare(x.Name, y.Name) })
+	return list, revision
+}
+
+// renew tells of agents that are other than they were.
+func (a *Agents) renew() {
+	_, now := a.definitions()
+	a.mu.Lock()
+	changed := now != a.revision
+	a.revision = now
+	a.mu.Unlock()
+	if changed && a.options.Changed != nil {
+		a.options.Changed(a)
+	}
+}
+
+// named returns the agent of a name; without one, the only one there is.
+func (a *Agents) named(name string) (*Definition, error) {
+	all, _ := a.definitions()
+	var names []string
+	for _, d := range all {
+		if strings.EqualFold(d.Name, name) {
+			return d, nil
+		}
+		names = append(names, d.Name)
+	}
+	there := "There are: " + strings.Join(names, ", ") + "."
+	if len(names) == 0 {
+		there = "There are none."
+	}
+	if name == "" {
+		if len(all) == 1 {
+			return all[0], nil
+		}
+		return nil, tools.Failf("no_agent", "Say which agent is to do it. %s", there)
+	}
+	return nil, tools.Failf("no_such_agent", "There is no agent %.64q%s %s", name, cmp.Or(nearest.Hint(nearest.Names(name, names)), "."), there)
+}
+
+// runner returns who works for a definition.
+func (a *Agents) runner(d *Definition) (Runner, error) {
+	endpoint := d.Endpoint
+	if endpoint == "" && slices.Contains(a.options.Endpoints, d.model) {
+		endpoint = d.model // that of another system is no endpoint of ours, and no reason to refuse
+	}
+	m, err := a.options.Model(endpoint)
+	if err != nil {
+		return nil, tools.Failf("no_endpoint", "The agent %s cannot work: %v.", d.Name, err)
+	}
+	return &modelRunner{model: m}, nil
+}
+
+// Begin has an agent work on a task. Without background, the loop ends with ctx.
+func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out tools.Sink) (agent.Loop, error) {
+	a.renew()
+	d, err := a.named(task.Agent)
+	if err != nil {
+		return nil, err
+	}
+	run, err := a.runner(d)
+	if err != nil {
+		return nil, err
+	}
+	include, unknown := selection(d.Tools, a.options.Ours)
+	exclude, _ := selection(d.Exclude, a.options.Ours)
+	if len(unknown) > 0 {
+		return nil, tools.Failf("agent_wrong", "The agent %s cannot work: its definition names tools that do not exist: %s. Tell the operator, or give the task to another.", d.Name, strings.Join(unknown, ", "))
+	}
+	l := &loop{
+		agents: a, definition: d, task: task, began: time.Now(), done: make(chan struct{}),
+		parent: session{env.Tenant, env.Principal, env.SessionID}, depth: a.depthBelow(env),
+	}
+	if l.depth > a.config.MaxDepth {
+		return nil, tools.Failf("agent_depth", "An agent may not give its task to others here: the operator allows %d below each other. Do it yourself.", a.config.MaxDepth)
+	}
+	if l.depth == a.config.MaxDepth {
+		exclude = append(exclude, "agent")
+	}
+	if len(task.ResultSchema) > 0 {
+		if l.schema, err = schema.Any(task.ResultSchema); err != nil {
+			return nil, &tools.InputError{Problems: []tools.Problem{{Pointer: "/result_schema", Message: err.Error()}}}
+		}
+	}
+	before, err := a.before(env, task.Context)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.enter(l, env); err != nil {
+		return nil, err
+	}
+	if err := l.open(ctx, env, out.Execution(), include, exclude); err != nil {
+		a.leave(l)
+		return nil, err
+	}
+	within := a.base
+	if !task.Background {
+		within = ctx
+		defer context.AfterFunc(a.base, func() { l.cancel(errClosed) })
+	}
+	ctx, l.cancel = context.WithCancelCause(within)
+	limits := d.Limits.withDefaults()
+	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, tools.Failf("time_limit", "The agent %s has worked for %s, which is as long as it may: it was stopped.", d.Name, limits.Time))
+	l.Follow(out)
+	a.mu.Lock()
+	a.loops[l.id] = l
+	a.mu.Unlock()
+	work := &Task{
+		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, ResultSchema: task.ResultSchema,
+		Conn: l.conn, Steering: l.steering, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
+	}
+	go func() {
+		defer stop()
+		l.run(ctx, run, work)
+	}()
+	return l, nil
+}
+
+// depthBelow returns how many agents ask each other if the session of env asks one more.
+func (a *Agents) depthBelow(env tools.Env) int {
+	if l := a.at(env); l != nil {
+		return l.depth + 1
+	}
+	return 1
+}
+
+// at returns the loop whose session is that of env; nil where there is none.
+func (a *Agents) at(env tools.Env) *loop {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.loops[env.SessionID]; l != nil && l.parent.tenant == env.Tenant && l.parent.principal == env.Principal {
+		return l
+	}
+	return nil
+}
+
+// enter counts a loop that begins, and gives it a connection.
+func (a *Agents) enter(l *loop, env tools.Env) error {
+	who := auth.Principal{Name: env.Principal, Tenant: env.Tenant, OnBehalfOf: cmp.Or(env.OnBehalfOf, env.Principal), Roles: auth.Agent}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.connect == nil || a.base.Err() != nil {
+		return tools.Failf("agents_closed", "No agent can begin now: the server starts, or shuts down.")
+	}
+	if a.running >= a.config.MaxRunning {
+		return &tools.Failure{Code: "too_many_agents", Message: "As many agents are at work as this server may have: try again when one has ended, or do it yourself.", Retryable: true}
+	}
+	c := a.connections[who]
+	if c == nil {
+		conn, err := a.connect(who)
+		if err != nil {
+			return err
+		}
+		c = &connection{ClientConn: conn}
+		a.connections[who] = c
+	}
+	c.users++
+	a.running++
+	l.conn, l.who = c.ClientConn, who
+	return nil
+}
+
+// leave is the end of enter. Loops that ended long ago are forgotten.
+func (a *Agents) leave(l *loop) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running--
+	if c := a.connections[l.who]; c != nil {
+		if c.users--; c.users == 0 {
+			delete(a.connections, l.who)
+			c.Close()
+		}
+	}
+	var ended []*loop
+	for id, other := range a.loops {
+		if at := other.endedAt(); !at.IsZero() && time.Since(at) > keepEnded {
+			delete(a.loops, id)
+		} else if !at.IsZero() {
+			ended = append(ended, other)
+		}
+	}
+	if len(ended) > maxEnded {
+		slices.SortFunc(ended, func(x, y *loop) int { return x.endedAt().Compare(y.endedAt()) })
+		for _, old := range ended[:len(ended)-maxEnded] {
+			delete(a.loops, old.id)
+		}
+	}
+}
+
+// open makes the session of a loop below that of its caller.
+func (l *loop) open(ctx context.Context, env tools.Env, execution string, include, exclude []string) error {
+	d := l.definition
+	mode := d.Mode
+	if l.task.ReadOnly {
+		mode = tools.ModePlan
+	}
+	request := &pb.CreateSessionRequest{
+		ParentSessionId: env.SessionID, ParentExecutionId: execution, Agent: d.Name, Background: l.task.Background,
+		Level: pb.Level(d.Level), Mode: pb.Mode(mode), IdleTtl: durationpb.New(0), CallOrder: pb.CallOrder_CALL_ORDER_FREE,
+		Tools: &pb.ToolSelection{Exclude: exclude}, Activation: &pb.ToolActivation{},
+	}
+	if len(include) > 0 {
+		include = append(include, agent.SummaryName)
+		request.Tools.Include, request.Activation.Pinned = include, include
+	}
+	response, err := pb.NewSessionServiceClient(l.conn).CreateSession(ctx, request)
+	if err != nil {
+		return refusal(d, err)
+	}
+	l.id = response.GetSession().GetSessionId()
+	return nil
+}
+
+// refusal is the failure of an agent that the server does not let begin.
+func refusal(d *Definition, err error) error {
+	s := status.Convert(err)
+	f := &tools.Failure{Code: "agent_refused", Message: "The agent " + d.Name + " cannot begin: " + s.Message()}
+	switch s.Code() {
+	case codes.Canceled, codes.DeadlineExceeded:
+		return err
+	case codes.ResourceExhausted, codes.Unavailable:
+		f.Retryable = true
+	}
+	if !strings.HasSuffix(f.Message, ".") {
+		f.Message += "."
+	}
+	return f
+}
+
+// Find returns a loop that the session of env began.
+func (a *Agents) Find(env tools.Env, id string) (agent.Loop, error) {
+	a.mu.Lock()
+	l := a.loops[id]
+	a.mu.Unlock()
+	if l != nil && l.parent == (session{env.Tenant, env.Principal, env.SessionID}) {
+		return l, nil
+	}
+	var ids []string
+	for _, s := range a.Loops(env) {
+		ids = append(ids, s.ID)
+	}
+	if len(ids) == 0 {
+		return nil, tools.Failf("no_such_loop", "There is no agent %.64q: this session has begun none that is still known.", id)
+	}
+	return nil, tools.Failf("no_such_loop", "There is no agent %.64q%s This session has begun: %s.", id, cmp.Or(nearest.Hint(nearest.Names(id, ids)), "."), strings.Join(ids[:min(20, len(ids))], ", "))
+}
+
+// Loops returns what the session of env began, the newest first.
+func (a *Agents) Loops(env tools.Env) []agent.Status {
+	of := session{env.Tenant, env.Principal, env.SessionID}
+	var list []agent.Status
+	a.mu.Lock()
+	for _, l := range a.loops {
+		if l.parent == of {
+			list = append(list, l.Status())
+		}
+	}
+	a.mu.Unlock()
+	slices.SortFunc(list, func(x, y agent.Status) int { return cmp.Or(y.Began.Compare(x.Began), cmp.Compare(x.ID, y.ID)) })
+	return list
+}
+
+// Summarize takes the report of the agent whose session is that of env.
+func (a *Agents) Summarize(env tools.Env, summary agent.Summary) error {
+	l := a.at(env)
+	if l == nil {
+		return tools.Failf("no_task", "This session is not that of an agent with a task, so there is nobody to report to: answer with text instead.")
+	}
+	return l.summarize(summary)
+}
