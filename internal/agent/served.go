@@ -55,12 +55,12 @@ type runtime struct {
 	agents map[string]*Definition // by name in lower case
 	room   int                    // tasks at once
 	out    chan outgoing
-	stir   chan struct{} // has room for one: there are cancels
+	stir   chan struct{} // has room for one: there are ends
 	gone   chan struct{} // closed when it serves no more
 	jobs   map[string]*job
-	last   uint64 // which task it was given last
-	cancel []*pb.ServeResponse
-	lost   error // why it is gone
+	last   uint64              // which task it was given last
+	ends   []*pb.ServeResponse // of tasks, that it is not told yet
+	lost   error               // why it is gone
 }
 
 // outgoing is a message for a runtime, about a job.
@@ -316,14 +316,13 @@ func (r *Runtimes) leave(owner auth.Owner, one *runtime, j *job, reason string) 
 	j.left = true
 	switch {
 	case one.lost != nil:
-	case j.answered || !j.delivered:
+	case j.answered:
+		one.end(&pb.ServeResponse{Kind: &pb.ServeResponse_Taken{Taken: &pb.ReportTaken{TaskId: j.id}}})
+		r.free(owner, one, j)
+	case !j.delivered:
 		r.free(owner, one, j)
 	default:
-		one.cancel = append(one.cancel, &pb.ServeResponse{Kind: &pb.ServeResponse_Cancelled{Cancelled: &pb.TaskCancelled{TaskId: j.id, Reason: short(reason, maxText)}}})
-		select {
-		case one.stir <- struct{}{}:
-		default:
-		}
+		one.end(&pb.ServeResponse{Kind: &pb.ServeResponse_Cancelled{Cancelled: &pb.TaskCancelled{TaskId: j.id, Reason: short(reason, maxText)}}})
 		time.AfterFunc(r.Grace, func() {
 			r.mu.Lock()
 			stuck := one.jobs[j.id] == j
@@ -332,6 +331,16 @@ func (r *Runtimes) leave(owner auth.Owner, one *runtime, j *job, reason string) 
 				r.withdraw(owner, one, status.Errorf(codes.Aborted, "the task %s was cancelled %s ago, and the runtime has not answered with a report or a failure", j.id, r.Grace))
 			}
 		})
+	}
+}
+
+// end has a runtime told of the end of a task. They cannot be many: before the runtime has
+// heard of them, it is not told of other tasks either. The caller holds the lock.
+func (one *runtime) end(m *pb.ServeResponse) {
+	one.ends = append(one.ends, m)
+	select {
+	case one.stir <- struct{}{}:
+	default:
 	}
 }
 

@@ -80,7 +80,7 @@ func (r *Runtimes) send(one *runtime, stream ServeStream) error {
 			return one.lost
 		case <-one.stir:
 			r.mu.Lock()
-			messages, one.cancel = one.cancel, nil
+			messages, one.ends = one.ends, nil
 			r.mu.Unlock()
 		case m := <-one.out:
 			if r.deliver(one, m) {

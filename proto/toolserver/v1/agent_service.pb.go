@@ -851,6 +851,7 @@ type ServeResponse struct {
 	//	*ServeResponse_Message
 	//	*ServeResponse_Rejected
 	//	*ServeResponse_Cancelled
+	//	*ServeResponse_Taken
 	//	*ServeResponse_Refused
 	Kind          isServeResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -939,6 +940,15 @@ func (x *ServeResponse) GetCancelled() *TaskCancelled {
 	return nil
 }
 
+func (x *ServeResponse) GetTaken() *ReportTaken {
+	if x != nil {
+		if x, ok := x.Kind.(*ServeResponse_Taken); ok {
+			return x.Taken
+		}
+	}
+	return nil
+}
+
 func (x *ServeResponse) GetRefused() *ServeRefused {
 	if x != nil {
 		if x, ok := x.Kind.(*ServeResponse_Refused); ok {
@@ -979,6 +989,11 @@ type ServeResponse_Cancelled struct {
 	Cancelled *TaskCancelled `protobuf:"bytes,5,opt,name=cancelled,proto3,oneof"`
 }
 
+type ServeResponse_Taken struct {
+	// A report, or a failure, was taken: its task has ended.
+	Taken *ReportTaken `protobuf:"bytes,7,opt,name=taken,proto3,oneof"`
+}
+
 type ServeResponse_Refused struct {
 	// A message of the runtime was not taken. Nothing else changes.
 	Refused *ServeRefused `protobuf:"bytes,6,opt,name=refused,proto3,oneof"`
@@ -993,6 +1008,8 @@ func (*ServeResponse_Message) isServeResponse_Kind() {}
 func (*ServeResponse_Rejected) isServeResponse_Kind() {}
 
 func (*ServeResponse_Cancelled) isServeResponse_Kind() {}
+
+func (*ServeResponse_Taken) isServeResponse_Kind() {}
 
 func (*ServeResponse_Refused) isServeResponse_Kind() {}
 
@@ -1307,6 +1324,52 @@ func (x *ReportRejected) GetMessage() string {
 	return ""
 }
 
+// ReportTaken says that a task has ended.
+type ReportTaken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportTaken) Reset() {
+	*x = ReportTaken{}
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportTaken) ProtoMessage() {}
+
+func (x *ReportTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportTaken.ProtoReflect.Descriptor instead.
+func (*ReportTaken) Descriptor() ([]byte, []int) {
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReportTaken) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
 // TaskCancelled says that nobody waits for a task any more.
 type TaskCancelled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1320,7 +1383,7 @@ type TaskCancelled struct {
 
 func (x *TaskCancelled) Reset() {
 	*x = TaskCancelled{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1395,7 @@ func (x *TaskCancelled) String() string {
 func (*TaskCancelled) ProtoMessage() {}
 
 func (x *TaskCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1408,7 @@ func (x *TaskCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancelled.ProtoReflect.Descriptor instead.
 func (*TaskCancelled) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskCancelled) GetTaskId() string {
@@ -1375,7 +1438,7 @@ type ServeRefused struct {
 
 func (x *ServeRefused) Reset() {
 	*x = ServeRefused{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1450,7 @@ func (x *ServeRefused) String() string {
 func (*ServeRefused) ProtoMessage() {}
 
 func (x *ServeRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1463,7 @@ func (x *ServeRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRefused.ProtoReflect.Descriptor instead.
 func (*ServeRefused) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ServeRefused) GetTaskId() string {
@@ -1473,13 +1536,14 @@ const file_toolserver_v1_agent_service_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1c\n" +
 	"\tretryable\x18\x03 \x01(\bR\tretryable\x12.\n" +
-	"\x05usage\x18\x04 \x01(\v2\x18.toolserver.v1.LoopUsageR\x05usage\"\xed\x02\n" +
+	"\x05usage\x18\x04 \x01(\v2\x18.toolserver.v1.LoopUsageR\x05usage\"\xa1\x03\n" +
 	"\rServeResponse\x128\n" +
 	"\aoffered\x18\x01 \x01(\v2\x1c.toolserver.v1.AgentsOfferedH\x00R\aoffered\x12.\n" +
 	"\x04task\x18\x02 \x01(\v2\x18.toolserver.v1.AgentTaskH\x00R\x04task\x126\n" +
 	"\amessage\x18\x03 \x01(\v2\x1a.toolserver.v1.TaskMessageH\x00R\amessage\x12;\n" +
 	"\brejected\x18\x04 \x01(\v2\x1d.toolserver.v1.ReportRejectedH\x00R\brejected\x12<\n" +
-	"\tcancelled\x18\x05 \x01(\v2\x1c.toolserver.v1.TaskCancelledH\x00R\tcancelled\x127\n" +
+	"\tcancelled\x18\x05 \x01(\v2\x1c.toolserver.v1.TaskCancelledH\x00R\tcancelled\x122\n" +
+	"\x05taken\x18\a \x01(\v2\x1a.toolserver.v1.ReportTakenH\x00R\x05taken\x127\n" +
 	"\arefused\x18\x06 \x01(\v2\x1b.toolserver.v1.ServeRefusedH\x00R\arefusedB\x06\n" +
 	"\x04kind\"\x0f\n" +
 	"\rAgentsOffered\"\xb5\x02\n" +
@@ -1501,7 +1565,9 @@ const file_toolserver_v1_agent_service_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"C\n" +
 	"\x0eReportRejected\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"@\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"&\n" +
+	"\vReportTaken\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"@\n" +
 	"\rTaskCancelled\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"A\n" +
@@ -1525,7 +1591,7 @@ func file_toolserver_v1_agent_service_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_agent_service_proto_rawDescData
 }
 
-var file_toolserver_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_toolserver_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_toolserver_v1_agent_service_proto_goTypes = []any{
 	(*ListAgentsRequest)(nil),     // 0: toolserver.v1.ListAgentsRequest
 	(*ListAgentsResponse)(nil),    // 1: toolserver.v1.ListAgentsResponse
@@ -1543,15 +1609,16 @@ var file_toolserver_v1_agent_service_proto_goTypes = []any{
 	(*TaskContext)(nil),           // 13: toolserver.v1.TaskContext
 	(*TaskMessage)(nil),           // 14: toolserver.v1.TaskMessage
 	(*ReportRejected)(nil),        // 15: toolserver.v1.ReportRejected
-	(*TaskCancelled)(nil),         // 16: toolserver.v1.TaskCancelled
-	(*ServeRefused)(nil),          // 17: toolserver.v1.ServeRefused
-	(*ToolSelection)(nil),         // 18: toolserver.v1.ToolSelection
-	(Level)(0),                    // 19: toolserver.v1.Level
-	(Mode)(0),                     // 20: toolserver.v1.Mode
-	(*TurnBegun)(nil),             // 21: toolserver.v1.TurnBegun
-	(*LoopUsage)(nil),             // 22: toolserver.v1.LoopUsage
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*AgentLink)(nil),             // 24: toolserver.v1.AgentLink
+	(*ReportTaken)(nil),           // 16: toolserver.v1.ReportTaken
+	(*TaskCancelled)(nil),         // 17: toolserver.v1.TaskCancelled
+	(*ServeRefused)(nil),          // 18: toolserver.v1.ServeRefused
+	(*ToolSelection)(nil),         // 19: toolserver.v1.ToolSelection
+	(Level)(0),                    // 20: toolserver.v1.Level
+	(Mode)(0),                     // 21: toolserver.v1.Mode
+	(*TurnBegun)(nil),             // 22: toolserver.v1.TurnBegun
+	(*LoopUsage)(nil),             // 23: toolserver.v1.LoopUsage
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*AgentLink)(nil),             // 25: toolserver.v1.AgentLink
 }
 var file_toolserver_v1_agent_service_proto_depIdxs = []int32{
 	2,  // 0: toolserver.v1.ListAgentsResponse.agents:type_name -> toolserver.v1.Agent
@@ -1561,30 +1628,31 @@ var file_toolserver_v1_agent_service_proto_depIdxs = []int32{
 	8,  // 4: toolserver.v1.ServeRequest.report:type_name -> toolserver.v1.TaskReport
 	9,  // 5: toolserver.v1.ServeRequest.failure:type_name -> toolserver.v1.TaskFailure
 	6,  // 6: toolserver.v1.AgentOffer.agents:type_name -> toolserver.v1.OfferedAgent
-	18, // 7: toolserver.v1.OfferedAgent.tools:type_name -> toolserver.v1.ToolSelection
-	19, // 8: toolserver.v1.OfferedAgent.level:type_name -> toolserver.v1.Level
-	20, // 9: toolserver.v1.OfferedAgent.mode:type_name -> toolserver.v1.Mode
-	21, // 10: toolserver.v1.TaskUpdate.turn:type_name -> toolserver.v1.TurnBegun
-	22, // 11: toolserver.v1.TaskReport.usage:type_name -> toolserver.v1.LoopUsage
-	22, // 12: toolserver.v1.TaskFailure.usage:type_name -> toolserver.v1.LoopUsage
+	19, // 7: toolserver.v1.OfferedAgent.tools:type_name -> toolserver.v1.ToolSelection
+	20, // 8: toolserver.v1.OfferedAgent.level:type_name -> toolserver.v1.Level
+	21, // 9: toolserver.v1.OfferedAgent.mode:type_name -> toolserver.v1.Mode
+	22, // 10: toolserver.v1.TaskUpdate.turn:type_name -> toolserver.v1.TurnBegun
+	23, // 11: toolserver.v1.TaskReport.usage:type_name -> toolserver.v1.LoopUsage
+	23, // 12: toolserver.v1.TaskFailure.usage:type_name -> toolserver.v1.LoopUsage
 	11, // 13: toolserver.v1.ServeResponse.offered:type_name -> toolserver.v1.AgentsOffered
 	12, // 14: toolserver.v1.ServeResponse.task:type_name -> toolserver.v1.AgentTask
 	14, // 15: toolserver.v1.ServeResponse.message:type_name -> toolserver.v1.TaskMessage
 	15, // 16: toolserver.v1.ServeResponse.rejected:type_name -> toolserver.v1.ReportRejected
-	16, // 17: toolserver.v1.ServeResponse.cancelled:type_name -> toolserver.v1.TaskCancelled
-	17, // 18: toolserver.v1.ServeResponse.refused:type_name -> toolserver.v1.ServeRefused
-	13, // 19: toolserver.v1.AgentTask.before:type_name -> toolserver.v1.TaskContext
-	23, // 20: toolserver.v1.AgentTask.deadline:type_name -> google.protobuf.Timestamp
-	24, // 21: toolserver.v1.AgentTask.chain:type_name -> toolserver.v1.AgentLink
-	0,  // 22: toolserver.v1.AgentService.ListAgents:input_type -> toolserver.v1.ListAgentsRequest
-	4,  // 23: toolserver.v1.AgentService.Serve:input_type -> toolserver.v1.ServeRequest
-	1,  // 24: toolserver.v1.AgentService.ListAgents:output_type -> toolserver.v1.ListAgentsResponse
-	10, // 25: toolserver.v1.AgentService.Serve:output_type -> toolserver.v1.ServeResponse
-	24, // [24:26] is the sub-list for method output_type
-	22, // [22:24] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	17, // 17: toolserver.v1.ServeResponse.cancelled:type_name -> toolserver.v1.TaskCancelled
+	16, // 18: toolserver.v1.ServeResponse.taken:type_name -> toolserver.v1.ReportTaken
+	18, // 19: toolserver.v1.ServeResponse.refused:type_name -> toolserver.v1.ServeRefused
+	13, // 20: toolserver.v1.AgentTask.before:type_name -> toolserver.v1.TaskContext
+	24, // 21: toolserver.v1.AgentTask.deadline:type_name -> google.protobuf.Timestamp
+	25, // 22: toolserver.v1.AgentTask.chain:type_name -> toolserver.v1.AgentLink
+	0,  // 23: toolserver.v1.AgentService.ListAgents:input_type -> toolserver.v1.ListAgentsRequest
+	4,  // 24: toolserver.v1.AgentService.Serve:input_type -> toolserver.v1.ServeRequest
+	1,  // 25: toolserver.v1.AgentService.ListAgents:output_type -> toolserver.v1.ListAgentsResponse
+	10, // 26: toolserver.v1.AgentService.Serve:output_type -> toolserver.v1.ServeResponse
+	25, // [25:27] is the sub-list for method output_type
+	23, // [23:25] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_agent_service_proto_init() }
@@ -1615,6 +1683,7 @@ func file_toolserver_v1_agent_service_proto_init() {
 		(*ServeResponse_Message)(nil),
 		(*ServeResponse_Rejected)(nil),
 		(*ServeResponse_Cancelled)(nil),
+		(*ServeResponse_Taken)(nil),
 		(*ServeResponse_Refused)(nil),
 	}
 	type x struct{}
@@ -1623,7 +1692,7 @@ func file_toolserver_v1_agent_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_agent_service_proto_rawDesc), len(file_toolserver_v1_agent_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
