@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package client is the Go client of toolserver: list, execute, batch, watch and
-// approve, each of which outlives a lost connection, and what renders tools and results
-// for a model and parses its calls. What else the contract has is
+// approve, each of which outlives a lost connection, what renders tools and results
+// for a model and parses its calls, and what serves agents. What else the contract has is
 // called by the generated clients that a [Client] has as fields.
 //
 // A call is run at most once. When the connection breaks, a client goes on after the
@@ -65,6 +65,7 @@ type Client struct {
 	Policy     pb.PolicyServiceClient
 	Workspaces pb.WorkspaceServiceClient
 	Dialects   pb.DialectServiceClient
+	Agents     pb.AgentServiceClient
 
 	link     *link
 	session  string
@@ -123,7 +124,7 @@ func Connect(address string, options Options) (*Client, error) {
 func Over(conn *grpc.ClientConn, options Options) *Client {
 	return &Client{
 		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), pb.NewDialectServiceClient(conn),
+		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), pb.NewDialectServiceClient(conn), pb.NewAgentServiceClient(conn),
 		&link{conn: conn, closed: make(chan struct{})}, options.Session, cmp.Or(options.Patience, time.Minute), options.FailFast,
 	}
 }
