@@ -13,16 +13,18 @@ from __future__ import annotations
 import ipaddress
 import re
 import threading
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Union
 
 import grpc
 
 from toolserver._calls import Input, Tries, addressed, call_request, for_another
 from toolserver._calls import lost_connection, lost_event, new_id, not_taken
+from toolserver.agents import Agent, serve
 from toolserver.batch import Batch
 from toolserver.v1 import approval_pb2, approval_service_pb2, batch_pb2, content_pb2, event_pb2
 from toolserver.v1 import execution_pb2, tool_pb2, tool_service_pb2
 from toolserver.v1 import dialect_service_pb2
+from toolserver.v1.agent_service_pb2_grpc import AgentServiceStub
 from toolserver.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from toolserver.v1.dialect_service_pb2_grpc import DialectServiceStub
 from toolserver.v1.policy_service_pb2_grpc import PolicyServiceStub
@@ -46,8 +48,8 @@ _CHANNEL = [
 class Client:
     """A server, for one principal and one session. It can be used by many threads.
 
-    What the verbs do not do, the stubs do: tools, sessions, approvals, policy, workspaces
-    and dialects.
+    What the verbs do not do, the stubs do: tools, sessions, approvals, policy, workspaces,
+    dialects and agents.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Client:
         self.policy = PolicyServiceStub(channel)
         self.workspaces = WorkspaceServiceStub(channel)
         self.dialects = DialectServiceStub(channel)
+        self.agents = AgentServiceStub(channel)
         self.session = session
         self.patience = patience
 
@@ -197,6 +200,15 @@ class Client:
             if error.code() not in late:  # else it is answered, by whomever
                 raise
         answers[approval.approval_id] = None
+
+    def serve(self, agents: Sequence[Agent], tasks: int = 1) -> None:
+        """Serves agents, with so many tasks at once for all of them, each in a thread.
+
+        It goes on until the client is closed, so it has a thread of its own. A lost
+        connection is made anew; the tasks that were under way have failed then, and are
+        cancelled here.
+        """
+        serve(self, agents, tasks, self._closed)
 
     def render_tools(
         self, dialect: str = "", *names: str
