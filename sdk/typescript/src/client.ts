@@ -7,9 +7,11 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client as Service, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
+import { type Agent, serve } from "./agents.js";
 import { Batch, type BatchResult } from "./batch.js";
 import { addressed, type Call, callRequest, endedEarly, forAnother, lostConnection } from "./calls.js";
 import { lostEvent, notTaken, StreamSignal, Tries } from "./calls.js";
+import { AgentService } from "./gen/toolserver/v1/agent_service_pb.js";
 import { AnswerKind, type Approval } from "./gen/toolserver/v1/approval_pb.js";
 import { ApprovalService, type ResolveApprovalRequestSchema } from "./gen/toolserver/v1/approval_service_pb.js";
 import type { BatchStartSchema } from "./gen/toolserver/v1/batch_pb.js";
@@ -56,7 +58,7 @@ export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>,
  * Outcome.LOST: it may have run, and the client does not run it again.
  *
  * What the verbs do not do, the clients of the services do: tools, sessions, approvals,
- * policy, workspaces and dialects.
+ * policy, workspaces, dialects and agents.
  */
 export class Client {
   readonly tools: Service<typeof ToolService>;
@@ -65,6 +67,7 @@ export class Client {
   readonly policy: Service<typeof PolicyService>;
   readonly workspaces: Service<typeof WorkspaceService>;
   readonly dialects: Service<typeof DialectService>;
+  readonly agents: Service<typeof AgentService>;
   readonly session: string;
   readonly patienceMs: number;
   private readonly manager: Http2SessionManager;
@@ -99,6 +102,7 @@ export class Client {
     this.policy = createClient(PolicyService, transport);
     this.workspaces = createClient(WorkspaceService, transport);
     this.dialects = createClient(DialectService, transport);
+    this.agents = createClient(AgentService, transport);
     this.session = options.session ?? "";
     this.patienceMs = options.patienceMs ?? 60_000;
   }
@@ -228,6 +232,15 @@ export class Client {
         throw error; // else it is answered, by whomever
       }
     }
+  }
+
+  /**
+   * Serves agents, with so many tasks at once for all of them, until it is aborted or the
+   * client is closed. A lost connection is made anew; the tasks that were under way have
+   * failed then, and their signals say so.
+   */
+  serve(agents: Agent[], tasks = 1, leave?: AbortSignal): Promise<void> {
+    return serve(this, agents, tasks, this.until(leave));
   }
 
   /**
