@@ -18,7 +18,7 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go"},
+	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/modelserver"},
 	{"internal/operator"},
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
@@ -29,7 +29,7 @@ var floors = [][]string{
 	{"internal/hook", "internal/policy", "internal/session", "internal/tools/agent", "internal/tools/browser", "internal/tools/catalog", "internal/tools/files", "internal/tools/git", "internal/tools/mcp", "internal/tools/openapi", "internal/tools/search", "internal/tools/shell", "internal/tools/turn", "internal/tools/web", "internal/tools/toolstest", "internal/pdf/pdftest", "internal/pdf/pdftest/child", "internal/tools/dynamic", "internal/tools/script", "internal/tools/skill"},
 	{"internal/browser", "internal/companion", "internal/markdown", "internal/persona", "internal/quota", "internal/source"},
 	{"internal/auth", "internal/command", "internal/limit", "internal/search", "internal/shell", "internal/strictyaml", "internal/sandbox/sandboxtest"},
-	{"internal/effects", "internal/schema", "internal/integrity", "internal/pdf", "internal/search/index", "internal/shell/programs"},
+	{"internal/effects", "internal/schema", "internal/integrity", "internal/model/modeltest", "internal/pdf", "internal/search/index", "internal/shell/programs"},
 	{"internal/model", "internal/sandbox", "internal/search/ignore", "internal/tools"},
 	{"internal/history", "internal/toolcall", "internal/workspace/workspacetest"},
 	{"internal/artifact", "internal/audit", "internal/egress", "internal/nearest", "internal/output", "internal/sandbox/helper", "internal/span", "internal/trace", "internal/workspace"},
@@ -67,12 +67,14 @@ var reserved = map[string][]string{
 	module + "internal/tools/skill":   {"internal/config", "internal/server"},
 	module + "internal/tools/turn":    {"internal/server"},
 	module + "internal/tools/web":     {"internal/config", "internal/server"},
+	module + "internal/model":         {"bench", "examples/modelserver", "internal/agent", "internal/config", "internal/model/modeltest", "internal/operator", "internal/server"},
 	"github.com/chromedp/cdproto":     {"bench", "internal/browser"},
 	"github.com/chromedp/chromedp":    {"bench"},
 	"github.com/gobwas/ws":            {"internal/browser"},
 	"github.com/getkin/kin-openapi":   {"internal/tools/openapi"},
 	"github.com/oasdiff":              {"internal/tools/openapi"},
 	"github.com/modelcontextprotocol": {"bench", "bench/bare", "internal/edge", "internal/tools/mcp"},
+	"github.com/tmaxmax/go-sse":       {"internal/model"},
 	"github.com/santhosh-tekuri":      {"internal/persona", "internal/schema", "internal/tools/toolstest", "bench", "bench/work"},
 	"os/exec":                         {"bench", "bench/bare", "internal/programtest", "internal/sandbox/sandboxtest", "internal/workspace/workspacetest", "sdk/sdktest"},
 	"mvdan.cc/sh":                     {"internal/shell"},

@@ -15,7 +15,7 @@ import (
 // all, and refuses it where it is one too many. It reports false, and counts
 // nothing, where another policy has come into force.
 func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entry) bool {
-	call := limit.Key{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID}
+	call := limit.Key{Spec: &entry.Spec, Principal: string(job.Session.Owner), Session: job.Session.ID, Outermost: outermost(job.Chain)}
 	if p.LoopGuard() != (limit.LoopLimit{}) {
 		call.Digest = callDigest(job.OnBehalfOf, job.Identity(), job.Input)
 	}
@@ -32,6 +32,14 @@ func (a *Admission) count(job *executor.Job, p *policy.Policy, entry *tools.Entr
 	}
 	job.Permit = permit
 	return true
+}
+
+// outermost returns the session of a caller that agents are below; "" without a chain.
+func outermost(chain []session.Link) string {
+	if len(chain) == 0 {
+		return ""
+	}
+	return chain[0].ParentID
 }
 
 // rate counts a call, a transfer or a check against the rate of its tenant.
@@ -66,7 +74,7 @@ func (a *Admission) reportLimits(tool string, permit *limit.Permit, tooMany *lim
 // countTransfer counts a transfer that p has judged. It reports
 // false, and counts nothing, where another policy has come into force.
 func (a *Admission) countTransfer(p *policy.Policy, s *session.Session, spec *tools.Spec) (permit *limit.Permit, tooMany *limit.Refusal, ok bool) {
-	permit, tooMany, ok = a.ActivePolicy.Take(p, limit.Key{Spec: spec, Principal: string(s.Owner), Session: s.ID})
+	permit, tooMany, ok = a.ActivePolicy.Take(p, limit.Key{Spec: spec, Principal: string(s.Owner), Session: s.ID, Outermost: outermost(s.Chain())})
 	if ok {
 		a.reportLimits(spec.Name, permit, tooMany)
 	}

@@ -54,11 +54,14 @@ type Agents struct {
 	base    context.Context // of loops in the background
 	end     context.CancelCauseFunc
 
+	atWork sync.WaitGroup // loops
+
 	mu          sync.Mutex
 	revision    uint64           // of the definitions that were told
 	loops       map[string]*loop // by id
 	running     int
 	connections map[auth.Principal]*connection
+	watched     map[session]bool // that have begun loops, and whose end is told
 }
 
 // connection is shared by the loops of a principal.
@@ -81,7 +84,7 @@ const (
 func New(config Config, options Options) *Agents {
 	a := &Agents{
 		config: config.WithDefaults(), options: options, files: newFiles(config.Folders),
-		loops: make(map[string]*loop), connections: make(map[auth.Principal]*connection),
+		loops: make(map[string]*loop), connections: make(map[auth.Principal]*connection), watched: make(map[session]bool),
 	}
 	a.served = NewRuntimes(func(name string) bool {
 		all, _ := a.definitions()
@@ -101,15 +104,7 @@ func (a *Agents) Connect(connect func(auth.Principal) (*grpc.ClientConn, error))
 // Close ends all loops.
 func (a *Agents) Close() error {
 	a.end(errClosed)
-	a.mu.Lock()
-	loops := make([]*loop, 0, len(a.loops))
-	for _, l := range a.loops {
-		loops = append(loops, l)
-	}
-	a.mu.Unlock()
-	for _, l := range loops {
-		<-l.done
-	}
+	a.atWork.Wait()
 	return nil
 }
 
@@ -264,7 +259,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	if len(task.ResultSchema) > 0 {
 		if l.schema, err = schema.Any(task.ResultSchema); err != nil {
-			return nil, &tools.InputError{Problems: []tools.Problem{{Pointer: "/result_schema", Message: err.Error()}}}
+			return nil, tools.Failf("invalid_schema", "%v", err) // which was looked at before
 		}
 	}
 	before, err := a.before(env, task.Context)
@@ -278,12 +273,14 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 		a.leave(l)
 		return nil, err
 	}
-	within := a.base
+	within, unwatch := a.base, func() bool { return true }
 	if !task.Background {
 		within = ctx
-		defer context.AfterFunc(a.base, func() { l.cancel(errClosed) })
 	}
 	ctx, l.cancel = context.WithCancelCause(within)
+	if !task.Background {
+		unwatch = context.AfterFunc(a.base, func() { l.cancel(errClosed) })
+	}
 	limits := d.Limits.withDefaults()
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, tools.Failf("time_limit", "The agent %s has worked for %s, which is as long as it may: it was stopped.", d.Name, limits.Time))
 	l.Follow(out)
@@ -294,10 +291,11 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, ResultSchema: task.ResultSchema,
 		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
 	}
-	go func() {
+	a.atWork.Go(func() {
+		defer unwatch()
 		defer stop()
 		l.run(ctx, run, work)
-	}()
+	})
 	return l, nil
 }
 
@@ -330,6 +328,12 @@ func (a *Agents) enter(l *loop, env tools.Env) error {
 	if a.running >= a.config.MaxRunning {
 		return &tools.Failure{Code: "too_many_agents", Message: "As many agents are at work as this server may have: try again when one has ended, or do it yourself.", Retryable: true}
 	}
+	if of := l.parent; !a.watched[of] {
+		if !env.Session.AfterClose(func() { a.forget(of) }) {
+			return tools.Failf("session_ended", "The session has ended.")
+		}
+		a.watched[of] = true
+	}
 	c := a.connections[who]
 	if c == nil {
 		conn, err := a.connect(who)
@@ -343,6 +347,19 @@ func (a *Agents) enter(l *loop, env tools.Env) error {
 	a.running++
 	l.conn, l.who = c.ClientConn, who
 	return nil
+}
+
+// forget ends the loops that a session began, which has ended, and what is known of them.
+func (a *Agents) forget(of session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.watched, of)
+	for id, l := range a.loops {
+		if l.parent == of {
+			l.cancel(tools.Failf("session_ended", "The session that began the agent has ended."))
+			delete(a.loops, id)
+		}
+	}
 }
 
 // leave is the end of enter. Loops that ended long ago are forgotten.

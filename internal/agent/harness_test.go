@@ -144,7 +144,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 		Sessions: session.NewStore(session.Config{
 			DefaultWorkspace: map[string]string{auth.Local.Name: w.workspace}, WorkspaceRoot: t.TempDir(),
 			Default:  session.Settings{Level: tools.WorkspaceWrite, Mode: mode, Activation: session.DefaultActivation()},
-			MaxLevel: tools.WorkspaceWrite, MaxMode: tools.ModeAllow,
+			MaxLevel: tools.WorkspaceWrite, MaxMode: tools.ModeAllow, MaxDepth: config.WithDefaults().MaxDepth,
 		}),
 	})
 	if err != nil {

@@ -95,7 +95,7 @@ const textPause = 200 * time.Millisecond
 
 // flush tells the text that nobody was told yet.
 func (t *turn) flush() {
-	if t.pending.Len() > 0 {
+	if strings.TrimSpace(t.pending.String()) != "" {
 		text := strings.ToValidUTF8(t.pending.String(), "\uFFFD")
 		t.pending.Reset()
 		t.told = time.Now()

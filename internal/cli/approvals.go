@@ -74,7 +74,7 @@ func approvalTable(to io.Writer, list []*pb.Approval, now time.Time) error {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSESSION\tPRINCIPAL\tAGE\tLEFT\tWHAT")
 	for _, a := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(a.GetApprovalId()), Visible(a.GetSessionId()), callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf()),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", shortID(a.GetApprovalId()), sessionText(a), callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf()),
 			ageText(now.Sub(a.GetCreateTime().AsTime())), ageText(a.GetExpireTime().AsTime().Sub(now)), approvalText(a))
 	}
 	return table.Flush()

@@ -155,7 +155,7 @@ func (l *changeLog) print(c *pb.WatchApprovalsResponse) error {
 
 func (l *changeLog) asked(a *pb.Approval) error {
 	_, err := fmt.Fprintf(l.to, "%s asked %s %s: %s\n", a.GetCreateTime().AsTime().Local().Format(time.DateTime),
-		shortID(a.GetApprovalId()), callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf())+Visible("/"+a.GetSessionId()), approvalText(a))
+		shortID(a.GetApprovalId()), callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf())+"/"+sessionText(a), approvalText(a))
 	return err
 }
 

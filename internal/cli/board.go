@@ -396,7 +396,7 @@ func (b *board) list(n int) []string {
 		lines = append(lines, style.Render(fmt.Sprintf("%s%s %5s old ", pointer, shortID(a.GetApprovalId()), ageText(b.now.Sub(a.GetCreateTime().AsTime()))))+
 			hurry.Render(fmt.Sprintf("%6s left ", ageText(left)))+
 			style.Render(" "+approvalText(a))+
-			dim.Render("  "+callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf())+Visible("/"+a.GetSessionId())))
+			dim.Render("  "+callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf())+"/"+sessionText(a)))
 	}
 	return lines
 }

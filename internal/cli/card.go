@@ -82,6 +82,9 @@ func (c *card) field(name, text string) {
 func (c *card) origin(a *pb.Approval) {
 	c.field("purpose", a.GetPurpose())
 	c.field("session", a.GetSessionId()+" of "+callerText(a.GetTenant(), a.GetPrincipal(), a.GetOnBehalfOf()))
+	for _, link := range a.GetChain() {
+		c.field("agent", linkText(link))
+	}
 	c.field("approval", a.GetApprovalId())
 }
 

@@ -36,6 +36,7 @@ func hostileApproval() *pb.Approval {
 		Digest: evil, Verdict: verdict, Effects: effects, MoreEffects: 3,
 		Preview: &pb.Preview{Kind: pb.PreviewKind_PREVIEW_KIND_DIFF, Text: "+" + evil + "\n-" + evil, HiddenBytes: 2048},
 		Tiers:   []*pb.TrustTier{{TierId: "1", Label: evil, Pattern: evil}},
+		Chain:   []*pb.AgentLink{{Agent: evil, SessionId: evil, ParentSessionId: evil, ExecutionId: evil}},
 	}
 }
 

@@ -308,15 +308,16 @@ func endedTable(out *Stream, list []*pb.Session) error {
 	return t.Flush()
 }
 
-// sessionTable writes sessions, with whose they are if that is asked for.
+// sessionTable writes sessions, those of agents below who began them, with whose they are if
+// that is asked for.
 func sessionTable(out *Stream, list []*pb.Session, now time.Time, whose bool) error {
 	heads := []string{"SESSION", "MODE", "LEVEL", "NETWORK", "USED", "WORKSPACE"}
 	if whose {
 		heads = slices.Insert(heads, 1, "PRINCIPAL")
 	}
 	t := NewTable(out, heads...)
-	for _, s := range list {
-		row := []string{Visible(s.GetSessionId()), modeText(s.GetMode()), levelText(s.GetLevel()), networkWord(s.GetNetwork()),
+	for _, s := range asTree(list) {
+		row := []string{s.name, modeText(s.GetMode()), levelText(s.GetLevel()), networkWord(s.GetNetwork()),
 			ageText(now.Sub(s.GetLastUsedTime().AsTime())), Visible(s.GetWorkspace())}
 		if whose {
 			row = slices.Insert(row, 1, ownerText(s.GetTenant(), s.GetPrincipal()))
@@ -415,6 +416,10 @@ func (c *Client) showSession(ctx context.Context, out *Stream, s *pb.Session) er
 	t := NewTable(out)
 	t.Row("session", name)
 	t.Row("principal", ownerText(s.GetTenant(), s.GetPrincipal()))
+	if s.GetParentSessionId() != "" {
+		t.Row("agent", Visible(linkText(&pb.AgentLink{
+			Agent: s.GetAgent(), SessionId: s.GetSessionId(), ParentSessionId: s.GetParentSessionId(), ExecutionId: s.GetParentExecutionId()})))
+	}
 	t.Row("workspace", Visible(s.GetWorkspace()))
 	t.Row("mode", modeText(s.GetMode()))
 	t.Row("level", levelText(s.GetLevel()))

@@ -9,11 +9,14 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/toolserver/toolserver/internal/model"
 )
 
 const example = "../../deploy/toolserver.yaml"
@@ -121,6 +124,39 @@ func TestExampleIssuerWorks(t *testing.T) {
 	if got := c.Authentication; len(got.OIDC) != 1 || got.OIDC[0].ClockSkew != 30*time.Second || len(got.Principals) != 1 ||
 		got.Principals[0].MaxMode.String() != "accept_edits" || got.Off() {
 		t.Errorf("%+v", got)
+	}
+}
+
+// So must that of a model, which has every key.
+func TestExampleModelWorks(t *testing.T) {
+	text := commentedOut(t, "models: []\n")
+	for _, key := range keysOf(reflect.TypeFor[model.Spec](), "") {
+		if !strings.Contains(key, ".") && !strings.Contains(text, " "+key+": ") {
+			t.Errorf("%s has no %s of a model", example, key)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("sk-of-a-model"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TOOLSERVER_MODEL_KEY", "sk-of-another")
+	c, err := load(t, "--config", configFile(t, "models:\n"+strings.ReplaceAll(text, "/etc/toolserver/anthropic.key", file)+
+		"  - {name: local, format: openai, url: \"http://127.0.0.1:11434/v1\", model: llama, key_env: TOOLSERVER_MODEL_KEY}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Models; len(got) != 2 || got[0].Prices.Cached != 0.3 || got[0].Day.Dollars != 50 || got[0].MaxAnswer != 64<<20 || got[0].Parameters["service_tier"] != "auto" {
+		t.Errorf("%+v", got)
+	}
+	masker, err := c.Masker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := masker().String("sk-of-a-model, sk-of-another"); strings.Contains(got, "sk-of") {
+		t.Errorf("keys are shown: %s", got)
+	}
+	if !slices.Contains(c.OwnFiles(), file) {
+		t.Error("the file of the key is not closed to calls")
 	}
 }
 

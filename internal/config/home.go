@@ -41,6 +41,7 @@ func (c *Config) apart() []string {
 	}
 	list = append(list, c.toolSecrets()...)
 	list = append(list, c.Web.Files()...)
+	list = append(list, c.Models.Files()...)
 	for _, secret := range c.Secrets {
 		list = append(list, secret.File)
 	}
@@ -88,6 +89,7 @@ func (c *Config) OwnFiles() []string {
 	}
 	list = append(list, c.toolSecrets()...)
 	list = append(list, c.Web.Files()...)
+	list = append(list, c.Models.Files()...)
 	if !c.Audit.Off() && c.Audit.File != "" {
 		list = append(list, c.Audit.File+".*")
 	}

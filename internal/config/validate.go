@@ -43,6 +43,7 @@ func (c *Config) Validate(fault FaultFunc) {
 	c.validateAudit(fault)
 	c.OpenAPI.Check(fault)
 	c.Web.Check(fault)
+	c.Models.Check(fault)
 	c.ValidateInside(fault)
 }
 
@@ -333,6 +334,7 @@ func (c *Config) Masker() (func() *output.Masker, error) {
 			values = append(values, value)
 		}
 	}
+	values = append(values, c.Models.Keys()...)
 	return sync.OnceValue(func() *output.Masker { return output.NewMasker(values) }), nil
 }
 

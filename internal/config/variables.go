@@ -75,5 +75,5 @@ func (c *Config) NamedVariables() []string {
 		name, _, _ := strings.Cut(pair, "=")
 		named = append(named, name)
 	}
-	return named
+	return append(named, c.Models.Variables()...)
 }

@@ -4,6 +4,7 @@
 package limit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/toolserver/toolserver/internal/tools"
@@ -107,7 +108,7 @@ func (k *check) refusal(spec *tools.Spec) Refusal {
 func (c *counter) key(call *Key) key {
 	switch c.rule.Per {
 	case Session:
-		return key{call.Principal, call.Session}
+		return key{call.Principal, cmp.Or(call.Outermost, call.Session)}
 	case Principal:
 		return key{call.Principal, ""}
 	default:

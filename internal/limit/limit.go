@@ -42,6 +42,10 @@ type Key struct {
 	// principal: two principals may have the same.
 	Principal, Session string
 
+	// Outermost is the session that this one is below, if it is, and that shares its limits
+	// with it. The guard against loops looks at each by itself.
+	Outermost string
+
 	// Digest stands for the input. The guard against loops passes over calls
 	// whose digest is zero.
 	Digest [32]byte

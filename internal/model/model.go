@@ -16,8 +16,10 @@ import (
 type Model interface {
 	// Ask sends the conversation and hands over what the model writes while it writes it:
 	// text as it comes, each call once it is complete. It returns when the message has
-	// ended; take is not called after that. The error of a request that cannot succeed
-	// is an [*Error].
+	// ended; take is not called after that. Every call that it hands over has an id, which
+	// other messages may have as well; a [toolcall.Broken] with an id stands for a call
+	// whose result says what was wrong with it. An error is an [*Error], or that of ctx;
+	// beside one, the answer has what was used until then.
 	Ask(ctx context.Context, request *Request, take func(toolcall.Piece)) (Answer, error)
 }
 
@@ -27,6 +29,12 @@ type Request struct {
 	Tools     []toolcall.Tool
 	Messages  []Message
 	MaxTokens int // of the answer; 0: what the endpoint has
+
+	// Accepts, if set, reports whether a tool may be called that is not among Tools.
+	Accepts func(name string) bool
+
+	// Principal is whose budget the request counts against, beside that of the endpoint.
+	Principal string
 }
 
 // A Message is one turn of one side: what the model wrote, where FromModel is set, or what
@@ -35,7 +43,7 @@ type Message struct {
 	FromModel bool
 	Text      string
 	Calls     []toolcall.Call   // that the model made after the text
-	Results   []toolcall.Result // of the calls of the message before, ahead of the text
+	Results   []toolcall.Result // of the calls of the message before, ahead of the text; those that are missing count as failed
 }
 
 // An Answer is how a message of a model ended. What was in it was handed over before.

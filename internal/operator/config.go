@@ -163,5 +163,8 @@ func summarizeConfig(c *config.Config, to io.Writer) error {
 	for _, folder := range c.Scripts {
 		fmt.Fprintf(table, "tools of %s\tscripts: %s\n", folder.Name, folder.Dir)
 	}
+	for _, m := range c.Models {
+		fmt.Fprintf(table, "model %s\t%s: %s\n", m.Name, m.Format, m.Model)
+	}
 	return table.Flush()
 }

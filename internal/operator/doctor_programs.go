@@ -121,6 +121,7 @@ func (d *diagnosis) advise(ctx context.Context, c *config.Config) {
 		}
 	}
 	d.Advice = append(d.Advice, c.Warnings(ctx)...)
+	d.Advice = append(d.Advice, tryModels(ctx, c.Models)...)
 	if c.Sandbox.Network.String() == "none" {
 		d.Advice = append(d.Advice, "network: nothing can be downloaded. sandbox.network opens more.")
 	}

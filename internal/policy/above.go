@@ -72,8 +72,9 @@ func Reseat(grants []Grant, from, to string) []Grant {
 func (p *Policy) decideAbove(d *Decision, call *Subject, grants []Grant) {
 	up := p.Decide(call.above(), Reseat(grants, call.Workspace, call.Above.Workspace))
 	for i := range d.Effects {
-		if v := up.Effects[i].Verdict; v.Action < d.Effects[i].Verdict.Action {
-			d.Effects[i].Verdict = v
+		v := up.Effects[i].Verdict
+		if own := &d.Effects[i].Verdict; v.Action < own.Action || v.Action == own.Action && strings.HasPrefix(v.Rule, "grant ") {
+			*own = v // it says more
 		}
 	}
 	if up.Action < d.Action {

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/toolserver/toolserver/internal/auth"
 	"github.com/toolserver/toolserver/internal/config"
 	"github.com/toolserver/toolserver/internal/sandbox/sandboxtest"
 	pb "github.com/toolserver/toolserver/proto/toolserver/v1"
@@ -37,6 +38,7 @@ type wholeServer struct {
 	approvals pb.ApprovalServiceClient
 	sources   pb.SourceServiceClient
 	conn      *grpc.ClientConn
+	inside    func(auth.Principal) (*grpc.ClientConn, error)
 	stop      func() // before the test ends
 	dir       string
 	workspace string
@@ -111,7 +113,7 @@ func serveWhole(t *testing.T, dir, text string, logger *zap.Logger) *wholeServer
 		t.Fatal(err)
 	}
 	s.ToolServiceClient, s.sessions, s.approvals = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
-	s.sources, s.conn = pb.NewSourceServiceClient(conn), conn
+	s.sources, s.conn, s.inside = pb.NewSourceServiceClient(conn), conn, server.Connect
 	s.stop = sync.OnceFunc(func() {
 		conn.Close()
 		ShutDown(server, 0)

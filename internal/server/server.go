@@ -223,6 +223,7 @@ func SessionsOf(c *config.Config, owner string) session.Config {
 		Tenants:           c.Tenants,
 		KeepWorkspace:     s.KeepWorkspace,
 		MaxKept:           s.MaxKept,
+		MaxDepth:          c.Agents.MaxDepth,
 		Exposed:           s.Settings,
 	}
 	if c.Sandbox.Caches.MaxBytes > 0 {

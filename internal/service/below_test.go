@@ -171,8 +171,8 @@ func TestBelowRaisesNothing(t *testing.T) {
 	wantCode(t, update(f.inside, &pb.Session{SessionId: id, Mode: pb.Mode_MODE_ALLOW}, "mode"), codes.PermissionDenied, "above accept_edits")
 	wantCode(t, update(f.inside, &pb.Session{SessionId: id, Level: pb.Level_LEVEL_DANGER_FULL_ACCESS}, "level"), codes.PermissionDenied, "above workspace_write")
 	wantCode(t, update(f.inside, &pb.Session{SessionId: id, Network: pb.Network_NETWORK_OPEN}, "network"), codes.PermissionDenied, "above loopback")
-	end := f.inside.run(&pb.ExecuteToolRequest{SessionId: id, Tool: "config", InputJson: []byte(`{"action":"set","name":"mode","value":"allow"}`)})
-	if end.GetOutcome() == pb.Outcome_OUTCOME_SUCCEEDED {
+	end := f.inside.run(&pb.ExecuteToolRequest{SessionId: id, Tool: "config", InputJson: []byte(`{"setting":"mode","value":"allow"}`)})
+	if end.GetOutcome() != pb.Outcome_OUTCOME_DENIED && !strings.Contains(text(end), "Nothing was changed") {
 		t.Errorf("config raised the mode: %v", end)
 	}
 
@@ -340,4 +340,34 @@ func TestBelowAnswersNothing(t *testing.T) {
 	if end := f.inside.run(write(child, "src/c")); end.GetOutcome() != pb.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("writing what the parent may write ended %v", end)
 	}
+}
+
+// TestBelowSharesLimits: what a session may do in a time, its agents use up.
+func TestBelowSharesLimits(t *testing.T) {
+	f := withFamily(t, withPolicy(t, "limits: [{name: few, tools: [count], rate: 2/h, per: session}]\n"))
+	f.open(&pb.CreateSessionRequest{SessionId: "main"})
+	_, execution := f.works("main")
+	child := f.begin(below("main", execution, "worker")).GetSessionId()
+	for i, want := range []pb.Outcome{pb.Outcome_OUTCOME_SUCCEEDED, pb.Outcome_OUTCOME_SUCCEEDED, pb.Outcome_OUTCOME_RATE_LIMITED} {
+		if end := f.inside.run(&pb.ExecuteToolRequest{SessionId: child, Tool: "count"}); end.GetOutcome() != want {
+			t.Errorf("call %d ended %v", i+1, end)
+		}
+	}
+	if end := f.caller.run(&pb.ExecuteToolRequest{SessionId: "main", Tool: "count"}); end.GetOutcome() != pb.Outcome_OUTCOME_RATE_LIMITED {
+		t.Errorf("the parent ended %v", end)
+	}
+}
+
+// TestBelowCountsForItsOwner: a session of an agent is one of those that its owner may have.
+func TestBelowCountsForItsOwner(t *testing.T) {
+	f := withFamily(t, func(c *service.Config) {
+		config := c.Sessions.Config()
+		config.MaxPerPrincipal = 2
+		c.Sessions = session.NewStore(config)
+	})
+	f.open(&pb.CreateSessionRequest{SessionId: "main"})
+	_, execution := f.works("main")
+	f.begin(below("main", execution, "worker"))
+	_, err := f.inside.CreateSession(timeout(t), below("main", execution, "worker"))
+	wantCode(t, err, codes.ResourceExhausted, "too many sessions")
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolserver/toolserver/internal/schema"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -57,6 +58,11 @@ func (in input) Check() (problems []tools.Problem) {
 	}
 	if strings.TrimSpace(in.Prompt) == "" && in.asks() {
 		wrong("/prompt", "is required: what the agent is to do, with all that it has to know")
+	}
+	if len(in.ResultSchema) > 0 {
+		if _, err := schema.Any(in.ResultSchema); err != nil {
+			wrong("/result_schema", err.Error())
+		}
 	}
 	if len(in.Context) > 0 && (in.ContextStrategy == "" || in.ContextStrategy == None) {
 		wrong("/context", "needs context_strategy: summary, filtered or full")
