@@ -92,19 +92,25 @@ func (t *Task) Turn(number int, usage *pb.LoopUsage) {
 	}}})
 }
 
-// Serve serves agents, with so many tasks at once for all of them. It goes on until ctx ends,
-// which is no error. A lost connection is made anew; the tasks that were under way have failed
-// then, and their contexts end.
-func (c *Client) Serve(ctx context.Context, tasks int, agents ...Agent) error {
-	offer := &pb.AgentOffer{MaxTasks: uint32(tasks)}
+// Serving is what a program serves.
+type Serving struct {
+	Agents []Agent
+	Tasks  int    // at once, for all agents together; 0: 1
+	Ready  func() // is called when the agents are there, if it is set: again after a lost connection
+}
+
+// Serve serves agents. It goes on until ctx ends, which is no error. A lost connection is
+// made anew; the tasks that were under way have failed then, and their contexts end.
+func (c *Client) Serve(ctx context.Context, what Serving) error {
+	offer := &pb.AgentOffer{MaxTasks: uint32(what.Tasks)}
 	work := make(map[string]Agent)
-	for _, a := range agents {
+	for _, a := range what.Agents {
 		offer.Agents = append(offer.Agents, &pb.OfferedAgent{Name: a.Name, Description: a.Description, Tools: a.Tools, Level: a.Level, Mode: a.Mode})
 		work[strings.ToLower(a.Name)] = a
 	}
 	r := c.retries()
 	for {
-		err := c.serve(ctx, r, offer, work)
+		err := c.serve(ctx, r, offer, work, what.Ready)
 		again := (lostConnection(err) || status.Code(err) == codes.Aborted) && r.wait(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -126,7 +132,7 @@ type serving struct {
 }
 
 // serve is Serve for one connection. It returns when no task is under way.
-func (c *Client) serve(ctx context.Context, r *retries, offer *pb.AgentOffer, agents map[string]Agent) error {
+func (c *Client) serve(ctx context.Context, r *retries, offer *pb.AgentOffer, agents map[string]Agent, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.Agents.Serve(ctx)
 	if err != nil {
@@ -144,6 +150,10 @@ func (c *Client) serve(ctx context.Context, r *retries, offer *pb.AgentOffer, ag
 		}
 		r.reset()
 		switch kind := m.GetKind().(type) {
+		case *pb.ServeResponse_Offered:
+			if ready != nil {
+				ready()
+			}
 		case *pb.ServeResponse_Task:
 			s.begin(ctx, c, kind.Task, agents)
 		case *pb.ServeResponse_Message:

@@ -33,9 +33,11 @@ func ask(t *testing.T, c *client.Client, input string) (pb.Outcome, string) {
 func serveUntil(t *testing.T, c *client.Client, agents ...client.Agent) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- c.Serve(ctx, 2, agents...) }()
-	awaitAgents(t, c, len(agents))
+	served, ready := make(chan error, 1), make(chan struct{}, 100)
+	go func() {
+		served <- c.Serve(ctx, client.Serving{Agents: agents, Tasks: 2, Ready: func() { ready <- struct{}{} }})
+	}()
+	<-ready
 	return func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -141,7 +143,7 @@ func TestServe(t *testing.T) {
 	stop()
 	awaitAgents(t, caller, 0)
 
-	err := caller.Serve(t.Context(), 1, client.Agent{Name: "no name"})
+	err := caller.Serve(t.Context(), client.Serving{Agents: []client.Agent{{Name: "no name"}}})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a bad name: %v", err)
 	}

@@ -98,9 +98,10 @@ class ClientTest(unittest.TestCase):
         names = {"reader": read, "Counter": count, "broken": fail, "slow": wait}
         agents = [toolserver.Agent(name, work, description="x") for name, work in names.items()]
         runtime = self.connect()
-        serving = threading.Thread(target=runtime.serve, args=[agents, 2])
+        ready = threading.Event()
+        serving = threading.Thread(target=runtime.serve, args=[agents, 2, ready.set])
         serving.start()
-        self.await_agents(len(agents))
+        ready.wait()
 
         def give(tool_input, **details):
             finished = toolserver.result(caller.execute("agent", tool_input, **details))

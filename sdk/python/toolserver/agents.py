@@ -123,12 +123,18 @@ class Task:
             self._send(agent_service_pb2.ServeRequest(failure=failure))
 
 
-def serve(client: Client, agents: Sequence[Agent], tasks: int, closed: threading.Event) -> None:
+def serve(
+    client: Client,
+    agents: Sequence[Agent],
+    tasks: int,
+    ready: Optional[Callable[[], object]],
+    closed: threading.Event,
+) -> None:
     """Serves agents over as many connections as it takes, until the client is closed."""
     tries = Tries(client.patience)
     while True:
         try:
-            _Serving(client, agents, tasks).run(tries)
+            _Serving(client, agents, tasks).run(tries, ready)
             if not tries.wait():
                 raise ConnectionError("the stream that serves agents ended")
         except (grpc.RpcError, ValueError) as error:
@@ -162,11 +168,13 @@ class _Serving:
         offer = agent_service_pb2.AgentOffer(agents=offered, max_tasks=tasks)
         self.out.put(agent_service_pb2.ServeRequest(offer=offer))
 
-    def run(self, tries: Tries) -> None:
+    def run(self, tries: Tries, ready: Optional[Callable[[], object]]) -> None:
         stream = self.client.agents.Serve(self.requests())
         try:
             for message in stream:
                 tries.reset()
+                if message.HasField("offered") and ready is not None:
+                    ready()
                 self.take(message)
         finally:
             stream.cancel()

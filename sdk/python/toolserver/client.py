@@ -201,14 +201,19 @@ class Client:
                 raise
         answers[approval.approval_id] = None
 
-    def serve(self, agents: Sequence[Agent], tasks: int = 1) -> None:
+    def serve(
+        self,
+        agents: Sequence[Agent],
+        tasks: int = 1,
+        ready: Optional[Callable[[], object]] = None,
+    ) -> None:
         """Serves agents, with so many tasks at once for all of them, each in a thread.
 
         It goes on until the client is closed, so it has a thread of its own. A lost
         connection is made anew; the tasks that were under way have failed then, and are
-        cancelled here.
+        cancelled here. ready is called whenever the agents are there.
         """
-        serve(self, agents, tasks, self._closed)
+        serve(self, agents, tasks, ready, self._closed)
 
     def render_tools(
         self, dialect: str = "", *names: str

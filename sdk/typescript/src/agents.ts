@@ -140,12 +140,22 @@ export class Task {
   }
 }
 
+/** How agents are served. */
+export interface Serving {
+  /** How many tasks at once, for all agents together: 1. */
+  tasks?: number;
+  /** Is called when the agents are there: again after a lost connection. */
+  ready?: () => void;
+  /** Ends the serving. */
+  leave?: AbortSignal;
+}
+
 /** Serves agents over as many connections as it takes, until the signal. */
-export async function serve(client: Client, agents: Agent[], maxTasks: number, outer: AbortSignal): Promise<void> {
+export async function serve(client: Client, agents: Agent[], how: Serving, outer: AbortSignal): Promise<void> {
   const tries = new Tries(client.patienceMs, outer);
   for (;;) {
     try {
-      await serveOnce(client, agents, maxTasks, outer, tries);
+      await serveOnce(client, agents, how, outer, tries);
     } catch (error) {
       const lost = error instanceof ConnectError && (lostConnection(error, outer) || error.code === Code.Aborted);
       const again = lost && (await tries.wait());
@@ -160,7 +170,7 @@ export async function serve(client: Client, agents: Agent[], maxTasks: number, o
 }
 
 /** Serves agents over one connection. */
-async function serveOnce(client: Client, agents: Agent[], maxTasks: number, outer: AbortSignal, tries: Tries) {
+async function serveOnce(client: Client, agents: Agent[], how: Serving, outer: AbortSignal, tries: Tries) {
   const stream = new StreamSignal(outer);
   const tasks = new Map<string, Task>();
   const out: Request[] = [];
@@ -170,7 +180,8 @@ async function serveOnce(client: Client, agents: Agent[], maxTasks: number, oute
     wake();
   };
   async function* requests(): AsyncGenerator<Request> {
-    yield { kind: { case: "offer", value: { agents: agents.map(({ work: _, ...agent }) => agent), maxTasks } } };
+    const offered = agents.map(({ work: _, ...agent }) => agent);
+    yield { kind: { case: "offer", value: { agents: offered, maxTasks: how.tasks ?? 1 } } };
     while (!stream.signal.aborted) {
       yield* out.splice(0);
       if (out.length === 0) {
@@ -187,7 +198,9 @@ async function serveOnce(client: Client, agents: Agent[], maxTasks: number, oute
         tasks.set(kind.value.taskId, task);
         const agent = agents.find(({ name }) => name.toLowerCase() === kind.value.agent.toLowerCase());
         void task.run(agent).finally(() => tasks.delete(kind.value.taskId));
-      } else if (kind.case && kind.case !== "offered") {
+      } else if (kind.case === "offered") {
+        how.ready?.();
+      } else if (kind.case) {
         tasks.get(kind.value.taskId)?.take(message);
       }
     }

@@ -91,8 +91,8 @@ test("serve", async () => {
         }),
     },
   ];
-  const serving = runtime.serve(agents, 2);
-  await awaitAgents(agents.length);
+  let serving = Promise.resolve();
+  await new Promise<void>((ready) => (serving = runtime.serve(agents, { tasks: 2, ready })));
   await result(caller.execute({ tool: "write_file", input: { path: "a.txt", content: "hello" } }));
   const give = async (input: object, id?: string) => {
     const { outcome, failure, ...rest } = await result(caller.execute({ id, tool: "agent", input }));

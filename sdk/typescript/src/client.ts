@@ -7,7 +7,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client as Service, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
-import { type Agent, serve } from "./agents.js";
+import { type Agent, serve, type Serving } from "./agents.js";
 import { Batch, type BatchResult } from "./batch.js";
 import { addressed, type Call, callRequest, endedEarly, forAnother, lostConnection } from "./calls.js";
 import { lostEvent, notTaken, StreamSignal, Tries } from "./calls.js";
@@ -235,12 +235,11 @@ export class Client {
   }
 
   /**
-   * Serves agents, with so many tasks at once for all of them, until it is aborted or the
-   * client is closed. A lost connection is made anew; the tasks that were under way have
-   * failed then, and their signals say so.
+   * Serves agents until it is aborted or the client is closed. A lost connection is made
+   * anew; the tasks that were under way have failed then, and their signals say so.
    */
-  serve(agents: Agent[], tasks = 1, leave?: AbortSignal): Promise<void> {
-    return serve(this, agents, tasks, this.until(leave));
+  serve(agents: Agent[], how: Serving = {}): Promise<void> {
+    return serve(this, agents, how, this.until(how.leave));
   }
 
   /**

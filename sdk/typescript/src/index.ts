@@ -3,7 +3,7 @@
 
 /** The TypeScript client of toolserver: list, execute, batch, watch, approve, render, parse and serve. */
 
-export { type Agent, type Report, Task } from "./agents.js";
+export { type Agent, type Report, type Serving, Task } from "./agents.js";
 export { Batch, type BatchResult, Detached } from "./batch.js";
 export type { Call } from "./calls.js";
 export { allow, type Answer, Client, deny, forModel, type Options, result, text, unread } from "./client.js";
