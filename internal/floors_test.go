@@ -18,7 +18,7 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/modelserver"},
+	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/go/agents", "examples/modelserver"},
 	{"internal/operator"},
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
@@ -39,9 +39,9 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":          {"client", "examples/go", "sdk/sdktest", "internal/agent", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	"google.golang.org/protobuf":      {"client", "examples/go", "sdk/sdktest", "internal/agent", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
-	module + "proto/toolserver/v1":    {"client", "examples/go", "sdk/sdktest", "internal/agent", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/grpc":          {"client", "examples/go", "examples/go/agents", "sdk/sdktest", "internal/agent", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	"google.golang.org/protobuf":      {"client", "examples/go", "examples/go/agents", "sdk/sdktest", "internal/agent", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work"},
+	module + "proto/toolserver/v1":    {"client", "examples/go", "examples/go/agents", "sdk/sdktest", "internal/agent", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work"},
 	"github.com/prometheus":           {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":             {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":    {"internal/server", "internal/trace"},

@@ -60,7 +60,7 @@ type runtime struct {
 	jobs   map[string]*job
 	last   uint64              // which task it was given last
 	ends   []*pb.ServeResponse // of tasks, that it is not told yet
-	lost   error               // why it is gone
+	lost   *lostError          // why it is gone
 }
 
 // outgoing is a message for a runtime, about a job.
@@ -226,7 +226,7 @@ func (r *Runtimes) withdraw(owner auth.Owner, one *runtime, why error) {
 	if one.lost != nil {
 		return
 	}
-	one.lost = why
+	one.lost = &lostError{why}
 	close(one.gone)
 	own := r.owners[owner]
 	own.runtimes = slices.DeleteFunc(own.runtimes, func(o *runtime) bool { return o == one })

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,8 +64,8 @@ func (s *servedRunner) Run(ctx context.Context, task *Task, tell func(*Update)) 
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 		reason = err.Error()
-	} else if err == one.lost { //nolint:errorlint // it is the very one
-		err = &tools.Failure{Code: "agent_gone", Message: fmt.Sprintf("The runtime that worked on the task for the agent %s is gone: %s. What it did until then stays done.", task.Agent.Name, whyLost(err)), Retryable: true}
+	} else if lost, ok := errors.AsType[*lostError](err); ok {
+		err = &tools.Failure{Code: "agent_gone", Message: fmt.Sprintf("The runtime that worked on the task for the agent %s is gone: %s. What it did until then stays done.", task.Agent.Name, lost.why()), Retryable: true}
 	}
 	return w.report, err
 }

@@ -52,7 +52,7 @@ func (r *Runtimes) Serve(owner auth.Owner, stream ServeStream, begun func(*pb.Ag
 	select {
 	case err = <-ended:
 	case <-one.gone:
-		err = one.lost
+		err = one.lost.error
 	case <-stream.Context().Done():
 		err = context.Cause(stream.Context())
 	}
@@ -77,7 +77,7 @@ func (r *Runtimes) send(one *runtime, stream ServeStream) error {
 		var messages []*pb.ServeResponse
 		select {
 		case <-one.gone:
-			return one.lost
+			return one.lost.error
 		case <-one.stir:
 			r.mu.Lock()
 			messages, one.ends = one.ends, nil
@@ -217,10 +217,16 @@ func (r *Runtimes) take(owner auth.Owner, one *runtime, id string, m *pb.ServeRe
 	return ""
 }
 
-// whyLost says why a runtime is gone.
-func whyLost(err error) string {
-	if s := status.Convert(err); s.Code() != codes.Unknown {
+// lostError is why a runtime is gone.
+type lostError struct{ error }
+
+// why says that in words for a model.
+func (e *lostError) why() string {
+	switch s := status.Convert(e.error); {
+	case s.Code() != codes.Unknown:
 		return fmt.Sprintf("its connection ended (%s: %s)", s.Code(), short(s.Message(), maxText))
+	case errors.Is(e.error, context.Canceled):
+		return "its connection ended"
 	}
-	return err.Error()
+	return e.Error()
 }

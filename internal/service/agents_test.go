@@ -524,3 +524,20 @@ func TestServingIsPermitted(t *testing.T) {
 	_, err := r.Recv()
 	wantCode(t, err, codes.FailedPrecondition, "agents: {serve: true}")
 }
+
+// TestServedStopped proves that an emergency stop ends what a runtime serves, with its tasks.
+func TestServedStopped(t *testing.T) {
+	s, runtimes := withRuntimes(t)
+	alice, root := s.dial("alice-alice-alice"), s.dial("root-root-root-root")
+	r := alice.serveAgents(offerOf(1, "one"))
+	task := give(alice, runtimes, "alice", "one")
+	r.task()
+	if _, err := root.StopPrincipal(timeout(t), &pb.StopPrincipalRequest{Principal: "alice", Reason: "enough"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Recv()
+	wantCode(t, err, codes.FailedPrecondition, "enough")
+	task.wantFailure(t, "agent_gone")
+	_, err = alice.serveStream(&pb.ServeRequest{Kind: &pb.ServeRequest_Offer{Offer: offerOf(1, "one")}}).Recv()
+	wantCode(t, err, codes.FailedPrecondition, "enough")
+}
