@@ -58,9 +58,10 @@ type Task struct {
 	Agent *Definition
 
 	// Description is what the task is in a few words. Prompt is what is to be done; Before
-	// is what was said before it, of the conversation of the caller.
-	Description, Prompt string
-	Before              []model.Message
+	// is what was said before it, of the conversation of the caller, of which the agent is told a
+	// summary where Summarize is set.
+	Description, Prompt, Before string
+	Summarize                   bool
 
 	// ResultSchema is the JSON Schema of what the report has as its result; nil where it is
 	// a text.
@@ -82,6 +83,9 @@ type Task struct {
 	// Accept returns what is wrong with the report of an agent that ends without that tool,
 	// in words for its model, or nil. When it is wrong again, the ctx of the runner ends.
 	Accept func(agent.Summary) error
+
+	// Said takes what was said in the loop so far.
+	Said func([]model.Message)
 
 	// Depth is how many agents asked each other, this one included.
 	Depth int

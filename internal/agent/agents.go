@@ -6,7 +6,9 @@ package agent
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,8 +34,10 @@ type Options struct {
 	// Model returns the model of an endpoint; with an empty name, of the first.
 	Model func(endpoint string) (model.Model, error)
 
-	// Endpoints are the names of those there are.
+	// Endpoints are the names of those there are. Done, if set, is called when nobody asks
+	// them any more.
 	Endpoints []string
+	Done      func()
 
 	// Changed, if set, is told when there are other agents than before.
 	Changed func(*Agents)
@@ -105,6 +109,9 @@ func (a *Agents) Connect(connect func(auth.Principal) (*grpc.ClientConn, error))
 func (a *Agents) Close() error {
 	a.end(errClosed)
 	a.atWork.Wait()
+	if a.options.Done != nil {
+		a.options.Done()
+	}
 	return nil
 }
 
@@ -255,7 +262,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 		return nil, tools.Failf("agent_depth", "An agent may not give its task to others here: the operator allows %d below each other. Do it yourself.", a.config.MaxDepth)
 	}
 	if l.depth == a.config.MaxDepth {
-		exclude = append(exclude, "agent")
+		exclude = append(exclude, "agent", "agent_*")
 	}
 	if len(task.ResultSchema) > 0 {
 		if l.schema, err = schema.Any(task.ResultSchema); err != nil {
@@ -269,6 +276,8 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	if err := a.enter(l, env); err != nil {
 		return nil, err
 	}
+	l.id = "agent-" + strings.ToLower(rand.Text()[:16])
+	l.Follow(out)
 	if err := l.open(ctx, env, out.Execution(), include, exclude); err != nil {
 		a.leave(l)
 		return nil, err
@@ -283,12 +292,14 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	limits := d.Limits.withDefaults()
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, tools.Failf("time_limit", "The agent %s has worked for %s, which is as long as it may: it was stopped.", d.Name, limits.Time))
-	l.Follow(out)
 	a.mu.Lock()
 	a.loops[l.id] = l
 	a.mu.Unlock()
+	if task.Isolation == agent.Worktree {
+		task.Prompt += "\n\n" + isolated
+	}
 	work := &Task{
-		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, ResultSchema: task.ResultSchema,
+		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
 		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
 	}
 	a.atWork.Go(func() {
@@ -397,7 +408,7 @@ func (l *loop) open(ctx context.Context, env tools.Env, execution string, includ
 		mode = tools.ModePlan
 	}
 	request := &pb.CreateSessionRequest{
-		ParentSessionId: env.SessionID, ParentExecutionId: execution, Agent: d.Name, Background: l.task.Background,
+		SessionId: l.id, ParentSessionId: env.SessionID, ParentExecutionId: execution, Agent: d.Name, Background: l.task.Background,
 		Level: pb.Level(d.Level), Mode: pb.Mode(mode), IdleTtl: durationpb.New(0), CallOrder: pb.CallOrder_CALL_ORDER_FREE,
 		Tools: &pb.ToolSelection{Exclude: exclude}, Activation: &pb.ToolActivation{},
 	}
@@ -405,11 +416,19 @@ func (l *loop) open(ctx context.Context, env tools.Env, execution string, includ
 		include = append(include, agent.SummaryName)
 		request.Tools.Include, request.Activation.Pinned = include, include
 	}
-	response, err := pb.NewSessionServiceClient(l.conn).CreateSession(ctx, request)
-	if err != nil {
+	if l.task.Isolation == agent.Worktree {
+		if err := l.isolate(ctx); err != nil {
+			return err
+		}
+		_, dir := l.branch()
+		request.Workspace = filepath.Join(env.Workspace.Dir(), dir)
+	}
+	if _, err := pb.NewSessionServiceClient(l.conn).CreateSession(ctx, request); err != nil {
+		if l.task.Isolation == agent.Worktree {
+			l.settle(ctx, false)
+		}
 		return refusal(d, err)
 	}
-	l.id = response.GetSession().GetSessionId()
 	return nil
 }
 

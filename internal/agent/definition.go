@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/toolserver/toolserver/internal/markdown"
+	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/tools"
 )
 
@@ -57,26 +57,13 @@ type Definition struct {
 type Limits struct {
 	Turns   int           `yaml:"turns"`   // 50
 	Tokens  int           `yaml:"tokens"`  // of all turns together, read and written; no bound
-	Dollars Dollars       `yaml:"dollars"` // no bound
+	Dollars model.Dollars `yaml:"dollars"` // no bound
 	Time    time.Duration `yaml:"time"`    // 30 minutes
 }
 
 func (l Limits) withDefaults() Limits {
 	l.Turns, l.Time = cmp.Or(l.Turns, 50), cmp.Or(l.Time, 30*time.Minute)
 	return l
-}
-
-// Dollars is an amount of money.
-type Dollars float64
-
-// UnmarshalText reads an amount such as 0.25.
-func (d *Dollars) UnmarshalText(text []byte) error {
-	amount, err := strconv.ParseFloat(string(text), 64)
-	if err != nil || math.IsNaN(amount) || amount < 0 || amount > 1e9 {
-		return fmt.Errorf("%q is no amount of dollars: want one such as 2.50", text)
-	}
-	*d = Dollars(amount)
-	return nil
 }
 
 var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

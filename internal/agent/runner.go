@@ -42,7 +42,12 @@ const maxIdle = 3
 // Run asks the model and makes its calls until it reports, or a limit is reached.
 func (r *modelRunner) Run(ctx context.Context, task *Task, tell func(*Update)) (Report, error) {
 	w := &work{Task: task, model: r.model, tell: tell, limits: task.Agent.Limits.withDefaults(), client: pb.NewToolServiceClient(task.Conn)}
-	w.messages = append(slices.Clip(task.Before), model.Message{Text: w.prompt()})
+	if w.Before != "" && w.Summarize {
+		if err := w.digest(ctx); err != nil {
+			return w.report, err
+		}
+	}
+	w.messages = []model.Message{{Text: w.prompt()}}
 	done := false
 	for !done {
 		if err := w.spent(); err != nil {
@@ -72,10 +77,14 @@ func (w *work) spent() error {
 
 // prompt is the first thing that the model is told.
 func (w *work) prompt() string {
-	if w.ResultSchema == nil {
-		return w.Prompt
+	prompt := w.Prompt
+	if w.Before != "" {
+		prompt = "(What was said before, where this task comes from:)\n\n" + w.Before + "\n\n(The task:)\n\n" + prompt
 	}
-	return w.Prompt + "\n\nThe result has to be a JSON value that fits this JSON Schema: " + string(w.ResultSchema) +
+	if w.ResultSchema == nil {
+		return prompt
+	}
+	return prompt + "\n\nThe result has to be a JSON value that fits this JSON Schema: " + string(w.ResultSchema) +
 		"\nHand it over with the tool " + agent.SummaryName + ", as result; or, without that tool, end with the JSON value and nothing else."
 }
 
@@ -85,10 +94,14 @@ func (w *work) turn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	w.hear()
+	w.Said(w.messages)
 	w.tell(&Update{Kind: &pb.Nested_Turn{Turn: &pb.TurnBegun{Turn: uint32(w.report.Turns + 1), Usage: usageOf(&w.report)}}})
 	t := newTurn(ctx, w)
 	defer t.end()
-	answer, err := w.model.Ask(ctx, &model.Request{System: w.Agent.Prompt, Tools: w.tools, Messages: w.messages}, t.take)
+	answer, err := w.model.Ask(ctx, &model.Request{
+		System: w.Agent.Prompt, Tools: w.tools, Messages: w.messages, Principal: w.Principal,
+		Accepts: func(string) bool { return true }, // the server tells what there is not
+	}, t.take)
 	w.report.Turns++
 	w.report.Usage.Add(answer.Usage)
 	if err != nil {

@@ -167,10 +167,8 @@ func (w *serving) reported(ctx context.Context, r *Runtimes, report *pb.TaskRepo
 // taskMessage returns a task as a runtime is told of it.
 func taskMessage(ctx context.Context, task *Task) (*pb.AgentTask, error) {
 	m := &pb.AgentTask{
-		TaskId: task.ID, Agent: task.Agent.Name, Description: task.Description, Prompt: task.Prompt, ResultSchema: string(task.ResultSchema),
-	}
-	for _, before := range task.Before {
-		m.Before = append(m.Before, &pb.TaskContext{FromModel: before.FromModel, Text: before.Text})
+		TaskId: task.ID, Agent: task.Agent.Name, Description: task.Description, Prompt: task.Prompt, Before: task.Before, Summarize: task.Summarize,
+		ResultSchema: string(task.ResultSchema),
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		m.Deadline = timestamppb.New(deadline)

@@ -67,7 +67,7 @@ func newAsker(client *Client, how string, stderr *Stream, v view) *asker {
 
 // event takes note of what begins and ends to wait.
 func (k *asker) event(ctx context.Context, event *pb.Event) {
-	switch kind := event.GetKind().(type) {
+	switch kind := innermost(event).GetKind().(type) {
 	case *pb.Event_ApprovalRequested:
 		k.waiting = append(k.waiting, kind.ApprovalRequested.GetApproval())
 		if len(k.waiting) == 1 {

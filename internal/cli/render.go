@@ -85,6 +85,8 @@ type textView struct {
 	begin          []byte    // of the output that was shown
 	wrote          bool      // some of it was no standard error
 	asks           bool      // somebody else shows what waits
+
+	saying map[string]string // the line that an agent is writing, by its loop
 }
 
 // maxBegin is how much of an output is enough to know it by.
@@ -119,6 +121,8 @@ func (v *textView) show(event *pb.Event) error {
 		v.note(answerText(kind.ApprovalResolved.GetAnswer()))
 	case *pb.Event_UserMessage:
 		v.message(kind.UserMessage)
+	case *pb.Event_Nested:
+		v.nested(kind.Nested, 0)
 	case *pb.Event_Skipped:
 		v.note(fmt.Sprintf("(events %d to %d are no longer kept)", kind.Skipped.GetFirst(), event.GetSequence()))
 	case *pb.Event_Finished:

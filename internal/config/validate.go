@@ -136,7 +136,11 @@ func (c *Config) validateSkills(fault FaultFunc) {
 
 // AgentMachine returns what agents are checked against.
 func (c *Config) AgentMachine() agent.Machine {
-	return agent.Machine{Endpoints: nil, MaxLevel: c.Sessions.MaxLevel}
+	machine := agent.Machine{MaxLevel: c.Sessions.MaxLevel}
+	for _, endpoint := range c.Models {
+		machine.Endpoints = append(machine.Endpoints, endpoint.Name)
+	}
+	return machine
 }
 
 // Warnings tells what is wrong with what the configuration names and a server starts

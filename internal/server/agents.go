@@ -19,21 +19,19 @@ import (
 
 // openAgents returns the agents of a configuration, and offers the tools that give them
 // tasks. Close them after use.
-func openAgents(c *config.Config, models models, registry *tools.Registry, logger *zap.Logger) (*agent.Agents, error) {
+func openAgents(c *config.Config, registry *tools.Registry, logger *zap.Logger) (*agent.Agents, error) {
+	table, err := model.New(c.Models, model.Options{})
+	if err != nil {
+		return nil, err
+	}
 	agents := agent.New(c.Agents, agent.Options{
-		Model: models.model, Endpoints: models.names, Ours: func(name string) []string { return ours(registry, name) },
+		Model: func(name string) (model.Model, error) { return table.Endpoint(name) }, Endpoints: table.Names(), Done: table.Close, Ours: func(name string) []string { return ours(registry, name) },
 		Changed: func(a *agent.Agents) { registry.Replace(agentSource, agenttools.Tools(a, a.Unavailable())...) }, // which it took before
 	})
 	for _, wrong := range agents.Wrong() {
 		logger.Warn("an agent is left out", zap.String("reason", wrong))
 	}
 	return agents, registry.Replace(agentSource, agenttools.Tools(agents, agents.Unavailable())...)
-}
-
-// models is a stand-in.
-type models struct {
-	names []string
-	model func(string) (model.Model, error)
 }
 
 // agentSource is what the registry knows the tools by whose descriptions change with the

@@ -19,7 +19,6 @@ import (
 
 	"github.com/toolserver/toolserver/internal/agent"
 	"github.com/toolserver/toolserver/internal/auth"
-	"github.com/toolserver/toolserver/internal/model"
 	"github.com/toolserver/toolserver/internal/service"
 	"github.com/toolserver/toolserver/internal/tools"
 	agenttools "github.com/toolserver/toolserver/internal/tools/agent"
@@ -64,7 +63,7 @@ func give(c *client, runtimes *agent.Runtimes, owner auth.Owner, name string, ch
 	task := &servedTask{cancel: cancel, news: make(chan struct{}, 1), ended: make(chan struct{})}
 	task.Task = &agent.Task{
 		ID: created.GetSession().GetSessionId(), Agent: &agent.Definition{Name: name}, Description: "a test", Prompt: "do " + name, Conn: c.conn,
-		Before: []model.Message{{Text: "said before"}, {FromModel: true, Text: "answered"}}, News: task.news,
+		Before: "user: said before", Summarize: true, News: task.news,
 		Steering: func() ([]string, *agenttools.Summary) {
 			task.mu.Lock()
 			defer task.mu.Unlock()
@@ -192,11 +191,9 @@ func TestServedAgent(t *testing.T) {
 	task := give(alice, runtimes, "alice", "Reviewer")
 
 	got := r.task()
-	if got.GetTaskId() != task.ID || got.GetAgent() != "Reviewer" || got.GetPrompt() != "do Reviewer" || got.GetDescription() != "a test" || got.GetDeadline() == nil {
+	if got.GetTaskId() != task.ID || got.GetAgent() != "Reviewer" || got.GetPrompt() != "do Reviewer" || got.GetDescription() != "a test" || got.GetDeadline() == nil ||
+		got.GetBefore() != "user: said before" || !got.GetSummarize() {
 		t.Errorf("the task is %v", got)
-	}
-	if before := got.GetBefore(); len(before) != 2 || before[0].GetText() != "said before" || before[0].GetFromModel() || !before[1].GetFromModel() {
-		t.Errorf("what was said before: %v", before)
 	}
 	r.Send(&pb.ServeRequest{Kind: &pb.ServeRequest_Update{Update: &pb.TaskUpdate{TaskId: task.ID, Kind: &pb.TaskUpdate_Turn{Turn: &pb.TurnBegun{Turn: 1}}}}})
 	r.Send(&pb.ServeRequest{Kind: &pb.ServeRequest_Update{Update: &pb.TaskUpdate{TaskId: task.ID, Kind: &pb.TaskUpdate_Text{Text: "I look."}}}})

@@ -109,6 +109,8 @@ const (
 type Message struct {
 	Role string `json:"role" check:"enum=user|assistant"`
 	Text string `json:"text" check:"min=1,max=200000"`
+
+	Tools bool // it is of calls and results
 }
 
 // A Summary is how an agent ends its own loop.

@@ -1061,14 +1061,17 @@ type AgentTask struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// What is to be done.
 	Prompt string `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// What was said before that, as far as who gave the task wants it to be known.
-	Before []*TaskContext `protobuf:"bytes,5,rep,name=before,proto3" json:"before,omitempty"`
+	// What was said before that, as far as who gave the task wants it to be known, for a
+	// model to read; empty: nothing of it.
+	Before string `protobuf:"bytes,5,opt,name=before,proto3" json:"before,omitempty"`
 	// The JSON Schema of the result, as JSON text; empty: a text is enough.
 	ResultSchema string `protobuf:"bytes,6,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	// When the task is cancelled at the latest; not set where nobody can say.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// Who asked whom, the outermost first and this agent last.
-	Chain         []*AgentLink `protobuf:"bytes,8,rep,name=chain,proto3" json:"chain,omitempty"`
+	Chain []*AgentLink `protobuf:"bytes,8,rep,name=chain,proto3" json:"chain,omitempty"`
+	// Whether the model is to be told a summary of before, and not all of it.
+	Summarize     bool `protobuf:"varint,9,opt,name=summarize,proto3" json:"summarize,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1131,11 +1134,11 @@ func (x *AgentTask) GetPrompt() string {
 	return ""
 }
 
-func (x *AgentTask) GetBefore() []*TaskContext {
+func (x *AgentTask) GetBefore() string {
 	if x != nil {
 		return x.Before
 	}
-	return nil
+	return ""
 }
 
 func (x *AgentTask) GetResultSchema() string {
@@ -1159,59 +1162,11 @@ func (x *AgentTask) GetChain() []*AgentLink {
 	return nil
 }
 
-// TaskContext is a message of a conversation.
-type TaskContext struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether a model wrote it.
-	FromModel bool `protobuf:"varint,1,opt,name=from_model,json=fromModel,proto3" json:"from_model,omitempty"`
-	// The text.
-	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskContext) Reset() {
-	*x = TaskContext{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskContext) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskContext) ProtoMessage() {}
-
-func (x *TaskContext) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[13]
+func (x *AgentTask) GetSummarize() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskContext.ProtoReflect.Descriptor instead.
-func (*TaskContext) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *TaskContext) GetFromModel() bool {
-	if x != nil {
-		return x.FromModel
+		return x.Summarize
 	}
 	return false
-}
-
-func (x *TaskContext) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
 }
 
 // TaskMessage is something that was said to an agent.
@@ -1227,7 +1182,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1194,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[14]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1207,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{14}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskMessage) GetTaskId() string {
@@ -1282,7 +1237,7 @@ type ReportRejected struct {
 
 func (x *ReportRejected) Reset() {
 	*x = ReportRejected{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[15]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1249,7 @@ func (x *ReportRejected) String() string {
 func (*ReportRejected) ProtoMessage() {}
 
 func (x *ReportRejected) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[15]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1262,7 @@ func (x *ReportRejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRejected.ProtoReflect.Descriptor instead.
 func (*ReportRejected) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{15}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportRejected) GetTaskId() string {
@@ -1335,7 +1290,7 @@ type ReportTaken struct {
 
 func (x *ReportTaken) Reset() {
 	*x = ReportTaken{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1302,7 @@ func (x *ReportTaken) String() string {
 func (*ReportTaken) ProtoMessage() {}
 
 func (x *ReportTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1315,7 @@ func (x *ReportTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportTaken.ProtoReflect.Descriptor instead.
 func (*ReportTaken) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{16}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportTaken) GetTaskId() string {
@@ -1383,7 +1338,7 @@ type TaskCancelled struct {
 
 func (x *TaskCancelled) Reset() {
 	*x = TaskCancelled{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1350,7 @@ func (x *TaskCancelled) String() string {
 func (*TaskCancelled) ProtoMessage() {}
 
 func (x *TaskCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1363,7 @@ func (x *TaskCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancelled.ProtoReflect.Descriptor instead.
 func (*TaskCancelled) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{17}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskCancelled) GetTaskId() string {
@@ -1438,7 +1393,7 @@ type ServeRefused struct {
 
 func (x *ServeRefused) Reset() {
 	*x = ServeRefused{}
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[18]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1405,7 @@ func (x *ServeRefused) String() string {
 func (*ServeRefused) ProtoMessage() {}
 
 func (x *ServeRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_toolserver_v1_agent_service_proto_msgTypes[18]
+	mi := &file_toolserver_v1_agent_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1418,7 @@ func (x *ServeRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRefused.ProtoReflect.Descriptor instead.
 func (*ServeRefused) Descriptor() ([]byte, []int) {
-	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{18}
+	return file_toolserver_v1_agent_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServeRefused) GetTaskId() string {
@@ -1546,20 +1501,17 @@ const file_toolserver_v1_agent_service_proto_rawDesc = "" +
 	"\x05taken\x18\a \x01(\v2\x1a.toolserver.v1.ReportTakenH\x00R\x05taken\x127\n" +
 	"\arefused\x18\x06 \x01(\v2\x1b.toolserver.v1.ServeRefusedH\x00R\arefusedB\x06\n" +
 	"\x04kind\"\x0f\n" +
-	"\rAgentsOffered\"\xb5\x02\n" +
+	"\rAgentsOffered\"\xb7\x02\n" +
 	"\tAgentTask\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x16\n" +
-	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x122\n" +
-	"\x06before\x18\x05 \x03(\v2\x1a.toolserver.v1.TaskContextR\x06before\x12#\n" +
+	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x12\x16\n" +
+	"\x06before\x18\x05 \x01(\tR\x06before\x12#\n" +
 	"\rresult_schema\x18\x06 \x01(\tR\fresultSchema\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12.\n" +
-	"\x05chain\x18\b \x03(\v2\x18.toolserver.v1.AgentLinkR\x05chain\"@\n" +
-	"\vTaskContext\x12\x1d\n" +
-	"\n" +
-	"from_model\x18\x01 \x01(\bR\tfromModel\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\":\n" +
+	"\x05chain\x18\b \x03(\v2\x18.toolserver.v1.AgentLinkR\x05chain\x12\x1c\n" +
+	"\tsummarize\x18\t \x01(\bR\tsummarize\":\n" +
 	"\vTaskMessage\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"C\n" +
@@ -1591,7 +1543,7 @@ func file_toolserver_v1_agent_service_proto_rawDescGZIP() []byte {
 	return file_toolserver_v1_agent_service_proto_rawDescData
 }
 
-var file_toolserver_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_toolserver_v1_agent_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_toolserver_v1_agent_service_proto_goTypes = []any{
 	(*ListAgentsRequest)(nil),     // 0: toolserver.v1.ListAgentsRequest
 	(*ListAgentsResponse)(nil),    // 1: toolserver.v1.ListAgentsResponse
@@ -1606,19 +1558,18 @@ var file_toolserver_v1_agent_service_proto_goTypes = []any{
 	(*ServeResponse)(nil),         // 10: toolserver.v1.ServeResponse
 	(*AgentsOffered)(nil),         // 11: toolserver.v1.AgentsOffered
 	(*AgentTask)(nil),             // 12: toolserver.v1.AgentTask
-	(*TaskContext)(nil),           // 13: toolserver.v1.TaskContext
-	(*TaskMessage)(nil),           // 14: toolserver.v1.TaskMessage
-	(*ReportRejected)(nil),        // 15: toolserver.v1.ReportRejected
-	(*ReportTaken)(nil),           // 16: toolserver.v1.ReportTaken
-	(*TaskCancelled)(nil),         // 17: toolserver.v1.TaskCancelled
-	(*ServeRefused)(nil),          // 18: toolserver.v1.ServeRefused
-	(*ToolSelection)(nil),         // 19: toolserver.v1.ToolSelection
-	(Level)(0),                    // 20: toolserver.v1.Level
-	(Mode)(0),                     // 21: toolserver.v1.Mode
-	(*TurnBegun)(nil),             // 22: toolserver.v1.TurnBegun
-	(*LoopUsage)(nil),             // 23: toolserver.v1.LoopUsage
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*AgentLink)(nil),             // 25: toolserver.v1.AgentLink
+	(*TaskMessage)(nil),           // 13: toolserver.v1.TaskMessage
+	(*ReportRejected)(nil),        // 14: toolserver.v1.ReportRejected
+	(*ReportTaken)(nil),           // 15: toolserver.v1.ReportTaken
+	(*TaskCancelled)(nil),         // 16: toolserver.v1.TaskCancelled
+	(*ServeRefused)(nil),          // 17: toolserver.v1.ServeRefused
+	(*ToolSelection)(nil),         // 18: toolserver.v1.ToolSelection
+	(Level)(0),                    // 19: toolserver.v1.Level
+	(Mode)(0),                     // 20: toolserver.v1.Mode
+	(*TurnBegun)(nil),             // 21: toolserver.v1.TurnBegun
+	(*LoopUsage)(nil),             // 22: toolserver.v1.LoopUsage
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*AgentLink)(nil),             // 24: toolserver.v1.AgentLink
 }
 var file_toolserver_v1_agent_service_proto_depIdxs = []int32{
 	2,  // 0: toolserver.v1.ListAgentsResponse.agents:type_name -> toolserver.v1.Agent
@@ -1628,31 +1579,30 @@ var file_toolserver_v1_agent_service_proto_depIdxs = []int32{
 	8,  // 4: toolserver.v1.ServeRequest.report:type_name -> toolserver.v1.TaskReport
 	9,  // 5: toolserver.v1.ServeRequest.failure:type_name -> toolserver.v1.TaskFailure
 	6,  // 6: toolserver.v1.AgentOffer.agents:type_name -> toolserver.v1.OfferedAgent
-	19, // 7: toolserver.v1.OfferedAgent.tools:type_name -> toolserver.v1.ToolSelection
-	20, // 8: toolserver.v1.OfferedAgent.level:type_name -> toolserver.v1.Level
-	21, // 9: toolserver.v1.OfferedAgent.mode:type_name -> toolserver.v1.Mode
-	22, // 10: toolserver.v1.TaskUpdate.turn:type_name -> toolserver.v1.TurnBegun
-	23, // 11: toolserver.v1.TaskReport.usage:type_name -> toolserver.v1.LoopUsage
-	23, // 12: toolserver.v1.TaskFailure.usage:type_name -> toolserver.v1.LoopUsage
+	18, // 7: toolserver.v1.OfferedAgent.tools:type_name -> toolserver.v1.ToolSelection
+	19, // 8: toolserver.v1.OfferedAgent.level:type_name -> toolserver.v1.Level
+	20, // 9: toolserver.v1.OfferedAgent.mode:type_name -> toolserver.v1.Mode
+	21, // 10: toolserver.v1.TaskUpdate.turn:type_name -> toolserver.v1.TurnBegun
+	22, // 11: toolserver.v1.TaskReport.usage:type_name -> toolserver.v1.LoopUsage
+	22, // 12: toolserver.v1.TaskFailure.usage:type_name -> toolserver.v1.LoopUsage
 	11, // 13: toolserver.v1.ServeResponse.offered:type_name -> toolserver.v1.AgentsOffered
 	12, // 14: toolserver.v1.ServeResponse.task:type_name -> toolserver.v1.AgentTask
-	14, // 15: toolserver.v1.ServeResponse.message:type_name -> toolserver.v1.TaskMessage
-	15, // 16: toolserver.v1.ServeResponse.rejected:type_name -> toolserver.v1.ReportRejected
-	17, // 17: toolserver.v1.ServeResponse.cancelled:type_name -> toolserver.v1.TaskCancelled
-	16, // 18: toolserver.v1.ServeResponse.taken:type_name -> toolserver.v1.ReportTaken
-	18, // 19: toolserver.v1.ServeResponse.refused:type_name -> toolserver.v1.ServeRefused
-	13, // 20: toolserver.v1.AgentTask.before:type_name -> toolserver.v1.TaskContext
-	24, // 21: toolserver.v1.AgentTask.deadline:type_name -> google.protobuf.Timestamp
-	25, // 22: toolserver.v1.AgentTask.chain:type_name -> toolserver.v1.AgentLink
-	0,  // 23: toolserver.v1.AgentService.ListAgents:input_type -> toolserver.v1.ListAgentsRequest
-	4,  // 24: toolserver.v1.AgentService.Serve:input_type -> toolserver.v1.ServeRequest
-	1,  // 25: toolserver.v1.AgentService.ListAgents:output_type -> toolserver.v1.ListAgentsResponse
-	10, // 26: toolserver.v1.AgentService.Serve:output_type -> toolserver.v1.ServeResponse
-	25, // [25:27] is the sub-list for method output_type
-	23, // [23:25] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	13, // 15: toolserver.v1.ServeResponse.message:type_name -> toolserver.v1.TaskMessage
+	14, // 16: toolserver.v1.ServeResponse.rejected:type_name -> toolserver.v1.ReportRejected
+	16, // 17: toolserver.v1.ServeResponse.cancelled:type_name -> toolserver.v1.TaskCancelled
+	15, // 18: toolserver.v1.ServeResponse.taken:type_name -> toolserver.v1.ReportTaken
+	17, // 19: toolserver.v1.ServeResponse.refused:type_name -> toolserver.v1.ServeRefused
+	23, // 20: toolserver.v1.AgentTask.deadline:type_name -> google.protobuf.Timestamp
+	24, // 21: toolserver.v1.AgentTask.chain:type_name -> toolserver.v1.AgentLink
+	0,  // 22: toolserver.v1.AgentService.ListAgents:input_type -> toolserver.v1.ListAgentsRequest
+	4,  // 23: toolserver.v1.AgentService.Serve:input_type -> toolserver.v1.ServeRequest
+	1,  // 24: toolserver.v1.AgentService.ListAgents:output_type -> toolserver.v1.ListAgentsResponse
+	10, // 25: toolserver.v1.AgentService.Serve:output_type -> toolserver.v1.ServeResponse
+	24, // [24:26] is the sub-list for method output_type
+	22, // [22:24] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_toolserver_v1_agent_service_proto_init() }
@@ -1692,7 +1642,7 @@ func file_toolserver_v1_agent_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolserver_v1_agent_service_proto_rawDesc), len(file_toolserver_v1_agent_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
