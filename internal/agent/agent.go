@@ -70,8 +70,9 @@ type Task struct {
 	// Conn calls the server as the one whom the task is for.
 	Conn grpc.ClientConnInterface
 
-	// Principal is whose budget it counts against.
-	Principal string
+	// Principal is whose budget it counts against. OnBehalfOf is for whom it works; empty: for
+	// itself.
+	Principal, OnBehalfOf string
 
 	// Steering returns what was said to the agent since it was last asked, and the report
 	// that the tool summary has taken; nil where there is none.

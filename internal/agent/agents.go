@@ -300,7 +300,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	work := &Task{
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
-		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
+		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal, OnBehalfOf: env.OnBehalfOf,
 	}
 	a.atWork.Go(func() {
 		defer unwatch()

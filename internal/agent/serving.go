@@ -168,7 +168,7 @@ func (w *serving) reported(ctx context.Context, r *Runtimes, report *pb.TaskRepo
 func taskMessage(ctx context.Context, task *Task) (*pb.AgentTask, error) {
 	m := &pb.AgentTask{
 		TaskId: task.ID, Agent: task.Agent.Name, Description: task.Description, Prompt: task.Prompt, Before: task.Before, Summarize: task.Summarize,
-		ResultSchema: string(task.ResultSchema),
+		ResultSchema: string(task.ResultSchema), OnBehalfOf: task.OnBehalfOf,
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		m.Deadline = timestamppb.New(deadline)

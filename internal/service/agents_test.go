@@ -538,3 +538,52 @@ func TestServedStopped(t *testing.T) {
 	_, err = alice.serveStream(&pb.ServeRequest{Kind: &pb.ServeRequest_Offer{Offer: offerOf(1, "one")}}).Recv()
 	wantCode(t, err, codes.FailedPrecondition, "enough")
 }
+
+// TestServedOnBehalfOfTheSame proves that a runtime calls in the session of a task for the user
+// whom the task is for, so that rules about that user hold.
+func TestServedOnBehalfOfTheSame(t *testing.T) {
+	s := serve(t, withRuntime, withDepth(t, 1), withPolicy(t, `
+rules:
+  - {name: guests, action: deny, tools: [read_file], when: 'on_behalf_of == "user:guest"'}
+`))
+	runtime := s.dial(runtimeToken)
+	forGuest := s.connect(auth.Principal{Name: "runtime", OnBehalfOf: "user:guest"})
+	ctx := withHeader(timeout(t), onBehalfOf, "user:guest")
+	if _, err := runtime.CreateSession(ctx, &pb.CreateSessionRequest{SessionId: "main"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := runtime.ExecuteTool(ctx, &pb.ExecuteToolRequest{SessionId: "main", Tool: "listens"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := below("main", first.GetEvent().GetExecutionId(), "explorer")
+	request.SessionId = "exploring"
+	if _, err := forGuest.CreateSession(ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	call := asJSON("read_file", `{"path":"a.txt"}`)
+	call.SessionId = "exploring"
+	for _, user := range []string{"", "user:carol"} {
+		other := timeout(t)
+		if user != "" {
+			other = withHeader(other, onBehalfOf, user)
+		}
+		stream, err := runtime.ExecuteTool(other, call)
+		if err == nil {
+			_, err = rest(stream)
+		}
+		wantCode(t, err, codes.PermissionDenied, `on behalf of "user:guest"`, "call on behalf of the same")
+	}
+	denied, err := runtime.ExecuteTool(ctx, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := rest(denied)
+	if err != nil || events[len(events)-1].GetFinished().GetOutcome() != pb.Outcome_OUTCOME_DENIED {
+		t.Errorf("a guest reads: %v, %v", events, err)
+	}
+}

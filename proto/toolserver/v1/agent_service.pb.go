@@ -1071,7 +1071,10 @@ type AgentTask struct {
 	// Who asked whom, the outermost first and this agent last.
 	Chain []*AgentLink `protobuf:"bytes,8,rep,name=chain,proto3" json:"chain,omitempty"`
 	// Whether the model is to be told a summary of before, and not all of it.
-	Summarize     bool `protobuf:"varint,9,opt,name=summarize,proto3" json:"summarize,omitempty"`
+	Summarize bool `protobuf:"varint,9,opt,name=summarize,proto3" json:"summarize,omitempty"`
+	// Whom the task is for, where that is not the principal itself: calls in its session have
+	// to be on behalf of the same, or are refused with PERMISSION_DENIED.
+	OnBehalfOf    string `protobuf:"bytes,10,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1167,6 +1170,13 @@ func (x *AgentTask) GetSummarize() bool {
 		return x.Summarize
 	}
 	return false
+}
+
+func (x *AgentTask) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
 }
 
 // TaskMessage is something that was said to an agent.
@@ -1501,7 +1511,7 @@ const file_toolserver_v1_agent_service_proto_rawDesc = "" +
 	"\x05taken\x18\a \x01(\v2\x1a.toolserver.v1.ReportTakenH\x00R\x05taken\x127\n" +
 	"\arefused\x18\x06 \x01(\v2\x1b.toolserver.v1.ServeRefusedH\x00R\arefusedB\x06\n" +
 	"\x04kind\"\x0f\n" +
-	"\rAgentsOffered\"\xb7\x02\n" +
+	"\rAgentsOffered\"\xd9\x02\n" +
 	"\tAgentTask\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12 \n" +
@@ -1511,7 +1521,10 @@ const file_toolserver_v1_agent_service_proto_rawDesc = "" +
 	"\rresult_schema\x18\x06 \x01(\tR\fresultSchema\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12.\n" +
 	"\x05chain\x18\b \x03(\v2\x18.toolserver.v1.AgentLinkR\x05chain\x12\x1c\n" +
-	"\tsummarize\x18\t \x01(\bR\tsummarize\":\n" +
+	"\tsummarize\x18\t \x01(\bR\tsummarize\x12 \n" +
+	"\fon_behalf_of\x18\n" +
+	" \x01(\tR\n" +
+	"onBehalfOf\":\n" +
 	"\vTaskMessage\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"C\n" +
