@@ -38,7 +38,7 @@ type Agent struct {
 type Task struct {
 	*pb.AgentTask
 
-	// Client calls in the session of the task, with the rights that its caller has there.
+	// Client calls in the session of the task, for the user whom the task is for.
 	Client *Client
 
 	// Rejected is what is wrong with the last report, where its result does not fit the schema:
@@ -193,7 +193,7 @@ func (s *serving) with(id string, do func(*Task)) {
 
 // begin begins to work on a task.
 func (s *serving) begin(ctx context.Context, c *Client, task *pb.AgentTask, agents map[string]Agent) {
-	t := &Task{AgentTask: task, Client: c.In(task.GetTaskId()), serving: s, answer: make(chan string, 1)}
+	t := &Task{AgentTask: task, Client: c.In(task.GetTaskId()).OnBehalfOf(task.GetOnBehalfOf()), serving: s, answer: make(chan string, 1)}
 	ctx, t.end = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.tasks[task.GetTaskId()] = t

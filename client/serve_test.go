@@ -109,6 +109,9 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %v %s", c.input, outcome, text)
 		}
 	}
+	if outcome, text := ask(t, caller.OnBehalfOf("user:anna"), `{"agent": "reader", "prompt": "For a user:"}`); outcome != pb.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("for a user: %v %s", outcome, text)
+	}
 	if lists != 2 {
 		t.Errorf("the result was made %d times, want 2", lists)
 	}

@@ -103,8 +103,8 @@ class ClientTest(unittest.TestCase):
         serving.start()
         ready.wait()
 
-        def give(tool_input, **details):
-            finished = toolserver.result(caller.execute("agent", tool_input, **details))
+        def give(tool_input, by=caller, **details):
+            finished = toolserver.result(by.execute("agent", tool_input, **details))
             return f"{event_pb2.Outcome.Name(finished.outcome)} {toolserver.text(finished)} {finished.failure.message}"
 
         toolserver.result(caller.execute("write_file", {"path": "a.txt", "content": "hello"}))
@@ -115,6 +115,8 @@ class ClientTest(unittest.TestCase):
             ({"agent": "broken", "prompt": "Go."}, "could not do it: the model is asleep"),
         ]:
             self.assertIn(want, give(tool_input))
+        for_user = give({"agent": "reader", "prompt": "User:"}, by=caller.on_behalf_of("user:anna"))
+        self.assertIn("SUCCEEDED User: 1\thello", for_user)
         self.assertEqual(results[0], "")
         self.assertIn("does not fit the schema", results[1])
 

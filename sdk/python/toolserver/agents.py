@@ -62,7 +62,8 @@ class Task:
     """
 
     def __init__(self, task: agent_service_pb2.AgentTask, client: Client, send: Callable):
-        self.task, self.client, self._send = task, client.within(task.task_id), send
+        self.task, self._send = task, send
+        self.client = client.within(task.task_id).on_behalf_of(task.on_behalf_of)
         self.prompt = task.prompt
         self.rejected = ""
         self.cancelled = threading.Event()

@@ -79,7 +79,13 @@ class Client:
             channel = grpc.secure_channel(address, credentials, _CHANNEL)
         self._channel, self._closed = channel, threading.Event()
         if token:
-            channel = grpc.intercept_channel(channel, _Bearer(token))
+            channel = grpc.intercept_channel(channel, _Header("authorization", f"Bearer {token}"))
+        self._calls = channel
+        self._use(channel)
+        self.session = session
+        self.patience = patience
+
+    def _use(self, channel: grpc.Channel) -> None:
         self.tools = ToolServiceStub(channel)
         self.sessions = SessionServiceStub(channel)
         self.approvals = ApprovalServiceStub(channel)
@@ -87,8 +93,6 @@ class Client:
         self.workspaces = WorkspaceServiceStub(channel)
         self.dialects = DialectServiceStub(channel)
         self.agents = AgentServiceStub(channel)
-        self.session = session
-        self.patience = patience
 
     def close(self) -> None:
         """Ends the connection."""
@@ -105,6 +109,16 @@ class Client:
         """Returns the client for another session. It has the same connection."""
         other = object.__new__(Client)
         other.__dict__.update(self.__dict__, session=session)
+        return other
+
+    def on_behalf_of(self, user: str) -> Client:
+        """Returns the client that calls for a user, as far as the principal may.
+
+        Empty: for the principal itself. It has the same connection.
+        """
+        other = self.within(self.session)
+        header = _Header("toolserver-on-behalf-of", user)
+        other._use(grpc.intercept_channel(self._calls, header) if user else self._calls)
         return other
 
     def list(self, *names: str) -> List[tool_pb2.Tool]:
@@ -314,16 +328,16 @@ class Client:
                     raise
 
 
-class _Bearer(
+class _Header(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Sends a token with every request."""
+    """Sends a header with every request."""
 
-    def __init__(self, token: str):
-        self.header = ("authorization", f"Bearer {token}")
+    def __init__(self, name: str, value: str):
+        self.header = (name, value)
 
     def send(self, go_on, details, request):
         return go_on(details._replace(metadata=[*(details.metadata or ()), self.header]), request)

@@ -37,7 +37,7 @@ const maxReason = 1000;
 
 /** A task for an agent of this program. */
 export class Task {
-  /** Calls in the session of the task, with the rights that its caller has there. */
+  /** Calls in the session of the task, for the user whom the task is for. */
   readonly client: Client;
   /**
    * What is wrong with the last report, where its result does not fit the schema: work is
@@ -55,7 +55,7 @@ export class Task {
     client: Client,
     private readonly send: (request: Request) => void,
   ) {
-    this.client = client.within(task.taskId);
+    this.client = client.within(task.taskId).onBehalfOf(task.onBehalfOf);
   }
 
   get prompt(): string {

@@ -94,12 +94,14 @@ test("serve", async () => {
   let serving = Promise.resolve();
   await new Promise<void>((ready) => (serving = runtime.serve(agents, { tasks: 2, ready })));
   await result(caller.execute({ tool: "write_file", input: { path: "a.txt", content: "hello" } }));
-  const give = async (input: object, id?: string) => {
-    const { outcome, failure, ...rest } = await result(caller.execute({ id, tool: "agent", input }));
+  const give = async (input: object, id?: string, by = caller) => {
+    const { outcome, failure, ...rest } = await result(by.execute({ id, tool: "agent", input }));
     return `${Outcome[outcome]} ${text({ outcome, failure, ...rest })} ${failure?.message}`;
   };
   assert.match(await give({ agent: "reader", prompt: "Read:" }), /^SUCCEEDED Read: 1\thello/);
   assert.match(await give({ agent: "counter", prompt: "Count.", result_schema: { type: "array" } }), /^SUCCEEDED \[1\]/);
+  const user = caller.onBehalfOf("user:anna");
+  assert.match(await give({ agent: "reader", prompt: "User:" }, undefined, user), /^SUCCEEDED User: 1\thello/);
   assert.equal(rejected[0], "");
   assert.match(rejected[1] ?? "", /does not fit the schema/);
   assert.match(await give({ agent: "broken", prompt: "Go." }), /could not do it: the model is asleep/);

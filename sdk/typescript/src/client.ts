@@ -4,7 +4,7 @@
 import * as net from "node:net";
 import type { SecureClientSessionOptions } from "node:http2";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Client as Service, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import { type Client as Service, Code, ConnectError, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
 import { type Agent, serve, type Serving } from "./agents.js";
@@ -47,6 +47,19 @@ export interface Options {
   patienceMs?: number;
 }
 
+/** Returns the clients of the services. */
+function services(transport: Transport) {
+  return {
+    tools: createClient(ToolService, transport),
+    sessions: createClient(SessionService, transport),
+    approvals: createClient(ApprovalService, transport),
+    policy: createClient(PolicyService, transport),
+    workspaces: createClient(WorkspaceService, transport),
+    dialects: createClient(DialectService, transport),
+    agents: createClient(AgentService, transport),
+  };
+}
+
 /** An answer to an approval: fields of ResolveApprovalRequest. */
 export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>, "approvalId" | "digest" | "$typeName">;
 
@@ -61,16 +74,18 @@ export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>,
  * policy, workspaces, dialects and agents.
  */
 export class Client {
-  readonly tools: Service<typeof ToolService>;
-  readonly sessions: Service<typeof SessionService>;
-  readonly approvals: Service<typeof ApprovalService>;
-  readonly policy: Service<typeof PolicyService>;
-  readonly workspaces: Service<typeof WorkspaceService>;
-  readonly dialects: Service<typeof DialectService>;
-  readonly agents: Service<typeof AgentService>;
+  readonly tools!: Service<typeof ToolService>;
+  readonly sessions!: Service<typeof SessionService>;
+  readonly approvals!: Service<typeof ApprovalService>;
+  readonly policy!: Service<typeof PolicyService>;
+  readonly workspaces!: Service<typeof WorkspaceService>;
+  readonly dialects!: Service<typeof DialectService>;
+  readonly agents!: Service<typeof AgentService>;
   readonly session: string;
   readonly patienceMs: number;
   private readonly manager: Http2SessionManager;
+  private readonly transport: (headers: Record<string, string>) => Transport;
+  private readonly headers: Record<string, string>;
   private readonly closing = new AbortController();
 
   /** Connects to host:port or unix:/path, when that is needed. */
@@ -87,22 +102,15 @@ export class Client {
       { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 },
       path === undefined ? options.tls : { ...options.tls, createConnection: () => net.connect(path) },
     );
-    const bearer: Interceptor = (next) => (request) => {
-      request.header.set("authorization", `Bearer ${options.token}`);
-      return next(request);
+    this.transport = (headers) => {
+      const add: Interceptor = (next) => (request) => {
+        Object.entries(headers).forEach(([name, value]) => request.header.set(name, value));
+        return next(request);
+      };
+      return createGrpcTransport({ baseUrl: url, sessionManager: this.manager, interceptors: [add] });
     };
-    const transport = createGrpcTransport({
-      baseUrl: url,
-      sessionManager: this.manager,
-      interceptors: options.token ? [bearer] : [],
-    });
-    this.tools = createClient(ToolService, transport);
-    this.sessions = createClient(SessionService, transport);
-    this.approvals = createClient(ApprovalService, transport);
-    this.policy = createClient(PolicyService, transport);
-    this.workspaces = createClient(WorkspaceService, transport);
-    this.dialects = createClient(DialectService, transport);
-    this.agents = createClient(AgentService, transport);
+    this.headers = options.token ? { authorization: `Bearer ${options.token}` } : {};
+    Object.assign(this, services(this.transport(this.headers)));
     this.session = options.session ?? "";
     this.patienceMs = options.patienceMs ?? 60_000;
   }
@@ -121,6 +129,15 @@ export class Client {
   /** Returns the client for another session. It has the same connection. */
   within(session: string): Client {
     return Object.assign(Object.create(Client.prototype), this, { session });
+  }
+
+  /**
+   * Returns the client that calls for a user, as far as the principal may; empty: for the
+   * principal itself. It has the same connection.
+   */
+  onBehalfOf(user: string): Client {
+    const headers = user ? { ...this.headers, "toolserver-on-behalf-of": user } : this.headers;
+    return Object.assign(this.within(this.session), services(this.transport(headers)));
   }
 
   /** Returns tools with everything a model is told: those named, or all. */
