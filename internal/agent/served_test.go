@@ -20,6 +20,7 @@ import (
 // serve has a runtime serve agents, and work on each task as do says.
 func (w *world) serve(ctx context.Context, do func(runtime grpc.BidiStreamingClient[pb.ServeRequest, pb.ServeResponse], task *pb.AgentTask), offered ...*pb.OfferedAgent) error {
 	w.t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
 	stream, err := w.serving.Serve(ctx)
 	if err == nil {
 		err = stream.Send(&pb.ServeRequest{Kind: &pb.ServeRequest_Offer{Offer: &pb.AgentOffer{Agents: offered, MaxTasks: 4}}})
@@ -28,10 +29,10 @@ func (w *world) serve(ctx context.Context, do func(runtime grpc.BidiStreamingCli
 		_, err = stream.Recv()
 	}
 	if err != nil {
+		cancel()
 		return err
 	}
 	ended := make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
 	w.t.Cleanup(func() { cancel(); <-ended })
 	go func() {
 		defer close(ended)
