@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package client is the Go client of toolserver: list, execute, batch, watch and
-// approve, each of which outlives a lost connection, and what renders tools and results
-// for a model and parses its calls. What else the contract has is
+// approve, each of which outlives a lost connection, what renders tools and results
+// for a model and parses its calls, and what serves agents. What else the contract has is
 // called by the generated clients that a [Client] has as fields.
 //
 // A call is run at most once. When the connection breaks, a client goes on after the
@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/toolserver/toolserver/internal/endpoint"
@@ -65,6 +66,7 @@ type Client struct {
 	Policy     pb.PolicyServiceClient
 	Workspaces pb.WorkspaceServiceClient
 	Dialects   pb.DialectServiceClient
+	Agents     pb.AgentServiceClient
 
 	link     *link
 	session  string
@@ -127,11 +129,19 @@ type Conn = interface {
 // Over returns a client of a connection that is there already. Of the options, those
 // about sessions and patience count.
 func Over(conn Conn, options Options) *Client {
-	return &Client{
-		pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn),
-		pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn), pb.NewDialectServiceClient(conn),
-		&link{conn: conn, closed: make(chan struct{})}, options.Session, cmp.Or(options.Patience, time.Minute), options.FailFast,
+	c := &Client{
+		link: &link{conn: conn, closed: make(chan struct{})}, session: options.Session,
+		patience: cmp.Or(options.Patience, time.Minute), failFast: options.FailFast,
 	}
+	c.use(conn)
+	return c
+}
+
+// use has the generated clients call over a connection.
+func (c *Client) use(conn grpc.ClientConnInterface) {
+	c.Tools, c.Sessions, c.Approvals = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
+	c.Policy, c.Workspaces = pb.NewPolicyServiceClient(conn), pb.NewWorkspaceServiceClient(conn)
+	c.Dialects, c.Agents = pb.NewDialectServiceClient(conn), pb.NewAgentServiceClient(conn)
 }
 
 // Conn returns the connection, for what the contract has and the client has not.
@@ -148,6 +158,37 @@ func (c *Client) In(session string) *Client {
 	other := *c
 	other.session = session
 	return &other
+}
+
+// OnBehalfOf returns the client that calls for a user, as far as the principal may; empty: for
+// the principal itself. It has the same connection.
+func (c *Client) OnBehalfOf(user string) *Client {
+	other := *c
+	other.use(onBehalfOf{c.link.conn, user})
+	return &other
+}
+
+// onBehalfOf is a connection on which all is for a user.
+type onBehalfOf struct {
+	grpc.ClientConnInterface
+	user string
+}
+
+func (o onBehalfOf) context(ctx context.Context) context.Context {
+	if o.user == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "toolserver-on-behalf-of", o.user)
+}
+
+// Invoke makes a call.
+func (o onBehalfOf) Invoke(ctx context.Context, method string, request, response any, options ...grpc.CallOption) error {
+	return o.ClientConnInterface.Invoke(o.context(ctx), method, request, response, options...)
+}
+
+// NewStream begins a stream.
+func (o onBehalfOf) NewStream(ctx context.Context, stream *grpc.StreamDesc, method string, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	return o.ClientConnInterface.NewStream(o.context(ctx), stream, method, options...)
 }
 
 // List returns tools of the session with everything that a model is told about them:

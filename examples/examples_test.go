@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package examples_test runs the same turn of an agent in three languages against a real
-// server: all print the same.
+// server, and a runtime that serves an agent: all print the same.
 package examples_test
 
 import (
@@ -19,31 +19,35 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Remove(m.Run()) }
 
-const golden = "testdata/turn.golden"
-
 // TestTurn compares what the examples print with a golden file, which UPDATE_GOLDEN=1
 // writes.
-func TestTurn(t *testing.T) {
-	program := sdktest.Build(t)
-	for name, example := range map[string]func(t *testing.T, address string) *exec.Cmd{
+func TestTurn(t *testing.T) { compare(t, "turn", "go", "model.json") }
+
+// TestAgents does so for the examples that serve an agent and use it.
+func TestAgents(t *testing.T) { compare(t, "agents", "go/agents", "agents.json") }
+
+// compare runs an example in three languages.
+func compare(t *testing.T, example, folder, script string) {
+	program, golden := sdktest.Build(t), "testdata/"+example+".golden"
+	for name, start := range map[string]func(t *testing.T, address string) *exec.Cmd{
 		"Go": func(t *testing.T, address string) *exec.Cmd {
-			cmd := exec.Command("go", "run", "./go", address, "model.json")
+			cmd := exec.Command("go", "run", "./"+folder, address, script)
 			cmd.Env = []string{"CGO_ENABLED=0"} // as the server was compiled
 			return cmd
 		},
 		"Python": func(t *testing.T, address string) *exec.Cmd {
 			python, path := sdktest.Python(t)
-			cmd := exec.Command(python, "python/turn.py", address, "model.json")
+			cmd := exec.Command(python, "python/"+example+".py", address, script)
 			cmd.Env = []string{"PYTHONPATH=" + path, "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1"}
 			return cmd
 		},
 		"TypeScript": func(t *testing.T, address string) *exec.Cmd {
-			return exec.Command("node", filepath.Join(typescript(t), "dist/turn.js"), address, "model.json")
+			return exec.Command("node", filepath.Join(typescript(t), "dist/"+example+".js"), address, script)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := sdktest.Start(t, program, "TOOLSERVER_CONFIG=testdata/tokens.yaml")
-			made := example(t, server.Address)
+			made := start(t, server.Address)
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, made.Path, made.Args[1:]...)
@@ -118,11 +122,11 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// typescript builds the example in TypeScript beside its client.
+// typescript builds the examples in TypeScript beside their client.
 func typescript(t *testing.T) string {
 	t.Helper()
 	client, directory := sdktest.TypeScript(t), t.TempDir()
-	for _, name := range []string{"turn.ts", "package.json", "tsconfig.json"} {
+	for _, name := range []string{"turn.ts", "agents.ts", "package.json", "tsconfig.json"} {
 		text, err := os.ReadFile(filepath.Join("typescript", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(directory, name), text, 0o644)

@@ -18,7 +18,7 @@ const module = "github.com/toolserver/toolserver/"
 // floors is the floor plan of ARCHITECTURE.md: the highest floor first. A
 // package may import only packages on lower floors.
 var floors = [][]string{
-	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/modelserver"},
+	{"cmd/toolserver", "cmd/toolserver-exec", "bench", "bench/bare", "examples/go", "examples/go/agents", "examples/modelserver"},
 	{"internal/operator"},
 	{"internal/cli", "internal/server", "sdk/sdktest"},
 	{"client", "internal/config"},
@@ -40,9 +40,9 @@ var floors = [][]string{
 // reserved names imports that only some packages may have: what speaks gRPC and
 // the contract stays on the upper floors.
 var reserved = map[string][]string{
-	"google.golang.org/grpc":          {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent"},
-	"google.golang.org/protobuf":      {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent"},
-	module + "proto/toolserver/v1":    {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent"},
+	"google.golang.org/grpc":          {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/server", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	"google.golang.org/protobuf":      {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "proto/toolserver/v1", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
+	module + "proto/toolserver/v1":    {"client", "examples/go", "sdk/sdktest", "internal/rest", "internal/rest/gateway/toolserver/v1", "internal/cli", "internal/edge", "internal/operator", "internal/service", "bench", "bench/bare", "bench/work", "internal/agent", "examples/go/agents"},
 	"github.com/prometheus":           {"internal/operator", "internal/server", "internal/service"},
 	"go.opentelemetry.io":             {"internal/server", "internal/service", "internal/span", "internal/trace"},
 	"go.opentelemetry.io/otel/sdk":    {"internal/server", "internal/trace"},

@@ -110,7 +110,7 @@ func (a *Admission) Admit(ctx context.Context, request *Request) (Admitted, erro
 	if err := a.checkEnvelope(request); err != nil {
 		return Admitted{}, err
 	}
-	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
+	found, err := a.sessionOf(request.Principal, request.SessionID)
 	if err != nil {
 		return Admitted{}, err
 	}

@@ -43,7 +43,7 @@ func (a *Admission) Suppose(offer *tools.Offer) { a.supposed = offer }
 // Check decides about a call as [Admission.Admit] does. Nothing runs, nobody is asked
 // and no limit counts; the rate of the tenant does, for it costs what a call costs.
 func (a *Admission) Check(request CheckRequest) (Checked, error) {
-	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
+	found, err := a.sessionOf(request.Principal, request.SessionID)
 	if err != nil {
 		return Checked{}, err
 	}

@@ -4,6 +4,8 @@
 package admission
 
 import (
+	"cmp"
+	"fmt"
 	"hash/maphash"
 	"time"
 
@@ -71,6 +73,17 @@ func (a *Admission) checkEnvelope(r *Request) error {
 		return invalid("timeout must be more than 0 and at most %s; leave it out for the tool's default", longest)
 	}
 	return nil
+}
+
+// sessionOf returns the session of a request. What is done in that of an agent is done for the
+// user whom its task is for, also by a runtime that works on it.
+func (a *Admission) sessionOf(p auth.Principal, id string) (*session.Session, error) {
+	found, err := a.Sessions.Get(p.Owner(), id)
+	if err == nil && found.Below != nil && found.Below.OnBehalfOf != p.OnBehalfOf {
+		return nil, fmt.Errorf("%w: session %s is of an agent whose task is on behalf of %q, and the call is on behalf of %q: call on behalf of the same",
+			session.ErrForbidden, found.ID, cmp.Or(found.Below.OnBehalfOf, p.Name), cmp.Or(p.OnBehalfOf, p.Name))
+	}
+	return found, err
 }
 
 // propose returns the job that a request asks for in a session, before anything is

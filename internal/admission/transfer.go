@@ -117,7 +117,7 @@ func (a *Admission) Transfer(request TransferRequest) (*Transfer, error) {
 	if a.Executor.Draining() {
 		return nil, executor.ErrDraining
 	}
-	found, err := a.Sessions.Get(request.Principal.Owner(), request.SessionID)
+	found, err := a.sessionOf(request.Principal, request.SessionID)
 	if err != nil {
 		return nil, err
 	}

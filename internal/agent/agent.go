@@ -15,12 +15,18 @@
 //	runner.go      the runner of models: model → calls → results, until the task is done
 //	turn.go        one turn of it: calls begin while the model writes
 //	nested.go      what the caller's stream is told of it
+//	served.go      the runtimes that serve agents: which there are, and who is given what
+//	stream.go      the stream of one of them
+//	serving.go     the runner of runtimes: a task → a runtime → its report
+//	followed.go    what calls do that a runtime makes
 //
 // Locks: that of [Agents] guards which loops there are, that of a loop what is known of it;
-// whoever holds the first may take the second. None is held while something is waited for.
+// whoever holds the first may take the second. That of [Runtimes] is independent of both.
+// None is held while something is waited for.
 //
 // Goroutines: a loop in the background has one. A turn with calls has one that receives,
-// until the turn has ended.
+// until the turn has ended. The stream of a runtime has one that receives and one that sends,
+// until its RPC has ended; a task that a runtime works on has one that watches its calls.
 package agent
 
 import (
@@ -65,12 +71,16 @@ type Task struct {
 	// Conn calls the server as the one whom the task is for.
 	Conn grpc.ClientConnInterface
 
-	// Principal is whose budget it counts against.
-	Principal string
+	// Principal is whose budget it counts against. OnBehalfOf is for whom it works; empty: for
+	// itself.
+	Principal, OnBehalfOf string
 
 	// Steering returns what was said to the agent since it was last asked, and the report
 	// that the tool summary has taken; nil where there is none.
 	Steering func() (heard []string, summary *agent.Summary)
+
+	// News has something when Steering has; it has room for one.
+	News <-chan struct{}
 
 	// Accept returns what is wrong with the report of an agent that ends without that tool,
 	// in words for its model, or nil. When it is wrong again, the ctx of the runner ends.

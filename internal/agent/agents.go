@@ -52,6 +52,7 @@ type Agents struct {
 	config  Config
 	options Options
 	files   *markdown.Set[*Definition]
+	served  *Runtimes
 	connect func(auth.Principal) (Conn, error)
 	base    context.Context // of loops in the background
 	end     context.CancelCauseFunc
@@ -88,6 +89,10 @@ func New(config Config, options Options) *Agents {
 		config: config.WithDefaults(), options: options, files: newFiles(config.Folders),
 		loops: make(map[string]*loop), connections: make(map[auth.Principal]*connection), watched: make(map[session]bool),
 	}
+	a.served = NewRuntimes(func(name string) bool {
+		all, _ := a.definitions()
+		return find(all, name) != nil
+	})
 	a.base, a.end = context.WithCancelCause(context.Background())
 	_, a.revision = a.definitions()
 	return a
@@ -112,6 +117,7 @@ func (a *Agents) Close() error {
 // Unavailable returns why no agent can work, or nothing.
 func (a *Agents) Unavailable() string {
 	switch all, _ := a.definitions(); {
+	case a.config.Serve:
 	case len(a.options.Endpoints) == 0:
 		return "has no model to ask: the operator names endpoints in the configuration, such as models: [{name: main, format: anthropic, model: …, key_file: …}]"
 	case len(all) == 0 && len(a.config.Folders) == 0:
@@ -161,14 +167,37 @@ func (a *Agents) renew() {
 	}
 }
 
-// named returns the agent of a name; without one, the only one there is.
-func (a *Agents) named(name string) (*Definition, error) {
-	all, _ := a.definitions()
-	var names []string
+// Served returns the agents that runtimes of the principal of env serve, by name.
+func (a *Agents) Served(env tools.Env) (list []agent.About) {
+	operators, _ := a.definitions()
+	for _, d := range a.served.Of(auth.NewOwner(env.Tenant, env.Principal)) {
+		if find(operators, d.Name) == nil {
+			list = append(list, agent.About{Name: d.Name, Description: d.Description})
+		}
+	}
+	return list
+}
+
+// find returns the definition of a name; nil where there is none.
+func find(all []*Definition, name string) *Definition {
 	for _, d := range all {
 		if strings.EqualFold(d.Name, name) {
-			return d, nil
+			return d
 		}
+	}
+	return nil
+}
+
+// named returns the agent of a name, for an owner; without a name, the only one there is.
+// Those of the operator come before those of runtimes.
+func (a *Agents) named(owner auth.Owner, name string) (*Definition, error) {
+	all, _ := a.definitions()
+	all = append(all, a.served.Of(owner)...)
+	if d := find(all, name); d != nil {
+		return d, nil
+	}
+	var names []string
+	for _, d := range all {
 		names = append(names, d.Name)
 	}
 	there := "There are: " + strings.Join(names, ", ") + "."
@@ -184,27 +213,38 @@ func (a *Agents) named(name string) (*Definition, error) {
 	return nil, tools.Failf("no_such_agent", "There is no agent %.64q%s %s", name, cmp.Or(nearest.Hint(nearest.Names(name, names)), "."), there)
 }
 
-// runner returns who works for a definition.
-func (a *Agents) runner(d *Definition) (Runner, error) {
-	endpoint := d.Endpoint
-	if endpoint == "" && slices.Contains(a.options.Endpoints, d.model) {
-		endpoint = d.model // that of another system is no endpoint of ours, and no reason to refuse
+// runner returns who works for a definition, for an owner.
+func (a *Agents) runner(owner auth.Owner, d *Definition) (Runner, error) {
+	if d.served {
+		return a.served.Runner(owner), nil
 	}
-	m, err := a.options.Model(endpoint)
+	if len(a.options.Endpoints) == 0 {
+		return nil, tools.Failf("no_endpoint", "The agent %s cannot work: the operator has named no endpoint of models.", d.Name)
+	}
+	m, err := a.options.Model(a.endpoint(d))
 	if err != nil {
 		return nil, tools.Failf("no_endpoint", "The agent %s cannot work: %v.", d.Name, err)
 	}
 	return &modelRunner{model: m}, nil
 }
 
+// endpoint returns the name of the endpoint that a definition wants; empty where any will do.
+func (a *Agents) endpoint(d *Definition) string {
+	if d.Endpoint == "" && slices.Contains(a.options.Endpoints, d.model) {
+		return d.model // that of another system is no endpoint of ours, and no reason to refuse
+	}
+	return d.Endpoint
+}
+
 // Begin has an agent work on a task. Without background, the loop ends with ctx.
 func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out tools.Sink) (agent.Loop, error) {
 	a.renew()
-	d, err := a.named(task.Agent)
+	owner := auth.NewOwner(env.Tenant, env.Principal)
+	d, err := a.named(owner, task.Agent)
 	if err != nil {
 		return nil, err
 	}
-	run, err := a.runner(d)
+	run, err := a.runner(owner, d)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +254,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 		return nil, tools.Failf("agent_wrong", "The agent %s cannot work: its definition names tools that do not exist: %s. Tell the operator, or give the task to another.", d.Name, strings.Join(unknown, ", "))
 	}
 	l := &loop{
-		agents: a, definition: d, task: task, began: time.Now(), done: make(chan struct{}),
+		agents: a, definition: d, task: task, began: time.Now(), done: make(chan struct{}), news: make(chan struct{}, 1),
 		parent: session{env.Tenant, env.Principal, env.SessionID}, depth: a.depthBelow(env),
 	}
 	if l.depth > a.config.MaxDepth {
@@ -261,7 +301,7 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	work := &Task{
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
-		Conn: l.conn, Steering: l.steering, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
+		Conn: l.conn, Steering: l.steering, News: l.news, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal, OnBehalfOf: env.OnBehalfOf,
 	}
 	a.atWork.Go(func() {
 		defer unwatch()
@@ -450,3 +490,35 @@ func (a *Agents) Summarize(env tools.Env, summary agent.Summary) error {
 	}
 	return l.summarize(summary)
 }
+
+// List returns the agents of the operator, and those that runtimes serve for the owners that one
+// stands for, by name.
+func (a *Agents) List(of auth.Owner) []*pb.Agent {
+	list := a.served.List(of)
+	operators, _ := a.definitions()
+	for _, about := range list {
+		if find(operators, about.GetName()) != nil {
+			about.UnavailableReason = "the operator has an agent of the same name, which is given the tasks"
+		}
+	}
+	for _, d := range operators {
+		about := &pb.Agent{Name: d.Name, Description: d.Description, Worker: &pb.Agent_Endpoint{Endpoint: a.endpoint(d)}}
+		if _, err := a.runner(of, d); err != nil {
+			about.UnavailableReason = err.Error()
+		}
+		list = append(list, about)
+	}
+	slices.SortStableFunc(list, func(x, y *pb.Agent) int { return cmp.Compare(x.GetName(), y.GetName()) })
+	return list
+}
+
+// Serves reports whether runtimes may serve agents.
+func (a *Agents) Serves() bool { return a.config.Serve }
+
+// Serve has a runtime of an owner serve agents until its stream ends.
+func (a *Agents) Serve(owner auth.Owner, stream ServeStream, begun func(*pb.AgentOffer)) error {
+	return a.served.Serve(owner, stream, begun)
+}
+
+// Counts returns how many runtimes serve, how many tasks they work on, and how many wait.
+func (a *Agents) Counts() (runtimes, running, waiting int) { return a.served.Counts() }

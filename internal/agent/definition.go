@@ -28,6 +28,7 @@ type Config struct {
 	Folders    []string     `yaml:"folders"`     // with Markdown files, an agent each
 	MaxDepth   int          `yaml:"max_depth"`   // how many agents may ask each other; 1
 	MaxRunning int          `yaml:"max_running"` // agents at work at once; 1000
+	Serve      bool         `yaml:"serve"`       // whether runtimes may serve agents, each for its principal
 }
 
 // WithDefaults returns c with its zero fields filled in.
@@ -48,7 +49,8 @@ type Definition struct {
 	Mode        tools.Mode  `yaml:"mode"`        // 0: that of the caller
 	Limits      Limits      `yaml:"limits"`
 
-	model string // that a file was written for; empty: none
+	model  string // that a file was written for; empty: none
+	served bool   // by runtimes
 }
 
 // Limits end a loop that would go on. Zero fields take the defaults named.

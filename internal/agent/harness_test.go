@@ -112,6 +112,7 @@ type world struct {
 	tools     pb.ToolServiceClient
 	sessions  pb.SessionServiceClient
 	approvals pb.ApprovalServiceClient
+	serving   pb.AgentServiceClient
 }
 
 // newWorld serves agents whose model says what say says.
@@ -139,7 +140,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 	}
 	server, err := service.New(service.Config{
 		Logger: zap.NewNop(), Registry: registry, Policy: policy.Builtin(), Authenticator: auth.None{},
-		Approvals: approval.Config{SelfApproval: true}, Metrics: prometheus.NewRegistry(), Closers: []io.Closer{w.agents},
+		Approvals: approval.Config{SelfApproval: true}, Metrics: prometheus.NewRegistry(), Closers: []io.Closer{w.agents}, Agents: w.agents,
 		Sessions: session.NewStore(session.Config{
 			DefaultWorkspace: map[string]string{auth.Local.Name: w.workspace}, WorkspaceRoot: t.TempDir(),
 			Default:  session.Settings{Level: tools.WorkspaceWrite, Mode: mode, Activation: session.DefaultActivation()},
@@ -166,6 +167,7 @@ func newWorld(t *testing.T, config agent.Config, mode tools.Mode, say func(int, 
 
 func (w *world) use(conn grpc.ClientConnInterface) {
 	w.tools, w.sessions, w.approvals = pb.NewToolServiceClient(conn), pb.NewSessionServiceClient(conn), pb.NewApprovalServiceClient(conn)
+	w.serving = pb.NewAgentServiceClient(conn)
 }
 
 func (w *world) file(name, text string) {

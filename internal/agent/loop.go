@@ -39,6 +39,7 @@ type loop struct {
 	began      time.Time
 	cancel     context.CancelCauseFunc
 	done       chan struct{} // closed when nothing of it runs
+	news       chan struct{} // has room for one; filled when steering has something
 
 	mu        sync.Mutex
 	messages  []string // that were said to it, and not heard yet
@@ -182,7 +183,16 @@ func (l *loop) Send(message string) error {
 		return &tools.Failure{Code: "agent_busy", Message: fmt.Sprintf("The agent %s has %d messages that it has not heard yet: wait until its next turn.", l.id, maxHeard), Retryable: true}
 	}
 	l.messages = append(l.messages, message)
+	l.stir()
 	return nil
+}
+
+// stir says that steering has something.
+func (l *loop) stir() {
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
 }
 
 // Stop ends the loop and waits for its end.
@@ -235,6 +245,7 @@ func (l *loop) summarize(s agent.Summary) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.summary = &s
+	l.stir()
 	return nil
 }
 

@@ -119,6 +119,9 @@ const (
 	// changed; Reason has their names.
 	ToolsApproved Step = "tools_approved"
 
+	// AgentsServed is that a runtime of the principal serves Count agents, which Reason names.
+	AgentsServed Step = "agents_served"
+
 	// OverQuota is that a tenant has all that it may have of the quota Rule: the last of
 	// Count calls that were refused since it was told before, at most once a minute.
 	OverQuota Step = "over_quota"

@@ -61,6 +61,8 @@ func (v *textView) said(loop, text string, line func(format string, args ...any)
 func (v *textView) nestedCall(call *pb.NestedCall, depth int, line func(format string, args ...any)) {
 	if call.GetInput() != "" {
 		line("  %s %.200s", call.GetTool(), OneLine(call.GetInput()))
+	} else if call.GetEvent().GetAccepted() != nil { // of a runtime, whose inputs are not told
+		line("  %s", call.GetTool())
 	}
 	if why := call.GetError(); why != "" {
 		line("    was not run: %.300s", OneLine(why))

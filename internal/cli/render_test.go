@@ -118,6 +118,13 @@ func TestPlainView(t *testing.T) {
 			err: "scout begins: Look at it\n  | I look.^[\n  | Then\n  agent {\"prompt\":\"x\"}\n    scout begins: x\n      read_file {\"path\":\"a\"}\n        succeeded: a b\n" +
 				"  grep {\n    was not run: It is broken.\nscout ends: turn limit, after 1 turn, 2 calls, 3 tokens read and 4 written, 0.5000 dollars\n",
 		},
+		"a call of an agent of a runtime": {
+			events: []*pb.Event{
+				inner("list_dir", "", &pb.Event{Kind: &pb.Event_Accepted{Accepted: &pb.Accepted{}}}),
+				inner("list_dir", "", &pb.Event{Kind: &pb.Event_Finished{Finished: &pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("a.txt")}}}}),
+			},
+			err: "  list_dir\n    succeeded: a.txt\n",
+		},
 		"what finished repeats": {
 			events: []*pb.Event{{Kind: &pb.Event_PartialResult{PartialResult: &pb.PartialResult{Content: []*pb.Content{text("a")}}}}},
 		},

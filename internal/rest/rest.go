@@ -79,6 +79,7 @@ func New(config Config) *Handler {
 		gateway.RegisterToolServiceHandlerClient(ctx, h.mux, pb.NewToolServiceClient(conn)),
 		gateway.RegisterSessionServiceHandlerClient(ctx, h.mux, pb.NewSessionServiceClient(conn)),
 		gateway.RegisterApprovalServiceHandlerClient(ctx, h.mux, pb.NewApprovalServiceClient(conn)),
+		gateway.RegisterAgentServiceHandlerClient(ctx, h.mux, pb.NewAgentServiceClient(conn)),
 		gateway.RegisterPolicyServiceHandlerClient(ctx, h.mux, pb.NewPolicyServiceClient(conn)),
 		gateway.RegisterDialectServiceHandlerClient(ctx, h.mux, pb.NewDialectServiceClient(conn)),
 		gateway.RegisterSourceServiceHandlerClient(ctx, h.mux, pb.NewSourceServiceClient(conn)),
@@ -155,7 +156,7 @@ func (forwarded) NewStream(ctx context.Context, about *grpc.StreamDesc, method s
 
 // streamed are the requests whose body is a stream of messages, of any length and for any
 // time: the chain bounds that. Every other is one message.
-var streamed = map[string]bool{"POST /v1/batches": true, "POST /v1/dialects/parse": true, "POST /v1/files/content": true, "POST /v1/tree": true}
+var streamed = map[string]bool{"POST /v1/agents/serve": true, "POST /v1/batches": true, "POST /v1/dialects/parse": true, "POST /v1/files/content": true, "POST /v1/tree": true}
 
 // bodyTime is in which the body of a request has to come, and drainTime in which the rest
 // has to come that nobody reads any more.

@@ -153,6 +153,7 @@ func newWith(access *config.Access, owner string, c *config.Config, logger *zap.
 		Artifacts:     kept,
 		Hooks:         hooks,
 		Sources:       sources,
+		Agents:        agents,
 		Audit:         records,
 		AuditInputs:   c.Audit.Inputs,
 		Authenticator: access.Authenticator,

@@ -48,7 +48,7 @@ func (s *sessionService) below(ctx context.Context, request *pb.CreateSessionReq
 		return nil, nil, status.Errorf(codes.FailedPrecondition, "parent_execution_id: execution %s does not run any more, and begins no agent", begins.ID)
 	}
 	return &session.Below{
-		Parent: parent, Agent: request.GetAgent(), ExecutionID: begins.ID, Background: request.GetBackground(),
+		Parent: parent, Agent: request.GetAgent(), ExecutionID: begins.ID, OnBehalfOf: begins.Order.OnBehalfOf, Background: request.GetBackground(),
 	}, begins, nil
 }
 

@@ -23,6 +23,7 @@ var keptOpen = map[string]bool{
 	pb.ToolService_WatchTools_FullMethodName:                               true,
 	pb.DialectService_ParseCalls_FullMethodName:                            true,
 	pb.SessionService_WatchSession_FullMethodName:                          true,
+	pb.AgentService_Serve_FullMethodName:                                   true,
 	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:      true,
 	reflectionalphapb.ServerReflection_ServerReflectionInfo_FullMethodName: true,
 }

@@ -88,6 +88,10 @@ var methods = map[string]access{
 	pb.SourceService_ApproveTools_FullMethodName:   overAll,
 	pb.SourceService_CompleteSignIn_FullMethodName: overAll,
 
+	// Who serves agents does so for its own sessions.
+	pb.AgentService_Serve_FullMethodName:      agents,
+	pb.AgentService_ListAgents_FullMethodName: watchers,
+
 	pb.WorkspaceService_StatFile_FullMethodName:     agents,
 	pb.WorkspaceService_ListFiles_FullMethodName:    agents,
 	pb.WorkspaceService_ReadFile_FullMethodName:     agents,

@@ -13,7 +13,8 @@
 // Goroutines: gRPC has one for each connection and each RPC, also of those inside the
 // process, which ends with it. New starts one that looks whether the callers of open RPCs
 // are still known; Shutdown ends it. A download has one that
-// sends, until its RPC ends. A batch has one that receives, until its client has sent all or its
+// sends, until its RPC ends. A runtime that serves agents has one that receives and one that
+// sends, until its RPC has ended. A batch has one that receives, until its client has sent all or its
 // RPC has ended. A session of an agent whose call is to stop has one that ends it; Shutdown
 // waits for those. Shutdown itself starts one that waits for gRPC to stop, and
 // waits for it.
@@ -88,6 +89,10 @@ type Config struct {
 	// Sources, if set, keeps what offers tools that are not built in. It is not closed with
 	// the server unless it is among Closers.
 	Sources *source.Keeper
+
+	// Agents, if set, are those whom tasks can be given. They are not closed with the server
+	// unless they are among Closers.
+	Agents Agents
 
 	// Artifacts, if set, keeps whole outputs, and is closed with the server.
 	Artifacts *artifact.Store
@@ -214,6 +219,9 @@ func New(config Config) (*Server, error) {
 	if config.Sources != nil {
 		config.Metrics.MustRegister(sourceMeter{config.Sources})
 	}
+	if config.Agents != nil {
+		config.Metrics.MustRegister(agentMeter{config.Agents})
+	}
 	config.Hooks.Watch(s.ranHook)
 	config.Sessions.Notify(session.Notices{Default: s.madeDefault, Ending: s.endsIdle, Idle: s.auditor.idled})
 
@@ -242,6 +250,7 @@ func New(config Config) (*Server, error) {
 	pb.RegisterApprovalServiceServer(s.inside, &approvalService{approvals: s.approvals, auditor: s.auditor})
 	pb.RegisterPolicyServiceServer(s.inside, &policyService{admission: s.admission})
 	pb.RegisterSourceServiceServer(s.inside, &sourceService{sources: config.Sources, auditor: s.auditor, logger: config.Logger})
+	pb.RegisterAgentServiceServer(s.inside, &agentService{agents: config.Agents, auditor: s.auditor, logger: config.Logger})
 	healthpb.RegisterHealthServer(s.inside, s.health)
 	if config.Reflection {
 		registerReflection(s.grpc)

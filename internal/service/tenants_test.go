@@ -286,6 +286,9 @@ func requests(b belongings) map[string][][]proto.Message {
 
 		"PolicyService/CheckCall": one(&pb.CheckCallRequest{SessionId: b.session, Tool: "count", InputJson: []byte("{}")}),
 
+		"AgentService/Serve":      one(&pb.ServeRequest{Kind: &pb.ServeRequest_Offer{Offer: &pb.AgentOffer{Agents: []*pb.OfferedAgent{{Name: b.principal}}}}}),
+		"AgentService/ListAgents": at(func(p, t string) proto.Message { return &pb.ListAgentsRequest{Principal: p, Tenant: t} }),
+
 		"SourceService/ListSources":    one(&pb.ListSourcesRequest{}),
 		"SourceService/ReadSourceLog":  one(&pb.ReadSourceLogRequest{Name: "x"}),
 		"SourceService/RetrySource":    one(&pb.RetrySourceRequest{Name: "x"}),

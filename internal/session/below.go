@@ -28,6 +28,7 @@ type Below struct {
 	Parent      *Session
 	Agent       string // its name
 	ExecutionID string // the call in the parent that began it
+	OnBehalfOf  string // for whom that was made; empty: for the principal itself
 	Background  bool   // it outlives that call
 	Depth       int    // how many sessions are above it; the store sets it
 }

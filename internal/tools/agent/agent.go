@@ -16,8 +16,11 @@ import (
 
 // Agents run tasks. Its methods are safe for concurrent use. Errors are [*tools.Failure]s.
 type Agents interface {
-	// All returns the agents there are, by name, and a number that changes when they do.
+	// All returns the agents of the operator, by name, and a number that changes when they do.
 	All() ([]About, uint64)
+
+	// Served returns the agents that runtimes of the caller of env serve, by name.
+	Served(env tools.Env) []About
 
 	// Begin has an agent work on a task for the caller of env, and tells out what happens.
 	// A loop that is not in the background ends with ctx.

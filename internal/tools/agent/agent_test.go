@@ -18,6 +18,7 @@ type idle struct{}
 func (idle) All() ([]agent.About, uint64) {
 	return []agent.About{{Name: "reviewer", Description: "Looks at code"}, {Name: "tester"}}, 0
 }
+func (idle) Served(tools.Env) []agent.About { return []agent.About{{Name: "helper"}} }
 func (idle) Begin(ctx context.Context, _ tools.Env, _ agent.Task, _ tools.Sink) (agent.Loop, error) {
 	return loop{}, context.Cause(ctx)
 }
@@ -44,7 +45,7 @@ func TestContract(t *testing.T) {
 // TestEffect proves that rules can speak of an agent by the name that its definition has.
 func TestEffect(t *testing.T) {
 	for input, want := range map[string]string{
-		`{}`: "", `{"agent":"REVIEWER","prompt":"x"}`: "agent/reviewer", `{"subagent_type":"tester","prompt":"x"}`: "agent/tester", `{"agent":"nobody","prompt":"x"}`: "agent/nobody",
+		`{}`: "", `{"agent":"Helper","prompt":"x"}`: "agent/helper", `{"agent":"REVIEWER","prompt":"x"}`: "agent/reviewer", `{"subagent_type":"tester","prompt":"x"}`: "agent/tester", `{"agent":"nobody","prompt":"x"}`: "agent/nobody",
 	} {
 		tool := agent.Tools(idle{}, "")[0]
 		spec := tool.Spec()

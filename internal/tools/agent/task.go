@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,15 +99,15 @@ func delegate(agents Agents) tools.Tool {
 				{Summary: "In the background", Input: json.RawMessage(`{"agent":"tester","prompt":"Run all tests and report those that fail.","run_in_background":true}`)},
 			},
 		},
-		func(_ tools.Env, in input) []tools.Effect {
+		func(env tools.Env, in input) []tools.Effect {
 			if !in.asks() {
 				return nil
 			}
-			return []tools.Effect{{Kind: tools.UsesTool, Tool: EffectName(nameOf(agents, in.Agent)), Configured: true}}
+			return []tools.Effect{{Kind: tools.UsesTool, Tool: EffectName(nameOf(agents, env, in.Agent)), Configured: true}}
 		},
 		func(ctx context.Context, env tools.Env, in input, out tools.Sink) (tools.Result, error) {
 			if !in.asks() {
-				return list(agents)
+				return list(agents, env)
 			}
 			loop, err := agents.Begin(ctx, env, Task{
 				Agent: in.Agent, Description: cmp.Or(in.Description, firstWords(in.Prompt)), Prompt: in.Prompt, Background: in.RunInBackground,
@@ -125,8 +126,8 @@ func delegate(agents Agents) tools.Tool {
 
 // nameOf returns the name of an agent as its definition writes it; without one, that of
 // the only agent there is.
-func nameOf(agents Agents, name string) string {
-	all, _ := agents.All()
+func nameOf(agents Agents, env tools.Env, name string) string {
+	all := known(agents, env)
 	if name == "" && len(all) == 1 {
 		return all[0].Name
 	}
@@ -138,7 +139,13 @@ func nameOf(agents Agents, name string) string {
 	return name
 }
 
-// listed tells models which agents there are.
+// known returns the agents there are for the caller of env.
+func known(agents Agents, env tools.Env) []About {
+	all, _ := agents.All()
+	return slices.Concat(all, agents.Served(env))
+}
+
+// listed tells models which agents the operator has.
 func listed(agents Agents) string {
 	all, _ := agents.All()
 	if len(all) == 0 {
@@ -156,8 +163,8 @@ func lines(all []About) string {
 }
 
 // list tells which agents there are.
-func list(agents Agents) (tools.Result, error) {
-	all, _ := agents.All()
+func list(agents Agents, env tools.Env) (tools.Result, error) {
+	all := known(agents, env)
 	names := []string{}
 	for _, a := range all {
 		names = append(names, a.Name)

@@ -9,15 +9,18 @@ output: cut the wire, kill the server, start it again. It answers on standard in
 
 import os
 import pathlib
+import queue
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 
 import grpc
 
 import toolserver
-from toolserver.v1 import batch_pb2, event_pb2, execution_pb2, session_pb2, session_service_pb2, tool_service_pb2
+from toolserver.v1 import agent_service_pb2, batch_pb2, event_pb2, execution_pb2, session_pb2
+from toolserver.v1 import session_service_pb2, tool_service_pb2
 
 GATE = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on"
 
@@ -69,6 +72,85 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(grpc.RpcError) as caught:
             list(agent.parse("klingon", "x"))
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+
+    def test_serve(self):
+        caller, results, begun, ended = self.agent(), [], threading.Event(), queue.Queue()
+
+        def read(task):
+            task.turn(1)
+            task.tell("I read.")
+            text = toolserver.text(toolserver.result(task.client.execute("read_file", {"path": "a.txt"})))
+            return f"{task.prompt} {text}"
+
+        def count(task):
+            results.append(task.rejected)
+            return toolserver.Report("some", result="[1]" if task.rejected else "1")
+
+        def fail(task):
+            raise ValueError("the model is asleep")
+
+        def wait(task):
+            begun.set()
+            task.cancelled.wait()
+            ended.put(task.reason)
+            task.check()
+
+        names = {"reader": read, "Counter": count, "broken": fail, "slow": wait}
+        agents = [toolserver.Agent(name, work, description="x") for name, work in names.items()]
+        runtime = self.connect()
+        ready = threading.Event()
+        serving = threading.Thread(target=runtime.serve, args=[agents, 2, ready.set])
+        serving.start()
+        ready.wait()
+
+        def give(tool_input, by=caller, **details):
+            finished = toolserver.result(by.execute("agent", tool_input, **details))
+            return f"{event_pb2.Outcome.Name(finished.outcome)} {toolserver.text(finished)} {finished.failure.message}"
+
+        toolserver.result(caller.execute("write_file", {"path": "a.txt", "content": "hello"}))
+        schema = {"type": "array"}
+        for tool_input, want in [
+            ({"agent": "reader", "prompt": "Read:"}, "SUCCEEDED Read: 1\thello"),
+            ({"agent": "counter", "prompt": "Count.", "result_schema": schema}, "SUCCEEDED [1]"),
+            ({"agent": "broken", "prompt": "Go."}, "could not do it: the model is asleep"),
+        ]:
+            self.assertIn(want, give(tool_input))
+        for_user = give({"agent": "reader", "prompt": "User:"}, by=caller.on_behalf_of("user:anna"))
+        self.assertIn("SUCCEEDED User: 1\thello", for_user)
+        self.assertEqual(results[0], "")
+        self.assertIn("does not fit the schema", results[1])
+
+        def cancel():
+            begun.wait()
+            caller.cancel("stopped", "the user left")
+
+        threading.Thread(target=cancel).start()
+        self.assertIn("CANCELLED", give({"agent": "slow", "prompt": "Wait."}, call_id="stopped"))
+        self.assertIn("the user left", ended.get())
+        begun.clear()
+
+        def cut():
+            begun.wait()
+            ask("cut")
+
+        cutting = threading.Thread(target=cut)
+        cutting.start()
+        self.assertIn("is gone", give({"agent": "slow", "prompt": "Wait."}))
+        cutting.join()
+        self.await_agents(len(agents))
+        self.assertIn("Again: 1\thello", give({"agent": "reader", "prompt": "Again:"}))
+        runtime.close()
+        serving.join()
+        self.await_agents(0)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.connect().serve([toolserver.Agent("no name", read)])
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+
+    def await_agents(self, want):
+        """Waits until as many agents are served."""
+        client = self.connect(address="SERVER")
+        while len(client.agents.ListAgents(agent_service_pb2.ListAgentsRequest()).agents) != want:
+            time.sleep(0.005)
 
     def test_execute(self):
         agent = self.agent()

@@ -13,16 +13,18 @@ from __future__ import annotations
 import ipaddress
 import re
 import threading
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Union
 
 import grpc
 
 from toolserver._calls import Input, Tries, addressed, call_request, for_another
 from toolserver._calls import lost_connection, lost_event, new_id, not_taken
+from toolserver.agents import Agent, serve
 from toolserver.batch import Batch
 from toolserver.v1 import approval_pb2, approval_service_pb2, batch_pb2, content_pb2, event_pb2
 from toolserver.v1 import execution_pb2, tool_pb2, tool_service_pb2
 from toolserver.v1 import dialect_service_pb2
+from toolserver.v1.agent_service_pb2_grpc import AgentServiceStub
 from toolserver.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from toolserver.v1.dialect_service_pb2_grpc import DialectServiceStub
 from toolserver.v1.policy_service_pb2_grpc import PolicyServiceStub
@@ -46,8 +48,8 @@ _CHANNEL = [
 class Client:
     """A server, for one principal and one session. It can be used by many threads.
 
-    What the verbs do not do, the stubs do: tools, sessions, approvals, policy, workspaces
-    and dialects.
+    What the verbs do not do, the stubs do: tools, sessions, approvals, policy, workspaces,
+    dialects and agents.
     """
 
     def __init__(
@@ -77,15 +79,20 @@ class Client:
             channel = grpc.secure_channel(address, credentials, _CHANNEL)
         self._channel, self._closed = channel, threading.Event()
         if token:
-            channel = grpc.intercept_channel(channel, _Bearer(token))
+            channel = grpc.intercept_channel(channel, _Header("authorization", f"Bearer {token}"))
+        self._calls = channel
+        self._use(channel)
+        self.session = session
+        self.patience = patience
+
+    def _use(self, channel: grpc.Channel) -> None:
         self.tools = ToolServiceStub(channel)
         self.sessions = SessionServiceStub(channel)
         self.approvals = ApprovalServiceStub(channel)
         self.policy = PolicyServiceStub(channel)
         self.workspaces = WorkspaceServiceStub(channel)
         self.dialects = DialectServiceStub(channel)
-        self.session = session
-        self.patience = patience
+        self.agents = AgentServiceStub(channel)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -102,6 +109,16 @@ class Client:
         """Returns the client for another session. It has the same connection."""
         other = object.__new__(Client)
         other.__dict__.update(self.__dict__, session=session)
+        return other
+
+    def on_behalf_of(self, user: str) -> Client:
+        """Returns the client that calls for a user, as far as the principal may.
+
+        Empty: for the principal itself. It has the same connection.
+        """
+        other = self.within(self.session)
+        header = _Header("toolserver-on-behalf-of", user)
+        other._use(grpc.intercept_channel(self._calls, header) if user else self._calls)
         return other
 
     def list(self, *names: str) -> List[tool_pb2.Tool]:
@@ -197,6 +214,20 @@ class Client:
             if error.code() not in late:  # else it is answered, by whomever
                 raise
         answers[approval.approval_id] = None
+
+    def serve(
+        self,
+        agents: Sequence[Agent],
+        tasks: int = 1,
+        ready: Optional[Callable[[], object]] = None,
+    ) -> None:
+        """Serves agents, with so many tasks at once for all of them, each in a thread.
+
+        It goes on until the client is closed, so it has a thread of its own. A lost
+        connection is made anew; the tasks that were under way have failed then, and are
+        cancelled here. ready is called whenever the agents are there.
+        """
+        serve(self, agents, tasks, ready, self._closed)
 
     def render_tools(
         self, dialect: str = "", *names: str
@@ -297,16 +328,16 @@ class Client:
                     raise
 
 
-class _Bearer(
+class _Header(
     grpc.UnaryUnaryClientInterceptor,
     grpc.UnaryStreamClientInterceptor,
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Sends a token with every request."""
+    """Sends a header with every request."""
 
-    def __init__(self, token: str):
-        self.header = ("authorization", f"Bearer {token}")
+    def __init__(self, name: str, value: str):
+        self.header = (name, value)
 
     def send(self, go_on, details, request):
         return go_on(details._replace(metadata=[*(details.metadata or ()), self.header]), request)

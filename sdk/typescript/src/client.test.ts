@@ -10,9 +10,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { after, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-import { allow, BatchStrategy, Client, deny, Detached, type Event, Mode, OnDisconnect } from "./index.js";
+import { type Agent, allow, BatchStrategy, Client, deny, Detached, type Event, Mode, OnDisconnect } from "./index.js";
 import { forModel, Outcome, result, text, unread } from "./index.js";
 
 const gate = "echo waiting; until test -e go-on; do sleep 0.05; done; echo on";
@@ -54,6 +55,81 @@ test("list", async () => {
   assert.deepEqual(tools.map(({ name }) => name), ["read_file", "write_file"]);
   assert.ok(tools.every(({ description, inputSchema }) => description && inputSchema));
 });
+
+test("serve", async () => {
+  const caller = await agent();
+  const runtime = connect();
+  const rejected: string[] = [];
+  let begun = () => {};
+  let ended = (_: unknown) => {};
+  const agents: Agent[] = [
+    {
+      name: "reader",
+      work: async (task) => {
+        task.turn(1);
+        task.tell("I read.");
+        return `${task.prompt} ${text(await result(task.client.execute({ tool: "read_file", input: { path: "a.txt" } })))}`;
+      },
+    },
+    {
+      name: "Counter",
+      work: async (task) => {
+        rejected.push(task.rejected);
+        return { text: "some", result: task.rejected ? "[1]" : "1" };
+      },
+    },
+    { name: "broken", work: () => Promise.reject(new Error("the model is asleep")) },
+    {
+      name: "slow",
+      work: (task) =>
+        new Promise((_, reject) => {
+          task.signal.addEventListener("abort", () => {
+            ended(task.signal.reason);
+            reject(task.signal.reason);
+          });
+          begun();
+        }),
+    },
+  ];
+  let serving = Promise.resolve();
+  await new Promise<void>((ready) => (serving = runtime.serve(agents, { tasks: 2, ready })));
+  await result(caller.execute({ tool: "write_file", input: { path: "a.txt", content: "hello" } }));
+  const give = async (input: object, id?: string, by = caller) => {
+    const { outcome, failure, ...rest } = await result(by.execute({ id, tool: "agent", input }));
+    return `${Outcome[outcome]} ${text({ outcome, failure, ...rest })} ${failure?.message}`;
+  };
+  assert.match(await give({ agent: "reader", prompt: "Read:" }), /^SUCCEEDED Read: 1\thello/);
+  assert.match(await give({ agent: "counter", prompt: "Count.", result_schema: { type: "array" } }), /^SUCCEEDED \[1\]/);
+  const user = caller.onBehalfOf("user:anna");
+  assert.match(await give({ agent: "reader", prompt: "User:" }, undefined, user), /^SUCCEEDED User: 1\thello/);
+  assert.equal(rejected[0], "");
+  assert.match(rejected[1] ?? "", /does not fit the schema/);
+  assert.match(await give({ agent: "broken", prompt: "Go." }), /could not do it: the model is asleep/);
+
+  begun = () => void caller.cancel("stopped", "the user left");
+  const reason = new Promise((resolve) => (ended = resolve));
+  assert.match(await give({ agent: "slow", prompt: "Wait." }, "stopped"), /^CANCELLED/);
+  assert.match(String(await reason), /the user left/);
+
+  let cut = Promise.resolve();
+  begun = () => (cut = ask("cut"));
+  assert.match(await give({ agent: "slow", prompt: "Wait." }), /is gone/);
+  await cut;
+  await awaitAgents(agents.length);
+  assert.match(await give({ agent: "reader", prompt: "Again:" }), /Again: 1\thello/);
+  runtime.close();
+  await serving;
+  await awaitAgents(0);
+  assert.equal(await code(connect().serve([{ name: "no name", work: async () => "" }])), Code.InvalidArgument);
+});
+
+/** Waits until as many agents are served. */
+async function awaitAgents(want: number): Promise<void> {
+  const client = connect("agent", "SERVER");
+  while ((await client.agents.listAgents({})).agents.length !== want) {
+    await sleep(5);
+  }
+}
 
 test("a turn in text", async () => {
   const client = await agent();

@@ -4,12 +4,14 @@
 import * as net from "node:net";
 import type { SecureClientSessionOptions } from "node:http2";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Client as Service, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import { type Client as Service, Code, ConnectError, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 
+import { type Agent, serve, type Serving } from "./agents.js";
 import { Batch, type BatchResult } from "./batch.js";
 import { addressed, type Call, callRequest, endedEarly, forAnother, lostConnection } from "./calls.js";
 import { lostEvent, notTaken, StreamSignal, Tries } from "./calls.js";
+import { AgentService } from "./gen/toolserver/v1/agent_service_pb.js";
 import { AnswerKind, type Approval } from "./gen/toolserver/v1/approval_pb.js";
 import { ApprovalService, type ResolveApprovalRequestSchema } from "./gen/toolserver/v1/approval_service_pb.js";
 import type { BatchStartSchema } from "./gen/toolserver/v1/batch_pb.js";
@@ -45,6 +47,19 @@ export interface Options {
   patienceMs?: number;
 }
 
+/** Returns the clients of the services. */
+function services(transport: Transport) {
+  return {
+    tools: createClient(ToolService, transport),
+    sessions: createClient(SessionService, transport),
+    approvals: createClient(ApprovalService, transport),
+    policy: createClient(PolicyService, transport),
+    workspaces: createClient(WorkspaceService, transport),
+    dialects: createClient(DialectService, transport),
+    agents: createClient(AgentService, transport),
+  };
+}
+
 /** An answer to an approval: fields of ResolveApprovalRequest. */
 export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>, "approvalId" | "digest" | "$typeName">;
 
@@ -56,18 +71,21 @@ export type Answer = Omit<MessageInitShape<typeof ResolveApprovalRequestSchema>,
  * Outcome.LOST: it may have run, and the client does not run it again.
  *
  * What the verbs do not do, the clients of the services do: tools, sessions, approvals,
- * policy, workspaces and dialects.
+ * policy, workspaces, dialects and agents.
  */
 export class Client {
-  readonly tools: Service<typeof ToolService>;
-  readonly sessions: Service<typeof SessionService>;
-  readonly approvals: Service<typeof ApprovalService>;
-  readonly policy: Service<typeof PolicyService>;
-  readonly workspaces: Service<typeof WorkspaceService>;
-  readonly dialects: Service<typeof DialectService>;
+  readonly tools!: Service<typeof ToolService>;
+  readonly sessions!: Service<typeof SessionService>;
+  readonly approvals!: Service<typeof ApprovalService>;
+  readonly policy!: Service<typeof PolicyService>;
+  readonly workspaces!: Service<typeof WorkspaceService>;
+  readonly dialects!: Service<typeof DialectService>;
+  readonly agents!: Service<typeof AgentService>;
   readonly session: string;
   readonly patienceMs: number;
   private readonly manager: Http2SessionManager;
+  private readonly transport: (headers: Record<string, string>) => Transport;
+  private readonly headers: Record<string, string>;
   private readonly closing = new AbortController();
 
   /** Connects to host:port or unix:/path, when that is needed. */
@@ -84,21 +102,15 @@ export class Client {
       { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 },
       path === undefined ? options.tls : { ...options.tls, createConnection: () => net.connect(path) },
     );
-    const bearer: Interceptor = (next) => (request) => {
-      request.header.set("authorization", `Bearer ${options.token}`);
-      return next(request);
+    this.transport = (headers) => {
+      const add: Interceptor = (next) => (request) => {
+        Object.entries(headers).forEach(([name, value]) => request.header.set(name, value));
+        return next(request);
+      };
+      return createGrpcTransport({ baseUrl: url, sessionManager: this.manager, interceptors: [add] });
     };
-    const transport = createGrpcTransport({
-      baseUrl: url,
-      sessionManager: this.manager,
-      interceptors: options.token ? [bearer] : [],
-    });
-    this.tools = createClient(ToolService, transport);
-    this.sessions = createClient(SessionService, transport);
-    this.approvals = createClient(ApprovalService, transport);
-    this.policy = createClient(PolicyService, transport);
-    this.workspaces = createClient(WorkspaceService, transport);
-    this.dialects = createClient(DialectService, transport);
+    this.headers = options.token ? { authorization: `Bearer ${options.token}` } : {};
+    Object.assign(this, services(this.transport(this.headers)));
     this.session = options.session ?? "";
     this.patienceMs = options.patienceMs ?? 60_000;
   }
@@ -117,6 +129,15 @@ export class Client {
   /** Returns the client for another session. It has the same connection. */
   within(session: string): Client {
     return Object.assign(Object.create(Client.prototype), this, { session });
+  }
+
+  /**
+   * Returns the client that calls for a user, as far as the principal may; empty: for the
+   * principal itself. It has the same connection.
+   */
+  onBehalfOf(user: string): Client {
+    const headers = user ? { ...this.headers, "toolserver-on-behalf-of": user } : this.headers;
+    return Object.assign(this.within(this.session), services(this.transport(headers)));
   }
 
   /** Returns tools with everything a model is told: those named, or all. */
@@ -228,6 +249,14 @@ export class Client {
         throw error; // else it is answered, by whomever
       }
     }
+  }
+
+  /**
+   * Serves agents until it is aborted or the client is closed. A lost connection is made
+   * anew; the tasks that were under way have failed then, and their signals say so.
+   */
+  serve(agents: Agent[], how: Serving = {}): Promise<void> {
+    return serve(this, agents, how, this.until(how.leave));
   }
 
   /**

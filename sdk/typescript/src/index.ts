@@ -1,8 +1,9 @@
 // Copyright 2026 The toolserver Authors
 // SPDX-License-Identifier: Apache-2.0
 
-/** The TypeScript client of toolserver: list, execute, batch, watch, approve, render and parse. */
+/** The TypeScript client of toolserver: list, execute, batch, watch, approve, render, parse and serve. */
 
+export { type Agent, type Report, type Serving, Task } from "./agents.js";
 export { Batch, type BatchResult, Detached } from "./batch.js";
 export type { Call } from "./calls.js";
 export { allow, type Answer, Client, deny, forModel, type Options, result, text, unread } from "./client.js";
