@@ -67,7 +67,7 @@ var reserved = map[string][]string{
 	module + "internal/tools/skill":   {"internal/config", "internal/server"},
 	module + "internal/tools/turn":    {"internal/server"},
 	module + "internal/tools/web":     {"internal/config", "internal/server"},
-	module + "internal/model":         {"bench", "examples/modelserver", "internal/agent", "internal/config", "internal/model/modeltest", "internal/operator", "internal/server"},
+	module + "internal/model":         {"bench", "examples/modelserver", "internal/agent", "internal/config", "internal/model/modeltest", "internal/operator", "internal/server", "internal/tools/agent"},
 	"github.com/chromedp/cdproto":     {"bench", "internal/browser"},
 	"github.com/chromedp/chromedp":    {"bench"},
 	"github.com/gobwas/ws":            {"internal/browser"},

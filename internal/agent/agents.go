@@ -6,7 +6,9 @@ package agent
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -220,6 +222,8 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	if err := a.enter(l, env); err != nil {
 		return nil, err
 	}
+	l.id = "agent-" + strings.ToLower(rand.Text()[:16])
+	l.Follow(out)
 	if err := l.open(ctx, env, out.Execution(), chosen.include, chosen.exclude); err != nil {
 		a.leave(l)
 		return nil, err
@@ -234,10 +238,12 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 	}
 	limits := d.Limits.withDefaults()
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, tools.Failf("time_limit", "The agent %s has worked for %s, which is as long as it may: it was stopped.", d.Name, limits.Time))
-	l.Follow(out)
 	a.mu.Lock()
 	a.loops[l.id] = l
 	a.mu.Unlock()
+	if task.Isolation == agent.Worktree {
+		task.Prompt += "\n\n" + isolated
+	}
 	work := &Task{
 		ID: l.id, Agent: d, Prompt: task.Prompt, Before: before, Summarize: task.Context.Strategy == agent.Digest, Said: l.remember, ResultSchema: task.ResultSchema,
 		Conn: l.conn, Steering: l.steering, Accept: l.accept, Depth: l.depth, Description: task.Description, Principal: env.Principal,
@@ -381,7 +387,7 @@ func (l *loop) open(ctx context.Context, env tools.Env, execution string, includ
 		mode = tools.ModePlan
 	}
 	request := &pb.CreateSessionRequest{
-		ParentSessionId: env.SessionID, ParentExecutionId: execution, Agent: d.Name, Background: l.task.Background,
+		SessionId: l.id, ParentSessionId: env.SessionID, ParentExecutionId: execution, Agent: d.Name, Background: l.task.Background,
 		Level: pb.Level(d.Level), Mode: pb.Mode(mode), IdleTtl: durationpb.New(0), CallOrder: pb.CallOrder_CALL_ORDER_FREE,
 		Tools: &pb.ToolSelection{Exclude: exclude}, Activation: &pb.ToolActivation{},
 	}
@@ -389,11 +395,19 @@ func (l *loop) open(ctx context.Context, env tools.Env, execution string, includ
 		include = append(include, agent.SummaryName)
 		request.Tools.Include, request.Activation.Pinned = include, include
 	}
-	response, err := pb.NewSessionServiceClient(l.conn).CreateSession(ctx, request)
-	if err != nil {
+	if l.task.Isolation == agent.Worktree {
+		if err := l.isolate(ctx); err != nil {
+			return err
+		}
+		_, dir := l.branch()
+		request.Workspace = filepath.Join(env.Workspace.Dir(), dir)
+	}
+	if _, err := pb.NewSessionServiceClient(l.conn).CreateSession(ctx, request); err != nil {
+		if l.task.Isolation == agent.Worktree {
+			l.settle(ctx, false)
+		}
 		return refusal(d, err)
 	}
-	l.id = response.GetSession().GetSessionId()
 	return nil
 }
 

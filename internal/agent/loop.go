@@ -71,6 +71,12 @@ func (l *loop) run(ctx context.Context, runner Runner, task *Task) {
 	defer done()
 	// What fails is a session that is gone already: it ends with its parent, and with the server.
 	pb.NewSessionServiceClient(l.conn).CloseSession(closing, &pb.CloseSessionRequest{SessionId: l.id})
+	if l.task.Isolation == agent.Worktree {
+		var note string
+		if report.Branch, note = l.settle(closing, err == nil); note != "" {
+			report.Text = strings.TrimSpace(report.Text + "\n\n" + note)
+		}
+	}
 	outcome := "done"
 	if err != nil {
 		outcome = codeOf(err)

@@ -5,10 +5,10 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -236,8 +236,15 @@ func (w *work) lost(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	s := status.Convert(err)
+	if s.Code() == codes.DeadlineExceeded { // which the server may notice before we do
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
 	if s.Code() == codes.NotFound {
 		return tools.Failf("session_ended", "The session that the agent worked in has ended: %s", s.Message())
 	}
-	return errors.Join(tools.Failf("agent_failed", "The agent %s could not go on: %s", w.Agent.Name, s.Message()))
+	return tools.Failf("agent_failed", "The agent %s could not go on: %s", w.Agent.Name, s.Message())
 }

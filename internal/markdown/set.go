@@ -19,7 +19,7 @@ import (
 
 // A Kind is what the files of a [Set] are.
 type Kind[T any] struct {
-	Name string // such as "skill"
+	Name string // such as "a skill"
 
 	// Find returns the files of a folder that may be of the kind, sorted. An error is told,
 	// and what comes with it is looked at all the same.
@@ -113,7 +113,7 @@ func (s *Set[T]) look() {
 			case f.err != nil:
 				wrong = append(wrong, fmt.Sprintf("%s: %v", path, f.err))
 			case i >= 0:
-				wrong = append(wrong, fmt.Sprintf("%s: there is a %s %s in %s", path, s.kind.Name, all[i].name, all[i].path))
+				wrong = append(wrong, fmt.Sprintf("%s: there is %s %s in %s", path, s.kind.Name, all[i].name, all[i].path))
 			default:
 				all = append(all, f)
 			}

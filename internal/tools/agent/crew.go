@@ -117,7 +117,7 @@ func crew(agents Agents) tools.Tool {
 	return tools.New(
 		tools.Spec{
 			Name:    "crew",
-			Aliases: []string{"agent_crew", "use_subagent", "AgentSwarm"},
+			Aliases: []string{"agent_crew", "use_subagent"},
 			Keys: []tools.Key{
 				{Other: "role", Name: "agent", In: "stages"}, {Other: "agent_name", Name: "agent", In: "stages"}, {Other: "prompt_template", Name: "prompt", In: "stages"},
 				{Other: "agent_name", Name: "agent", In: "map"}, {Other: "prompt_template", Name: "prompt", In: "map"},
