@@ -114,7 +114,7 @@ func normalised(screen string, ids ...string) string {
 		return spaces[1][:min(len(spaces[1]), 1)] + "TIME" + spaces[2][:min(len(spaces[2]), 1)]
 	})
 	screen = anyGauge.ReplaceAllString(screen, "[===       ]") // it leaves room for a duration
-	screen = anyFrame.ReplaceAllString(screen, "⠋") // of what moves
+	screen = anyFrame.ReplaceAllString(screen, "⠋")            // of what moves
 	var lines []string
 	for line := range strings.Lines(screen) {
 		lines = append(lines, strings.TrimRight(line, " \n"))

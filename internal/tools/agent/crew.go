@@ -22,24 +22,24 @@ var crewDoc string
 var crewHelp string
 
 type crewInput struct {
-	Stages      []stageInput `json:"stages,omitempty" check:"max=32" jsonschema:"what is to be done, in any order; or map"`
-	Map         *mapInput    `json:"map,omitempty" jsonschema:"one prompt for each of some items, in place of stages"`
-	Task        string       `json:"task,omitempty" check:"max=200000" jsonschema:"what all of it is for; prompts have it as {{task}}"`
-	MaxParallel int          `json:"max_parallel,omitempty" check:"min=1,max=32" jsonschema:"how many may be at work at once, as far as the operator lets"`
-	Mode        string       `json:"mode,omitempty" check:"enum=blocking" jsonschema:"it always waits for all"`
+	Stages      []stageInput `json:"stages,omitempty" check:"max=32" jsonschema:"or map"`
+	Map         *mapInput    `json:"map,omitempty"`
+	Task        string       `json:"task,omitempty" check:"max=200000" jsonschema:"{{task}} in prompts"`
+	MaxParallel int          `json:"max_parallel,omitempty" check:"min=1,max=32"`
+	Mode        string       `json:"mode,omitempty" check:"enum=blocking"`
 }
 
 type stageInput struct {
 	Name      string   `json:"name" check:"min=1,max=64"`
-	Agent     string   `json:"agent,omitempty" check:"max=64" jsonschema:"which one is to do it"`
-	Prompt    string   `json:"prompt" check:"min=1,max=200000" jsonschema:"all that it has to know; {{name}} is the result of another stage"`
-	DependsOn []string `json:"depends_on,omitempty" check:"max=32" jsonschema:"names of stages that have to succeed before"`
+	Agent     string   `json:"agent,omitempty" check:"max=64"`
+	Prompt    string   `json:"prompt" check:"min=1,max=200000"`
+	DependsOn []string `json:"depends_on,omitempty" check:"max=32"`
 }
 
 type mapInput struct {
-	Items  []string `json:"items" check:"min=2,max=32" jsonschema:"2 to 32"`
-	Prompt string   `json:"prompt" check:"min=1,max=200000" jsonschema:"what is to be done with each; {{item}} is the item"`
-	Agent  string   `json:"agent,omitempty" check:"max=64" jsonschema:"which one is to do it"`
+	Items  []string `json:"items" check:"min=2,max=32"`
+	Prompt string   `json:"prompt" check:"min=1,max=200000" jsonschema:"has {{item}}"`
+	Agent  string   `json:"agent,omitempty" check:"max=64"`
 }
 
 // crew returns what the input asks for.
