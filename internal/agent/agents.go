@@ -223,13 +223,15 @@ func (a *Agents) Begin(ctx context.Context, env tools.Env, task agent.Task, out 
 		return nil, err
 	}
 	l.id = "agent-" + strings.ToLower(rand.Text()[:16])
-	l.Follow(out)
+	unfollow := l.Follow(out)
 	if err := l.open(ctx, env, out.Execution(), chosen.include, chosen.exclude); err != nil {
 		a.leave(l)
 		return nil, err
 	}
 	within, unwatch := a.base, func() bool { return true }
-	if !task.Background {
+	if task.Background {
+		unfollow() // its log ends with the call
+	} else {
 		within = ctx
 	}
 	ctx, l.cancel = context.WithCancelCause(within)

@@ -106,6 +106,18 @@ func TestPlainView(t *testing.T) {
 			},
 			err: "waits for approval abcdefgh: bash^[ runs git push 'a<U+202E>b' and 3 more\nalways denied (git push *) by ann: no^G\n",
 		},
+		"agents": {
+			events: []*pb.Event{
+				nested(&pb.Nested{Kind: &pb.Nested_Begun{Begun: &pb.LoopBegun{Description: "Look\nat it"}}}),
+				nested(&pb.Nested{Kind: &pb.Nested_Text{Text: "I lo"}}), nested(&pb.Nested{Kind: &pb.Nested_Text{Text: "ok.\x1b\nThen"}}),
+				inner("agent", `{"prompt":"x"}`, nested(&pb.Nested{Kind: &pb.Nested_Begun{Begun: &pb.LoopBegun{Description: "x"}}})),
+				inner("agent", "", inner("read_file", `{"path":"a"}`, &pb.Event{Kind: &pb.Event_Finished{Finished: &pb.Finished{Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Content: []*pb.Content{text("a\nb")}}}})),
+				nested(&pb.Nested{Kind: &pb.Nested_Call{Call: &pb.NestedCall{Tool: "grep", Input: "{", Error: "It is broken."}}}),
+				nested(&pb.Nested{Kind: &pb.Nested_Finished{Finished: &pb.LoopFinished{Outcome: "turn_limit", Usage: &pb.LoopUsage{Turns: 1, Calls: 2, InputTokens: 3, OutputTokens: 4, Dollars: 0.5}}}}),
+			},
+			err: "scout begins: Look at it\n  | I look.^[\n  | Then\n  agent {\"prompt\":\"x\"}\n    scout begins: x\n      read_file {\"path\":\"a\"}\n        succeeded: a b\n" +
+				"  grep {\n    was not run: It is broken.\nscout ends: turn limit, after 1 turn, 2 calls, 3 tokens read and 4 written, 0.5000 dollars\n",
+		},
 		"what finished repeats": {
 			events: []*pb.Event{{Kind: &pb.Event_PartialResult{PartialResult: &pb.PartialResult{Content: []*pb.Content{text("a")}}}}},
 		},
@@ -134,4 +146,15 @@ func TestPlainView(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nested returns an event of the loop of an agent.
+func nested(n *pb.Nested) *pb.Event {
+	n.ChildLoopId, n.Agent = "loop", "scout"
+	return &pb.Event{Kind: &pb.Event_Nested{Nested: n}}
+}
+
+// inner returns an event of a call of an agent.
+func inner(tool, input string, event *pb.Event) *pb.Event {
+	return nested(&pb.Nested{Kind: &pb.Nested_Call{Call: &pb.NestedCall{Tool: tool, Input: input, Event: event}}})
 }

@@ -111,7 +111,18 @@ func (c *call) stop(hangUp func()) {
 
 // event tells the client what happened.
 func (c *call) event(event *pb.Event) {
+	for event.GetNested().GetCall().GetEvent() != nil { // of an agent that the call began
+		call := event.GetNested().GetCall()
+		if input := call.GetInput(); input != "" {
+			c.tell(0, 0, fmt.Sprintf("%s: %s %.200s", event.GetNested().GetAgent(), call.GetTool(), lastLine([]byte(input))))
+		}
+		event = call.GetEvent()
+	}
 	switch kind := event.GetKind().(type) {
+	case *pb.Event_Nested:
+		if text := strings.TrimSpace(kind.Nested.GetText()); text != "" {
+			c.tell(0, 0, kind.Nested.GetAgent()+": "+lastLine([]byte(text)))
+		}
 	case *pb.Event_Progress:
 		p := kind.Progress
 		text := p.GetMessage()

@@ -106,6 +106,17 @@ func TestAgents(t *testing.T) {
 	}
 }
 
+// TestAgentsHaveNoPlace proves that an agent does not wait for a place among the calls that run,
+// which it would hold itself.
+func TestAgentsHaveNoPlace(t *testing.T) {
+	s := serveAgents(t, modeltest.Turns(modeltest.Turn{Calls: []toolcall.Call{modeltest.Call("read_file", map[string]any{"path": "a.txt"})}}, modeltest.Turn{Text: "Done."}),
+		"{list: [{name: reader, prompt: x}]}\nexecutions: {max_active: 1}")
+	s.file("a.txt", "hello\n")
+	if end := s.run("agent", `{"prompt":"x"}`); contentText(end) != "Done.\n" {
+		t.Error(end)
+	}
+}
+
 // TestAgentPolicy proves that rules can speak of agents, and that without any rule they are
 // no question.
 func TestAgentPolicy(t *testing.T) {
